@@ -1,0 +1,38 @@
+"""sslzoo: self-supervised encoders in Keras 3, with recipes and pretrained weights.
+
+    import sslzoo
+
+    encoder = sslzoo.load("simvae-mnist")  # a plain Keras model: raw images in, representations out
+
+`import sslzoo` itself loads neither Keras nor a backend: every public name is resolved on first use.
+"""
+
+import importlib
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "load": "zoo",
+    "evaluate": "evaluation",
+}
+_ROOMS = {
+    "artefact", "augment", "callbacks", "card", "data", "errors", "evaluation", "losses", "methods", "networks",
+    "pretrainer", "state", "training", "views", "zoo",
+}  # fmt: skip
+
+__all__ = sorted(["__version__", *_HOMES, *_ROOMS])
+
+
+def __getattr__(name):
+    if name in _HOMES:
+        value = getattr(importlib.import_module(f"sslzoo.{_HOMES[name]}"), name)
+    elif name in _ROOMS:
+        value = importlib.import_module(f"sslzoo.{name}")
+    else:
+        raise AttributeError(f"module 'sslzoo' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return __all__

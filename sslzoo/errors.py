@@ -1,0 +1,50 @@
+"""What can go wrong, one type per kind of fault.
+
+Every message says what was expected and ends with `Received: name=value`, and is raised before any work is lost.
+All types derive from `SSLZooError`, and from the built-in a reader would have expected.
+"""
+
+import difflib
+
+
+class SSLZooError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+
+class UnknownNameError(SSLZooError, ValueError):
+    """A name (dataset, policy, network, method, variant, protocol ...) is not one of the known ones."""
+
+
+class InvalidInputError(SSLZooError, ValueError):
+    """A value or an array does not fit: wrong rank, dtype, range, or a combination that makes no sense."""
+
+
+class MissingDataError(SSLZooError, FileNotFoundError):
+    """Data was looked for and is not there; the message says where, and how to get it."""
+
+
+class ArtefactError(SSLZooError, ValueError):
+    """A model folder or a checkpoint is incomplete, damaged, or belongs to another run."""
+
+
+class TrainingError(SSLZooError, ArithmeticError):
+    """Training cannot go on: a loss term stopped being a finite number."""
+
+
+def choose(kind, name, known):
+    """Return `name` if it is one of `known`, else raise with the nearest names.
+
+    Args:
+        kind: str. What is being chosen, as the message calls it ("dataset").
+        name: str. The name asked for.
+        known: iterable of str.
+
+    Raises:
+        UnknownNameError: `name` is not in `known`.
+    """
+    known = sorted(known)
+    if name in known:
+        return name
+    near = difflib.get_close_matches(str(name), known, n=3, cutoff=0.5)
+    hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    raise UnknownNameError(f"Unknown {kind}.{hint} Expected one of {', '.join(known)}. Received: {kind}={name!r}")
