@@ -1,0 +1,746 @@
+"""`sslzoo.data`: what `load` returns and refuses, and that the order of batches can be resumed exactly."""
+
+import hashlib
+import importlib.util
+import os
+import pathlib
+import subprocess
+import sys
+import textwrap
+
+import keras
+import numpy as np
+import pytest
+import tfds_sets
+from keras import ops
+from PIL import Image
+
+from sslzoo import data, errors
+from sslzoo.views import Views
+
+needs_tensorflow = pytest.mark.skipif(
+    importlib.util.find_spec("tensorflow_datasets") is None, reason="needs TensorFlow and TFDS"
+)
+
+
+def toy(num_images=23, shape=(4, 4, 1)):
+    """Images whose pixels spell their position in the set, and labels that do the same otherwise."""
+    images = np.broadcast_to(np.arange(num_images, dtype="uint8")[:, None, None, None], (num_images, *shape))
+    return np.array(images), 100 + np.arange(num_images)
+
+
+def numpy(batch):
+    return keras.tree.map_structure(np.asarray, batch)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Known sets
+
+
+def test_digits_split_is_fixed_stratified_and_complete():
+    images, labels = zip(*(data.load("digits", split) for split in ("train", "test")), strict=True)
+    assert [x.shape for x in images] == [(1437, 8, 8, 1), (360, 8, 8, 1)]
+    assert all(x.dtype == "uint8" and x.min() == 0 and x.max() == 255 for x in images)
+    assert all(y.dtype == "int64" for y in labels)
+    # Stratified: every class has its share of the 360, up to rounding.
+    counts = np.bincount(np.concatenate(labels))
+    np.testing.assert_allclose(np.bincount(labels[1]), counts * 360 / 1797, atol=1)
+    # Complete and disjoint: together they are scikit-learn's images.
+    from sklearn.datasets import load_digits
+
+    original = load_digits()
+    ours = np.concatenate(images)[..., 0]
+    rows = {(image.tobytes(), label) for image, label in zip(ours, np.concatenate(labels), strict=True)}
+    theirs = np.rint(original.images * 255 / 16).astype("uint8")
+    assert rows == {(image.tobytes(), label) for image, label in zip(theirs, original.target, strict=True)}
+    assert len(ours) == len(theirs) == len(rows)
+    # Fixed: published figures depend on it.
+    assert hashlib.sha256(images[1].tobytes() + labels[1].tobytes()).hexdigest()[:16] == "99ac20baf448e93e"
+
+
+@needs_tensorflow
+@pytest.mark.parametrize("name", ["mnist", "fashion_mnist", "cifar10", "cifar100", "svhn_cropped"])
+def test_class_sets_are_read_from_tfds_files(name, tmp_path):
+    sizes = {"train": 600, "test": 3} if name == "mnist" else {"train": 5, "test": 3}
+    sizes |= {"extra": 2} if name == "svhn_cropped" else {}
+    given = tfds_sets.write(name, tmp_path, sizes)
+    for split, (images, labels) in given.items():
+        read, read_labels = data.load(name, split, data_dir=tmp_path)
+        assert read.dtype == "uint8" and read_labels.dtype == "int64"
+        np.testing.assert_array_equal(read, images)
+        np.testing.assert_array_equal(read_labels, labels)  # of cifar100 the fine ones
+    assert read.shape[1:] == data.info(name).image_shape
+    assert set(data.splits(name)) == set(sizes)
+
+
+@needs_tensorflow
+def test_celeb_a_is_cropped_resized_and_yields_attributes(tmp_path):
+    given = tfds_sets.write("celeb_a", tmp_path, {"train": 4, "validation": 2, "test": 3})
+    for split, (images, attributes) in given.items():
+        read, labels = data.load("celeb_a", split, data_dir=tmp_path)
+        assert read.dtype == "uint8" and read.shape == (len(images), 64, 64, 3)
+        np.testing.assert_array_equal(labels, attributes)
+        # Against Pillow: rows 20..198 of 218, and its antialiased bilinear resize. JPEG and rounding cost a few levels.
+        expected = [Image.fromarray(image[20:198]).resize((64, 64), Image.Resampling.BILINEAR) for image in images]
+        error = np.abs(read.astype("float64") - np.stack([np.asarray(image) for image in expected]))
+        assert error.mean() < 1.5 and error.max() < 12
+    assert data.CELEBA_ATTRIBUTES[20] == "Male" and list(data.CELEBA_ATTRIBUTES) == sorted(data.CELEBA_ATTRIBUTES)
+
+
+def test_celeba_tasks():
+    attributes = np.zeros((5, 40), "int64")
+    attributes[[0, 3], 20] = 1  # male
+    attributes[0, 9] = attributes[2, 17] = attributes[3, 4] = 1  # blond, grey, bald
+    attributes[4, [8, 11]] = 1  # black and brown: out
+    rows, labels = data.celeba_task(attributes, "gender")
+    np.testing.assert_array_equal((rows, labels), ([0, 1, 2, 3, 4], [1, 0, 0, 1, 0]))
+    rows, labels = data.celeba_task(attributes, "hair")
+    np.testing.assert_array_equal((rows, labels), ([0, 2, 3], [2, 4, 0]))
+    with pytest.raises(errors.UnknownNameError, match="hair"):
+        data.celeba_task(attributes, "hairs")
+    with pytest.raises(errors.InvalidInputError, match=r"\(5, 39\)"):
+        data.celeba_task(attributes[:, 1:], "hair")
+
+
+@needs_tensorflow
+def test_data_dir_beats_the_environment(tmp_path, monkeypatch):
+    here, there = tmp_path / "here", tmp_path / "there"
+    for folder, seed in ((here, 0), (there, 1)):
+        folder.mkdir()
+        tfds_sets.write("mnist", folder, {"train": 2, "test": 2}, seed=seed)
+    monkeypatch.setenv("TFDS_DATA_DIR", str(there))
+    from_environment, _ = data.load("mnist", "train")
+    from_argument, _ = data.load("mnist", "train", data_dir=here)
+    assert (from_environment != from_argument).any()
+    np.testing.assert_array_equal(data.load("mnist", "train", data_dir=str(there))[0], from_environment)
+
+
+@needs_tensorflow
+def test_missing_set_says_what_was_looked_for(tmp_path, monkeypatch):
+    with pytest.raises(errors.MissingDataError, match=r"nowhere, which does not exist[\s\S]*Received: data_dir="):
+        data.load("mnist", "train", data_dir=tmp_path / "nowhere")
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "nowhere"))
+    with pytest.raises(errors.MissingDataError, match="Received: TFDS_DATA_DIR="):
+        data.load("mnist", "train")
+
+    import requests
+
+    def unreachable(*_, **__):
+        raise requests.ConnectionError("no network")
+
+    monkeypatch.setattr(requests, "head", unreachable)
+    with pytest.raises(errors.MissingDataError) as caught:
+        data.load("celeb_a", "train", data_dir=tmp_path)
+    for part in (
+        "'celeb_a' version 2.",
+        str(tmp_path / "celeb_a"),
+        "no network",
+        "tensorflow_datasets",
+        "TFDS_DATA_DIR",
+    ):
+        assert part in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+@needs_tensorflow
+def test_damaged_set_is_refused(tmp_path):
+    tfds_sets.write("mnist", tmp_path, {"train": 20, "test": 2})
+    (file,) = tmp_path.rglob("mnist-train.tfrecord*")
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(errors.MissingDataError, match="damaged"):
+        data.load("mnist", "train", data_dir=tmp_path)
+
+
+@needs_tensorflow
+@pytest.mark.skipif(not os.environ.get("TFDS_DATA_DIR"), reason="TFDS_DATA_DIR is not set")
+def test_real_fashion_mnist():
+    if not pathlib.Path(os.environ["TFDS_DATA_DIR"], "fashion_mnist").is_dir():
+        pytest.skip("no fashion_mnist in TFDS_DATA_DIR")
+    images, labels = data.load("fashion_mnist", "train")
+    assert images.shape == (60000, 28, 28, 1)
+    assert round(images.mean(), 2) == 72.94
+    np.testing.assert_array_equal(np.bincount(labels), 6000)
+
+
+def test_info():
+    info = data.info("celeb_a")
+    assert (info.image_shape, info.num_classes, info.labels) == ((64, 64, 3), 40, "attributes")
+    assert data.info("digits").splits == {"train": 1437, "test": 360}
+    with pytest.raises(TypeError):
+        data.info("digits").splits["train"] = 0
+    with pytest.raises(errors.UnknownNameError, match="fashion_mnist"):
+        data.info("fashion-mnist")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Names
+
+
+def test_unknown_names():
+    with pytest.raises(errors.UnknownNameError, match="Did you mean 'cifar10'"):
+        data.load("cifar-10", "train")
+    with pytest.raises(errors.UnknownNameError, match=r"Did you mean 'train'[\s\S]*Received: split='trian'"):
+        data.load("digits", "trian")
+    with pytest.raises(errors.UnknownNameError, match="validation"):
+        data.load("mnist", "validation", data_dir="not even looked at")
+    with pytest.raises(errors.InvalidInputError, match="name=3"):
+        data.load(3, "train")
+
+
+@pytest.mark.parametrize("name", ["some/folder", "set.npz", pathlib.Path("folder")])
+def test_missing_paths(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(errors.MissingDataError, match="found nothing"):
+        data.load(name, "train")
+
+
+def test_known_name_wins_over_a_folder(tmp_path, monkeypatch):
+    (tmp_path / "digits").mkdir()
+    Image.new("L", (5, 5)).save(tmp_path / "digits" / "a.png")
+    monkeypatch.chdir(tmp_path)
+    assert data.load("digits", "train")[0].shape == (1437, 8, 8, 1)
+    assert data.load("./digits", "train")[0].shape == (1, 5, 5, 1)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# .npz
+
+
+def test_npz_naming_rules(tmp_path):
+    images, labels = toy()
+    file = tmp_path / "set.npz"
+
+    np.savez(file, train_images=images, train_labels=labels, test_images=images[:5], other=labels)
+    assert data.splits(file) == ("train", "test")
+    read, read_labels = data.load(file, "train")
+    np.testing.assert_array_equal(read, images)
+    np.testing.assert_array_equal(read_labels, labels)
+    assert data.load(str(file), "test")[1] is None
+    with pytest.raises(errors.UnknownNameError, match="Expected one of test, train"):
+        data.load(file, "validation")
+
+    np.savez(file, x_train=images, y_train=labels[:, None].astype("uint8"), x_test=images, y_test=labels[:, None])
+    read, read_labels = data.load(file, "train")
+    assert read_labels.shape == (23,) and read_labels.dtype == "int64"
+
+    np.savez(file, images=images.astype("float64"))
+    read, read_labels = data.load(file, "train")
+    assert data.splits(file) == ("train",) and read.dtype == "float32" and read_labels is None
+
+
+@pytest.mark.parametrize("content", [b"", b"no zip file", "object", "truncated", "keys"])
+def test_bad_npz(content, tmp_path):
+    file = tmp_path / "set.npz"
+    if content == "object":
+        np.savez(file, images=np.array([{}, {}], dtype=object))
+    elif content == "truncated":
+        np.savez(file, images=toy()[0])
+        content = file.read_bytes()[:-200]
+    elif content == "keys":
+        np.savez(file, pictures=toy()[0])
+    if isinstance(content, bytes):
+        file.write_bytes(content)
+    with pytest.raises(errors.InvalidInputError, match=r"set\.npz"):
+        data.load(file, "train")
+
+
+def test_npz_with_bad_arrays_names_file_and_split(tmp_path):
+    np.savez(tmp_path / "set.npz", test_images=toy()[0][..., 0])
+    with pytest.raises(errors.InvalidInputError, match=r"set\.npz, split 'test'[\s\S]*\[\.\.\., None\]"):
+        data.load(tmp_path / "set.npz", "test")
+
+
+@pytest.mark.parametrize(
+    "images, message",
+    [
+        (np.zeros((3, 4, 4), "uint8"), r"images\[\.\.\., None\][\s\S]*shape=\(3, 4, 4\)"),
+        (np.zeros((3, 4, 4, 1, 1), "uint8"), r"\(N, H, W, C\)\."),
+        (np.zeros((3, 4, 4, 4), "uint8"), "1 channel"),
+        (np.zeros((3, 3, 4, 4), "uint8"), "channels last"),
+        (np.zeros((0, 4, 4, 1), "uint8"), "at least one image"),
+        (np.zeros((3, 4, 4, 1), "int32"), "dtype=int32"),
+        (np.zeros((3, 4, 4, 1), bool), "dtype=bool"),
+        (np.full((3, 4, 4, 1), 256.0), r"0\.\.255\. Received: range"),
+        (np.full((3, 4, 4, 1), -1.0), r"0\.\.255\. Received: range"),
+        (np.full((3, 4, 4, 1), np.nan), "nan"),
+        (np.full((3, 4, 4, 1), 1.0), "scaled to 0..1"),
+    ],
+)
+def test_check_refuses_images(images, message):
+    with pytest.raises(errors.InvalidInputError, match=message):
+        data.check(images)
+
+
+@pytest.mark.parametrize(
+    "labels, message",
+    [
+        (np.zeros(3), "dtype=float64"),
+        (np.array(["a", "b", "c"]), "integer labels"),
+        (np.zeros((3, 2, 2), "int64"), r"shape=\(3, 2, 2\)"),
+        (np.zeros(4, "int64"), "len\\(labels\\)=4"),
+        (np.array([0, -1, 2]), r"range=\[-1, 2\]"),
+        (np.array([[0, 1], [1, 0], [2, 0]]), r"range=\[0, 2\]"),
+    ],
+)
+def test_check_refuses_labels(labels, message):
+    with pytest.raises(errors.InvalidInputError, match=message):
+        data.check(np.zeros((3, 4, 4, 1), "uint8"), labels)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Folders of images
+
+
+def save(folder, name, value, size=(6, 5), mode="L"):
+    """An image of one value, `size` = (width, height)."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new(mode, size, value).save(path)
+    return path
+
+
+def test_plain_folder_is_sorted_and_unlabelled(tmp_path):
+    for name, value in {"b/x.png": 20, "a.png": 10, "b/a.PNG": 15, ".hidden/z.png": 99, "c.bmp": 30}.items():
+        save(tmp_path, name, value)
+    (tmp_path / "notes.txt").write_text("not an image")
+    images, labels = data.load(tmp_path, "train")
+    assert labels is None and images.shape == (4, 5, 6, 1) and images.dtype == "uint8"
+    assert images[:, 0, 0, 0].tolist() == [10, 15, 20, 30]
+    assert data.splits(tmp_path) == ("train",)
+    with pytest.raises(errors.UnknownNameError, match="split='test'"):
+        data.load(tmp_path, "test")
+
+
+def test_folder_with_splits_and_classes(tmp_path):
+    names = ["train/cat/1.png", "train/dog/2.png", "train/dog/deep/3.png", "test/dog/4.png", "validation/5.png"]
+    for value, name in enumerate(names, start=1):
+        save(tmp_path, name, value)
+    assert data.splits(tmp_path) == ("train", "validation", "test")
+    images, labels = data.load(tmp_path, "train")
+    assert images[:, 0, 0, 0].tolist() == [1, 2, 3] and labels.tolist() == [0, 1, 1] and labels.dtype == "int64"
+    assert data.load(tmp_path, "test")[1].tolist() == [1]  # a dog is a dog, also where there are no cats
+    assert data.load(tmp_path, "validation")[1] is None
+    save(tmp_path, "train/stray.png", 0)
+    assert data.load(tmp_path, "train")[1] is None
+
+
+def test_one_colour_image_makes_a_colour_set(tmp_path):
+    save(tmp_path, "a.png", 7)
+    save(tmp_path, "b.png", (1, 2, 3), mode="RGB")
+    save(tmp_path, "c.png", (4, 5, 6, 255), mode="RGBA")
+    images, _ = data.load(tmp_path, "train")
+    assert images[:, 0, 0].tolist() == [[7, 7, 7], [1, 2, 3], [4, 5, 6]]
+
+
+def test_photographs_are_turned_upright(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6  # stored lying on its side
+    Image.new("L", (6, 5), 9).save(tmp_path / "a.jpg", exif=exif)
+    assert data.load(tmp_path, "train")[0].shape == (1, 6, 5, 1)
+
+
+def test_sizes_must_agree_or_be_made_to(tmp_path):
+    save(tmp_path, "a.png", 1)
+    odd = save(tmp_path, "b.png", 2, size=(9, 7))
+    with pytest.raises(errors.InvalidInputError) as caught:
+        data.load(tmp_path, "train")
+    for part in (str(odd), "7 x 9", "5 x 6", "image_size"):
+        assert part in str(caught.value)
+    assert data.load(tmp_path, "train", image_size=4)[0].shape == (2, 4, 4, 1)
+    with pytest.raises(errors.InvalidInputError, match="image_size=0"):
+        data.load(tmp_path, "train", image_size=0)
+    with pytest.raises(errors.InvalidInputError, match="image_size=4"):
+        data.load("digits", "train", image_size=4)
+
+
+def test_image_size_crops_the_centre(tmp_path):
+    pixels = np.zeros((8, 16), "uint8")
+    pixels[:, 4:8], pixels[:, 8:12], pixels[:, 12:] = 100, 200, 50
+    Image.fromarray(pixels).save(tmp_path / "a.png")
+    images, _ = data.load(tmp_path, "train", image_size=8)
+    np.testing.assert_array_equal(images[0, ..., 0], pixels[:, 4:12])
+    # Antialiased: a checkerboard comes out grey, not black or white.
+    Image.fromarray((np.indices((32, 32)).sum(axis=0) % 2 * 255).astype("uint8")).save(tmp_path / "a.png")
+    images, _ = data.load(tmp_path, "train", image_size=8)
+    assert images.min() > 120 and images.max() < 136
+
+
+def test_unreadable_images_are_named(tmp_path):
+    good = save(tmp_path, "a.png", 1, size=(40, 40))
+    bad = tmp_path / "b.png"
+    for content in (b"", b"no image", good.read_bytes()[:60]):
+        bad.write_bytes(content)
+        with pytest.raises(errors.InvalidInputError, match=r"b\.png"):
+            data.load(tmp_path, "train")
+    Image.fromarray(np.zeros((40, 40), "uint16")).save(bad)
+    with pytest.raises(errors.InvalidInputError, match=r"8 bits[\s\S]*b\.png"):
+        data.load(tmp_path, "train")
+
+
+def test_folder_without_images(tmp_path):
+    with pytest.raises(errors.MissingDataError, match=r"found none"):
+        data.load(tmp_path, "train")
+    (tmp_path / "a.zip").write_bytes(b"PK")
+    with pytest.raises(errors.InvalidInputError, match=r"a\.zip"):
+        data.load(tmp_path / "a.zip", "train")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Order
+
+
+def stamp(images, training, seed):
+    """Views that show what they were given: the image, and the two numbers of the seed beside it."""
+    assert training is True and seed.shape == (2,) and seed.dtype == "int32"
+    if isinstance(images, np.ndarray):
+        return np.stack([images.astype("float32"), np.zeros(images.shape, "float32") + seed[0] + seed[1] / 256], axis=1)
+    import tensorflow as tf
+
+    seed = tf.cast(seed, tf.float32)
+    return tf.stack([tf.cast(images, tf.float32), tf.zeros(tf.shape(images)) + seed[0] + seed[1] / 256], axis=1)
+
+
+def from_pipeline(images, labels, batch_size, take=None, **options):
+    dataset = data.pipeline((images, labels), None, batch_size, **options)
+    return [numpy(batch) for batch in (dataset if take is None else dataset.take(take))]
+
+
+def from_batches(images, labels, batch_size, take=None, **options):
+    batches = data.Batches(images, labels, batch_size, **options)
+    return [numpy(batch) for batch in (batches if take is None else map(batches.__getitem__, range(take)))]
+
+
+SOURCES = [pytest.param(from_pipeline, marks=needs_tensorflow), from_batches]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_an_epoch_is_a_permutation_of_images_with_their_labels(source):
+    images, labels = toy()
+    batches = source(images, labels, 5, with_index=True, seed=3)
+    assert len(batches) == 4  # 3 images are left over
+    for x, y in batches:
+        assert x["images"].shape == (5, 4, 4, 1) and x["images"].dtype == "uint8"
+        assert x["index"].dtype == "int32" and y.dtype == "int64"
+        np.testing.assert_array_equal(x["images"][:, 0, 0, 0], x["index"])
+        np.testing.assert_array_equal(y, 100 + x["index"])
+    index = np.concatenate([x["index"] for x, _ in batches])
+    np.testing.assert_array_equal(index, data.epoch_order(23, 3, 0)[:20])
+    assert len(set(index.tolist())) == 20 and index.tolist() != sorted(index)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_structures(source):
+    images, labels = toy()
+    (batch,) = source(images, None, 23, seed=0)
+    assert isinstance(batch, tuple) and len(batch) == 1 and batch[0].shape == (23, 4, 4, 1)
+    (batch,) = source(images, None, 23, seed=0, with_index=True)
+    assert len(batch) == 1 and set(batch[0]) == {"images", "index"}
+    batches = source(images, labels, 10, shuffle=False, drop_remainder=False)
+    assert [len(y) for _, y in batches] == [10, 10, 3]
+    np.testing.assert_array_equal(np.concatenate([y for _, y in batches]), labels)
+    attributes = np.eye(23, dtype="int64")
+    assert source(images, attributes, 7)[0][1].shape == (7, 23)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_resumed_order_and_views_equal_the_uninterrupted_ones(source):
+    images, labels = toy()
+    common = {"batch_size": 5, "views": stamp, "with_index": True, "seed": 7, "repeat": True}
+    whole = source(images, labels, take=12, **common)  # epochs 0, 1 and 2
+    first = source(images, labels, take=8, **common)
+    rest = source(images, labels, take=4, start_epoch=2, **common)
+    for a, b in zip(whole, first + rest, strict=True):
+        keras.tree.map_structure(np.testing.assert_array_equal, a, b)
+    # The views of each step are drawn from (seed, step) ...
+    np.testing.assert_array_equal([x["images"][0, 1, 0, 0, 0] for x, _ in whole], 7 + np.arange(12) / 256)
+    # ... and each epoch has its own order.
+    orders = np.reshape([x["index"] for x, _ in whole], (3, 20))
+    for epoch, order in enumerate(orders):
+        np.testing.assert_array_equal(order, data.epoch_order(23, 7, epoch)[:20])
+    assert (orders[0] != orders[1]).any() and (orders[1] != orders[2]).any()
+    # Without `repeat`, one epoch of the same.
+    once = source(images, labels, start_epoch=2, **{**common, "repeat": False})
+    for a, b in zip(whole[8:], once, strict=True):
+        keras.tree.map_structure(np.testing.assert_array_equal, a, b)
+
+
+@needs_tensorflow
+def test_random_views_are_resumed_too():
+    images = np.random.default_rng(0).integers(0, 256, (12, 28, 28, 1)).astype("uint8")
+    two_views = Views("simvae-mnist", num_views=2, seed=0)
+    common = {"batch_size": 4, "views": two_views, "seed": 7, "repeat": True}
+    whole = from_pipeline(images, None, take=7, **common)
+    two_views(images)  # moves the state of the layer, which must not matter
+    rest = from_pipeline(images, None, take=4, start_epoch=1, **common)
+    for (a,), (b,) in zip(whole[3:], rest, strict=True):
+        assert a.shape == (4, 2, 28, 28, 1) and a.dtype == "float32"
+        np.testing.assert_array_equal(a, b)
+    assert (whole[0][0][:, 0] != whole[0][0][:, 1]).any()
+
+
+def test_epoch_order_is_frozen():
+    """A resumed run relies on it, across versions of NumPy."""
+    assert data.epoch_order(10, 0, 0).tolist() == [4, 6, 2, 7, 3, 5, 9, 0, 8, 1]
+    assert data.epoch_order(10, 0, 1).tolist() == [9, 1, 3, 8, 7, 6, 0, 4, 2, 5]
+    assert data.epoch_order(10, 1, 0).tolist() == [8, 4, 7, 0, 1, 2, 5, 9, 6, 3]
+
+
+def test_seed_none_draws_a_seed_once():
+    images, labels = toy()
+    one, other = (data.Batches(images, labels, 5) for _ in range(2))
+    assert one.seed != other.seed
+    np.testing.assert_array_equal(one[0][1], one[0][1])
+    np.testing.assert_array_equal(one[0][1], data.Batches(images, labels, 5, seed=one.seed)[0][1])
+
+
+@needs_tensorflow
+def test_pipeline_states_its_length_and_shapes():
+    images, labels = toy()
+    once, forever = (data.pipeline((images, labels), None, 5, repeat=repeat) for repeat in (False, True))
+    assert int(once.cardinality()) == 4 and int(forever.cardinality()) == -1
+    assert once.element_spec[0].shape == (5, 4, 4, 1)  # static, for compiled steps
+    assert len([*once]) == len([*once]) == 4
+
+
+@needs_tensorflow
+def test_pipeline_takes_names(tmp_path):
+    ((x, y),) = [numpy(batch) for batch in data.pipeline("digits", "test", 360, shuffle=False)]
+    np.testing.assert_array_equal(x, data.load("digits", "test")[0])
+    np.testing.assert_array_equal(y, data.load("digits", "test")[1])
+    given = tfds_sets.write("svhn_cropped", tmp_path, {"train": 5, "test": 2})
+    ((x, _),) = [numpy(b) for b in data.pipeline("svhn_cropped", "train", 5, shuffle=False, data_dir=tmp_path)]
+    np.testing.assert_array_equal(x, given["train"][0])
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"batch_size": 24}, "smaller than one batch[\\s\\S]*at most 23"),
+        ({"batch_size": 0}, "batch_size=0"),
+        ({"batch_size": 2.0}, "batch_size=2.0"),
+        ({"batch_size": 5, "start_epoch": -1}, "start_epoch=-1"),
+        ({"batch_size": 5, "seed": -1}, "seed=-1"),
+        ({"batch_size": 5, "seed": 2**31}, "seed=2147483648"),
+        ({"batch_size": 5, "seed": 0.5}, "seed=0.5"),
+    ],
+)
+def test_arguments_out_of_range(source, options, message):
+    with pytest.raises(errors.InvalidInputError, match=message):
+        source(*toy(), **options)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_bad_arrays_are_refused_before_the_first_batch(source):
+    with pytest.raises(errors.InvalidInputError, match="shape"):
+        source(toy()[0][..., 0], None, 5)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Order inside `fit`
+
+
+class Recorder(keras.Model):
+    """Trains a little, and remembers the indices of each training batch in the order in which they came."""
+
+    def __init__(self, steps, batch_size):
+        super().__init__()
+        self.output_layer = keras.layers.Dense(1, kernel_initializer="ones")
+        self.seen = self.add_weight(shape=(steps, batch_size), dtype="int32", initializer="zeros", trainable=False)
+        self.step = self.add_weight(shape=(), dtype="int32", initializer="zeros", trainable=False)
+
+    def call(self, x, training=False):
+        if training:
+            step = ops.convert_to_tensor(self.step)
+            here = ops.arange(self.seen.shape[0], dtype="int32")[:, None] == step
+            seen = ops.where(here, ops.cast(x["index"], "int32")[None], ops.convert_to_tensor(self.seen))
+            self.seen.assign(seen)
+            self.step.assign(step + 1)
+        return self.output_layer(ops.reshape(ops.cast(x["images"], "float32") / 255, (-1, 16)))
+
+    @classmethod
+    def trained(cls, epochs, steps, batches_of, start_epochs=(0,), **fit):
+        """Train to `epochs`, each of `start_epochs` in a `fit` of its own; return it and what it saw, in rows."""
+        keras.utils.set_random_seed(0)
+        model = cls(steps * epochs, 5)
+        for start, end in zip(start_epochs, [*start_epochs[1:], epochs], strict=True):
+            # Compiled anew, as in a new process: Keras then also looks at a batch to build the metrics.
+            model.compile(optimizer=keras.optimizers.SGD(1e-3), loss="mse", metrics=["mae"])
+            model.fit(batches_of(start), initial_epoch=start, epochs=end, verbose=0, **fit)
+        return ops.convert_to_numpy(model.seen), [ops.convert_to_numpy(w) for w in model.trainable_variables]
+
+
+def expected_rows(epochs, steps=4):
+    return np.concatenate([data.epoch_order(23, 7, epoch)[: 5 * steps].reshape(steps, 5) for epoch in range(epochs)])
+
+
+def endless_pipeline(start):
+    return data.pipeline((*toy(),), None, 5, with_index=True, seed=7, repeat=True, start_epoch=start)
+
+
+def endless_batches(start):
+    return data.Batches(*toy(), 5, with_index=True, seed=7, repeat=True, start_epoch=start)
+
+
+def batches(start):
+    return data.Batches(*toy(), 5, with_index=True, seed=7, start_epoch=start)
+
+
+@pytest.mark.parametrize(
+    "source, fit",
+    [
+        pytest.param(endless_pipeline, {"steps_per_epoch": 4, "shuffle": False}, marks=needs_tensorflow),
+        (endless_batches, {"steps_per_epoch": 4, "shuffle": False}),
+        (batches, {"shuffle": False}),
+        (batches, {"steps_per_epoch": 4, "shuffle": False}),
+    ],
+)
+def test_fit_sees_the_epochs_in_order_and_resumes_exactly(source, fit):
+    seen, weights = Recorder.trained(4, 4, source, **fit)
+    np.testing.assert_array_equal(seen, expected_rows(4))
+    resumed, resumed_weights = Recorder.trained(4, 4, source, start_epochs=(0, 2), **fit)
+    np.testing.assert_array_equal(resumed, seen)
+    for a, b in zip(weights, resumed_weights, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_endless_batches_allow_epochs_of_any_length():
+    # 6 steps make a keras epoch, 4 a pass through the data: 2 of the one are 3 of the other.
+    seen, _ = Recorder.trained(2, 6, endless_batches, steps_per_epoch=6, shuffle=False)
+    np.testing.assert_array_equal(seen, expected_rows(3))
+
+
+def test_the_same_batches_go_on_in_a_later_fit():
+    one = batches(0)
+    seen, _ = Recorder.trained(3, 4, lambda start: one, start_epochs=(0, 1), shuffle=False)
+    np.testing.assert_array_equal(seen, expected_rows(3))
+    assert one.epoch == 3
+    np.testing.assert_array_equal(one[0][0]["index"], data.epoch_order(23, 7, 3)[:5])
+
+
+def test_short_keras_epochs_continue_the_pass_through_the_data():
+    one = batches(0)
+    seen, _ = Recorder.trained(4, 2, lambda start: one, steps_per_epoch=2, shuffle=False)
+    np.testing.assert_array_equal(seen, expected_rows(2))
+    assert one.epoch == 2
+
+
+def test_fit_that_shuffles_is_warned_and_sees_each_epoch_once():
+    images, _ = toy(100)
+    one = data.Batches(images, np.zeros(100, "int64"), 5, with_index=True, seed=7)
+    with pytest.warns(UserWarning, match="Pass shuffle=False"):
+        seen, _ = Recorder.trained(2, 20, lambda start: one)
+    for epoch in range(2):
+        rows, ours = seen[20 * epoch : 20 * epoch + 20], data.epoch_order(100, 7, epoch).reshape(20, 5)
+        assert sorted(rows.tolist()) == sorted(ours.tolist())
+    assert one.epoch == 2
+
+
+def test_an_interrupted_epoch_is_begun_again():
+    class Stop(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if batch == 1:
+                raise KeyboardInterrupt
+
+    images, _ = toy(200)
+    one = data.Batches(images, np.zeros(200, "int64"), 5, with_index=True, seed=7)
+    model = Recorder(42, 5)
+    model.compile(optimizer="sgd", loss="mse")
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(one, callbacks=[Stop()], verbose=0, shuffle=False)
+    assert one.epoch == 0
+    model.fit(one, verbose=0, shuffle=False)
+    assert one.epoch == 1
+    order = data.epoch_order(200, 7, 0).reshape(40, 5)
+    np.testing.assert_array_equal(ops.convert_to_numpy(model.seen), np.concatenate([order[:2], order]))
+
+
+def test_batches_outside_fit():
+    one = batches(0)
+    assert len(one) == 4 and len(list(one)) == 4 and one.num_batches == 4
+    np.testing.assert_array_equal(one[3][0]["index"], expected_rows(1)[3])
+    with pytest.raises(IndexError, match="position=4"):
+        one[4]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Without TensorFlow, and a set as a file
+
+
+def test_without_tensorflow(tmp_path):
+    """In a process where TensorFlow cannot be imported, under a backend that does without it."""
+    backends = [name for name in (keras.config.backend(), "jax", "torch") if name in ("jax", "torch")]
+    backend = next((name for name in backends if importlib.util.find_spec(name)), None)
+    if backend is None:
+        pytest.skip("needs the JAX or the PyTorch backend")
+    np.savez(tmp_path / "set.npz", images=toy()[0])
+    save(tmp_path, "a.png", 3)
+    program = f"""
+        import sys
+        from importlib.machinery import PathFinder
+
+        class WithoutTensorFlow(PathFinder):
+            @classmethod
+            def find_spec(cls, name, path=None, target=None):
+                hidden = name.partition(".")[0] in ("tensorflow", "tensorflow_datasets")
+                return None if hidden else super().find_spec(name, path, target)
+
+        sys.meta_path[sys.meta_path.index(PathFinder)] = WithoutTensorFlow
+        import keras
+        import pytest
+        from sslzoo import data, errors
+
+        images, labels = data.load("digits", "train")
+        assert data.load({str(tmp_path / "set.npz")!r}, "train")[0].shape == (23, 4, 4, 1)
+        assert data.load({str(tmp_path)!r}, "train")[0].shape == (1, 5, 6, 1)
+        with pytest.raises(errors.MissingDataError, match="python -m sslzoo.data mnist -o mnist.npz"):
+            data.load("mnist", "train")
+        with pytest.raises(ImportError, match="sslzoo.data.Batches"):
+            data.pipeline((images, labels), None, 10)
+        model = keras.Sequential([keras.layers.Rescaling(1 / 255), keras.layers.Flatten(), keras.layers.Dense(10)])
+        model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False)
+        history = model.fit(data.Batches(images, labels, 100), epochs=2, verbose=0, shuffle=False)
+        assert len(history.history["loss"]) == 2
+        print("done under", keras.config.backend())
+    """
+    root = pathlib.Path(data.__file__).parents[1]
+    result = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        cwd=root,
+        env={**os.environ, "KERAS_BACKEND": backend},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert result.stdout.strip() == f"done under {backend}", result.stderr
+
+
+def test_export_and_command_line(tmp_path, capsys):
+    file = tmp_path / "digits.npz"
+    assert data.main(["digits", "-o", str(file)]) == 0
+    assert "train_images: uint8 (1437, 8, 8, 1)" in capsys.readouterr().out
+    for split in ("train", "test"):
+        for exported, original in zip(data.load(file, split), data.load("digits", split), strict=True):
+            np.testing.assert_array_equal(exported, original)
+    assert data.main(["digits", "test", "-o", str(file)]) == 0
+    assert data.splits(file) == ("test",)
+
+    assert data.main(["digits", "tset", "-o", str(tmp_path / "no.npz")]) == 2
+    assert "Did you mean 'test'" in capsys.readouterr().err
+    assert data.main(["digits", "-o", str(tmp_path / "nowhere" / "no.npz")]) == 2
+    assert data.main(["digits", "-o", str(tmp_path / "no.zip")]) == 2
+    assert list(tmp_path.iterdir()) == [file]
+
+
+@needs_tensorflow
+def test_export_of_a_tfds_set_and_of_a_folder(tmp_path):
+    given = tfds_sets.write("mnist", tmp_path, {"train": 5, "test": 3})
+    file = data.export("mnist", tmp_path / "mnist.npz", data_dir=tmp_path)
+    for split, (images, labels) in given.items():
+        np.testing.assert_array_equal(data.load(file, split)[0], images)
+        np.testing.assert_array_equal(data.load(file, split)[1], labels)
+    (tmp_path / "pictures").mkdir()
+    save(tmp_path / "pictures", "a.png", 3, size=(10, 12))
+    data.export(tmp_path / "pictures", tmp_path / "p.npz", image_size=8)
+    assert data.load(tmp_path / "p.npz", "train")[0].shape == (1, 8, 8, 1)
