@@ -1,0 +1,116 @@
+"""Terms of the evidence lower bound, for single images and for groups of views.
+
+Everything here is a pure function of tensors, in nats, to be *minimised* unless its name says otherwise.
+Shapes: B images, J views of each, L latent dimensions. Constants that depend on nothing learned are left out,
+except in the entropy, which is a quantity people read.
+
+References:
+    SimVAE: Bizeul, Schoelkopf and Allen, "A Probabilistic Model behind Self-Supervised Learning", eq. 3-5, 9.
+    VAE: Kingma and Welling, "Auto-Encoding Variational Bayes", appendix B.
+    CR-VAE: Sinha and Dieng, "Consistency Regularization for Variational Auto-Encoders", eq. 4.
+"""
+
+import math
+
+from keras import ops
+
+
+def gaussian_kl(mean, log_var):
+    """KL(N(mean, exp(log_var)) || N(0, I)), summed over the latent dimensions.
+
+    Args:
+        mean: float tensor (..., L).
+        log_var: float tensor (..., L), natural log of the variances.
+
+    Returns:
+        Float tensor (...,), >= 0.
+    """
+    return 0.5 * ops.sum(ops.square(mean) + ops.exp(log_var) - log_var - 1.0, axis=-1)
+
+
+def gaussian_kl_between(mean, log_var, mean_to, log_var_to):
+    """KL(N(mean, exp(log_var)) || N(mean_to, exp(log_var_to))), summed over the latent dimensions.
+
+    The first pair is the distribution the expectation is taken in; the divergence is not symmetric.
+
+    Args:
+        mean, log_var: float tensors (..., L), the distribution measured.
+        mean_to, log_var_to: float tensors (..., L), the distribution measured against.
+
+    Returns:
+        Float tensor (...,), >= 0.
+    """
+    # exp(a - b) rather than exp(a) / exp(b): finite where the quotient would be inf / inf.
+    variance_ratio = ops.exp(log_var - log_var_to)
+    squared_distance = ops.square(mean - mean_to) * ops.exp(-log_var_to)
+    return 0.5 * ops.sum(log_var_to - log_var - 1.0 + variance_ratio + squared_distance, axis=-1)
+
+
+def gaussian_entropy(log_var):
+    """Differential entropy of N(., exp(log_var)), summed over the latent dimensions.
+
+    It *enters a minimised loss with a minus sign*. Algorithm 1 of both SimVAE papers adds it, which has no lower
+    bound; their eq. 4 and their code subtract it.
+
+    Args:
+        log_var: float tensor (..., L).
+
+    Returns:
+        Float tensor (...,), in nats; negative for narrow posteriors.
+    """
+    return 0.5 * ops.sum(log_var + math.log(2.0 * math.pi * math.e), axis=-1)
+
+
+def group_prior(z, variance, centre_variance=None):
+    """Negative log prior of groups of latents that share an unknown centre, up to a constant.
+
+    z_j ~ N(psi, variance I) for the J views of one image, with the centre psi integrated out exactly:
+    uniform psi gives sum_j |z_j - z_bar|^2 / (2 variance); psi ~ N(0, centre_variance I) adds
+    J |z_bar|^2 / (2 (variance + J centre_variance)). With J = 1 the first is 0 and the second is a VAE's prior
+    of variance `variance + centre_variance`.
+
+    Args:
+        z: float tensor (B, J, L), latents grouped by image.
+        variance: float > 0, variance of views around their centre (the paper's Var(z|y) = 0.15).
+        centre_variance: float > 0, variance of the centres around 0, or None for a uniform centre.
+
+    Returns:
+        Float tensor (B,), >= 0. Invariant to the order of the views; with a uniform centre also to z + a.
+
+    Reference:
+        SimVAE, eq. 9 (uniform centre) and appendix A.4 (the marginal, with the sign of its cross terms mended).
+    """
+    centre = ops.mean(z, axis=1, keepdims=True)
+    prior = ops.sum(ops.square(z - centre), axis=(1, 2)) / (2.0 * variance)
+    if centre_variance is None:
+        return prior
+    views = ops.shape(z)[1]
+    views = ops.cast(views, z.dtype) if not isinstance(views, int) else float(views)
+    return prior + views * ops.sum(ops.square(centre), axis=(1, 2)) / (2.0 * (variance + views * centre_variance))
+
+
+def gaussian_reconstruction(x, x_hat, variance):
+    """-log N(x; x_hat, variance I) without its constant: squared error summed over pixels / (2 variance).
+
+    Args:
+        x, x_hat: float tensors (N, H, W, C).
+        variance: float > 0. The papers' "0.02" is 2 x variance, so 0.01 here.
+
+    Returns:
+        Float tensor (N,), >= 0.
+    """
+    return ops.sum(ops.square(x - x_hat), axis=(1, 2, 3)) / (2.0 * variance)
+
+
+def bernoulli_reconstruction(x, logits):
+    """-log Bernoulli(x; sigmoid(logits)) summed over pixels.
+
+    Args:
+        x: float tensor (N, H, W, C) with values in [0, 1].
+        logits: float tensor (N, H, W, C).
+
+    Returns:
+        Float tensor (N,), >= 0, finite for logits of any size.
+    """
+    cross_entropy = ops.relu(logits) - logits * x + ops.log1p(ops.exp(-ops.abs(logits)))
+    return ops.sum(cross_entropy, axis=(1, 2, 3))

@@ -1,0 +1,9 @@
+"""Settings for every test: quiet backends, and tools in tests/ importable by name."""
+
+import os
+import sys
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # the suite is about correctness and must be the same everywhere
+sys.path.insert(0, str(Path(__file__).parent))
