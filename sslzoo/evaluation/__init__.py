@@ -1,0 +1,33 @@
+"""Evaluation of representations: probes, neighbours and clusters on the features of a frozen encoder.
+
+    report = sslzoo.evaluate(encoder, "mnist")
+    print(report)
+
+`sslzoo.evaluation.pictures` draws reconstructions, samples, embeddings and training curves.
+"""
+
+from sslzoo.evaluation.clustering import fit_gmm, hungarian_accuracy, minibatch_scores, scores
+from sslzoo.evaluation.features import features, weights_sha256
+from sslzoo.evaluation.neighbors import knn_accuracy, nearest
+from sslzoo.evaluation.probes import ProbeResult, balanced_accuracy, train_probe
+from sslzoo.evaluation.protocols import PROTOCOLS, evaluate, evaluate_features
+from sslzoo.evaluation.report import Number, Report
+
+__all__ = [
+    "PROTOCOLS",
+    "Number",
+    "ProbeResult",
+    "Report",
+    "balanced_accuracy",
+    "evaluate",
+    "evaluate_features",
+    "features",
+    "fit_gmm",
+    "hungarian_accuracy",
+    "knn_accuracy",
+    "minibatch_scores",
+    "nearest",
+    "scores",
+    "train_probe",
+    "weights_sha256",
+]

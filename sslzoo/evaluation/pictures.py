@@ -1,0 +1,386 @@
+"""Pictures of a trained encoder: reconstructions, samples, a map of the features, and training curves.
+
+Every function writes one PNG of less than 150 KiB, whole or not at all, and returns its path. Nothing here touches
+pyplot or its global state, so it works without a display and in threads.
+"""
+
+import io
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from PIL import Image
+
+from sslzoo.errors import InvalidInputError, choose
+from sslzoo.evaluation.features import check_finite
+from sslzoo.evaluation.report import write_beside
+
+MAX_BYTES = 150 * 1024
+MAX_POINTS = 2000
+METHODS = ("pca", "tsne")
+
+INK, GREY, PALE = "#222222", "#6b6b6b", "#e4e4e4"
+BLUE, ORANGE = "#0072B2", "#D55E00"  # Okabe and Ito: told apart under every colour blindness
+# Paul Tol's "muted" scheme for colour-blind readers, and a grey for the tenth class.
+CLASS_COLOURS = (
+    "#332288", "#CC6677", "#117733", "#DDAA33", "#88CCEE", "#882255", "#44AA99", "#999933", "#AA4499", "#555555",
+)  # fmt: skip
+_DPI = 110
+_NO_CURVE = {"epoch", "seconds", "views_per_second", "learning_rate"}
+
+
+def reconstructions(
+    images: np.ndarray, reconstructed: np.ndarray, path: "str | os.PathLike", title: str = "Reconstructions"
+) -> Path:
+    """Images above what the decoder made of them, ten in a row.
+
+    Args:
+        images: array (N, H, W, C), C = 1 or 3: integers in 0..255, or floats in 0..1, -1..1 or 0..255. The first 30 are
+            shown.
+        reconstructed: array (N, H, W, C), likewise.
+        path: file to write.
+        title: str.
+
+    Returns:
+        Path of the PNG.
+
+    Raises:
+        InvalidInputError: the arrays are no images, or do not have the same shape.
+    """
+    above, below = _as_pixels(images[:30], "images"), _as_pixels(reconstructed[:30], "reconstructed")
+    if above.shape != below.shape:
+        raise InvalidInputError(
+            "Images and reconstructions must have the same shape. "
+            f"Received: images of shape {np.shape(images)}, reconstructed of shape {np.shape(reconstructed)}"
+        )
+    rows, labels = [], []
+    for start in range(0, len(above), 10):
+        rows += [above[start : start + 10], below[start : start + 10]]
+        labels += ["input", "output"]
+    return _picture_grid(rows, path, title, labels, pairs=True)
+
+
+def samples(images: np.ndarray, path: "str | os.PathLike", title: str = "Samples from the prior") -> Path:
+    """Generated images, ten in a row.
+
+    Args:
+        images: array (N, H, W, C), as in `reconstructions`. The first 100 are shown.
+        path: file to write.
+        title: str.
+
+    Returns:
+        Path of the PNG.
+
+    Raises:
+        InvalidInputError: the array holds no images.
+    """
+    images = _as_pixels(images[:100], "images")
+    return _picture_grid([images[i : i + 10] for i in range(0, len(images), 10)], path, title)
+
+
+def embedding(
+    features: np.ndarray,
+    labels: np.ndarray,
+    path: "str | os.PathLike",
+    method: str | None = None,
+    names: Sequence[str] | None = None,
+    title: str | None = None,
+    seed: int = 0,
+) -> Path:
+    """The features as points in the plane, coloured and named by class.
+
+    Args:
+        features: float array (N, L), finite, N >= 2. At most 2,000 rows, chosen at random, are drawn.
+        labels: int array (N,).
+        path: file to write.
+        method: "tsne" (van der Maaten and Hinton 2008: neighbours stay neighbours, distances mean little), or "pca"
+            (linear, distances keep their meaning). None: the features themselves for L <= 2, t-SNE else.
+        names: str for each class, in the order of the sorted labels; None for the labels themselves.
+        title: str, or None for one that names the method.
+        seed: int, of the choice of rows and of t-SNE.
+
+    Returns:
+        Path of the PNG.
+
+    Raises:
+        InvalidInputError: features and labels do not fit, or features are not finite.
+        UnknownNameError: `method` is not known.
+    """
+    features, labels = np.asarray(features, np.float64), np.asarray(labels)
+    if features.ndim != 2 or labels.shape != features.shape[:1] or len(features) < 2:
+        raise InvalidInputError(
+            "Expected at least two rows of features (N, L), and labels (N,). "
+            f"Received: features of shape {features.shape}, labels of shape {labels.shape}"
+        )
+    check_finite(features)
+    if method is not None:
+        choose("method", method, METHODS)
+    classes = np.unique(labels)
+    if names is None:
+        names = [str(c) for c in classes]
+    elif len(names) != len(classes):
+        raise InvalidInputError(f"Expected one name for each of {len(classes)} classes. Received: {len(names)} names")
+
+    if len(features) > MAX_POINTS:
+        rows = np.random.default_rng(seed).permutation(len(features))[:MAX_POINTS]
+        features, labels = features[rows], labels[rows]
+    points, how, axes_labels = _in_the_plane(features, method, seed)
+
+    figure, axes = _figure(7.0, 6.4, title or f"Features of {len(points):,} images, {how}")
+    order = np.random.default_rng(0).permutation(len(points))  # so that no class lies on top of all others
+    few = len(classes) <= len(CLASS_COLOURS)
+    colours = CLASS_COLOURS if few else _many_colours(len(classes))
+    chosen = np.array([colours[i] for i in np.searchsorted(classes, labels)], dtype=object)
+    axes.scatter(*points[order].T, c=list(chosen[order]), s=11, alpha=0.75, linewidths=0)
+    if len(classes) <= 20:
+        shown = [i for i, c in enumerate(classes) if (labels == c).any()]
+        places = _apart([_densest_point(points[labels == classes[i]]) for i in shown], np.ptp(points, axis=0))
+        for i, place in zip(shown, places):
+            badge = {"boxstyle": "round,pad=0.3,rounding_size=0.8", "facecolor": colours[i], "edgecolor": "white"}
+            axes.text(
+                *place, names[i], color=_legible_on(colours[i]), fontsize=10.5, fontweight="bold", ha="center",
+                va="center", bbox={**badge, "linewidth": 1.5},
+            )  # fmt: skip
+    axes.set_xlabel(axes_labels[0], color=GREY)
+    axes.set_ylabel(axes_labels[1], color=GREY)
+    axes.set(xticks=[], yticks=[])
+    for side in axes.spines.values():
+        side.set_color(PALE)
+    return _save(figure, path)
+
+
+def curves(history, path: "str | os.PathLike", title: str = "Training") -> Path:
+    """How every loss term, and the kNN accuracy if there is one, went over the epochs: a panel for each.
+
+    Args:
+        history: rows of one epoch each ([{"epoch": 1, "loss": ..., "knn": ...}, ...]), lists by name ({"loss": [...]}),
+            or what `model.fit` returned. `knn` is a share in 0..1; `val_x` shares the panel of `x`. Times and learning
+            rates get no panel; a value that is missing or not finite is left out.
+        path: file to write.
+        title: str.
+
+    Returns:
+        Path of the PNG.
+
+    Raises:
+        InvalidInputError: there is nothing to draw.
+    """
+    series = _series(history)
+    panels = dict.fromkeys(name.removeprefix("val_") for name in series)
+    panels = sorted(panels, key=lambda name: (name != "loss", name == "knn"))  # the terms between, in their own order
+    columns = min(len(panels), 3)
+    rows = math.ceil(len(panels) / columns)
+    width, height = max(3.1 * columns, 4.2) + 0.3, 2.2 * rows + 0.75
+    figure = Figure(figsize=(width, height), dpi=_DPI, layout="constrained")
+    figure.get_layout_engine().set(rect=(0.01, 0.02, 0.98, 0.98 - 0.45 / height), wspace=0.05, hspace=0.08)
+    figure.text(0.15 / width, 1 - 0.15 / height, title, va="top", color=INK, fontsize=13, fontweight="bold")
+    grid = figure.subplots(rows, columns, squeeze=False)
+    for axes in grid.flat[len(panels) :]:
+        axes.set_axis_off()
+    first, last = (pick(epochs[end] for epochs, _ in series.values()) for pick, end in ((min, 0), (max, -1)))
+    for i, (name, axes) in enumerate(zip(panels, grid.flat)):
+        _panel(axes, name, series)
+        axes.set_xlim((first, last) if last > first else (first - 1, last + 1))
+        if i + columns >= len(panels):
+            axes.set_xlabel("epoch", color=GREY, fontsize=9)
+    return _save(figure, path)
+
+
+# ---------------------------------------------------------------------- grids of images
+
+
+def _as_pixels(images, name):
+    """uint8 (N, H, W, 3) of images in any of the usual ranges."""
+    images = np.asarray(images)
+    if images.ndim != 4 or not len(images) or images.shape[-1] not in (1, 3) or images.dtype.kind not in "uif":
+        raise InvalidInputError(
+            f"{name} must be numbers of shape (N, H, W, 1 or 3), N at least 1. "
+            f"Received: {name} of shape {images.shape}, {images.dtype}"
+        )
+    if images.dtype.kind == "f":
+        images = np.nan_to_num(images.astype(np.float32))
+        if images.max() > 2:  # 0..255; a decoder without sigmoid may leave 0..1 by a little
+            images = images / 255
+        elif images.min() < -0.5:
+            images = (images + 1) / 2
+        images = np.rint(255 * np.clip(images, 0, 1))
+    return np.broadcast_to(np.clip(images, 0, 255).astype(np.uint8), (*images.shape[:3], 3))
+
+
+def _picture_grid(rows, path, title, labels=None, pairs=False):
+    """Draw rows of images at a whole number of pixels each, so that nothing is blurred."""
+    height, width = rows[0].shape[1:3]
+    scale = max(1, round(72 / max(height, width)))
+    gap, top, side = 4, 46, 16
+    left = 74 if labels else side
+    columns = max(2, *map(len, rows)) if len(rows) > 1 else len(rows[0])
+    grid_width = max(columns * (scale * width + gap) - gap, 220)
+    ends, at = [], top
+    for i in range(len(rows)):
+        ends.append(at)
+        at += scale * height + (3 * gap if pairs and i % 2 else gap)
+    canvas = np.full((at - gap + side, left + grid_width + side, 3), 255, np.uint8)
+    for y, images in zip(ends, rows):
+        for j, image in enumerate(images):
+            x = left + j * (scale * width + gap)
+            canvas[y : y + scale * height, x : x + scale * width] = image.repeat(scale, 0).repeat(scale, 1)
+    figure = Figure(figsize=(canvas.shape[1] / _DPI, canvas.shape[0] / _DPI), dpi=_DPI)
+    figure.figimage(canvas)
+    total = canvas.shape[0]
+    figure.text(
+        side / canvas.shape[1], 1 - 16 / total, title, va="top", color=INK, fontsize=12, fontweight="bold"
+    )  # fmt: skip
+    for y, label in zip(ends, labels or []):
+        where = (left - 8) / canvas.shape[1], 1 - (y + scale * height / 2) / total
+        figure.text(*where, label, ha="right", va="center", color=GREY, fontsize=9)
+    return _save(figure, path)
+
+
+# ---------------------------------------------------------------------- the map of the features
+
+
+def _in_the_plane(features, method, seed):
+    """Points (N, 2), how they were made, and the names of the axes."""
+    width = features.shape[1]
+    if width <= 2 and method is None:
+        points = np.hstack([features, np.zeros((len(features), 2 - width))])
+        return points, "as they are", ("feature 1", "feature 2" if width == 2 else "")
+    if method == "pca" or len(features) < 10 or not np.ptp(features, axis=0).any():
+        centred = features - features.mean(axis=0)
+        left, values, _ = np.linalg.svd(centred, full_matrices=False)
+        points = np.zeros((len(features), 2))
+        found = (left * values)[:, :2]
+        points[:, : found.shape[1]] = found
+        shares = np.zeros(2)
+        shares[: min(2, len(values))] = values[:2] ** 2 / max((values**2).sum(), np.finfo(float).tiny)
+        first, second = (f"{100 * share:.0f} % of the variance" for share in shares)
+        return points, "principal components", (f"component 1: {first}", f"component 2: {second}")
+
+    from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits
+
+    perplexity = min(30, (len(features) - 1) / 3)
+    with threadpool_limits(1):  # repeatable, and faster on a busy machine
+        points = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(features.astype(np.float32))
+    return points, "t-SNE", ("", "")
+
+
+def _densest_point(points):
+    """The point whose nearest third of the class is closest: inside the class also where it lies in pieces."""
+    some = points[:400]
+    distances = np.linalg.norm(some[:, None] - some[None], axis=-1)
+    return some[np.sort(distances, axis=1)[:, : max(1, len(some) // 3)].mean(axis=1).argmin()]
+
+
+def _apart(places, extent, least=0.045):
+    """Push labels that would cover each other apart, to `least` of the extent of the picture."""
+    extent = np.where(extent > 0, extent, 1)
+    places = np.array(places) / extent
+    for _ in range(50):
+        steps = places[:, None] - places[None]
+        distances = np.linalg.norm(steps, axis=-1)
+        close = (distances < least) & ~np.eye(len(places), dtype=bool)
+        if not close.any():
+            break
+        order = np.arange(len(places))
+        ties = np.stack([np.sign(order[:, None] - order[None]), np.zeros_like(distances)], axis=-1)
+        ways = np.where(distances[..., None] > 1e-9, steps / np.maximum(distances, 1e-9)[..., None], ties)
+        places = places + 0.5 * (ways * np.where(close, least * 1.01 - distances, 0)[..., None]).sum(axis=1)
+    return places * extent
+
+
+def _legible_on(colour):
+    """Black or white, whichever stands out more."""
+    red, green, blue = to_rgb(colour)
+    return "white" if 0.299 * red + 0.587 * green + 0.114 * blue < 0.6 else INK
+
+
+def _many_colours(count):
+    from matplotlib import colormaps
+
+    return [tuple(colour) for colour in colormaps["turbo"](np.linspace(0.02, 0.98, count))]
+
+
+# ---------------------------------------------------------------------- training curves
+
+
+def _series(history):
+    """name -> (epochs, values), both float arrays, in the order of the history."""
+    history = getattr(history, "history", history)
+    if isinstance(history, Mapping):
+        count = max((len(values) for values in history.values()), default=0)
+        history = [{name: values[i] for name, values in history.items() if i < len(values)} for i in range(count)]
+    found = {}
+    for i, row in enumerate(history, 1):
+        for name, value in row.items():
+            if name not in _NO_CURVE and isinstance(value, (int, float, np.number)) and math.isfinite(value):
+                found.setdefault(name, []).append((row.get("epoch", i), value))
+    if not found:
+        raise InvalidInputError(
+            f"Training curves need at least one epoch with a finite value. Received: history of {len(history)} epochs"
+        )
+    return {name: np.array(points, float).T for name, points in found.items()}
+
+
+def _panel(axes, name, series):
+    percent = name == "knn"
+    colour = ORANGE if percent else BLUE
+    limits = []
+    for key, style in (("val_" + name, "--"), (name, "-")):
+        if key not in series:
+            continue
+        epochs, values = series[key]
+        values = 100 * values if percent else values
+        marker = "o" if len(values) < 12 else None
+        line = axes.plot(epochs, values, style, color=colour, linewidth=1.8, marker=marker, markersize=4, label=key)
+        line[0].set_clip_on(marker is None)
+        limits.append(values[len(values) // 20 :] if len(values) >= 20 else values)
+        last = values[-1]
+    shown = np.concatenate(limits)
+    low, high = shown.min(), shown.max()
+    margin = 0.08 * (high - low) or max(1e-3, 0.05 * abs(high))
+    axes.set_ylim(low - margin, high + margin)  # the fall of the first twentieth of the epochs would flatten the rest
+    title = "kNN accuracy" if percent else name.replace("_", " ")
+    axes.set_title(title, loc="left", color=INK, fontsize=10.5)
+    value = f"{last:.1f} %" if percent else f"{last:,.4g}".replace("-", "\u2212")
+    axes.set_title(value, loc="right", color=colour, fontsize=10.5)
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.yaxis.set_major_locator(MaxNLocator(4))
+    axes.grid(axis="y", color=PALE, linewidth=0.8)
+    axes.tick_params(colors=GREY, labelsize=8.5, length=0)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    axes.spines["bottom"].set_color(PALE)
+    if "val_" + name in series and name in series:
+        axes.legend(frameon=False, fontsize=8, labelcolor=GREY)
+
+
+# ---------------------------------------------------------------------- to the file
+
+
+def _figure(width, height, title):
+    figure = Figure(figsize=(width, height), dpi=_DPI, layout="constrained")
+    axes = figure.subplots()
+    figure.get_layout_engine().set(rect=(0.012, 0.012, 0.976, 0.976))
+    axes.set_title(title, loc="left", color=INK, fontsize=12, fontweight="bold", pad=10)
+    return figure, axes
+
+
+def _save(figure, path):
+    """Write a PNG that is as good as `MAX_BYTES` allow: full colour, then a palette, then fewer pixels."""
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    picture = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+    while True:
+        for colours in (None, 256, 128, 64):
+            buffer = io.BytesIO()
+            (picture if colours is None else picture.quantize(colours)).save(buffer, "PNG", optimize=True)
+            if buffer.tell() < MAX_BYTES:
+                return write_beside(path, buffer.getvalue())
+        picture = picture.resize((picture.width * 3 // 4, picture.height * 3 // 4), Image.Resampling.LANCZOS)

@@ -1,0 +1,163 @@
+"""Linear and MLP probes: small classifiers trained on frozen features, in NumPy.
+
+Protocol of the SimVAE papers (Bizeul, Schölkopf and Allen, arXiv:2402.01399, A.7.2): Adam with learning rate 3e-4, 200
+epochs, batches of 128, cross-entropy, features as they are (not standardised). The hidden layer of the MLP probe is as
+wide as the features, and a task of two classes has one sigmoid output, as in the released code.
+
+A probe has a few thousand weights, so a step costs microseconds; on any deep-learning backend the overhead around it
+would cost more, and the result would depend on the backend.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from scipy.special import expit
+from threadpoolctl import threadpool_limits
+
+BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # Adam as in PyTorch, which the papers used
+
+
+@dataclass(frozen=True)
+class ProbeResult:
+    """What training a probe gave.
+
+    Attributes:
+        accuracies: float array (epochs,). Test accuracy after each epoch, in 0..1.
+        losses: float array (epochs,). Mean cross-entropy of the training batches of each epoch, in nats.
+        predictions: int array (M,). Class of each test row after the last epoch.
+        weights: list of (kernel (in, out), bias (out,)), float32, after the last epoch.
+    """
+
+    accuracies: np.ndarray
+    losses: np.ndarray
+    predictions: np.ndarray
+    weights: list[tuple[np.ndarray, np.ndarray]]
+
+
+def train_probe(
+    train_features: np.ndarray,
+    train_labels: np.ndarray,
+    test_features: np.ndarray,
+    test_labels: np.ndarray,
+    num_classes: int,
+    hidden: int | None = None,
+    epochs: int = 200,
+    batch_size: int = 128,
+    learning_rate: float = 3e-4,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> ProbeResult:
+    """Train a classifier on features and score it on test features after every epoch.
+
+    Args:
+        train_features: float array (N, L).
+        train_labels: int array (N,), values 0..num_classes - 1.
+        test_features: float array (M, L).
+        test_labels: int array (M,), values 0..num_classes - 1.
+        num_classes: int, at least 2.
+        hidden: int, width of the one hidden ReLU layer; None for a linear probe.
+        epochs: int, passes over the training rows, each in a new random order.
+        batch_size: int, rows per step. The last batch of an epoch may be smaller.
+        learning_rate: float, of Adam, constant.
+        seed: int, of the initial weights and the order of the rows. Equal seeds give equal results.
+        progress: callable (epochs done, epochs in all), or None.
+
+    Returns:
+        `ProbeResult`.
+    """
+    x, x_test = np.ascontiguousarray(train_features, np.float32), np.ascontiguousarray(test_features, np.float32)
+    outputs = 1 if num_classes == 2 else num_classes
+    widths = [x.shape[1], outputs] if hidden is None else [x.shape[1], hidden, outputs]
+    targets = np.eye(num_classes, dtype=np.float32)[:, -outputs:][train_labels]
+    random = np.random.default_rng(seed)
+
+    # All weights lie in one flat array, so that Adam is a handful of calls whatever the number of layers.
+    flat = np.concatenate([_initial(random, *shape) for shape in pairwise(widths)])
+    gradient, mean, square, scratch = (np.zeros_like(flat) for _ in range(4))
+    layers, gradients = _as_layers(flat, widths), _as_layers(gradient, widths)
+
+    step = 0
+    accuracies, losses = np.zeros(epochs), np.zeros(epochs)
+    with threadpool_limits(1, user_api="blas"):  # matrices this small only lose time, and repeatability, to threads
+        for epoch in range(epochs):
+            order = random.permutation(len(x))
+            for start in range(0, len(x), batch_size):
+                rows = order[start : start + batch_size]
+                losses[epoch] += _backward(x[rows], targets[rows], layers, gradients) * len(rows) / len(x)
+
+                step += 1
+                mean += np.multiply(np.subtract(gradient, mean, out=scratch), 1 - BETA_1, out=scratch)
+                np.multiply(gradient, gradient, out=gradient)
+                square += np.multiply(np.subtract(gradient, square, out=scratch), 1 - BETA_2, out=scratch)
+                np.sqrt(np.multiply(square, 1 / (1 - BETA_2**step), out=scratch), out=scratch)
+                np.divide(mean, np.add(scratch, EPSILON, out=scratch), out=scratch)
+                flat -= np.multiply(scratch, learning_rate / (1 - BETA_1**step), out=scratch)
+            predictions = _predict(x_test, layers)
+            accuracies[epoch] = np.mean(predictions == test_labels)
+            if progress:
+                progress(epoch + 1, epochs)
+    return ProbeResult(accuracies, losses, predictions, layers)
+
+
+def balanced_accuracy(labels: np.ndarray, predictions: np.ndarray) -> float:
+    """Mean over the classes in `labels` of the share of their rows that is predicted right, in 0..1."""
+    return float(np.mean([np.mean(predictions[labels == c] == c) for c in np.unique(labels)]))
+
+
+def _initial(random, fan_in, fan_out):
+    """Kernel and bias, flat, uniform in ±1/sqrt(fan_in) (PyTorch's `nn.Linear`, hence the papers' probes)."""
+    bound = fan_in**-0.5
+    return random.uniform(-bound, bound, (fan_in + 1) * fan_out).astype(np.float32)
+
+
+def _as_layers(flat, widths):
+    """Views of a flat array as [(kernel (in, out), bias (out,)), ...]."""
+    layers, at = [], 0
+    for fan_in, fan_out in pairwise(widths):
+        middle, end = at + fan_in * fan_out, at + (fan_in + 1) * fan_out
+        layers.append((flat[at:middle].reshape(fan_in, fan_out), flat[middle:end]))
+        at = end
+    return layers
+
+
+def _forward(x, layers):
+    """Inputs of every layer, and the logits: [x, relu(x W + b), ..., logits]."""
+    values = [x]
+    for i, (kernel, bias) in enumerate(layers):
+        if i:
+            np.maximum(values[-1], 0, out=values[-1])
+        values.append(values[-1] @ kernel)
+        values[-1] += bias
+    return values
+
+
+def _backward(x, targets, layers, gradients):
+    """Write the gradient of the mean cross-entropy into `gradients`; return the cross-entropy in nats."""
+    *inputs, logits = _forward(x, layers)
+    if logits.shape[1] == 1:
+        loss = np.mean(np.logaddexp(0, logits) - targets * logits)
+        error = expit(logits)
+    else:
+        logits -= logits.max(axis=1, keepdims=True)
+        error = np.exp(logits)
+        total = error.sum(axis=1, keepdims=True)
+        loss = np.mean(np.log(total) - (targets * logits).sum(axis=1, keepdims=True))
+        error /= total
+    error -= targets
+    error *= np.float32(1 / len(x))
+    for i in reversed(range(len(layers))):
+        np.matmul(inputs[i].T, error, out=gradients[i][0])
+        np.sum(error, axis=0, out=gradients[i][1])
+        if i:
+            error = (error @ layers[i][0].T) * (inputs[i] > 0)
+    return loss
+
+
+def _predict(x, layers, rows=4096):
+    classes = np.empty(len(x), np.int64)
+    for start in range(0, len(x), rows):
+        logits = _forward(x[start : start + rows], layers)[-1]
+        classes[start : start + rows] = logits[:, 0] > 0 if logits.shape[1] == 1 else logits.argmax(axis=1)
+    return classes

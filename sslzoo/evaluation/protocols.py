@@ -1,0 +1,491 @@
+"""`evaluate`: an encoder and a labelled data set in, a `Report` out."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from sslzoo.errors import InvalidInputError, choose
+from sslzoo.evaluation import clustering, neighbors, probes
+from sslzoo.evaluation.features import check_finite, check_images, features, load_encoder, weights_sha256
+from sslzoo.evaluation.report import NAMES, Number, Report, versions
+
+PROTOCOLS = ("linear", "mlp", "knn", "gmm")
+
+EUCLIDEAN_KS = range(1, 16)  # SimVAE papers, A.7.2
+COSINE_K, WEIGHTED_K, TEMPERATURE = 10, 200, 0.1
+MINIBATCH = 64
+
+
+def evaluate(
+    encoder,
+    dataset,
+    protocols: Sequence[str] = PROTOCOLS,
+    data_dir: "str | os.PathLike | None" = None,
+    *,
+    test=None,
+    attribute: "str | int" = "Male",
+    batch_size: int = 500,
+    seed: int = 0,
+    epochs: int = 200,
+    hidden: int | None = None,
+    gmm_restarts: int = 20,
+    max_train: int | None = None,
+    progress: "bool | Callable[[str, int, int], None] | None" = None,
+) -> Report:
+    """Measure how much an encoder's features tell about the classes of a data set.
+
+    The encoder runs once over train and test images, in inference mode; all protocols work on those features. A hash of
+    its weights and statistics before and after proves that it stayed frozen.
+
+        linear   one dense layer, Adam 3e-4, 200 epochs, batches of 128; after the last epoch, and the best one on test
+        mlp      the same with one hidden ReLU layer
+        knn      k = 10 cosine; k = 200 cosine, votes weighted exp(s / 0.1); Euclidean k = 1..15 and the best of them
+        gmm      Gaussian mixture with full covariances: Hungarian accuracy, NMI, ARI, over the whole test set; and the
+                 same averaged over batches of 64, as the papers' tables appear to be
+
+    Args:
+        encoder: Keras model, raw images (B, H, W, C) with values 0..255 -> (B, L); or a name or folder for
+            `sslzoo.load`.
+        dataset: known name, path of an `.npz`, or `((train_images, train_labels), (test_images, test_labels))`: images
+            (N, H, W, C) with values 0..255, labels int (N,), or (N, A) attributes of 0 and 1.
+        protocols: some of "linear", "mlp", "knn", "gmm".
+        data_dir: folder of prepared TFDS data sets, for known names.
+        test: another test set: a name or path whose test split is taken, or `(images, labels)`. `dataset` may then be
+            just `(train_images, train_labels)`.
+        attribute: name (CelebA) or column of the attribute to predict. Used for labels (N, A) only.
+        batch_size: int, images per call of the encoder.
+        seed: int, of probes, mixtures, and of the rows chosen by `max_train`.
+        epochs: int, of the probes.
+        hidden: int, width of the MLP probe's hidden layer; None for L, the number of features.
+        gmm_restarts: int. The papers' text has 200, their code 20.
+        max_train: int, use that many train images, chosen at random; None for all.
+        progress: True or False; None shows it at a terminal only; or a callable (what, done, in all).
+
+    Returns:
+        `Report`.
+
+    Raises:
+        UnknownNameError: a protocol, data set or attribute is not known.
+        InvalidInputError: images, labels or settings do not fit; features are not finite; or the encoder changed.
+        MissingDataError: the data set is not there.
+    """
+    settings = _check_settings(protocols, seed, epochs, hidden, gmm_restarts, max_train)
+    name, train, held_out = _load(dataset, test, data_dir)
+    (train_images, train_labels), (test_images, test_labels) = train, held_out
+    train_labels, chosen = _check_labels(train_labels, len(train_images), attribute, "train")
+    test_labels, _ = _check_labels(test_labels, len(test_images), attribute, "test")
+    _check_classes(train_labels, test_labels)
+    encoder = load_encoder(encoder)
+    check_images(encoder, train_images, "train images")
+    check_images(encoder, test_images, "test images")
+    remarks = _remarks_on_images(train_images)
+
+    if max_train is not None and max_train < len(train_images):
+        rows = np.sort(np.random.default_rng(seed).permutation(len(train_images))[:max_train])
+        remarks.append(f"{max_train:,} of {len(train_images):,} train images were used, chosen at random.")
+        train_images, train_labels = train_images[rows], train_labels[rows]
+        _check_classes(train_labels, test_labels)
+
+    report_progress = _progress(progress)
+    began = time.perf_counter()
+    encode = {"batch_size": batch_size, "progress": report_progress("features")}
+    if not encoder.built:
+        features(encoder, train_images[:1])
+    before = weights_sha256(encoder)
+    train_features = features(encoder, train_images, **encode)
+    test_features = features(encoder, test_images, **encode)
+    seconds = time.perf_counter() - began
+    _check_frozen(encoder, before)
+
+    report = evaluate_features(
+        (train_features, train_labels), (test_features, test_labels), name=name, progress=progress, **settings
+    )
+    report.encoder = encoder.name
+    report.data["attribute"] = chosen
+    report.seconds = {"features": round(seconds, 2), **report.seconds}
+    report.frozen = [{"before": before, "after": _check_frozen(encoder, before)}]
+    report.remarks = remarks + report.remarks
+    return report
+
+
+def evaluate_features(
+    train: tuple[np.ndarray, np.ndarray],
+    test: tuple[np.ndarray, np.ndarray],
+    protocols: Sequence[str] = PROTOCOLS,
+    *,
+    seed: int = 0,
+    epochs: int = 200,
+    hidden: int | None = None,
+    gmm_restarts: int = 20,
+    name: str = "features",
+    progress: "bool | Callable[[str, int, int], None] | None" = None,
+) -> Report:
+    """`evaluate` on features that are there already.
+
+    Args:
+        train: float array (N, L), int array (N,).
+        test: float array (M, L), int array (M,).
+        protocols, seed, epochs, hidden, gmm_restarts, progress: as in `evaluate`.
+        name: str, what the report calls the data.
+
+    Returns:
+        `Report` without a proof of a frozen encoder.
+
+    Raises:
+        UnknownNameError: a protocol is not known.
+        InvalidInputError: features, labels or settings do not fit, or features are not finite.
+    """
+    settings = _check_settings(protocols, seed, epochs, hidden, gmm_restarts, None)
+    train, test = (_check_features(*split, which) for split, which in ((train, "train"), (test, "test")))
+    if train[0].shape[1] != test[0].shape[1]:
+        raise InvalidInputError(
+            "Train and test must have the same number of features. "
+            f"Received: train features of shape {train[0].shape}, test features of shape {test[0].shape}"
+        )
+    classes = _check_classes(train[1], test[1])
+    data = _Data(train[0], np.searchsorted(classes, train[1]), test[0], np.searchsorted(classes, test[1]), len(classes))
+    report = Report(
+        encoder="features",
+        data={
+            "name": name,
+            "train": len(data.train),
+            "test": len(data.test),
+            "features": data.train.shape[1],
+            "classes": len(classes),
+            "attribute": None,
+        },
+        numbers={},
+        protocols={},
+        seeds=[seed],
+        seconds={},
+        versions=versions(),
+        remarks=_remarks_on_features(data),
+    )
+    report_progress = _progress(progress)
+    for protocol in settings["protocols"]:
+        began = time.perf_counter()
+        numbers, described, remarks = _RUN[protocol](data, settings, report_progress(NAMES[protocol]))
+        report.numbers[protocol], report.protocols[protocol] = numbers, described
+        report.remarks += remarks
+        report.seconds[protocol] = round(time.perf_counter() - began, 2)
+    return report
+
+
+# ---------------------------------------------------------------------- the protocols
+
+
+class _Data:
+    """Features and labels 0..classes - 1 of both splits, and what guessing scores on them."""
+
+    def __init__(self, train, train_labels, test, test_labels, classes):
+        self.train, self.train_labels, self.test, self.test_labels = train, train_labels, test, test_labels
+        self.classes = classes
+        commonest = np.bincount(train_labels, minlength=classes).argmax()
+        self.majority = float(np.mean(test_labels == commonest))
+
+
+def _run_probe(data, settings, progress, hidden=None):
+    result = probes.train_probe(
+        data.train, data.train_labels, data.test, data.test_labels, data.classes,
+        hidden=hidden, epochs=settings["epochs"], seed=settings["seed"], progress=progress,
+    )  # fmt: skip
+    last, best = float(result.accuracies[-1]), int(result.accuracies.argmax())
+    numbers = {
+        "accuracy": Number(
+            last, "accuracy", f"Adam 3e-4, batches of 128, last of {settings['epochs']} epochs", data.majority
+        ),
+        "best_accuracy": Number(
+            float(result.accuracies[best]),
+            "best accuracy",
+            f"best epoch on test, as in the SimVAE papers: {best + 1}",
+            data.majority,
+        ),
+        "balanced_accuracy": Number(
+            probes.balanced_accuracy(data.test_labels, result.predictions),
+            "balanced accuracy",
+            "mean over classes, after the last epoch",
+            1 / data.classes,
+            shown=data.classes == 2,
+        ),
+    }
+    described = {
+        "layers": [
+            data.train.shape[1],
+            *([] if hidden is None else [hidden]),
+            1 if data.classes == 2 else data.classes,
+        ],
+        "activation": None if hidden is None else "relu",
+        "loss": "binary cross-entropy" if data.classes == 2 else "cross-entropy",
+        "optimizer": "Adam",
+        "learning_rate": 3e-4,
+        "epochs": settings["epochs"],
+        "batch_size": 128,
+        "features": "as they are",
+    }
+    return numbers, described, []
+
+
+def _run_mlp(data, settings, progress):
+    return _run_probe(data, settings, progress, hidden=settings["hidden"] or data.train.shape[1])
+
+
+def _run_knn(data, settings, progress):
+    remarks, rows = [], len(data.train)
+    weighted_k, k, euclidean_k = (min(wanted, rows) for wanted in (WEIGHTED_K, COSINE_K, max(EUCLIDEAN_KS)))
+    if rows < WEIGHTED_K:
+        remarks.append(f"kNN: k is at most {rows}, the number of train rows, where the protocol says {WEIGHTED_K}.")
+    progress(0, 2)
+    indices, similarities = neighbors.nearest(data.train, data.test, weighted_k, "cosine")
+    near = data.train_labels[indices]
+    majority = neighbors.vote(near[:, :k], data.classes)[:, -1]
+    weighted = neighbors.vote(near, data.classes, np.exp((similarities - 1) / TEMPERATURE))[:, -1]
+    progress(1, 2)
+    indices, _ = neighbors.nearest(data.train, data.test, euclidean_k, "euclidean")
+    votes = neighbors.vote(data.train_labels[indices], data.classes)
+    by_k = np.mean(votes == data.test_labels[:, None], axis=0)
+    best = int(by_k.argmax())
+    progress(2, 2)
+
+    def number(value, label, note, **more):
+        return Number(float(value), label, note, data.majority, **more)
+
+    numbers = {
+        f"cosine_k{COSINE_K}_accuracy": number(
+            np.mean(majority == data.test_labels), f"cosine, k = {k}", "majority vote"
+        ),
+        f"cosine_k{WEIGHTED_K}_accuracy": number(
+            np.mean(weighted == data.test_labels),
+            f"cosine, k = {weighted_k}",
+            f"votes weighted exp(similarity / {TEMPERATURE})",
+        ),
+        "euclidean_best_accuracy": number(
+            by_k[best],
+            "Euclidean, best k",
+            f"best of k = 1..{euclidean_k} on test, as in the SimVAE papers: {best + 1}",
+        ),
+    }
+    for j, accuracy in enumerate(by_k, 1):
+        numbers[f"euclidean_k{j}_accuracy"] = number(accuracy, f"Euclidean, k = {j}", "majority vote", shown=False)
+    described = {
+        "bank": "all train features",
+        "cosine": {"k": k, "votes": "uniform"},
+        "cosine weighted": {"k": weighted_k, "votes": "exp(similarity / T)", "T": TEMPERATURE},
+        "euclidean": {"k": [1, euclidean_k], "votes": "uniform"},
+    }
+    return numbers, described, remarks
+
+
+def _run_gmm(data, settings, progress):
+    restarts, seed = settings["gmm_restarts"], settings["seed"]
+    components = len(np.unique(data.train_labels))
+    mixture = clustering.fit_gmm(data.train, components, restarts, seed, progress)
+    clusters = mixture.predict(np.asarray(data.test, np.float64))
+    shuffled = np.random.default_rng(seed).permutation(data.test_labels)  # what guessing scores, by experiment
+    whole, whole_chance = (clustering.scores(labels, clusters) for labels in (data.test_labels, shuffled))
+    batches, batches_chance = (
+        clustering.minibatch_scores(labels, clusters, MINIBATCH, seed) for labels in (data.test_labels, shuffled)
+    )
+    notes = {
+        "accuracy": f"Hungarian matching, whole test set; restarts: {restarts}",
+        "nmi": "normalised mutual information, whole test set",
+        "ari": "adjusted Rand index, whole test set",
+    }
+    names = {"accuracy": "accuracy", "nmi": "NMI", "ari": "ARI"}
+    numbers = {m: Number(whole[m], names[m], notes[m], whole_chance[m]) for m in names}
+    numbers |= {
+        f"minibatch{MINIBATCH}_{m}": Number(
+            batches[m],
+            f"{names[m]}, batches of {MINIBATCH}",
+            "mean over batches, as in the papers' tables",
+            batches_chance[m],
+        )
+        for m in names
+    }
+    described = {
+        "model": "GaussianMixture",
+        "covariance": "full",
+        "components": components,
+        "restarts": restarts,
+        "max_iter": mixture.max_iter,
+        "fitted on": "train features",
+        "minibatch": MINIBATCH,
+    }
+    remarks = []
+    if mixture.reg_covar > 1e-6:
+        remarks.append(
+            f"GMM: the covariances needed a ridge of {mixture.reg_covar:.2g} instead of 1e-06; the features are nearly "
+            "degenerate."
+        )
+    if not mixture.converged_:
+        remarks.append(f"GMM: the best restart had not converged after {mixture.max_iter} iterations.")
+    return numbers, described, remarks
+
+
+_RUN = {"linear": _run_probe, "mlp": _run_mlp, "knn": _run_knn, "gmm": _run_gmm}
+
+
+# ---------------------------------------------------------------------- what comes in
+
+
+def _check_settings(protocols, seed, epochs, hidden, gmm_restarts, max_train):
+    if isinstance(protocols, str):
+        protocols = (protocols,)
+    protocols = tuple(dict.fromkeys(choose("protocol", protocol, PROTOCOLS) for protocol in protocols))
+    if not protocols:
+        raise InvalidInputError(f"Expected at least one protocol of {', '.join(PROTOCOLS)}. Received: protocols=()")
+    for name, value in (
+        ("epochs", epochs),
+        ("gmm_restarts", gmm_restarts),
+        ("hidden", hidden),
+        ("max_train", max_train),
+    ):
+        if value is not None and value < 1:
+            raise InvalidInputError(f"`{name}` must be at least 1. Received: {name}={value}")
+    return {
+        "protocols": protocols,
+        "seed": int(seed),
+        "epochs": epochs,
+        "hidden": hidden,
+        "gmm_restarts": gmm_restarts,
+    }
+
+
+def _load(dataset, test, data_dir):
+    """Name, (train images, labels), (test images, labels)."""
+    if isinstance(dataset, str) or hasattr(dataset, "__fspath__"):
+        from sslzoo import data
+
+        name, train = os.path.basename(os.fspath(dataset)), data.load(dataset, "train", data_dir=data_dir)
+        held_out = data.load(dataset, "test", data_dir=data_dir) if test is None else None
+    elif _is_pair(dataset) and all(_is_pair(split) for split in dataset):
+        name, (train, held_out) = "arrays", dataset
+    elif _is_pair(dataset) and test is not None:
+        name, train, held_out = "arrays", dataset, None
+    else:
+        raise InvalidInputError(
+            "`dataset` must be a known name, the path of an .npz, or ((train_images, train_labels), (test_images, "
+            f"test_labels)). Received: dataset of type {type(dataset).__name__}"
+        )
+    if test is not None:
+        if _is_pair(test):
+            held_out = test
+        elif isinstance(test, str) or hasattr(test, "__fspath__"):
+            from sslzoo import data
+
+            held_out = data.load(test, "test", data_dir=data_dir)
+            name += f" (tested on {os.path.basename(os.fspath(test))})"
+        else:
+            raise InvalidInputError(
+                f"`test` must be a known name, the path of an .npz, or (images, labels). "
+                f"Received: test of type {type(test).__name__}"
+            )
+    return name, train, held_out
+
+
+def _is_pair(value):
+    return isinstance(value, (tuple, list)) and len(value) == 2
+
+
+def _check_labels(labels, rows, attribute, which):
+    """One class per row, int (N,), and the name of the attribute if labels are attributes."""
+    if labels is None:
+        raise InvalidInputError(f"Evaluation needs labels. Received: {which} labels=None")
+    labels = np.asarray(labels)
+    if labels.ndim not in (1, 2) or len(labels) != rows:
+        raise InvalidInputError(
+            f"Labels must be (N,), or (N, A) attributes, one row for each of the {rows:,} {which} images. "
+            f"Received: labels of shape {labels.shape}"
+        )
+    if labels.dtype.kind not in "iub":
+        raise InvalidInputError(f"Labels must be integers. Received: {which} labels of dtype {labels.dtype}")
+    if labels.ndim == 1:
+        return labels.astype(np.int64), None
+    column = attribute
+    if isinstance(attribute, str):
+        from sslzoo.data import CELEBA_ATTRIBUTES
+
+        names = list(CELEBA_ATTRIBUTES)
+        if labels.shape[1] != len(names):
+            raise InvalidInputError(
+                f"Attributes of CelebA have names; other labels (N, A) need the number of a column as `attribute`. "
+                f"Received: attribute={attribute!r}, labels of shape {labels.shape}"
+            )
+        column = names.index(choose("attribute", attribute, names))
+    if not 0 <= column < labels.shape[1]:
+        raise InvalidInputError(f"`attribute` must lie in 0..{labels.shape[1] - 1}. Received: attribute={attribute}")
+    return labels[:, column].astype(np.int64), attribute
+
+
+def _check_classes(train_labels, test_labels):
+    """All classes, sorted."""
+    present = np.unique(train_labels)
+    if len(present) < 2:
+        raise InvalidInputError(
+            f"Train labels must hold at least 2 classes. Received: {len(present)} class, {present.tolist()}"
+        )
+    return np.union1d(present, test_labels)
+
+
+def _check_features(rows, labels, which):
+    rows = np.asarray(rows)
+    if rows.ndim != 2 or 0 in rows.shape or rows.dtype.kind not in "uif":
+        raise InvalidInputError(
+            f"Features must be numbers of shape (N, L). Received: {which} features of shape {rows.shape}, {rows.dtype}"
+        )
+    check_finite(rows, f"{which} features")
+    labels = np.asarray(labels) if labels is not None else None
+    if labels is not None and labels.ndim != 1:
+        raise InvalidInputError(f"Labels of features must be (N,). Received: {which} labels of shape {labels.shape}")
+    return rows.astype(np.float32), _check_labels(labels, len(rows), None, which)[0]
+
+
+def _check_frozen(encoder, before):
+    after = weights_sha256(encoder)
+    if after != before:
+        raise InvalidInputError(
+            "The encoder must stay frozen while it is evaluated, but its weights or statistics changed: a layer writes "
+            "to them even with training=False. "
+            f"Received: encoder={encoder.name!r}, sha256 {before} before, {after} after"
+        )
+    return after
+
+
+def _remarks_on_images(images):
+    some = np.asarray(images[:1000])
+    if some.dtype.kind == "f" and some.max() <= 1:
+        return ["The images are floats of at most 1, where encoders expect 0..255."]
+    return []
+
+
+def _remarks_on_features(data):
+    spread = np.ptp(data.train, axis=0)
+    constant = int((spread <= 1e-6 * np.abs(data.train).max(axis=0)).sum())
+    if not constant:
+        return []
+    if constant == len(spread):
+        return ["The features collapsed: they are the same for every train image, so the scores are those of guessing."]
+    return [f"{constant} of {len(spread)} features are constant over the train images."]
+
+
+# ---------------------------------------------------------------------- what a person sees meanwhile
+
+
+def _progress(progress):
+    """A function that makes, for one piece of work, the callable (done, in all) which shows its progress."""
+    if callable(progress):
+        return lambda what: lambda done, total: progress(what, done, total)
+    shown = sys.stderr.isatty() if progress is None else bool(progress)
+    if not shown:
+        return lambda what: lambda done, total: None
+
+    def show(what):
+        def tick(done, total):
+            end = "\r" + " " * 60 + "\r" if done == total else ""
+            print(f"\r{what}: {done:,} of {total:,}  {end}", end="", file=sys.stderr, flush=True)
+
+        return tick
+
+    return show

@@ -1,0 +1,333 @@
+"""`Report`: the numbers of an evaluation, and everything one needs to know to compare them with others."""
+
+import dataclasses
+import json
+import math
+import os
+import platform
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+
+from sslzoo.errors import InvalidInputError, choose
+
+FORMAT = "sslzoo.evaluation.Report/1"
+NAMES = {"linear": "linear probe", "mlp": "MLP probe", "knn": "kNN", "gmm": "GMM"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Number:
+    """One result.
+
+    Attributes:
+        value: float, a share (1.0 is 100 %), or the mean over several runs.
+        label: str, what it is, in words.
+        note: str, how it was made.
+        chance: float, what guessing scores under the same protocol, or None.
+        error: float, standard error of the mean over several runs, or None for one run.
+        shown: bool, whether tables show it. JSON holds every number.
+    """
+
+    value: float
+    label: str
+    note: str = ""
+    chance: float | None = None
+    error: float | None = None
+    shown: bool = True
+
+
+@dataclasses.dataclass
+class Report:
+    """Numbers of an evaluation with their protocols. `print(report)` shows a table.
+
+        report["knn"]                           # {"cosine_k10_accuracy": 0.981, ...}, shares in 0..1
+        report.headline                         # {"linear": 0.973, "mlp": 0.979, "knn": 0.981, "gmm": 0.89}
+        report.numbers["mlp"]["accuracy"].note  # how it was made
+        report.save("results.json")
+
+    Attributes:
+        encoder: str, name of the encoder.
+        data: dict: `name`, `train` and `test` (numbers of images), `features` (L), `classes`, `attribute` (or None).
+        numbers: dict, protocol -> metric -> `Number`. The first metric of a protocol is its headline.
+        protocols: dict, protocol -> settings (epochs, optimizer, k, temperature, restarts ...).
+        seeds: list of int, one for each run.
+        seconds: dict, "features" and protocols -> wall time in seconds; the mean over runs.
+        versions: dict, software -> version.
+        frozen: list of dict, one for each run: `before` and `after`, the equal sha256 of the encoder's weights and
+            statistics; empty if features were evaluated without their encoder.
+        remarks: list of str, what a reader should know beyond the protocol.
+    """
+
+    encoder: str
+    data: dict
+    numbers: dict[str, dict[str, Number]]
+    protocols: dict[str, dict]
+    seeds: list[int]
+    seconds: dict[str, float]
+    versions: dict[str, str]
+    frozen: list[dict] = dataclasses.field(default_factory=list)
+    remarks: list[str] = dataclasses.field(default_factory=list)
+
+    def __getitem__(self, protocol: str) -> dict[str, float]:
+        """Values of one protocol: metric -> share in 0..1. Raises `UnknownNameError` if it was not run."""
+        return {name: number.value for name, number in self.numbers[choose("protocol", protocol, self.numbers)].items()}
+
+    def __contains__(self, protocol: str) -> bool:
+        return protocol in self.numbers
+
+    def __iter__(self):
+        return iter(self.numbers)
+
+    @property
+    def headline(self) -> dict[str, float]:
+        """The first number of every protocol: fixed beforehand, not chosen on the test set. Shares in 0..1."""
+        return {protocol: next(iter(self[protocol].values())) for protocol in self}
+
+    def flat(self) -> dict[str, float]:
+        """All values under one key each: `{"mlp.accuracy": 0.979, "mlp.best_accuracy": ...}`, shares in 0..1."""
+        return {f"{protocol}.{metric}": value for protocol in self for metric, value in self[protocol].items()}
+
+    def metrics(self, paper: dict[str, float] | None = None) -> list[dict]:
+        """The numbers that tables show, each as a plain dict in percent, for model cards and `results.json`.
+
+        Args:
+            paper: what a paper printed, in percent, by the keys of `flat()`: `{"mlp.best_accuracy": 98.4}`. Numbers of
+                protocols that were not run are passed over.
+
+        Returns:
+            list of dict: `name` ("mlp.best_accuracy"), `label` (in words), `value`, `error`, `chance` and `paper`
+            (percent, or None), `protocol` (how the number was made).
+
+        Raises:
+            UnknownNameError: `paper` names a number that there is not.
+        """
+        known = set(self.flat())
+        for name in paper or {}:
+            if choose("protocol", name.partition(".")[0], NAMES) in self:
+                choose("number", name, known)
+        return [
+            {
+                "name": f"{protocol}.{metric}",
+                "label": f"{NAMES.get(protocol, protocol)}: {number.label}",
+                "value": _percent(number.value),
+                "error": _percent(number.error),
+                "chance": _percent(number.chance),
+                "paper": (paper or {}).get(f"{protocol}.{metric}"),
+                "protocol": number.note or number.label,
+            }
+            for protocol, numbers in self.numbers.items()
+            for metric, number in numbers.items()
+            if number.shown
+        ]
+
+    # ------------------------------------------------------------------ several seeds
+
+    @classmethod
+    def mean(cls, reports: "list[Report]") -> "Report":
+        """Mean and standard error (deviation with n - 1, over the root of n) of runs of one protocol.
+
+        The SimVAE papers print three training seeds this way.
+
+        Args:
+            reports: at least two reports of the same data, protocols and settings.
+
+        Returns:
+            `Report`; each number has its `error`.
+
+        Raises:
+            InvalidInputError: fewer than two reports, or reports that do not compare.
+        """
+        reports = list(reports)
+        if len(reports) < 2:
+            raise InvalidInputError(f"A mean needs at least 2 reports. Received: {len(reports)} reports")
+        first = reports[0]
+        for other in reports[1:]:
+            for what in ("data", "protocols"):
+                ours, theirs = getattr(first, what), getattr(other, what)
+                if ours != theirs:
+                    differing = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
+                    raise InvalidInputError(
+                        f"Reports must share data and protocols to be averaged. Received: {what} that differ in "
+                        f"{', '.join(differing)}"
+                    )
+        numbers = {
+            protocol: {metric: _mean_number([one.numbers[protocol][metric] for one in reports]) for metric in metrics}
+            for protocol, metrics in first.numbers.items()
+        }
+        return cls(
+            encoder=", ".join(dict.fromkeys(one.encoder for one in reports)),
+            data=dict(first.data),
+            numbers=numbers,
+            protocols=dict(first.protocols),
+            seeds=[seed for one in reports for seed in one.seeds],
+            seconds={key: float(np.mean([one.seconds[key] for one in reports])) for key in first.seconds},
+            versions={
+                key: ", ".join(dict.fromkeys(one.versions.get(key, "unknown") for one in reports))
+                for key in first.versions
+            },
+            frozen=[proof for one in reports for proof in one.frozen],
+            remarks=list(dict.fromkeys(remark for one in reports for remark in one.remarks)),
+        )
+
+    # ------------------------------------------------------------------ JSON
+
+    def to_dict(self) -> dict:
+        """Everything as dicts, lists, strings and numbers; `from_dict` makes it a report again."""
+        return {"format": FORMAT, **dataclasses.asdict(self)}
+
+    def to_json(self) -> str:
+        """Everything as JSON text; `from_json` makes it a report again."""
+        return json.dumps(self.to_dict(), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+
+    def save(self, path: "str | os.PathLike") -> Path:
+        """Write `to_json()` to a file, whole or not at all. Returns its path."""
+        return write_beside(path, self.to_json().encode())
+
+    @classmethod
+    def from_dict(cls, record: dict) -> "Report":
+        """Report of what `to_dict` gave.
+
+        Raises:
+            InvalidInputError: `record` is something else.
+        """
+        try:
+            if record["format"] != FORMAT:
+                raise KeyError(f"format {FORMAT!r}")
+            fields = {field.name: record[field.name] for field in dataclasses.fields(cls)}
+            fields["numbers"] = {
+                protocol: {metric: Number(**number) for metric, number in metrics.items()}
+                for protocol, metrics in fields["numbers"].items()
+            }
+        except (KeyError, TypeError, AttributeError) as error:
+            raise InvalidInputError(
+                f"This must be the record of a report ({FORMAT}), and lacks or misspells {error}. "
+                f"Received: {textwrap.shorten(repr(record), 80)}"
+            ) from error
+        return cls(**fields)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Report":
+        """Report of the text that `to_json` gave or `save` wrote.
+
+        Raises:
+            InvalidInputError: `text` is something else.
+        """
+        try:
+            record = json.loads(text)
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(
+                f"This must be the JSON text of a report ({error}). Received: {textwrap.shorten(repr(text), 80)}"
+            ) from error
+        return cls.from_dict(record)
+
+    # ------------------------------------------------------------------ for people
+
+    def __str__(self):
+        header = ("protocol", "metric", "value", "chance", "how")
+        rows = [header, *self._rows()]
+        widths = [max(len(row[i]) for row in rows) for i in range(4)]
+        lines = [f"{self.encoder} on {self._data_in_words()}", ""]
+        for row in rows:
+            if row is not header and row[0]:
+                lines.append("")
+            cells = [f"{row[0]:<{widths[0]}}", f"{row[1]:<{widths[1]}}", f"{row[2]:>{widths[2]}}"]
+            lines.append("  ".join([*cells, f"{row[3]:>{widths[3]}}", row[4]]).rstrip())
+        lines += ["", *(textwrap.fill(f"Note: {remark}", 110, subsequent_indent="      ") for remark in self.remarks)]
+        lines += self._footer()
+        return "\n".join(lines)
+
+    def to_markdown(self) -> str:
+        """The table of `print(report)` in Markdown."""
+        lines = ["| protocol | metric | value | chance | how |", "|---|---|---:|---:|---|"]
+        lines += [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in self._rows()]
+        lines += ["", *(f"- {line}" for line in [f"Data: {self._data_in_words()}.", *self.remarks, *self._footer()])]
+        return "\n".join(lines) + "\n"
+
+    def _rows(self):
+        for protocol, metrics in self.numbers.items():
+            name = NAMES.get(protocol, protocol)
+            for number in metrics.values():
+                if not number.shown:
+                    continue
+                value = f"{100 * number.value:.2f}" + ("" if number.error is None else f" ± {100 * number.error:.2f}")
+                chance = "" if number.chance is None else f"{round(100 * number.chance, 1) + 0.0:.1f} %"
+                yield name, number.label, value + " %", chance, number.note
+                name = ""
+
+    def _data_in_words(self):
+        data = self.data
+        attribute = f" (attribute {data['attribute']})" if data["attribute"] is not None else ""
+        seeds = f"seed{'s' if len(self.seeds) > 1 else ''} {', '.join(map(str, self.seeds))}"
+        return (
+            f"{data['name']}{attribute}: {data['train']:,} train and {data['test']:,} test images, "
+            f"{data['features']} features, {data['classes']} classes, {seeds}"
+        )
+
+    def _footer(self):
+        lines = []
+        if self.frozen:
+            proofs = ", ".join(dict.fromkeys(proof["after"][:12] for proof in self.frozen))
+            lines.append(f"The encoder stayed frozen: sha256 {proofs}... before and after.")
+        spent = ", ".join(f"{NAMES.get(name, name)} {seconds:.1f}" for name, seconds in self.seconds.items())
+        each = " a run" if len(self.seeds) > 1 else ""
+        lines.append(f"Seconds{each}: {spent}.")
+        lines.append("With " + ", ".join(f"{name} {version}" for name, version in self.versions.items()) + ".")
+        return lines
+
+
+def versions() -> dict[str, str]:
+    """Versions of what the numbers depend on."""
+    import keras
+    import scipy
+    import sklearn
+
+    import sslzoo
+
+    backend = keras.backend.backend()
+    return {
+        "sslzoo": sslzoo.__version__,
+        "keras": keras.__version__,
+        backend: getattr(sys.modules.get(backend), "__version__", "unknown"),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "scikit-learn": sklearn.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def write_beside(path, content):
+    """Write bytes so that `path` is, at any moment, either what it was before or the whole new file. Returns `path`."""
+    path = Path(path)
+    beside = path.with_name(path.name + ".part")
+    try:
+        beside.write_bytes(content)
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+    return path
+
+
+def _percent(share):
+    return None if share is None else round(100 * share, 4) + 0.0
+
+
+def _mean_number(numbers):
+    values = [number.value for number in numbers]
+    chances = [number.chance for number in numbers if number.chance is not None]
+    return dataclasses.replace(
+        numbers[0],
+        value=float(np.mean(values)),
+        error=float(np.std(values, ddof=1) / math.sqrt(len(values))),
+        chance=float(np.mean(chances)) if chances else None,
+        note=_join_notes([number.note for number in numbers]),
+    )
+
+
+def _join_notes(notes):
+    """One note for several runs: "best k on test: 4" and "best k on test: 7" become "best k on test: 4, 7"."""
+    parts = [note.rpartition(": ") for note in notes]
+    if len({head for head, _, _ in parts}) > 1 or not parts[0][0]:
+        return "; ".join(dict.fromkeys(notes))
+    return f"{parts[0][0]}: {', '.join(tail for _, _, tail in parts)}" if len(set(notes)) > 1 else notes[0]

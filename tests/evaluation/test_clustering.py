@@ -1,0 +1,118 @@
+"""Clustering scores: closed forms, the level of guessing, and equality with scikit-learn's mixture."""
+
+import itertools
+
+import numpy as np
+import pytest
+from sklearn.mixture import GaussianMixture
+from threadpoolctl import threadpool_limits
+
+from sslzoo.errors import InvalidInputError
+from sslzoo.evaluation import clustering, fit_gmm, hungarian_accuracy, minibatch_scores, scores
+
+
+def test_hungarian_accuracy_is_the_best_of_all_matches():
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 4, 200)
+    clusters = np.where(random.random(200) < 0.5, (labels + 1) % 4, random.integers(0, 4, 200))
+    best = max(np.mean(np.array(match)[clusters] == labels) for match in itertools.permutations(range(4)))
+    assert hungarian_accuracy(labels, clusters) == pytest.approx(best)
+
+
+def test_hungarian_accuracy_closed_forms():
+    labels = np.repeat([7, 3, 5], 10)
+    assert hungarian_accuracy(labels, -labels) == 1.0  # names do not matter
+    assert hungarian_accuracy(labels, np.zeros(30)) == pytest.approx(1 / 3)  # one cluster takes one class
+    assert hungarian_accuracy(labels, np.arange(30)) == pytest.approx(3 / 30)  # every row its own cluster
+    assert hungarian_accuracy(np.zeros(10), np.repeat([0, 1], [6, 4])) == 0.6  # more clusters than classes
+    assert hungarian_accuracy([0, 0, 0, 1], [0, 0, 1, 1]) == 0.75
+
+
+def test_scores_closed_forms():
+    labels = np.repeat([0, 1], 50)
+    assert scores(labels, 1 - labels) == {"accuracy": 1.0, "nmi": pytest.approx(1.0), "ari": 1.0}
+    independent = np.tile([0, 1], 50)
+    found = scores(labels, independent)
+    assert found["accuracy"] == 0.5
+    assert found["nmi"] == pytest.approx(0, abs=1e-12)
+    # Splitting both classes evenly: H(labels) = ln 2, H(clusters) = ln 4, I = ln 2, over the mean of the entropies.
+    assert scores(labels, np.arange(100) // 25)["nmi"] == pytest.approx(np.log(2) / ((np.log(2) + np.log(4)) / 2))
+
+
+def test_level_of_guessing():
+    """10 classes, 10 clusters at random: nothing over 10,000 rows, a lot over batches of 64."""
+    random = np.random.default_rng(0)
+    labels, clusters = random.integers(0, 10, 10_000), random.integers(0, 10, 10_000)
+    whole, batches = scores(labels, clusters), minibatch_scores(labels, clusters, 64)
+    assert whole["accuracy"] == pytest.approx(0.11, abs=0.006)
+    assert whole["nmi"] == pytest.approx(
+        9 * 9 / (2 * 10_000) / np.log(10), rel=0.3
+    )  # 0.0018: the bias of a count table
+    assert whole["ari"] == pytest.approx(0.0, abs=0.001)
+    assert batches["accuracy"] == pytest.approx(0.29, abs=0.01)
+    assert batches["nmi"] == pytest.approx(0.31, abs=0.01)
+    assert batches["ari"] == pytest.approx(0.0, abs=0.01)
+
+
+def test_minibatches_are_shuffled_and_full():
+    labels = np.repeat(np.arange(10), 100)  # sorted by class: unshuffled batches would hold one class or two
+    clusters = np.random.default_rng(0).integers(0, 10, 1000)
+    found = minibatch_scores(labels, clusters, 64)
+    assert 0.25 < found["accuracy"] < 0.33
+    assert found == minibatch_scores(labels, clusters, 64)
+    assert found != minibatch_scores(labels, clusters, 64, seed=1)
+    # 1000 = 15 x 64 + 40: as if the 40 left over were not there.
+    order = np.random.default_rng(0).permutation(1000)
+    by_hand = [scores(labels[order[i : i + 64]], clusters[order[i : i + 64]])["nmi"] for i in range(0, 960, 64)]
+    assert found["nmi"] == pytest.approx(np.mean(by_hand))
+    assert minibatch_scores(labels, clusters, 5000) == pytest.approx(scores(labels, clusters))
+
+
+def three_blobs(rows=300, width=3):
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 3, rows)
+    return 6 * np.eye(3, width)[labels] + random.normal(size=(rows, width)), labels
+
+
+def test_mixture_equals_scikit_learn_with_n_init():
+    features = np.random.default_rng(0).normal(size=(150, 4))  # no structure: restarts end in different places
+    seen = []
+    ours = fit_gmm(features, 5, restarts=4, seed=3, progress=lambda *now: seen.append(now))
+    with threadpool_limits(1):
+        theirs = GaussianMixture(5, n_init=4, random_state=3).fit(features)
+    np.testing.assert_array_equal(ours.means_, theirs.means_)
+    np.testing.assert_array_equal(ours.predict(features), theirs.predict(features))
+    assert ours.lower_bound_ == theirs.lower_bound_
+    assert ours.lower_bound_ > fit_gmm(features, 5, restarts=1, seed=3).lower_bound_
+    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
+
+
+def test_mixture_finds_blobs_in_float32_too():
+    features, labels = three_blobs()
+    clusters = fit_gmm(features.astype("float32"), 3, restarts=2).predict(features)
+    assert hungarian_accuracy(labels, clusters) > 0.99
+
+
+def test_degenerate_features_get_a_ridge():
+    features, labels = three_blobs()
+    collapsed = np.zeros_like(features)
+    assert np.isfinite(fit_gmm(collapsed, 3, restarts=1).means_).all()
+    # One huge and one repeated feature: in float64 their covariance is singular whatever 1e-6 adds to it.
+    hopeless = np.hstack([1e8 * features, 1e8 * features])
+    with pytest.raises(ValueError, match="covariance"):
+        GaussianMixture(3, random_state=0).fit(hopeless)
+    mixture = fit_gmm(hopeless, 3, restarts=1)
+    assert mixture.reg_covar > 1e-6
+    assert hungarian_accuracy(labels, mixture.predict(hopeless)) > 0.99
+
+
+def test_mixture_errors_are_clear(monkeypatch):
+    with pytest.raises(InvalidInputError, match="Received: 2 rows"):
+        fit_gmm(np.zeros((2, 3)), 5)
+
+    def refuse(*args):
+        raise ValueError("ill-defined empirical covariance")
+
+    monkeypatch.setattr(clustering, "_best_of", refuse)
+    with pytest.raises(InvalidInputError, match=r"could not be fitted.*ill-defined"):
+        fit_gmm(np.random.default_rng(0).normal(size=(20, 3)), 2)

@@ -1,0 +1,423 @@
+"""evaluate and features: from an encoder and images to numbers, and what is refused on the way."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from sklearn.datasets import load_digits
+
+import sslzoo
+from sslzoo.errors import InvalidInputError, UnknownNameError
+from sslzoo.evaluation import (
+    PROTOCOLS,
+    Report,
+    evaluate,
+    evaluate_features,
+    features,
+    fit_gmm,
+    knn_accuracy,
+    scores,
+    train_probe,
+    weights_sha256,
+)
+
+FAST = {"epochs": 2, "gmm_restarts": 1}
+
+
+def images_and_labels(rows=120, classes=3, seed=0):
+    """Images whose brightness tells the class."""
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, classes, rows)
+    images = random.integers(0, 40, (rows, 6, 5, 1)) + 200 // classes * labels[:, None, None, None]
+    return images.astype("uint8"), labels
+
+
+def make_encoder(width=4, name="small"):
+    keras.utils.set_random_seed(0)
+    return keras.Sequential(
+        [
+            keras.Input((6, 5, 1)),
+            keras.layers.Rescaling(1 / 25),
+            keras.layers.Flatten(),
+            keras.layers.BatchNormalization(),
+            keras.layers.Dropout(0.5),
+            keras.layers.Dense(width),
+        ],
+        name=name,
+    )
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    return make_encoder()
+
+
+@pytest.fixture(scope="module")
+def data():
+    return images_and_labels(), images_and_labels(60, seed=1)
+
+
+@keras.saving.register_keras_serializable("sslzoo-tests")
+class Counting(keras.layers.Layer):
+    """Writes to its state at every call, whatever `training` says."""
+
+    def build(self, shape):
+        self.count = self.add_weight(shape=(), initializer="zeros", trainable=False, name="count")
+
+    def call(self, x):
+        self.count.assign_add(1.0)
+        return ops.reshape(x, (ops.shape(x)[0], -1))[:, :3] + 0.0 * self.count
+
+
+# ---------------------------------------------------------------------- features
+
+
+def test_features_are_those_of_inference(encoder, data):
+    """Batch normalisation by its statistics, no dropout, every image its own row, whatever the batch size."""
+    (images, _), _ = data
+    expected = ops.convert_to_numpy(encoder(images.astype("float32"), training=False))
+    for batch_size in (500, 120, 50, 7):
+        found = features(encoder, images, batch_size=batch_size)
+        assert found.dtype == np.float32 and found.shape == (120, 4)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(features(encoder, images.astype("float64")), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(features(encoder, images[:1]), expected[:1], rtol=1e-5, atol=1e-5)
+
+
+def test_features_of_layers_and_subclassed_models(data):
+    (images, _), _ = data
+    found = features(keras.layers.Flatten(), images, batch_size=50)
+    np.testing.assert_array_equal(found, images.reshape(120, -1))
+
+    class Mean:
+        def call(self, x, training=True):
+            return ops.mean(x, axis=(1, 2)) * (0.0 if training else 1.0)
+
+    class Model(Mean, keras.Model):
+        pass
+
+    class Layer(Mean, keras.layers.Layer):
+        pass
+
+    for encoder in (Model(), Layer()):
+        np.testing.assert_allclose(features(encoder, images), images.mean(axis=(1, 2)), rtol=1e-5)
+
+
+def test_half_precision_features_become_float32(data):
+    (images, _), _ = data
+    half = keras.Sequential([keras.Input((6, 5, 1)), keras.layers.GlobalAveragePooling2D(dtype="bfloat16")])
+    found = features(half, images)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, images.mean(axis=(1, 2)), rtol=0.02)
+
+
+def test_progress_of_features(encoder, data):
+    (images, _), _ = data
+    seen = []
+    features(encoder, images, batch_size=50, progress=lambda *now: seen.append(now))
+    assert seen == [(50, 120), (100, 120), (120, 120)]
+
+
+def test_hash_covers_weights_and_statistics():
+    encoder = make_encoder()
+    before = weights_sha256(encoder)
+    assert len(before) == 64 and before == weights_sha256(encoder) == weights_sha256(make_encoder())
+    statistics = next(w for w in encoder.non_trainable_weights if w.name == "moving_mean")
+    kept = ops.convert_to_numpy(statistics)
+    statistics.assign(kept + 1e-6)
+    assert weights_sha256(encoder) != before
+    statistics.assign(kept)
+    assert weights_sha256(encoder) == before
+
+
+@pytest.mark.parametrize(
+    "images,message",
+    [
+        (np.zeros((4, 6, 5)), "(N, H, W, C)"),
+        (np.zeros((0, 6, 5, 1)), "at least one image"),
+        (np.zeros((4, 6, 5, 3)), "fit the encoder's input"),
+        (np.full((4, 6, 5, 1), "x"), "dtype"),
+    ],
+)
+def test_images_that_do_not_fit_are_refused(encoder, images, message):
+    with pytest.raises(InvalidInputError) as caught:
+        features(encoder, images)
+    assert message in str(caught.value) and "Received" in str(caught.value)
+
+
+def test_encoders_that_do_not_fit_are_refused(data):
+    (images, _), _ = data
+    inputs = keras.Input((6, 5, 1))
+    flat = keras.layers.Flatten()(inputs)
+    with pytest.raises(InvalidInputError, match="2 outputs"):
+        features(keras.Model(inputs, [flat, flat]), images)
+    with pytest.raises(InvalidInputError, match="one row of features per image"):
+        features(keras.Model(inputs, keras.layers.Conv2D(2, 3)(inputs)), images)
+    with pytest.raises(InvalidInputError, match="type function"):
+        features(lambda x: x, images)
+    with pytest.raises(InvalidInputError, match="batch_size=0"):
+        features(make_encoder(), images, batch_size=0)
+
+
+def test_features_that_are_not_finite_are_counted(data):
+    (images, _), _ = data
+    inputs = keras.Input((6, 5, 1))
+    flat = keras.layers.Flatten()(inputs)
+    encoder = keras.Model(inputs, ops.log(flat - 30.0))  # the darkest images give NaN
+    broken = int((images.reshape(120, -1) <= 30).any(axis=1).sum())
+    assert 0 < broken < 120
+    with pytest.raises(InvalidInputError, match=f"Received: {broken} of 120 rows"):
+        features(encoder, images)
+
+
+# ---------------------------------------------------------------------- evaluate
+
+
+def test_all_protocols(encoder, data):
+    report = evaluate(encoder, data, epochs=5, gmm_restarts=2, seed=7)
+    assert isinstance(report, Report) and tuple(report) == PROTOCOLS
+    assert report.encoder == "small" and report.seeds == [7]
+    expected = {"name": "arrays", "train": 120, "test": 60, "features": 4, "classes": 3, "attribute": None}
+    assert report.data == expected
+    assert set(report.seconds) == {"features", *PROTOCOLS}
+    assert report["knn"]["euclidean_best_accuracy"] > 0.95
+    assert report["gmm"]["accuracy"] > 0.6
+    assert report["linear"]["best_accuracy"] >= report["linear"]["accuracy"]
+    assert Report.from_json(report.to_json()) == report
+    assert len(str(report).splitlines()) > 15
+
+    rows = [features(encoder, images) for images, _ in data]
+    split = rows[0], data[0][1], rows[1], data[1][1]
+    assert report["knn"]["cosine_k10_accuracy"] == knn_accuracy(*split, k=10, metric="cosine")
+    assert report["knn"]["cosine_k200_accuracy"] == knn_accuracy(*split, k=120, metric="cosine", temperature=0.1)
+    for protocol, hidden in (("linear", None), ("mlp", 4)):
+        probe = train_probe(*split, 3, hidden=hidden, epochs=5, seed=7)
+        assert report[protocol]["accuracy"] == probe.accuracies[-1]
+        assert report[protocol]["best_accuracy"] == probe.accuracies.max()
+    mixture = fit_gmm(rows[0], 3, restarts=2, seed=7)
+    found = scores(data[1][1], mixture.predict(rows[1]))
+    assert {name: report["gmm"][name] for name in found} == found
+    by_k = [knn_accuracy(*split, k=k) for k in range(1, 16)]
+    assert [report["knn"][f"euclidean_k{k}_accuracy"] for k in range(1, 16)] == by_k
+    assert report["knn"]["euclidean_best_accuracy"] == max(by_k)
+    assert report.numbers["knn"]["euclidean_best_accuracy"].note.endswith(f": {1 + int(np.argmax(by_k))}")
+    assert report.protocols["mlp"]["layers"] == [4, 4, 3] and report.protocols["linear"]["layers"] == [4, 3]
+    majority = np.mean(data[1][1] == np.bincount(data[0][1]).argmax())
+    assert report.numbers["linear"]["accuracy"].chance == majority
+    assert any("k is at most 120" in remark for remark in report.remarks)
+
+
+def test_report_is_repeatable_by_seed(encoder, data):
+    one, same, other = (evaluate(encoder, data, seed=seed, **FAST).flat() for seed in (0, 0, 1))
+    assert one == same
+    assert one != other
+
+
+def test_encoder_is_proved_frozen(encoder, data):
+    report = evaluate(encoder, data, "knn")
+    assert report.frozen == [{"before": weights_sha256(encoder), "after": weights_sha256(encoder)}]
+
+
+@pytest.mark.parametrize("as_model", [True, False], ids=["model", "layer"])
+def test_encoder_that_changes_is_refused(data, as_model):
+    encoder = keras.Sequential([keras.Input((6, 5, 1)), Counting()], name="counting") if as_model else Counting()
+    with pytest.raises(InvalidInputError, match="must stay frozen") as caught:
+        evaluate(encoder, data, "knn")
+    assert encoder.name in str(caught.value)
+
+
+def test_an_encoder_without_weights_yet_is_built_first(data):
+    encoder = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(3)])
+    report = evaluate(encoder, data, "knn")
+    assert report.data["features"] == 3 and report.frozen[0]["after"] == weights_sha256(encoder)
+
+
+def test_encoder_may_be_a_name(encoder, data, monkeypatch, tmp_path):
+    monkeypatch.setattr("sslzoo.zoo.load", {"small-digits": encoder, tmp_path: encoder}.__getitem__)
+    reports = [evaluate(given, data, "knn") for given in ("small-digits", tmp_path, encoder)]
+    assert len({report.frozen[0]["after"] for report in reports}) == 1
+
+
+def test_evaluate_is_a_public_name():
+    assert sslzoo.evaluate is evaluate
+
+
+def test_names_and_files_of_data_sets(tmp_path):
+    encoder = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Rescaling(1 / 255), keras.layers.Flatten()])
+    report = evaluate(encoder, "digits", ("knn",))
+    assert report.data["name"] == "digits" and report.data["classes"] == 10
+    assert report["knn"]["euclidean_best_accuracy"] > 0.96  # raw pixels of digits
+
+    raw = load_digits()
+    images, labels = (raw.images * 255 / 16).astype("uint8")[..., None], raw.target
+    np.savez(
+        tmp_path / "mine.npz",
+        train_images=images[:300], train_labels=labels[:300], test_images=images[300:400], test_labels=labels[300:400],
+    )  # fmt: skip
+    split = (images[:300], labels[:300]), (images[300:400], labels[300:400])
+    from_file = evaluate(encoder, tmp_path / "mine.npz", "knn")
+    assert from_file.data["name"] == "mine.npz"
+    assert from_file["knn"] == evaluate(encoder, split, "knn")["knn"]
+    # Another test set, by name and as arrays; then `dataset` may be the training pair alone.
+    assert evaluate(encoder, split[0], "knn", test=split[1])["knn"] == from_file["knn"]
+    elsewhere = evaluate(encoder, split[0], "knn", test="digits")
+    assert elsewhere.data["test"] == 360 and elsewhere.data["name"] == "arrays (tested on digits)"
+
+
+def test_attributes(encoder, data):
+    """Labels (N, A): one column is the task, found by number, or by name where they are CelebA's 40."""
+    (images, labels), (test_images, test_labels) = data
+    random = np.random.default_rng(0)
+
+    def attributes(labels):
+        columns = random.integers(0, 2, (len(labels), 40))
+        columns[:, 20] = labels > 0  # "Male"
+        return columns
+
+    split = (images, attributes(labels)), (test_images, attributes(test_labels))
+    named = evaluate(encoder, split, ("linear", "knn"), epochs=30)
+    assert named.data["attribute"] == "Male" and named.data["classes"] == 2
+    assert evaluate(encoder, split, ("linear", "knn"), epochs=30, attribute=20).flat() == named.flat()
+    assert named["knn"]["euclidean_best_accuracy"] > 0.95
+    assert named.numbers["linear"]["balanced_accuracy"].shown
+    assert named.numbers["linear"]["balanced_accuracy"].chance == 0.5
+    assert named.protocols["linear"]["loss"] == "binary cross-entropy"
+    noise = evaluate(encoder, split, "knn", attribute="Bald")["knn"]["cosine_k10_accuracy"]
+    assert 0.25 < noise < 0.75
+    with pytest.raises(UnknownNameError, match="Did you mean 'Male'"):
+        evaluate(encoder, split, attribute="male")
+    with pytest.raises(InvalidInputError, match="attribute=40"):
+        evaluate(encoder, split, attribute=40)
+    few = (images, split[0][1][:, :3]), (test_images, split[1][1][:, :3])
+    with pytest.raises(InvalidInputError, match="number of a column"):
+        evaluate(encoder, few)
+    assert evaluate(encoder, few, "knn", attribute=1).data["attribute"] == 1
+
+
+def test_max_train_takes_a_random_part(encoder, data):
+    report = evaluate(encoder, data, "knn", max_train=50)
+    assert report.data["train"] == 50 and report.data["test"] == 60
+    assert any("50 of 120" in remark for remark in report.remarks)
+    assert evaluate(encoder, data, "knn", max_train=1000).remarks == evaluate(encoder, data, "knn").remarks
+
+
+def test_progress_reaches_every_protocol(encoder, data):
+    seen = []
+    evaluate(encoder, data, progress=lambda what, done, total: seen.append((what, done == total)), **FAST)
+    finished = [what for what, done in seen if done]
+    assert finished == ["features", "features", "linear probe", "MLP probe", "kNN", "GMM"]
+
+
+def test_progress_is_shown_when_asked_for(encoder, data, capsys):
+    evaluate(encoder, data, "knn", progress=True)
+    shown = capsys.readouterr()
+    assert "kNN: 1 of 2" in shown.err and not shown.out
+    evaluate(encoder, data, "knn")
+    assert not capsys.readouterr().err  # not a terminal
+
+
+def test_floats_of_at_most_one_get_a_remark(encoder, data):
+    scaled = [(images / 255, labels) for images, labels in data]
+    assert "0..255" in evaluate(encoder, tuple(scaled), "knn").remarks[0]
+
+
+@pytest.mark.parametrize(
+    "change,error,message",
+    [
+        ({"protocols": ("linear", "knnn")}, UnknownNameError, "Did you mean 'knn'"),
+        ({"protocols": ()}, InvalidInputError, "at least one protocol"),
+        ({"epochs": 0}, InvalidInputError, "epochs=0"),
+        ({"gmm_restarts": 0}, InvalidInputError, "gmm_restarts=0"),
+        ({"max_train": 0}, InvalidInputError, "max_train=0"),
+        ({"hidden": 0}, InvalidInputError, "hidden=0"),
+        ({"dataset": np.zeros((3, 6, 5, 1))}, InvalidInputError, "type ndarray"),
+        ({"dataset": "dgits"}, UnknownNameError, "digits"),
+        ({"test": 3}, InvalidInputError, "type int"),
+        ({"encoder": 3}, InvalidInputError, "type int"),
+    ],
+    ids=lambda value: ",".join(value) if isinstance(value, dict) else None,
+)
+def test_bad_settings_are_refused(encoder, data, change, error, message):
+    with pytest.raises(error, match=message):
+        evaluate(**{"encoder": encoder, "dataset": data, **change})
+
+
+@pytest.mark.parametrize(
+    "labels,message",
+    [
+        (None, "needs labels"),
+        (np.zeros(119, int), r"119,"),
+        (np.zeros((120, 2, 2), int), "shape"),
+        (np.linspace(0, 1, 120), "integers"),
+        (np.full(120, 4), r"2 classes. Received: 1 class, \[4\]"),
+    ],
+    ids=["none", "count", "rank", "dtype", "one class"],
+)
+def test_bad_labels_are_refused_before_the_encoder_runs(data, labels, message):
+    class Explosive(keras.layers.Layer):
+        def call(self, x):
+            raise AssertionError("ran")
+
+    (images, _), test = data
+    with pytest.raises(InvalidInputError, match=message):
+        evaluate(Explosive(), ((images, labels), test))
+
+
+def test_labels_need_not_be_contiguous_nor_all_in_the_test_set(encoder, data):
+    (images, labels), (test_images, test_labels) = data
+    renamed = np.array([-5, 1000, 7])
+    report = evaluate(encoder, ((images, renamed[labels]), (test_images, renamed[test_labels])), "knn")
+    order = np.argsort(np.argsort(renamed))  # equal votes go to the smallest label, so compare with names of that order
+    expected = evaluate(encoder, ((images, order[labels]), (test_images, order[test_labels])), "knn")
+    assert report.flat() == expected.flat()
+    unseen = test_labels.copy()
+    unseen[:6] = 99  # a class that training never saw can only be missed
+    assert evaluate(encoder, ((images, labels), (test_images, unseen)), **FAST).data["classes"] == 4
+
+
+# ---------------------------------------------------------------------- features alone
+
+
+def test_random_features_score_chance_everywhere():
+    """Nothing to find: every accuracy is at the level the report calls chance."""
+    random = np.random.default_rng(0)
+    train = random.normal(size=(1500, 6)), random.integers(0, 10, 1500)
+    test = random.normal(size=(1500, 6)), random.integers(0, 10, 1500)
+    report = evaluate_features(train, test, epochs=4, gmm_restarts=1)
+    for protocol, metrics in report.numbers.items():
+        for metric, number in metrics.items():
+            assert abs(number.value - number.chance) < 0.035, (protocol, metric)
+    assert report["gmm"]["minibatch64_nmi"] > 0.2 > report["gmm"]["nmi"]
+    assert not report.frozen
+
+
+def test_collapsed_features_get_a_remark_and_no_crash():
+    labels = np.arange(300) % 3
+    constant = np.full((300, 4), 0.1, "float32")
+    report = evaluate_features((constant, labels), (constant[:90], labels[:90]), **FAST)
+    assert "collapsed" in report.remarks[0]
+    assert all(abs(value - 1 / 3) < 1e-6 for value in report.headline.values())
+    half = np.hstack([constant[:, :3], np.random.default_rng(0).normal(size=(300, 1))])
+    assert "3 of 4 features are constant" in evaluate_features((half, labels), (half, labels), "knn").remarks[0]
+
+
+@pytest.mark.parametrize(
+    "train,message",
+    [
+        ((np.zeros((4, 2, 2)), np.arange(4)), "(N, L)"),
+        ((np.zeros((0, 2)), np.arange(0)), "(N, L)"),
+        ((np.zeros((4, 2)), np.arange(5)), "(5,)"),
+        ((np.zeros((4, 2)), np.zeros((4, 2), int)), "(N,)"),
+        ((np.zeros((4, 2)), None), "needs labels"),
+        ((np.array([[0.0], [np.inf], [np.nan], [1.0]]), np.arange(4)), "2 of 4 rows"),
+    ],
+)
+def test_bad_features_are_refused(train, message):
+    with pytest.raises(InvalidInputError) as caught:
+        evaluate_features(train, (np.zeros((4, 2)), np.arange(4)))
+    assert message in str(caught.value)
+
+
+def test_widths_of_both_splits_must_agree():
+    with pytest.raises(InvalidInputError, match="same number of features"):
+        evaluate_features((np.zeros((4, 2)), np.arange(4)), (np.zeros((4, 3)), np.arange(4)), "linear")

@@ -1,0 +1,217 @@
+"""Pictures: that they show the pixels they were given, stay small, and are written whole or not at all."""
+
+import io
+import os
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from sslzoo.errors import InvalidInputError, UnknownNameError
+from sslzoo.evaluation import pictures
+
+
+def noise(rows, size=8, channels=3, seed=0):
+    return np.random.default_rng(seed).integers(0, 256, (rows, size, size, channels), dtype=np.uint8)
+
+
+def pixels(path):
+    return np.asarray(Image.open(path).convert("RGB"))
+
+
+def contains(picture, image, scale):
+    """Whether `image`, each pixel repeated `scale` times, lies somewhere in `picture`."""
+    wanted = np.broadcast_to(image, (*image.shape[:2], 3)).repeat(scale, 0).repeat(scale, 1)
+    height, width = wanted.shape[:2]
+    corners = np.argwhere((picture[: 1 - height or None, : 1 - width or None] == wanted[0, 0]).all(axis=-1))
+    return any((picture[y : y + height, x : x + width] == wanted).all() for y, x in corners)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("rows", [1, 3, 12])
+def test_reconstructions_show_every_pixel(tmp_path, channels, rows):
+    above, below = noise(rows, channels=channels), noise(rows, channels=channels, seed=1)
+    path = pictures.reconstructions(above, below, tmp_path / "r.png")
+    assert path == tmp_path / "r.png"
+    shown = pixels(path)
+    assert all(contains(shown, image, 9) for image in (*above, *below))
+    assert shown[0, 0].tolist() == [255, 255, 255]
+
+
+def test_samples_show_every_pixel_in_every_range(tmp_path):
+    images = noise(13)
+    images[:, 0, 0] = [0, 255, 0]  # so that the whole range is in use
+    paths = [
+        pictures.samples(given, tmp_path / f"{i}.png")
+        for i, given in enumerate(
+            [images, images.astype(int), images / 255, images / 127.5 - 1, images.astype("float32")]
+        )
+    ]
+    assert len({path.read_bytes() for path in paths}) == 1
+    shown = pixels(paths[0])
+    assert all(contains(shown, image, 9) for image in images)
+
+
+def test_values_a_little_outside_their_range_are_clipped(tmp_path):
+    images = noise(2) / 255
+    images[:, 0, 0], images[:, 0, 1] = 1.0, 0.0
+    outside = images.copy()
+    outside[:, 0, 0], outside[:, 0, 1] = 1.2, -0.1  # a decoder without sigmoid
+    one, other = (pictures.samples(given, tmp_path / name) for given, name in ((images, "1.png"), (outside, "2.png")))
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_the_worst_pictures_stay_small(tmp_path):
+    for path in (
+        pictures.samples(noise(40, 64), tmp_path / "s.png"),
+        pictures.reconstructions(noise(11, 64), noise(11, 64), tmp_path / "r.png"),
+        pictures.embedding(np.random.default_rng(0).normal(size=(2500, 2)), np.arange(2500) % 10, tmp_path / "e.png"),
+    ):
+        assert os.path.getsize(path) < 150 * 1024
+        assert min(Image.open(path).size) > 200
+
+
+@pytest.mark.parametrize(
+    "images",
+    [noise(2)[0], noise(2)[..., :2], noise(0), np.full((2, 8, 8, 3), "x")],
+    ids=["rank", "channels", "none", "dtype"],
+)
+def test_what_is_no_image_is_refused(tmp_path, images):
+    for draw in (
+        lambda: pictures.samples(images, tmp_path / "x.png"),
+        lambda: pictures.reconstructions(images, images, tmp_path / "x.png"),
+    ):
+        with pytest.raises(InvalidInputError, match="Received"):
+            draw()
+    assert not os.listdir(tmp_path)
+
+
+def test_reconstructions_of_another_shape_are_refused(tmp_path):
+    with pytest.raises(InvalidInputError, match="same shape"):
+        pictures.reconstructions(noise(3), noise(2), tmp_path / "x.png")
+
+
+# ---------------------------------------------------------------------- embedding
+
+
+def test_principal_components_equal_scikit_learn():
+    from sklearn.decomposition import PCA
+
+    rows = np.random.default_rng(0).normal(size=(50, 5)) * [5, 3, 1, 1, 1]
+    points, _, labels = pictures._in_the_plane(rows, "pca", 0)
+    theirs = PCA(2).fit(rows)
+    np.testing.assert_allclose(np.abs(points), np.abs(theirs.transform(rows)), atol=1e-9)
+    assert f"{100 * theirs.explained_variance_ratio_[0]:.0f} %" in labels[0]
+
+
+def test_narrow_features_are_drawn_as_they_are():
+    rows = np.random.default_rng(0).normal(size=(20, 2))
+    np.testing.assert_array_equal(pictures._in_the_plane(rows, None, 0)[0], rows)
+    line = pictures._in_the_plane(rows[:, :1], None, 0)[0]
+    np.testing.assert_array_equal(line[:, 0], rows[:, 0])
+    assert (line[:, 1] == 0).all()
+
+
+def test_neighbours_stay_neighbours_under_tsne():
+    labels = np.arange(90) % 3
+    rows = 8 * np.eye(3, 6)[labels] + np.random.default_rng(0).normal(size=(90, 6))
+    points = pictures._in_the_plane(rows, None, 0)[0]
+    distances = np.linalg.norm(points[:, None] - points[None], axis=-1) + 1e9 * np.eye(90)
+    assert (labels[distances.argmin(axis=1)] == labels).mean() > 0.95
+    np.testing.assert_array_equal(points, pictures._in_the_plane(rows, "tsne", 0)[0])
+
+
+@pytest.mark.parametrize("classes", [2, 10, 15, 40])
+def test_embedding_of_few_and_many_classes(tmp_path, classes):
+    random = np.random.default_rng(0)
+    labels = np.arange(120) % classes
+    path = pictures.embedding(random.normal(size=(120, 4)), labels, tmp_path / "e.png", method="pca")
+    assert Image.open(path).size[0] > 500
+    assert len(np.unique(pixels(path).reshape(-1, 3), axis=0)) > classes
+
+
+@pytest.mark.parametrize("rows", [np.ones((30, 4)), np.random.default_rng(0).normal(size=(3, 4))], ids=["equal", "few"])
+def test_embedding_of_degenerate_features(tmp_path, rows):
+    assert pictures.embedding(rows, np.arange(len(rows)) % 2, tmp_path / "e.png").exists()
+
+
+def test_labels_are_pushed_apart():
+    places = pictures._apart([(0.5, 0.5), (0.5, 0.5), (0.51, 0.5), (0.9, 0.1)], np.array([1.0, 1.0]))
+    gaps = np.linalg.norm(places[:, None] - places[None], axis=-1) + np.eye(4)
+    assert gaps.min() >= 0.045
+    np.testing.assert_array_equal(places[3], [0.9, 0.1])
+
+
+def test_bad_embeddings_are_refused(tmp_path):
+    rows, labels, path = np.zeros((5, 3)), np.arange(5), tmp_path / "e.png"
+    with pytest.raises(InvalidInputError, match="labels of shape"):
+        pictures.embedding(rows, labels[:4], path)
+    with pytest.raises(InvalidInputError, match="1 of 5 rows"):
+        pictures.embedding(np.vstack([rows[:4], np.full((1, 3), np.nan)]), labels, path)
+    with pytest.raises(InvalidInputError, match="2 names"):
+        pictures.embedding(rows, labels, path, names=["a", "b"])
+    with pytest.raises(UnknownNameError, match="Did you mean 'tsne'"):
+        pictures.embedding(rows, labels, path, method="t-sne")
+    assert not os.listdir(tmp_path)
+
+
+# ---------------------------------------------------------------------- curves
+
+ROWS = [{"epoch": i, "loss": 10 / i, "prior": 3.0, "knn": 1 - 0.5 / i, "seconds": 9.0} for i in range(1, 6)]
+
+
+def test_history_may_come_in_three_forms(tmp_path):
+    columns = {name: [row[name] for row in ROWS] for name in ROWS[0]}
+
+    class History:
+        history = columns
+
+    drawn = [pictures.curves(given, tmp_path / f"{i}.png") for i, given in enumerate((ROWS, columns, History()))]
+    assert len({path.read_bytes() for path in drawn}) == 1
+
+
+def test_series_leave_out_what_is_missing_or_not_finite():
+    rows = [dict(row) for row in ROWS]
+    del rows[1]["knn"]
+    rows[2]["loss"], rows[3]["prior"] = float("nan"), None
+    found = pictures._series(rows)
+    assert list(found) == ["loss", "prior", "knn"]
+    np.testing.assert_array_equal(found["knn"][0], [1, 3, 4, 5])
+    np.testing.assert_array_equal(found["loss"], [[1, 2, 4, 5], [10, 5, 2.5, 2]])
+    np.testing.assert_array_equal(found["prior"][0], [1, 2, 3, 5])
+
+
+@pytest.mark.parametrize(
+    "history",
+    [ROWS[:1], {"loss": [3.0, 2.0], "val_loss": [3.0, 2.5]}, {"val_loss": [1.0]}, {"loss": list(range(100))}],
+    ids=["one epoch", "validation", "validation alone", "long"],
+)
+def test_curves_are_drawn(tmp_path, history):
+    path = pictures.curves(history, tmp_path / "c.png", title="A title")
+    picture = pixels(path)
+    blue = np.array([0x00, 0x72, 0xB2])
+    assert (np.abs(picture.astype(int) - blue).sum(axis=-1) < 30).any()
+
+
+@pytest.mark.parametrize("history", [[], {}, [{"epoch": 1, "loss": float("nan")}]])
+def test_nothing_to_draw_is_refused(tmp_path, history):
+    with pytest.raises(InvalidInputError, match="at least one epoch"):
+        pictures.curves(history, tmp_path / "c.png")
+
+
+# ---------------------------------------------------------------------- files
+
+
+def test_failure_leaves_the_old_picture(tmp_path, monkeypatch):
+    path = pictures.curves(ROWS, tmp_path / "c.png")
+    before = path.read_bytes()
+
+    def fail(*args):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="disk full"):
+        pictures.curves(ROWS[:2], path)
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["c.png"]
+    Image.open(io.BytesIO(before)).verify()
