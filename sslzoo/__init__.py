@@ -17,7 +17,7 @@ _HOMES = {
 }
 _ROOMS = {
     "artefact", "augment", "callbacks", "card", "data", "errors", "evaluation", "losses", "methods", "networks",
-    "pretrainer", "state", "training", "views", "zoo",
+    "pretrainer", "training", "views", "zoo",
 }  # fmt: skip
 
 __all__ = sorted(["__version__", *_HOMES, *_ROOMS])

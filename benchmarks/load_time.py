@@ -1,0 +1,96 @@
+"""Time of `sslzoo.load` beside what Keras needs to rebuild the same model and read the same weights.
+
+    KERAS_BACKEND=jax python benchmarks/load_time.py                       # one of each kind of network
+    KERAS_BACKEND=jax python benchmarks/load_time.py weights/simvae-mnist  # a model folder
+
+The reference is `model_from_json` and `load_weights`, nothing checked. "first" is the first load of a process (JAX
+compiles what has not been seen), each in a process of its own, imports left out; "again" the best of further loads.
+The target is a ratio of at most 1.10.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+NETWORKS = {"mlp": (28, 28, 1), "resnet18-simvae": (32, 32, 3), "resnet18": (32, 32, 3)}
+
+
+def loaders():
+    import keras
+
+    import sslzoo
+    from sslzoo import artefact  # noqa: F401  imported beforehand, as Keras is
+
+    def rebuild(folder):
+        model = keras.models.model_from_json((Path(folder) / "config.json").read_text("utf-8"))
+        model.load_weights(Path(folder) / "model.weights.h5")
+        return model
+
+    return {"sslzoo": sslzoo.load, "keras": rebuild}
+
+
+def measure(which, folder, repeats):
+    """Seconds of the first and of further loads in this process: {"first": float, "again": float}."""
+    load = loaders()[which]
+    seconds = []
+    for _ in range(1 + repeats):
+        start = time.perf_counter()
+        load(folder)
+        seconds.append(time.perf_counter() - start)
+    return {"first": seconds[0], "again": min(seconds[1:])}
+
+
+def in_own_process(which, folder, repeats):
+    command = [sys.executable, __file__, str(folder), "--measure", which, "--repeats", str(repeats)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def write_models(folder):
+    """A freshly initialised encoder of each kind, as model folders."""
+    from sslzoo import artefact, networks
+
+    facts = {
+        "method": "none", "dataset": "none", "recipe": "benchmarks/load_time.py", "settings": {}, "seeds": [0],
+        "metrics": [], "versions": {}, "wall_seconds": 0, "views_seen": 0, "licence": "apache-2.0", "papers": [],
+    }  # fmt: skip
+    for name, shape in NETWORKS.items():
+        encoder = artefact.compose(None, networks.encoder(name, shape, 64, seed=0))
+        yield artefact.write(folder / name, {"encoder": encoder}, facts | {"name": name})
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="*", type=Path, help="model folders (one of each kind of network)")
+    parser.add_argument("--repeats", type=int, default=5, help="further loads in each process (5)")
+    parser.add_argument("--rounds", type=int, default=3, help="processes for each figure, of which the best counts (3)")
+    parser.add_argument("--measure", choices=("sslzoo", "keras"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.measure:
+        print(json.dumps(measure(arguments.measure, arguments.folders[0], arguments.repeats)))
+        return
+
+    sys.path.insert(0, str(ROOT))
+    with tempfile.TemporaryDirectory() as scratch:
+        folders = arguments.folders or list(write_models(Path(scratch)))
+        print(f"{'model':<20} {'load':<6} {'sslzoo ms':>10} {'keras ms':>10} {'ratio':>6}")
+        for folder in folders:
+            best = {}
+            for _ in range(arguments.rounds):  # alternating, so that a busy spell hits both
+                for which in ("sslzoo", "keras"):
+                    for load, seconds in in_own_process(which, folder, arguments.repeats).items():
+                        best[which, load] = min(seconds, best.get((which, load), float("inf")))
+            for load in ("first", "again"):
+                ours, theirs = best["sslzoo", load], best["keras", load]
+                print(f"{folder.name:<20} {load:<6} {1e3 * ours:>10.1f} {1e3 * theirs:>10.1f} {ours / theirs:>6.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,235 @@
+"""Model cards: README.md of a model folder, made from its results.json and from nothing else.
+
+The layout of results is described in `sslzoo.artefact`.
+"""
+
+import json
+import textwrap
+
+# Where the Hub keeps a data set; the front matter of a card links to it.
+HUB_DATASETS = {
+    "mnist": "ylecun/mnist",
+    "fashion_mnist": "zalando-datasets/fashion_mnist",
+    "cifar10": "uoft-cs/cifar10",
+    "cifar100": "uoft-cs/cifar100",
+    "svhn_cropped": "ufldl-stanford/svhn",
+    "celeb_a": "flwrlabs/celeba",
+}
+_TITLES = {
+    "digits": "digits (8x8, scikit-learn)", "mnist": "MNIST", "fashion_mnist": "FashionMNIST", "cifar10": "CIFAR-10",
+    "cifar100": "CIFAR-100", "svhn_cropped": "SVHN", "celeb_a": "CelebA",
+}  # fmt: skip
+_KINDS = {"nmi": "nmi", "ari": "ari", "mse": "mse", "fid": "fid", "auroc": "roc_auc"}
+_PART_LINES = {
+    "encoder": "raw images `(B, {shape})`, values 0..255, uint8 or float → representations `(B, {features})`",
+    "posterior": "raw images → `[mean, log_var]` of the posterior, `(B, {features})` each",
+    "decoder": "latents `(B, {features})` → images in [0, 1]",
+    "model": "the whole training method, for going on with training (needs sslzoo)",
+}
+
+
+def render(results: dict, repository: str | None = None) -> str:
+    """Model card of a trained model.
+
+    Args:
+        results: dict as `artefact.check_results` returns it.
+        repository: str, `organisation/name` on the Hub, if that is where the card will be read.
+
+    Returns:
+        Markdown with the front matter that the Hub reads: library, licence, tags, data set, `model-index` metrics.
+    """
+    sections = [
+        _front_matter(results),
+        _introduction(results),
+        _use(results, repository),
+        _numbers(results),
+        _training(results),
+        _pictures(results),
+        _limits(results),
+    ]
+    return "\n".join(section for section in sections if section)
+
+
+def _front_matter(results):
+    dataset = results["dataset"]
+    method = results["method"].lower()
+    entry = {
+        "library_name": "keras",
+        "license": results["licence"],
+        "pipeline_tag": "image-feature-extraction",
+        "tags": ["sslzoo", "self-supervised-learning", "representation-learning", method],
+    }
+    hub_name = HUB_DATASETS.get(dataset, dataset)
+    if dataset in HUB_DATASETS:
+        entry["datasets"] = [hub_name]
+    if results["metrics"]:
+        entry["model-index"] = [
+            {
+                "name": results["name"],
+                "results": [
+                    {
+                        "task": {"type": "image-classification", "name": _label(metric)},
+                        "dataset": {"type": hub_name, "name": _title(dataset), "split": "test"},
+                        "metrics": [{"type": _kind(metric), "value": metric["value"], "name": _label(metric)}],
+                    }
+                    for metric in results["metrics"]
+                ],
+            }
+        ]
+    return "---\n" + _yaml(entry) + "---\n"
+
+
+def _yaml(value, indent=""):
+    """YAML of dicts, lists and plain values; those are written as JSON, which YAML reads."""
+    lines = []
+    for key, item in value.items() if isinstance(value, dict) else ((None, item) for item in value):
+        head = f"{indent}- " if key is None else f"{indent}{key}: "
+        if isinstance(item, (dict, list)) and item:
+            inner = _yaml(item, indent + "  ")
+            if key is None:  # the first line of an element stands beside its dash
+                inner = head + inner[len(head) :]
+                lines.append(inner)
+            else:
+                lines.append(head.rstrip() + "\n" + inner)
+        else:
+            lines.append(head + json.dumps(item, ensure_ascii=False) + "\n")
+    return "".join(lines)
+
+
+def _introduction(results):
+    paper = results["papers"][0] if results["papers"] else None
+    method = f"[{results['method']}]({paper['url']})" if paper and "url" in paper else results["method"]
+    lines = [f"# {results['name']}", ""]
+    size = f" with {results['features']} features" if "features" in results else ""
+    lines.append(f"An image encoder{size}, trained with {method} on {_title(results['dataset'])} without labels.")
+    if "description" in results:
+        lines[-1] += f" {results['description']}"
+    for entry in results["papers"]:
+        link = f" ({entry['url']})" if "url" in entry else ""
+        lines += ["", f"Paper: *{entry['title']}*{link}"]
+    return "\n".join(lines) + "\n"
+
+
+def _use(results, repository):
+    name = results["name"]
+    shape = results.get("input_shape")
+    size = f"(B, {', '.join(map(str, shape))})" if shape else "(B, H, W, C)"
+    where, direct = (f"hf://{repository}", f"hf://{repository}") if repository else (name, f"path/to/{name}")
+    parts = results.get("parts", {"encoder": None})
+    values = {"shape": ", ".join(map(str, shape or ("H", "W", "C"))), "features": results.get("features", "L")}
+    lines = [
+        "## Use",
+        "",
+        "```python",
+        "import sslzoo",
+        "",
+        f'encoder = sslzoo.load("{where}")',
+        f"features = encoder.predict(images)  # uint8 {size} -> float32 (B, {values['features']})",
+        "```",
+        "",
+        "Without sslzoo, on TensorFlow, JAX or PyTorch (the model consists of core Keras layers):",
+        "",
+        "```python",
+        "import keras",
+        "",
+        f'encoder = keras.saving.load_model("{direct}", compile=False)',
+        "```",
+        "",
+        "It is trainable: put a layer on top and call `fit`.",
+        "",
+        "| part | parameters | |",
+        "|---|---:|---|",
+    ]
+    for part, parameters in parts.items():
+        count = "" if parameters is None else f"{parameters:,}"
+        lines.append(f"| `{part}` | {count} | {_PART_LINES[part].format(**values)} |")
+    if len(parts) > 1:
+        lines += ["", f'Parts other than the encoder: `sslzoo.load("{where}", part="{list(parts)[1]}")`.']
+    if results.get("weights") == "float16":
+        lines += ["", "Kernels are stored in half precision; the loaded model computes in float32."]
+    return "\n".join(lines) + "\n"
+
+
+def _numbers(results):
+    lines = ["## Numbers", ""]
+    if not results["metrics"]:
+        return "\n".join([*lines, "None: the data set has no labels to measure with."]) + "\n"
+    chance = any(metric.get("chance") is not None for metric in results["metrics"])
+    lines += [
+        f"On the test images of {_title(results['dataset'])}, with the encoder as it is after the last epoch.",
+        "",
+        f"| | ours | paper | {'chance | ' if chance else ''}protocol |",
+        f"|---|---:|---:|{'---:|' if chance else ''}---|",
+    ]
+    for metric in results["metrics"]:
+        unit = metric.get("unit", "%")
+        cells = [_label(metric), _with_unit(metric["value"], unit, metric.get("error"))]
+        cells += [_with_unit(metric.get(key), unit) for key in (("paper", "chance") if chance else ("paper",))]
+        lines.append(f"| {' | '.join(map(_cell, [*cells, metric['protocol']]))} |")
+    return "\n".join(lines) + "\n"
+
+
+def _training(results):
+    facts = {
+        "seed" if len(results["seeds"]) == 1 else "seeds": ", ".join(map(str, results["seeds"])),
+        "views seen": f"{results['views_seen']:,}",
+        "wall time": _duration(results["wall_seconds"]),
+        "versions": ", ".join(f"{software} {version}" for software, version in results["versions"].items()),
+    }
+    lines = ["## Training", "", "```sh", results["recipe"], "```", "", "| | |", "|---|---|"]
+    lines += [f"| {key} | {_cell(value)} |" for key, value in facts.items()]
+    settings = {key: json.dumps(value, ensure_ascii=False) for key, value in results["settings"].items()}
+    lines += [f"| {_cell(key)} | `{_cell(value)}` |" for key, value in settings.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _pictures(results):
+    if not results.get("pictures"):
+        return ""
+    lines = ["## Pictures"]
+    for picture in results["pictures"]:
+        lines += ["", f"![{picture['caption']}]({picture['file'].replace(' ', '%20')})", "", f"*{picture['caption']}.*"]
+    return "\n".join(lines) + "\n"
+
+
+def _limits(results):
+    shape = results.get("input_shape")
+    size = f"of shape {'x'.join(map(str, shape))}" if shape else "of one size"
+    points = [
+        f"It takes images {size}; resize others first. It was trained on {_title(results['dataset'])} only: on other "
+        "kinds of images its features may say little.",
+        "It is a research model of the size the papers used. Nobody has examined it for bias, and it must not decide "
+        "anything about people.",
+        *results.get("remarks", []),
+    ]
+    lines = ["## Limits", "", *(f"- {' '.join(point.split())}" for point in points)]
+    return "\n".join(lines) + "\n"
+
+
+def _title(dataset):
+    return _TITLES.get(dataset, dataset)
+
+
+def _label(metric):
+    return metric.get("label", metric["name"])
+
+
+def _kind(metric):
+    return _KINDS.get(metric["name"].replace("_", ".").split(".")[-1], "accuracy")
+
+
+def _with_unit(value, unit, error=None):
+    if value is None:
+        return ""
+    shown = f"{value:.4g}" + (f" ± {error:.2g}" if error is not None else "")
+    return f"{shown} {unit}".rstrip()
+
+
+def _duration(seconds):
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def _cell(text):
+    return textwrap.shorten(" ".join(str(text).split()), 1000, placeholder=" ...").replace("|", "\\|")

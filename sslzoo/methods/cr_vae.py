@@ -1,0 +1,62 @@
+"""CR-VAE: a VAE whose posterior must not change under augmentation."""
+
+import keras
+from keras import ops
+
+from sslzoo.errors import InvalidInputError
+from sslzoo.losses import gaussian_kl_between
+from sslzoo.methods.vae import VAE, check_positive
+
+
+@keras.saving.register_keras_serializable("sslzoo")
+class CRVAE(VAE):
+    """Consistency-regularised VAE: two views, each a VAE, and a KL from one posterior to the other.
+
+    loss = mean over images of  VAE(x) + VAE(x') + consistency_weight KL(q(z | x') || q(z | x))
+
+    x is the first view and x' the second; the gradient flows through both. `reconstruction` pushes images apart,
+    `prior` pulls everything to one centre, `consistency` pulls the two views of an image together.
+
+    Args:
+        consistency_weight: float > 0, lambda: 0.1 in the SimVAE paper, 0.01 in its workshop version, 1e-3 originally.
+        likelihood_variance: float > 0; 0.01 is the papers' "0.02" as divisor of the squared error.
+        encoder, decoder, views, likelihood, seed: as in `VAE`; views must make exactly two.
+
+    Raises:
+        InvalidInputError: views do not come in pairs.
+
+    Reference:
+        Sinha and Dieng, "Consistency Regularization for Variational Auto-Encoders", eq. 4 and 5 (their code treats
+        exp(log_var) as a standard deviation in this term; the formula, with variances, is followed here).
+    """
+
+    terms = ("reconstruction", "prior", "consistency")
+
+    def __init__(
+        self,
+        encoder,
+        decoder,
+        views=None,
+        consistency_weight=0.1,
+        likelihood="gaussian",
+        likelihood_variance=0.01,
+        seed=0,
+        **kwargs,
+    ):
+        super().__init__(encoder, decoder, views, likelihood, likelihood_variance, seed, **kwargs)
+        check_positive(consistency_weight=consistency_weight)
+        self.consistency_weight = consistency_weight
+
+    def make_views(self, images, training):
+        views = super().make_views(images, training)
+        if views.shape[1] != 2:
+            raise InvalidInputError(f"CRVAE needs exactly 2 views of each image. Received: num_views={views.shape[1]}")
+        return views
+
+    def objective(self, images, outputs, training):
+        mean, log_var = outputs["mean"], outputs["log_var"]
+        consistency = gaussian_kl_between(mean[:, 1], log_var[:, 1], mean[:, 0], log_var[:, 0])
+        return {
+            **super().objective(images, outputs, training),
+            "consistency": self.consistency_weight * ops.mean(consistency),
+        }

@@ -1,0 +1,111 @@
+"""SimVAE: the generative model that self-supervised methods share, trained as such."""
+
+import keras
+from keras import ops
+
+from sslzoo.errors import InvalidInputError
+from sslzoo.losses import gaussian_entropy, group_prior
+from sslzoo.methods.vae import VAE, check_positive
+
+
+@keras.saving.register_keras_serializable("sslzoo")
+class SimVAE(VAE):
+    """SimVAE: J views of an image are rebuilt from latents drawn around one unknown centre.
+
+    loss = mean over images of sum over views [ -log p(x_j | z_j) - entropy_weight H(q(z_j | x_j)) ]
+           + sum_j |z_j - z_bar|^2 / (2 prior_variance)  [+ J |z_bar|^2 / (2 (prior_variance + J centre_variance))]
+
+    `prior` pulls the views of an image together, `reconstruction` pushes images (and views) apart, and `entropy`
+    keeps the posterior from shrinking to a point. Terms are contributions to the loss, so `entropy` is minus the
+    entropy. Without reconstruction the posterior variance settles at entropy_weight prior_variance J / (J - 1).
+
+    Args:
+        prior_variance: float > 0, variance of views around their centre.
+        centre_variance: float > 0 for centres drawn from N(0, centre_variance I), or None for uniform centres
+            (the paper's eq. 9).
+        entropy_weight: float > 0. 1 is the evidence lower bound; the released code has 2 pi, by a lost logarithm.
+        likelihood_variance: float > 0; 0.01 is the paper's "0.02" as divisor of the squared error.
+        encoder, decoder, views, likelihood, seed: as in `VAE`; at least two views.
+
+    Raises:
+        InvalidInputError: fewer than two views of each image.
+
+    Reference:
+        Bizeul, Schoelkopf and Allen, "A Probabilistic Model behind Self-Supervised Learning", eq. 4 and 9. Algorithm 1
+        there adds the entropy to a minimised loss and averages the squared error over pixels; the text is followed.
+    """
+
+    terms = ("reconstruction", "entropy", "prior")
+
+    def __init__(
+        self,
+        encoder,
+        decoder,
+        views=None,
+        prior_variance=0.15,
+        centre_variance=None,
+        entropy_weight=1.0,
+        likelihood="gaussian",
+        likelihood_variance=0.01,
+        seed=0,
+        **kwargs,
+    ):
+        super().__init__(encoder, decoder, views, likelihood, likelihood_variance, seed, **kwargs)
+        check_positive(prior_variance=prior_variance, entropy_weight=entropy_weight)
+        if centre_variance is not None:
+            check_positive(centre_variance=centre_variance)
+        self.prior_variance = prior_variance
+        self.centre_variance = centre_variance
+        self.entropy_weight = entropy_weight
+        if views is not None:
+            self._check_count(views.num_views)
+
+    def _check_count(self, num_views):
+        if num_views < 2:
+            raise InvalidInputError(
+                "SimVAE needs at least 2 views of each image: with one, its prior says nothing (use VAE). "
+                f"Received: num_views={num_views}"
+            )
+
+    def make_views(self, images, training):
+        views = super().make_views(images, training)
+        self._check_count(views.shape[1])
+        return views
+
+    def objective(self, images, outputs, training):
+        entropy = ops.mean(ops.sum(gaussian_entropy(outputs["log_var"]), axis=1))
+        prior = group_prior(outputs["z"], self.prior_variance, self.centre_variance)
+        return {
+            "reconstruction": self.reconstruction(outputs),
+            "entropy": -self.entropy_weight * entropy,
+            "prior": ops.mean(prior),
+        }
+
+    def sample(self, n, like=None, seed=None):
+        """n images: a centre, a latent around it with the prior's variance, decoded.
+
+        Args:
+            n: int.
+            like: raw images (B, H, W, C), 0..255, whose posterior means serve as centres, in turn; so each sample
+                shares the content of one of them. None draws centres from N(0, centre_variance I).
+            seed: int or SeedGenerator; the model's own by default.
+
+        Returns:
+            Float tensor (n, H, W, C) in [0, 1].
+
+        Raises:
+            InvalidInputError: centres are uniform and `like` is not given: there is no such distribution to draw from.
+        """
+        seed = keras.random.SeedGenerator(seed) if isinstance(seed, int) else seed or self.random
+        shape = (n, self.decoder.input_shape[-1])
+        if like is not None:
+            centres = self.encode(like)
+            centres = ops.take(centres, ops.arange(n) % ops.shape(centres)[0], axis=0)
+        elif self.centre_variance is not None:
+            centres = self.centre_variance**0.5 * keras.random.normal(shape, seed=seed)
+        else:
+            raise InvalidInputError(
+                "Uniform centres cannot be drawn. Give images to sample around (like=images), or train with a "
+                "centre_variance. Received: like=None, centre_variance=None"
+            )
+        return self.decode(centres + self.prior_variance**0.5 * keras.random.normal(shape, seed=seed))

@@ -1,0 +1,178 @@
+"""Variational autoencoders of single views: VAE and beta-VAE, and what the whole family shares."""
+
+import keras
+from keras import ops
+
+from sslzoo.artefact import compose
+from sslzoo.errors import InvalidInputError, choose
+from sslzoo.losses import bernoulli_reconstruction, gaussian_kl, gaussian_reconstruction
+from sslzoo.pretrainer import Pretrainer, full_precision
+
+# exp(-12) to exp(8) holds every posterior variance a run has a use for (optima lie near 0.2); outside it, bfloat16 and
+# a bad first step could overflow exp().
+LOG_VARIANCE_RANGE = (-12.0, 8.0)
+
+
+def check_positive(**arguments):
+    """Raise unless every given value is a positive number."""
+    for name, value in arguments.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+            raise InvalidInputError(f"{name} must be a number > 0. Received: {name}={value!r}")
+
+
+@keras.saving.register_keras_serializable("sslzoo")
+class VAE(Pretrainer):
+    """Variational autoencoder: reconstructs each view from a sample of its posterior, held near N(0, I).
+
+    loss = mean over images of sum over views [ -log p(x | z) + KL(q(z | x) || N(0, I)) ],  z ~ q(z | x)
+
+    `reconstruction` pushes images apart (an image must be told from the others to be rebuilt); `prior` pulls all of
+    them towards one centre, without regard to which views belong together.
+
+    Args:
+        encoder: Functional model, view (N, H, W, C) -> [mean, log_var], (N, L) each
+            (`sslzoo.networks.encoder(..., posterior=True)`).
+        decoder: Functional model, latent (N, L) -> logits (N, H, W, C); the image mean is their sigmoid, in [0, 1].
+        views: `sslzoo.views.Views` with any number of views, or None for ready-made views (B, J, H, W, C).
+        likelihood: "gaussian" (squared error / (2 likelihood_variance)) or "bernoulli" (binary cross-entropy /
+            likelihood_variance, as in SimVAE's released code; 1.0 is the likelihood proper).
+        likelihood_variance: float > 0, variance of a pixel around its mean. 1.0 in the papers' VAE.
+        seed: int, for the posterior samples.
+
+    Reference:
+        Kingma and Welling, "Auto-Encoding Variational Bayes", eq. 10. Settings: "A Probabilistic Model behind
+        Self-Supervised Learning", appendix A.7.
+    """
+
+    terms = ("reconstruction", "prior")
+    beta = 1.0
+
+    def __init__(self, encoder, decoder, views=None, likelihood="gaussian", likelihood_variance=1.0, seed=0, **kwargs):
+        super().__init__(encoder, views, **kwargs)
+        self.decoder = decoder
+        self.likelihood = choose("likelihood", likelihood, ("gaussian", "bernoulli"))
+        self.likelihood_variance = likelihood_variance
+        self.seed = seed
+        self.random = keras.random.SeedGenerator(seed)
+        check_positive(likelihood_variance=likelihood_variance)
+        if len(encoder.outputs) != 2 or encoder.outputs[0].shape != encoder.outputs[1].shape:
+            raise InvalidInputError(
+                "encoder must have two outputs of one shape, [mean, log_var]; see networks.encoder(posterior=True). "
+                f"Received: encoder outputs of shapes {[tuple(o.shape) for o in encoder.outputs]}"
+            )
+        if decoder.input_shape[-1] != encoder.outputs[0].shape[-1] or decoder.output_shape != encoder.input_shape:
+            raise InvalidInputError(
+                f"decoder must map latents of size {encoder.outputs[0].shape[-1]} to images of shape "
+                f"{encoder.input_shape[1:]}. Received: decoder {decoder.input_shape} -> {decoder.output_shape}"
+            )
+
+    def call(self, images, training=False):
+        views = full_precision(self.make_views(images, training))
+        group = ops.shape(views)[:2]
+        flat = ops.reshape(views, (-1, *views.shape[2:]))
+        mean, log_var = self._posterior(flat, training)
+        noise = keras.random.normal(ops.shape(mean), seed=self.random)
+        z = mean + ops.exp(0.5 * log_var) * noise
+        logits = full_precision(self.decoder(z, training=training))
+
+        def grouped(tensor):
+            return ops.reshape(tensor, (*group, *tensor.shape[1:]))
+
+        return {
+            "views": views,
+            "mean": grouped(mean),
+            "log_var": grouped(log_var),
+            "z": grouped(z),
+            "logits": grouped(logits),
+        }
+
+    def objective(self, images, outputs, training):
+        kl = gaussian_kl(outputs["mean"], outputs["log_var"])
+        return {
+            "reconstruction": self.reconstruction(outputs),
+            "prior": self.beta * ops.mean(ops.sum(kl, axis=1)),
+        }
+
+    def reconstruction(self, outputs):
+        """-log p(x | z), summed over pixels and views, mean over images: scalar."""
+        group = ops.shape(outputs["views"])[:2]
+        x, logits = (ops.reshape(t, (-1, *t.shape[2:])) for t in (outputs["views"], outputs["logits"]))
+        if self.likelihood == "gaussian":
+            per_view = gaussian_reconstruction(x, ops.sigmoid(logits), self.likelihood_variance)
+        else:
+            per_view = bernoulli_reconstruction(x, logits) / self.likelihood_variance
+        return ops.mean(ops.sum(ops.reshape(per_view, group), axis=1))
+
+    def _posterior(self, flat_views, training):
+        mean, log_var = (full_precision(t) for t in self.encoder(flat_views, training=training))
+        return mean, ops.clip(log_var, *LOG_VARIANCE_RANGE)
+
+    def posterior(self, images):
+        """q(z | x) of raw images.
+
+        Args:
+            images: array (B, H, W, C), uint8 or float, values 0..255.
+
+        Returns:
+            mean, log_var: float tensors (B, L).
+        """
+        return self._posterior(self.prepare(images), training=False)
+
+    def encode(self, images):
+        """Posterior means of raw images (B, H, W, C), 0..255: float tensor (B, L)."""
+        return self.posterior(images)[0]
+
+    def decode(self, z):
+        """Image means of latents (B, L): float tensor (B, H, W, C) in [0, 1]."""
+        return ops.sigmoid(full_precision(self.decoder(ops.convert_to_tensor(z, dtype="float32"), training=False)))
+
+    def reconstruct(self, images):
+        """Images through posterior mean and decoder: raw (B, H, W, C), 0..255 -> float tensor in [0, 1]."""
+        return self.decode(self.encode(images))
+
+    def sample(self, n, seed=None):
+        """n images from the prior: z ~ N(0, I), decoded. Float tensor (n, H, W, C) in [0, 1]."""
+        size = self.decoder.input_shape[-1]
+        return self.decode(keras.random.normal((n, size), seed=self.random if seed is None else seed))
+
+    def parts(self, image_shape):
+        preprocessor = self.preprocessor(image_shape)
+        return {
+            "encoder": compose(preprocessor, self.encoder, output=0, name="encoder"),
+            "posterior": compose(preprocessor, self.encoder, name="posterior"),
+            "decoder": compose(None, self.decoder, activation="sigmoid", name="decoder"),
+        }
+
+
+@keras.saving.register_keras_serializable("sslzoo")
+class BetaVAE(VAE):
+    """beta-VAE: a VAE whose prior term is weighted by `beta`.
+
+    loss = mean over images of sum over views [ -log p(x | z) + beta KL(q(z | x) || N(0, I)) ]
+
+    With a Gaussian likelihood only beta x likelihood_variance matters to the optimum. The SimVAE paper therefore sets
+    the variance alone (its "0.02" is the divisor of the squared error, hence 0.01 here) and beta = 1; the workshop
+    paper's table has beta = 1.2 at variance 1, its text 0.1.
+
+    Args:
+        beta: float > 0, weight of the prior.
+        encoder, decoder, views, likelihood, likelihood_variance, seed: as in `VAE`.
+
+    Reference:
+        Higgins et al., "beta-VAE", eq. 4.
+    """
+
+    def __init__(
+        self,
+        encoder,
+        decoder,
+        views=None,
+        beta=1.0,
+        likelihood="gaussian",
+        likelihood_variance=0.01,
+        seed=0,
+        **kwargs,
+    ):
+        super().__init__(encoder, decoder, views, likelihood, likelihood_variance, seed, **kwargs)
+        check_positive(beta=beta)
+        self.beta = beta

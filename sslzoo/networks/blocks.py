@@ -1,0 +1,137 @@
+"""Pieces that encoders and decoders share, with the constants of the papers' PyTorch code rather than Keras' defaults.
+
+Batch normalisation has epsilon 1e-5 and momentum 0.9 (PyTorch's "0.1"). Strided convolutions pad explicitly by one on
+each side ("same" in Keras pads one side only at stride 2) and transposed ones crop what that padding removes. Images
+are (B, H, W, C) whatever `keras.config.image_data_format` says.
+"""
+
+import math
+import numbers
+
+from keras import initializers, layers
+
+from sslzoo.errors import InvalidInputError
+
+CHANNELS_LAST = {"data_format": "channels_last"}
+
+# He et al., "Delving Deep into Rectifiers", eq. 14: what every PyTorch ResNet starts from ("kaiming_normal, fan_out").
+HE_NORMAL = {"scale": 2.0, "mode": "fan_out", "distribution": "untruncated_normal"}
+
+
+def he_normal():
+    return initializers.VarianceScaling(**HE_NORMAL)
+
+
+def pytorch_default(fan_in):
+    """Initialisers of `torch.nn.Linear` and convolutions: kernel and bias uniform within 1 / sqrt(fan_in)."""
+    limit = 1.0 / math.sqrt(fan_in)
+    return {
+        "kernel_initializer": initializers.RandomUniform(-limit, limit),
+        "bias_initializer": initializers.RandomUniform(-limit, limit),
+    }
+
+
+def apply(layer, *args, **kwargs):
+    """Calls a new layer, leaving the weights at zero for `networks.initialize` to draw.
+
+    Letting Keras draw them first would cost seconds under JAX, which compiles a program for every shape.
+    """
+    wanted = {name: value for name, value in vars(layer).items() if name.endswith("_initializer")}
+    for name in wanted:
+        setattr(layer, name, initializers.Zeros())
+    result = layer(*args, **kwargs)
+    for name, initializer in wanted.items():
+        setattr(layer, name, initializer)
+    return result
+
+
+def dense(x, units, name, **options):
+    return apply(layers.Dense(units, name=name, **options), x)
+
+
+def batch_norm(x, name):
+    return layers.BatchNormalization(momentum=0.9, epsilon=1e-5, name=name)(x)
+
+
+def relu(x, name):
+    return layers.ReLU(name=name)(x)
+
+
+def pad(x, padding, name):
+    return layers.ZeroPadding2D(padding, name=name, **CHANNELS_LAST)(x)
+
+
+def conv(x, filters, size, name, stride=1, use_bias=False, **options):
+    """Convolution of odd `size` padded by size // 2 on each side, as `padding=size // 2` in PyTorch."""
+    if stride > 1 and size > 1:
+        x = pad(x, size // 2, f"{name}_pad")
+    options.setdefault("kernel_initializer", he_normal())
+    padding = "same" if stride == 1 else "valid"
+    layer = layers.Conv2D(filters, size, stride, padding, use_bias=use_bias, name=name, **CHANNELS_LAST, **options)
+    return apply(layer, x)
+
+
+def conv_up(x, filters, size, name, use_bias=False, **options):
+    """Transposed convolution of odd `size` that doubles the image: `stride=2, padding=size // 2, output_padding=1`."""
+    options.setdefault("kernel_initializer", he_normal())
+    layer = layers.Conv2DTranspose(filters, size, 2, "valid", use_bias=use_bias, name=name, **CHANNELS_LAST, **options)
+    x = apply(layer, x)
+    if size == 1:  # nothing overlaps: Keras already fills up to twice the side
+        return x
+    cut = (size // 2, size // 2 - 1)
+    return layers.Cropping2D((cut, cut), name=f"{name}_crop", **CHANNELS_LAST)(x)
+
+
+def basic_block(x, filters, name, stride=1, project=None):
+    """conv3-BN-ReLU-conv3-BN, plus shortcut, ReLU ("basic block" of He et al., "Deep Residual Learning", fig. 5 left).
+
+    The shortcut is a 1x1 convolution with batch normalisation where the shape changes (option B of that paper), or
+    where `project` says so.
+    """
+    if project is None:
+        project = stride > 1 or x.shape[-1] != filters
+    shortcut = x
+    x = relu(batch_norm(conv(x, filters, 3, f"{name}_conv1", stride), f"{name}_bn1"), f"{name}_relu1")
+    x = batch_norm(conv(x, filters, 3, f"{name}_conv2"), f"{name}_bn2")
+    if project:
+        shortcut = batch_norm(conv(shortcut, filters, 1, f"{name}_shortcut", stride), f"{name}_shortcut_bn")
+    return relu(layers.Add(name=f"{name}_add")([x, shortcut]), f"{name}_relu2")
+
+
+def dense_stack(x, widths, name, initializer=None):
+    """Dense-ReLU layers; `initializer` maps the width of a layer's input to keyword arguments of `Dense`."""
+    for index, width in enumerate(widths, 1):
+        options = initializer(x.shape[-1]) if initializer else {}
+        x = dense(x, width, f"{name}{index}", activation="relu", **options)
+    return x
+
+
+def check_size(name, value):
+    """Return `value` as int if it is a positive integer, else raise."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
+        raise InvalidInputError(f"{name} must be a positive integer. Received: {name}={value!r}")
+    return int(value)
+
+
+def check_shape(name, shape, rank=None):
+    """Return `shape` as a tuple of ints if it is a full shape without the batch (of `rank`, if given), else raise."""
+    try:
+        sizes = tuple(shape)
+    except TypeError:
+        sizes = ()
+    whole = all(isinstance(n, numbers.Integral) and not isinstance(n, bool) and n > 0 for n in sizes)
+    if not sizes or not whole or (rank is not None and len(sizes) != rank):
+        expected = "(height, width, channels)" if rank == 3 else "a tuple such as (height, width, channels)"
+        raise InvalidInputError(
+            f"{name} must be {expected} of positive integers, without the batch. Received: {name}={shape!r}"
+        )
+    return tuple(int(n) for n in sizes)
+
+
+def check_options(kind, name, builder, options):
+    """Raise unless every key of `options` is a keyword-only argument of `builder`."""
+    known = sorted(builder.__kwdefaults__ or {})
+    for option in options:
+        if option not in known:
+            has = f"has the options {', '.join(known)}" if known else "has no options"
+            raise InvalidInputError(f"{kind} {name!r} {has}. Received: {option}={options[option]!r}")

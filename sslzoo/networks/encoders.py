@@ -1,0 +1,254 @@
+"""Encoders by name: what `Views` makes in, representations (or posteriors) out.
+
+Each is a plain Functional model of core Keras layers. Layer tables stand with the builder of each network; where a
+paper's table and its released code disagree, both are here under their own names.
+"""
+
+import keras
+from keras import initializers, layers
+
+from sslzoo.errors import InvalidInputError, choose
+from sslzoo.networks import blocks
+from sslzoo.networks.blocks import basic_block, batch_norm, conv, relu
+from sslzoo.networks.initialization import initialize
+
+
+def encoder(
+    name: str,
+    input_shape: tuple[int, ...],
+    latent_dim: int | None,
+    posterior: bool = False,
+    seed: int | None = None,
+    **options,
+) -> keras.Model:
+    """Builds an encoder.
+
+    Args:
+        name: str, one of
+            "mlp": 500-500-2000, ReLU, as printed in the SimVAE paper (MNIST, FashionMNIST); flattens any input;
+            "mlp-released": 2000-500-500, its mirror, as in the paper's released code;
+            "mlp-small": 128-64, for 8x8 digits and tests;
+            "resnet18-simvae": the small ResNet of SimVAE's released code (CIFAR-10, CelebA);
+            "resnet18-simvae-paper": the one of the paper's Table 4;
+            "resnet18": the standard ResNet-18 for small images: 3x3 stem, no max-pooling, 512 features;
+            "resnet8-gedi": GEDI's (and VERA's) eight 3x3 convolutions without batch normalisation, `width` features.
+        input_shape: tuple, shape of one view without the batch: (H, W, C), or of any rank >= 1 for the MLPs.
+        latent_dim: int, size L of the representation; a linear layer named "latent" makes it. None leaves that layer
+            out where the features themselves serve as representation ("resnet18": 512, "resnet8-gedi": `width`).
+        posterior: bool. With True the outputs are [mean, log_var], (B, L) each, of a diagonal Gaussian posterior, from
+            linear layers of those names; log_var is not clipped.
+        seed: int >= 0, of the initial weights, which NumPy draws: equal on every backend (`networks.initialize`).
+            None takes one from Python's `random`, which `keras.utils.set_random_seed` seeds.
+        **options: `widths` (tuple of int) of the MLPs, `width` (int) of "resnet8-gedi".
+
+    Returns:
+        Functional `keras.Model` named `name`: float (B, *input_shape) -> (B, L), or [mean, log_var].
+
+    Raises:
+        UnknownNameError: no such encoder.
+        InvalidInputError: a shape, size or option that does not fit the network.
+    """
+    builder = ENCODERS[choose("encoder", name, ENCODERS)]
+    input_shape = blocks.check_shape("input_shape", input_shape, rank=None if name.startswith("mlp") else 3)
+    blocks.check_options("encoder", name, builder, options)
+    if latent_dim is not None:
+        latent_dim = blocks.check_size("latent_dim", latent_dim)
+    elif posterior or name not in FEATURE_ENCODERS:
+        which = "a posterior" if posterior else f"encoder {name!r}"
+        raise InvalidInputError(f"{which} needs a latent_dim, a positive integer. Received: latent_dim=None")
+
+    images = keras.Input(input_shape, name="views")
+    features = builder(images, **options)
+    released = name.endswith(("-released", "-simvae"))
+    start = blocks.pytorch_default(features.shape[-1]) if released else {}
+    if posterior:
+        outputs = [blocks.dense(features, latent_dim, output, **start) for output in ("mean", "log_var")]
+    elif latent_dim is not None:
+        outputs = blocks.dense(features, latent_dim, "latent", **start)
+    else:
+        outputs = features
+    return initialize(keras.Model(images, outputs, name=name), seed)
+
+
+def mlp(x, *, widths=(500, 500, 2000)):
+    """Table 3(a) of "A Probabilistic Model behind Self-Supervised Learning": D-500-500-2000-L, ReLU.
+
+    | layer | output | |
+    |---|---|---|
+    | fc1 | 500 | ReLU |
+    | fc2 | 500 | ReLU |
+    | fc3 | 2000 | ReLU |
+    | head | L (or L and L) | linear |
+
+    The released code turns the widths round (`mlp_released`). Initialisation, on which the paper is silent, is Keras'
+    (Glorot uniform, zero bias).
+    """
+    return blocks.dense_stack(_flat(x), _widths(widths), "fc")
+
+
+def mlp_released(x, *, widths=(2000, 500, 500)):
+    """The MLP of SimVAE's released code: D-2000-500-500-L, the mirror of the printed one, with PyTorch's initial
+    weights (kernel and bias uniform within 1 / sqrt(inputs))."""
+    return blocks.dense_stack(_flat(x), _widths(widths), "fc", blocks.pytorch_default)
+
+
+def mlp_small(x, *, widths=(128, 64)):
+    """D-128-64-L: not from a paper; right for 8x8 digits."""
+    return mlp(x, widths=widths)
+
+
+def resnet18_simvae(x):
+    """The "ResNet18" of SimVAE's released code, for 32x32 (CIFAR-10) and 64x64 (CelebA) images.
+
+    | layer | 32x32 | 64x64 | |
+    |---|---|---|---|
+    | stem_conv | 30x30, 64 | 61x61, 64 | up to 32 px: 3x3 with bias; above: 4x4 without; neither pads |
+    | stem_bn, ReLU, stem_pool | 15x15, 64 | 31x31, 64 | max 3x3, stride 2, pad 1 |
+    | stage1 | 15x15, 32 | 31x31, 32 | 2 basic blocks |
+    | stage2 | 8x8, 64 | 16x16, 64 | 2 basic blocks, the first with stride 2 |
+    | stage3 | 4x4, 128 | 8x8, 128 | 2 basic blocks, the first with stride 2 |
+    | flatten | 2048 | 8192 | |
+
+    The first block of every stage has a 1x1 shortcut with batch normalisation. A fourth stage (256) exists in that code
+    but is cut off before use. Initial weights as there: He normal (fan out), the stem and the head PyTorch's own.
+    """
+    _check_side("resnet18-simvae", x, 8)
+    small = max(x.shape[1:3]) <= 32
+    size = 3 if small else 4
+    options = blocks.pytorch_default(size * size * x.shape[-1])
+    stem = layers.Conv2D(64, size, padding="valid", use_bias=small, name="stem_conv", **blocks.CHANNELS_LAST, **options)
+    x = _pool(relu(batch_norm(blocks.apply(stem, x), "stem_bn"), "stem_relu"))
+    for stage, (filters, stride) in enumerate(((32, 1), (64, 2), (128, 2)), 1):
+        x = basic_block(x, filters, f"stage{stage}_block1", stride, project=True)
+        x = basic_block(x, filters, f"stage{stage}_block2")
+    return _flat(x)
+
+
+def resnet18_simvae_paper(x):
+    """Table 4(a) of "A Probabilistic Model behind Self-Supervised Learning", whose sizes are those of 64x64 images.
+
+    | layer | 64x64 | 32x32 | |
+    |---|---|---|---|
+    | conv1, BN, ReLU | 64x64, 16 | 32x32, 16 | 4x4, stride 1, padded to keep the size |
+    | pool | 32x32, 16 | 16x16, 16 | max 3x3, stride 2, pad 1 |
+    | conv2 | 32x32, 32 | 16x16, 32 | two 3x3 |
+    | conv3 | 16x16, 64 | 8x8, 64 | two 3x3, the first with stride 2 |
+    | conv4 | 8x8, 128 | 4x4, 128 | two 3x3, the first with stride 2 |
+    | conv5 | 4x4, 256 | 2x2, 256 | two 3x3, the first with stride 2 |
+    | flatten | 4096 | 1024 | |
+
+    Printed are two convolutions a stage, that is one basic block (a ResNet-18 has two blocks); shortcuts are not
+    printed but are what makes it a ResNet. The released code is another network (`resnet18_simvae`).
+    """
+    _check_side("resnet18-simvae-paper", x, 8)
+    x = blocks.pad(x, ((1, 2), (1, 2)), "conv1_pad")
+    stem = layers.Conv2D(
+        16, 4, use_bias=False, name="conv1", kernel_initializer=blocks.he_normal(), **blocks.CHANNELS_LAST
+    )
+    x = _pool(relu(batch_norm(blocks.apply(stem, x), "conv1_bn"), "conv1_relu"))
+    for stage, (filters, stride) in enumerate(((32, 1), (64, 2), (128, 2), (256, 2)), 2):
+        x = basic_block(x, filters, f"conv{stage}", stride)
+    return _flat(x)
+
+
+def resnet18(x):
+    """ResNet-18 for small images (He et al., "Deep Residual Learning", with the stem of their CIFAR networks).
+
+    | layer | 32x32 | |
+    |---|---|---|
+    | stem_conv, BN, ReLU | 32x32, 64 | 3x3, no max-pooling |
+    | stage1 | 32x32, 64 | 2 basic blocks |
+    | stage2 | 16x16, 128 | 2 basic blocks, the first with stride 2 |
+    | stage3 | 8x8, 256 | 2 basic blocks, the first with stride 2 |
+    | stage4 | 4x4, 512 | 2 basic blocks, the first with stride 2 |
+    | features | 512 | mean over positions |
+
+    11,168,832 trainable parameters for three channels. Initial weights He normal (fan out), as in torchvision.
+    """
+    _check_side("resnet18", x, 8)
+    x = relu(batch_norm(conv(x, 64, 3, "stem_conv"), "stem_bn"), "stem_relu")
+    for stage, (filters, stride) in enumerate(((64, 1), (128, 2), (256, 2), (512, 2)), 1):
+        x = basic_block(x, filters, f"stage{stage}_block1", stride)
+        x = basic_block(x, filters, f"stage{stage}_block2")
+    return layers.GlobalAveragePooling2D(name="features", **blocks.CHANNELS_LAST)(x)
+
+
+def resnet8_gedi(x, *, width=128):
+    """Table 8 of the GEDI paper (arXiv 2212.13425), the ResNet of VERA: eight 3x3 convolutions, no normalisation.
+
+    | layer | 32x32 | |
+    |---|---|---|
+    | block1 | 16x16, F | conv3, LeakyReLU, conv3, mean 2x2; plus shortcut: mean 2x2, 1x1 conv |
+    | block2 | 8x8, F | LeakyReLU, conv3, LeakyReLU, conv3, mean 2x2; plus shortcut: mean 2x2 |
+    | block3, block4 | 8x8, F | LeakyReLU, conv3, LeakyReLU, conv3; plus identity |
+    | features | F | LeakyReLU, mean over positions |
+
+    F = `width`: 128 for SVHN and CIFAR-10 (1,037,184 parameters), 256 for CIFAR-100 (4,138,752). All convolutions have
+    a bias; LeakyReLU has slope 0.2. Table 8 prints the sum for block 1 only and no LeakyReLU before the last mean;
+    VERA's code has both, and the paper's parameter counts fit either reading. Initial weights as in VERA: Glorot
+    uniform times sqrt(2), times 1 for the very first convolution; zero biases.
+    """
+    width = blocks.check_size("width", width)
+    height, breadth = x.shape[1:3]
+    if height % 4 or breadth % 4:
+        raise InvalidInputError(
+            "encoder 'resnet8-gedi' halves images twice and needs height and width divisible by 4. "
+            f"Received: input_shape={tuple(x.shape[1:])}"
+        )
+
+    def convolve(x, size, name, scale=2.0):  # scale = gain squared
+        glorot = initializers.VarianceScaling(scale, "fan_avg", "uniform")
+        return conv(x, width, size, name, use_bias=True, kernel_initializer=glorot)
+
+    def leaky(x, name):
+        return layers.LeakyReLU(negative_slope=0.2, name=name)(x)
+
+    def halve(x, name):
+        return layers.AveragePooling2D(2, name=name, **blocks.CHANNELS_LAST)(x)
+
+    shortcut = convolve(halve(x, "block1_shortcut_pool"), 1, "block1_shortcut")
+    x = leaky(convolve(x, 3, "block1_conv1", scale=1.0), "block1_relu")
+    x = halve(convolve(x, 3, "block1_conv2"), "block1_pool")
+    x = layers.Add(name="block1_add")([x, shortcut])
+    for block in ("block2", "block3", "block4"):
+        shortcut = x
+        x = convolve(leaky(x, f"{block}_relu1"), 3, f"{block}_conv1")
+        x = convolve(leaky(x, f"{block}_relu2"), 3, f"{block}_conv2")
+        if block == "block2":
+            x, shortcut = halve(x, "block2_pool"), halve(shortcut, "block2_shortcut_pool")
+        x = layers.Add(name=f"{block}_add")([x, shortcut])
+    return layers.GlobalAveragePooling2D(name="features", **blocks.CHANNELS_LAST)(leaky(x, "relu"))
+
+
+def _flat(x):
+    return layers.Flatten(name="flatten", **blocks.CHANNELS_LAST)(x)
+
+
+def _pool(x):
+    """Max 3x3, stride 2, pad 1. It follows a ReLU, so padding with zeros equals PyTorch's padding with -inf."""
+    return layers.MaxPooling2D(3, 2, "valid", name="pool", **blocks.CHANNELS_LAST)(blocks.pad(x, 1, "pool_pad"))
+
+
+def _widths(widths):
+    if isinstance(widths, int) or not widths:
+        raise InvalidInputError(f"widths must be a tuple of positive integers. Received: widths={widths!r}")
+    return tuple(blocks.check_size("widths", width) for width in widths)
+
+
+def _check_side(name, x, least):
+    if min(x.shape[1:3]) < least:
+        raise InvalidInputError(
+            f"encoder {name!r} needs images of at least {least}x{least}. Received: input_shape={tuple(x.shape[1:])}"
+        )
+
+
+ENCODERS = {
+    "mlp": mlp,
+    "mlp-released": mlp_released,
+    "mlp-small": mlp_small,
+    "resnet18-simvae": resnet18_simvae,
+    "resnet18-simvae-paper": resnet18_simvae_paper,
+    "resnet18": resnet18,
+    "resnet8-gedi": resnet8_gedi,
+}
+FEATURE_ENCODERS = {"resnet18", "resnet8-gedi"}

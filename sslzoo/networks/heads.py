@@ -1,0 +1,74 @@
+"""Heads: small MLPs between a representation and the loss. Evaluation uses what comes before them."""
+
+import keras
+from keras import layers
+
+from sslzoo.errors import InvalidInputError
+from sslzoo.networks import blocks
+from sslzoo.networks.initialization import initialize
+
+
+def projector(
+    input_dim: int,
+    widths: tuple[int, ...],
+    batch_norm: bool = True,
+    output_batch_norm: bool = False,
+    activation: str = "relu",
+    output_bias: bool = True,
+    seed: int | None = None,
+    name: str = "projector",
+) -> keras.Model:
+    """An MLP head: dense, batch normalisation, activation for each width but the last, which is linear.
+
+    | method | call, for features of size D |
+    |---|---|
+    | SimCLR | `projector(D, (D, 128), batch_norm=False)`; its released code `batch_norm=True, output_batch_norm=True` |
+    | MoCo v2 | `projector(D, (D, 128), batch_norm=False)` |
+    | VICReg, Barlow Twins | `projector(D, (8192, 8192, 8192), output_bias=False)` |
+    | SwAV | `projector(D, (2048, 128))` |
+    | GEDI | `projector(F, (2 * F, F), batch_norm=False)` |
+
+    Args:
+        input_dim: int, size of the representation.
+        widths: tuple of int, sizes of all layers, the output's last.
+        batch_norm: bool, normalise hidden layers; they have no bias then, which normalisation would remove.
+        output_batch_norm: bool, normalise the output too, without a learned scale and offset.
+        activation: str, of hidden layers; "relu" or another of Keras' names.
+        output_bias: bool, give the last layer a bias (never with `output_batch_norm`).
+        seed: int >= 0 or None, as in `networks.encoder`.
+        name: str, name of the model.
+
+    Returns:
+        Functional `keras.Model`: float (B, input_dim) -> (B, widths[-1]).
+
+    Raises:
+        InvalidInputError: a size that is not a positive integer, or no widths.
+    """
+    x = features = keras.Input((blocks.check_size("input_dim", input_dim),), name="features")
+    if isinstance(widths, int) or not widths:
+        raise InvalidInputError(f"widths must be a tuple of positive integers. Received: widths={widths!r}")
+    *hidden, output = (blocks.check_size("widths", width) for width in widths)
+    for index, width in enumerate(hidden, 1):
+        x = blocks.dense(x, width, f"fc{index}", use_bias=not batch_norm)
+        if batch_norm:
+            x = blocks.batch_norm(x, f"bn{index}")
+        x = layers.Activation(activation, name=f"activation{index}")(x)
+    x = blocks.dense(x, output, "projection", use_bias=output_bias and not output_batch_norm)
+    if output_batch_norm:
+        x = layers.BatchNormalization(momentum=0.9, epsilon=1e-5, center=False, scale=False, name="projection_bn")(x)
+    return initialize(keras.Model(features, x, name=name), seed)
+
+
+def predictor(input_dim: int, hidden: int, seed: int | None = None, name: str = "predictor") -> keras.Model:
+    """The head that one of two branches has on top (BYOL, SimSiam): dense, batch normalisation, ReLU, linear.
+
+    Args:
+        input_dim: int, size of the projection, and of the output.
+        hidden: int, size of the hidden layer.
+        seed: int >= 0 or None, as in `networks.encoder`.
+        name: str, name of the model.
+
+    Returns:
+        Functional `keras.Model`: float (B, input_dim) -> (B, input_dim).
+    """
+    return projector(input_dim, (hidden, input_dim), seed=seed, name=name)

@@ -1,0 +1,113 @@
+"""Initial weights that depend on a seed alone: equal on every backend and machine.
+
+Keras draws initial weights with the random numbers of its backend, so one seed gives other weights under TensorFlow
+than under JAX or PyTorch. Here the same distributions are drawn with NumPy instead.
+"""
+
+import random
+
+import keras
+import numpy as np
+from keras import initializers
+
+from sslzoo.errors import InvalidInputError
+
+# Standard deviation of a standard normal cut off at +-2, by which Keras divides to keep the variance asked for.
+_TRUNCATED_STDDEV = 0.87962566103423978
+
+
+def initialize(model, seed):
+    """Redraws every weight of a built model from its layer's own initialiser, with NumPy.
+
+    Each weight has a random stream of its own, derived from the seed and its layer's position in the model: adding a
+    head leaves the weights of the trunk as they were.
+
+    Args:
+        model: built Keras model of layers whose weights follow Keras' `<weight>_initializer` attributes (dense,
+            convolutional and normalisation layers do).
+        seed: int >= 0, or None for one from Python's `random`, which `keras.utils.set_random_seed` seeds.
+
+    Returns:
+        The same model, changed in place.
+
+    Raises:
+        InvalidInputError: the seed is neither None nor an integer >= 0, the model is unbuilt, or a weight has an
+            initialiser other than zeros, ones, a constant, or Keras' uniform, normal, truncated normal and
+            variance-scaling (Glorot, He, LeCun) families.
+    """
+    if seed is None:
+        seed = random.randrange(2**31)
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise InvalidInputError(f"seed must be an integer >= 0. Received: seed={seed!r}")
+    if not model.built:
+        raise InvalidInputError(f"initialize needs a built model. Received: {model.name!r}, which has no weights yet")
+    draws = []  # all drawn before any is assigned: a refused layer leaves the model as it was
+    for position, layer in enumerate(_leaves(model)):
+        for index, weight in enumerate(layer.weights):
+            rng = np.random.default_rng([int(seed), position, index])
+            draws.append((weight, _draw(_initializer(layer, weight), tuple(weight.shape), rng)))
+    for weight, value in draws:
+        weight.assign(value.astype("float32"))
+    return model
+
+
+def _leaves(model):
+    """Layers that hold weights themselves, nested models opened, in a fixed order and each once."""
+    seen = []
+    for layer in model.layers:
+        for leaf in _leaves(layer) if isinstance(layer, keras.Model) else [layer]:
+            if leaf.weights and not any(leaf is other for other in seen):
+                seen.append(leaf)
+    return seen
+
+
+def _initializer(layer, weight):
+    initializer = getattr(layer, f"{weight.name}_initializer", None)
+    if initializer is None:
+        raise InvalidInputError(
+            f"initialize looks for the initialiser of a weight in its layer's attribute {weight.name}_initializer. "
+            f"Received: layer={layer.name!r} of type {type(layer).__name__}, which has none"
+        )
+    return initializer
+
+
+def _draw(initializer, shape, rng):
+    if isinstance(initializer, initializers.Zeros):
+        return np.zeros(shape)
+    if isinstance(initializer, initializers.Ones):
+        return np.ones(shape)
+    if isinstance(initializer, initializers.Constant):
+        return np.full(shape, initializer.value, "float64")
+    if isinstance(initializer, initializers.RandomUniform):
+        return rng.uniform(initializer.minval, initializer.maxval, shape)
+    if isinstance(initializer, initializers.RandomNormal):
+        return rng.normal(initializer.mean, initializer.stddev, shape)
+    if isinstance(initializer, initializers.TruncatedNormal):
+        return initializer.mean + initializer.stddev * _truncated_normal(shape, rng)
+    if isinstance(initializer, initializers.VarianceScaling):
+        return _variance_scaling(initializer, shape, rng)
+    raise InvalidInputError(
+        "initialize knows zeros, ones, constant, uniform, normal, truncated normal and variance-scaling initialisers. "
+        f"Received: initializer={type(initializer).__name__}"
+    )
+
+
+def _truncated_normal(shape, rng):
+    """Standard normal numbers within +-2: those outside are drawn again."""
+    values = rng.standard_normal(shape)
+    while (outside := np.abs(values) > 2.0).any():
+        values[outside] = rng.standard_normal(int(outside.sum()))
+    return values
+
+
+def _variance_scaling(initializer, shape, rng):
+    receptive = int(np.prod(shape[:-2]))
+    fan_in, fan_out = (shape[-2] * receptive, shape[-1] * receptive) if len(shape) > 1 else (shape[0], shape[0])
+    fan = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}[initializer.mode]
+    variance = initializer.scale / max(1.0, fan)
+    if initializer.distribution == "uniform":
+        limit = np.sqrt(3.0 * variance)
+        return rng.uniform(-limit, limit, shape)
+    if initializer.distribution == "untruncated_normal":
+        return np.sqrt(variance) * rng.standard_normal(shape)
+    return np.sqrt(variance) / _TRUNCATED_STDDEV * _truncated_normal(shape, rng)

@@ -1,0 +1,147 @@
+"""The base class of every method: the only file that meets Keras' trainer.
+
+Keras 3 has three trainers, one per backend, and each of their `train_step`s calls `compute_loss`. So a method writes
+
+    call       images -> views -> encoder -> heads    (what is differentiated)
+    objective  outputs -> named loss terms            (the paper)
+    update     outputs -> state                       (teachers, queues, banks; after they were used)
+
+and nothing of the trainers again: `compute_loss` below is the objective of each method inside the training step of
+each backend. That is why no method overrides `train_step`.
+"""
+
+import inspect
+
+import keras
+from keras import ops
+
+from sslzoo.artefact import compose
+from sslzoo.errors import InvalidInputError
+
+
+def full_precision(tensor):
+    """Float tensors as float32, whatever the dtype policy: losses and stored state live there."""
+    if "float" in keras.backend.standardize_dtype(tensor.dtype):
+        return ops.cast(tensor, "float32")
+    return tensor
+
+
+class Pretrainer(keras.Model):
+    """Trains an encoder on views of unlabelled images with `model.fit`.
+
+    Inputs are raw images (B, H, W, C), values 0..255, of which `views` makes J views each on the device; or views
+    made beforehand (B, J, H, W, C), in the range the views' policy gives. Labels in `fit` data are ignored.
+
+    The loss is the sum of its named terms, each of which is reported: `terms` lists the names, and the docstring of a
+    method says which of them pulls the views of an image together and which pushes images apart (eq. 5 of "A
+    Probabilistic Model behind Self-Supervised Learning").
+
+    Every constructor argument is kept as an attribute of the same name. That makes each method serialisable without
+    further code, and makes attribute names part of the file format.
+
+    Args:
+        encoder: built Keras model, view (N, H, W, C) -> representation (N, L).
+        views: `sslzoo.views.Views`, or None when only ready-made views will be given.
+        **kwargs: `name`, `dtype` of `keras.Model`.
+    """
+
+    terms = ()
+
+    def __init__(self, encoder, views=None, **kwargs):
+        super().__init__(**kwargs)
+        if not getattr(encoder, "built", False):
+            raise InvalidInputError(f"encoder must be a built Keras model. Received: encoder={encoder!r}")
+        self.encoder = encoder
+        self.views = views
+        self.term_means = {term: keras.metrics.Mean(name=term) for term in self.terms}
+        self.built = True  # constructors create every variable: nothing is left to build on the first batch
+
+    def objective(self, images, outputs, training):
+        """Named loss terms, scalars, whose sum is the loss."""
+        raise NotImplementedError
+
+    def update(self, images, outputs):
+        """Assigns state after the objective read it. Called in training only."""
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        outputs = keras.tree.map_structure(full_precision, y_pred)
+        losses = self.objective(x, outputs, training)
+        if training:
+            self.update(x, outputs)
+        # Weighted by images, as Keras weighs the loss itself, so that the reported terms sum to the reported loss.
+        batch_size = ops.shape(keras.tree.flatten(x)[0])[0]
+        for term, mean in self.term_means.items():
+            mean.update_state(losses[term], sample_weight=batch_size)
+        return sum(losses[term] for term in self.terms)
+
+    def make_views(self, images, training):
+        """Raw images (B, H, W, C) or ready-made views (B, J, H, W, C) -> views (B, J, H, W, C)."""
+        rank = len(images.shape)
+        if rank == 5:
+            return images
+        if rank != 4:
+            raise InvalidInputError(
+                "Expected images of shape (batch, height, width, channels) or views of shape "
+                f"(batch, views, height, width, channels). Received: shape={tuple(images.shape)}"
+            )
+        if self.views is None:
+            raise InvalidInputError(
+                "This model was made without `views` and takes ready-made views of shape "
+                f"(batch, views, height, width, channels). Received: images of shape={tuple(images.shape)}"
+            )
+        return self.views(images, training=training)
+
+    def prepare(self, images):
+        """Raw images (B, H, W, C), 0..255 -> what the networks see, without any randomness."""
+        if self.views is None:
+            return ops.convert_to_tensor(images, dtype="float32")
+        return self.views.prepare(images)
+
+    def encode(self, images):
+        """Representations of raw images.
+
+        Args:
+            images: array (B, H, W, C), uint8 or float, values 0..255.
+
+        Returns:
+            Float tensor (B, L).
+        """
+        return full_precision(self.encoder(self.prepare(images), training=False))
+
+    def preprocessor(self, image_shape):
+        """Core-layer model, raw images of `image_shape` (H, W, C) -> what the networks see."""
+        if self.views is None:
+            raise InvalidInputError(
+                "A model made without `views` does not know how raw images become what it sees. Received: views=None"
+            )
+        return self.views.preprocessor(image_shape)
+
+    def live_encoder(self, image_shape):
+        """Model raw images -> representations (N, L) that shares the variables in training: what monitors look at."""
+        images = keras.Input(image_shape)
+        outputs = self.encoder(self.preprocessor(image_shape)(images))
+        return keras.Model(images, outputs[0] if isinstance(outputs, list) else outputs)
+
+    def parts(self, image_shape):
+        """What is worth publishing, as it is now: part name -> plain Functional model of core layers (copies).
+
+        Args:
+            image_shape: tuple (H, W, C) of the raw images.
+        """
+        return {"encoder": compose(self.preprocessor(image_shape), self.encoder)}
+
+    def get_config(self):
+        config = super().get_config()
+        for name in inspect.signature(type(self).__init__).parameters:
+            if name not in ("self", "kwargs"):
+                config[name] = keras.saving.serialize_keras_object(getattr(self, name))
+        return config
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        def restore(value):
+            if isinstance(value, dict) and "class_name" in value:
+                return keras.saving.deserialize_keras_object(value, custom_objects=custom_objects)
+            return value
+
+        return cls(**{name: restore(value) for name, value in config.items()})

@@ -1,0 +1,116 @@
+"""The battery's subjects: every method on networks small enough that twenty of them fit a test run.
+
+A method joins the whole battery (tests/test_method_contract.py) by one line in `CASES`.
+"""
+
+import keras
+import numpy as np
+from keras import ops
+
+from sslzoo import methods
+from sslzoo.networks import initialize
+
+IMAGE_SHAPE = (8, 8, 1)
+LATENT = 4
+
+
+@keras.saving.register_keras_serializable("sslzoo_tests")
+class Flips(keras.layers.Layer):
+    """Views without randomness: the image, then its mirrorings. Equal on every backend."""
+
+    def __init__(self, num_views=2, **kwargs):
+        super().__init__(**kwargs)
+        self.num_views = num_views
+
+    def call(self, images, training=None):
+        x = self.prepare(images)
+        mirrored = [x, ops.flip(x, axis=2), ops.flip(x, axis=1), ops.flip(x, axis=(1, 2))]
+        return ops.stack(mirrored[: self.num_views], axis=1)
+
+    def prepare(self, images):
+        return ops.cast(images, "float32") / 255.0
+
+    def preprocessor(self, image_shape):
+        return keras.Sequential([keras.Input(image_shape), keras.layers.Rescaling(1 / 255)])
+
+    def get_config(self):
+        return {**super().get_config(), "num_views": self.num_views}
+
+
+def posterior_encoder(seed=1):
+    """With batch normalisation, so that statistics are part of what is tested."""
+    x = image = keras.Input(IMAGE_SHAPE)
+    x = keras.layers.Dense(12, name="hidden")(keras.layers.Flatten()(x))
+    x = keras.layers.Activation("silu")(keras.layers.BatchNormalization(momentum=0.5, name="norm")(x))
+    outputs = [keras.layers.Dense(LATENT, name=name)(x) for name in ("mean", "log_var")]
+    return initialize(keras.Model(image, outputs, name="encoder"), seed)
+
+
+def image_decoder(seed=2):
+    x = latent = keras.Input((LATENT,))
+    x = keras.layers.Dense(12, activation="silu", name="hidden")(x)
+    x = keras.layers.Reshape(IMAGE_SHAPE)(keras.layers.Dense(int(np.prod(IMAGE_SHAPE)), name="logits")(x))
+    return initialize(keras.Model(latent, x, name="decoder"), seed)
+
+
+def vae_family(method, **arguments):
+    return lambda views: method(posterior_encoder(), image_decoder(), views, **arguments)
+
+
+# name -> (views of each image, views layer -> model). One line is all a new method needs.
+CASES = {
+    "vae": (1, vae_family(methods.VAE)),
+    "beta-vae": (2, vae_family(methods.BetaVAE, beta=2.0)),
+    "cr-vae": (2, vae_family(methods.CRVAE)),
+    "simvae": (3, vae_family(methods.SimVAE)),
+    "simvae-gaussian-centre": (3, vae_family(methods.SimVAE, centre_variance=1.0, likelihood="bernoulli")),
+}
+
+
+def images(n=48, seed=0):
+    """Smooth random images (n, 8, 8, 1), uint8."""
+    coarse = np.random.default_rng(seed).uniform(0, 256, size=(n, 4, 4, 1))
+    return coarse.repeat(2, axis=1).repeat(2, axis=2).astype("uint8")
+
+
+def fixed_normal(shape, *args, **kwargs):
+    """Stands in for `keras.random.normal` where backends must agree: a fixed pattern, mean about 0, variance 1/2."""
+    count = ops.cumsum(ops.reshape(ops.ones(shape), (-1,)))
+    return ops.reshape(ops.sin(1.7 * count), shape)
+
+
+class EightSteps:
+    """A method after eight SGD steps without randomness: equal on every backend, and fitted once for many tests.
+
+    Attributes:
+        model: the trained method, still compiled.
+        before: its variables before training.
+        arrays: terms per epoch and final variables, what a golden file holds.
+    """
+
+    def __init__(self, name):
+        num_views, make = CASES[name]
+        normal, keras.random.normal = keras.random.normal, fixed_normal
+        try:
+            self.model = make(Flips(num_views))
+            self.before = state(self.model)
+            self.model.compile(optimizer=keras.optimizers.SGD(1e-3, momentum=0.9))
+            history = self.model.fit(images(), batch_size=12, epochs=2, shuffle=False, verbose=0).history
+            self.evaluated = self.model.evaluate(images(12), batch_size=12, verbose=0, return_dict=True)
+        finally:
+            keras.random.normal = normal
+        self.terms = history
+        self.arrays = {
+            **{f"term/{term}": np.array(values) for term, values in history.items()},
+            **{f"weight/{i:03d}": array for i, array in enumerate(state(self.model))},
+        }
+
+
+def state(model):
+    """Every variable as an array, but for the states of random generators."""
+    return [ops.convert_to_numpy(w) for w in model.weights]
+
+
+def encoded(model):
+    """Representations of a few images, as an array."""
+    return ops.convert_to_numpy(model.encode(images(7, seed=3)))

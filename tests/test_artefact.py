@@ -1,0 +1,664 @@
+"""Model folders: what is composed equals what was trained, survives the disk and other backends, and nothing
+half-written, foreign or damaged gets through."""
+
+import functools
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import h5py
+import keras
+import numpy as np
+import pytest
+from keras import layers, ops
+
+import sslzoo
+from sslzoo import artefact, networks, zoo
+from sslzoo.errors import ArtefactError, InvalidInputError, UnknownNameError
+
+SHAPE, LATENT = (8, 8, 1), 3
+IMAGES = np.random.default_rng(0).integers(0, 256, (5, *SHAPE), "uint8")
+
+
+def preprocessor(shape=SHAPE):
+    """Rescaling and a threshold, as layers and as operations."""
+    raw = keras.Input(shape, name="images")
+    x = layers.Rescaling(1 / 255, name="unit_range")(raw)
+    return keras.Model(raw, ops.cast(ops.greater(x, 0.5), "float32"), name="preprocessor")
+
+
+def posterior_network(**kwargs):
+    return networks.encoder("mlp-small", SHAPE, LATENT, posterior=True, seed=0, **kwargs)
+
+
+@functools.cache
+def all_parts():
+    """For tests that change none of them."""
+    return fresh_parts()
+
+
+def fresh_parts():
+    network, decoder = posterior_network(), networks.decoder("mlp-small", SHAPE, LATENT, seed=1)
+    return {
+        "encoder": artefact.compose(preprocessor(), network, output="mean"),
+        "posterior": artefact.compose(preprocessor(), network),
+        "decoder": artefact.compose(None, decoder, activation="sigmoid"),
+    }
+
+
+def facts(**changes):
+    return {
+        "name": "simvae-digits",
+        "method": "SimVAE",
+        "dataset": "digits",
+        "recipe": "python recipes/simvae.py",
+        "settings": {"num_views": 10, "learning_rate": 1e-3},
+        "seeds": [0],
+        "metrics": [{"name": "knn.accuracy", "value": np.float32(97.5), "protocol": "k = 10, cosine", "paper": None}],
+        "versions": {"keras": keras.__version__},
+        "wall_seconds": 61.5,
+        "views_seen": np.int64(1000),
+        "licence": "apache-2.0",
+        "papers": [{"title": "A Probabilistic Model behind Self-Supervised Learning"}],
+    } | changes
+
+
+def numpy(tensor):
+    return ops.convert_to_numpy(tensor)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return artefact.write(tmp_path_factory.mktemp("models") / "simvae-digits", all_parts(), facts())
+
+
+@pytest.fixture
+def copy(folder, tmp_path):
+    """A folder to spoil."""
+    return Path(shutil.copytree(folder, tmp_path / "copy"))
+
+
+# ------------------------------------------------------------------ compose
+
+
+def test_compose_is_network_after_preprocessing():
+    network = posterior_network()
+    seen = (IMAGES > 127).astype("float32")  # 127 / 255 < 0.5 < 128 / 255
+    mean, log_var = (numpy(t) for t in network(seen))
+    posterior = artefact.compose(preprocessor(), network)
+    for ours, theirs in zip(posterior(IMAGES), (mean, log_var)):
+        np.testing.assert_allclose(numpy(ours), theirs, atol=1e-6)
+    for output in (0, "mean"):
+        np.testing.assert_allclose(numpy(artefact.compose(preprocessor(), network, output)(IMAGES)), mean, atol=1e-6)
+    np.testing.assert_allclose(numpy(artefact.compose(preprocessor(), network, 1)(IMAGES)), log_var, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["resnet18-simvae", "resnet8-gedi"])
+def test_compose_copies_graphs_with_branches(name):
+    options = {"width": 4} if name == "resnet8-gedi" else {}
+    network = networks.encoder(name, (16, 16, 1), 3, seed=0, **options)
+    for weight in network.weights:  # moving statistics too
+        weight.assign(weight + 0.1)
+    views = np.random.default_rng(0).random((2, 16, 16, 1), "float32")
+    composed = artefact.compose(None, network)
+    np.testing.assert_allclose(composed.predict_on_batch(views), network.predict_on_batch(views), atol=1e-5)
+    assert [w.shape for w in composed.weights] == [w.shape for w in network.weights]
+
+
+def test_composed_model_is_flat_and_its_layers_are_reachable():
+    encoder = all_parts()["encoder"]
+    assert not any(isinstance(layer, keras.Model) for layer in encoder.layers)
+    hidden = keras.Model(encoder.input, encoder.get_layer("fc2").output)
+    assert numpy(hidden(IMAGES)).shape == (5, 64)
+    assert "log_var" not in [layer.name for layer in encoder.layers]
+    assert encoder.inputs[0].dtype == "float32" and not encoder.compiled
+
+
+def test_composed_model_shares_nothing_with_the_network():
+    network = posterior_network()
+    encoder = artefact.compose(preprocessor(), network, "mean")
+    before = numpy(encoder(IMAGES))
+    for weight in network.weights:
+        weight.assign(weight * 2.0)
+    np.testing.assert_array_equal(numpy(encoder(IMAGES)), before)
+
+
+def test_frozen_and_half_precision_networks_become_trainable_float32():
+    policy = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        network = posterior_network()
+        network.trainable = False
+        encoder = artefact.compose(preprocessor(), network, "mean")
+    finally:
+        keras.config.set_dtype_policy(policy)
+    assert encoder.outputs[0].dtype == "float32" and len(encoder.trainable_weights) == 6
+    full = artefact.compose(preprocessor(), posterior_network(), "mean")
+    np.testing.assert_allclose(numpy(encoder(IMAGES)), numpy(full(IMAGES)), atol=1e-6)
+
+
+def test_models_inside_models_are_opened_and_shared_layers_stay_shared():
+    x = keras.Input((4,))
+    shared = layers.Dense(4, name="shared")
+    inner = keras.Sequential([keras.Input((4,)), layers.Dense(4, name="dense"), layers.ReLU(name="relu")], name="inner")
+    two_outputs = keras.Model(x, [shared(x), layers.ReLU(name="relu")(x)], name="two")
+    y = keras.Input((4,), name="y")
+    a, b = two_outputs(inner(y))
+    network = keras.Model(y, layers.Add(name="add")([shared(a), b, y]), name="network")
+    flat = artefact.compose(None, network)
+    assert [layer.name for layer in flat.layers if isinstance(layer, keras.layers.Dense)] == ["dense", "shared"]
+    assert {"relu", "relu_1"} <= {layer.name for layer in flat.layers}
+    values = np.random.default_rng(0).normal(size=(6, 4)).astype("float32")
+    np.testing.assert_allclose(numpy(flat(values)), numpy(network(values)), atol=1e-6)
+
+
+def test_activation_squashes_every_output():
+    decoder = networks.decoder("mlp-small", SHAPE, LATENT, seed=1)
+    z = np.random.default_rng(0).normal(size=(4, LATENT)).astype("float32")
+    expected = 1 / (1 + np.exp(-numpy(decoder(z)).astype("float64")))
+    np.testing.assert_allclose(numpy(artefact.compose(None, decoder, activation="sigmoid")(z)), expected, atol=1e-6)
+
+
+def subclassed():
+    class Odd(keras.Model):
+        def call(self, x):
+            return x
+
+    return Odd()
+
+
+def with_foreign_layer():
+    class Doubling(layers.Layer):
+        def call(self, x):
+            return 2 * x
+
+    x = keras.Input(SHAPE)
+    return keras.Model(x, Doubling()(x))
+
+
+def with_lambda():
+    x = keras.Input(SHAPE)
+    return keras.Model(x, layers.Lambda(lambda t: 2 * t)(x))
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (lambda: (preprocessor((4, 4, 1)), posterior_network()), "preprocessor must give what the network takes"),
+        (lambda: (None, posterior_network(), 2), r"output must be one of \['mean', 'log_var'\]"),
+        (lambda: (None, subclassed()), "network must be a built Functional"),
+        (lambda: (None, keras.Sequential([layers.Dense(2)])), "network must be a built Functional"),
+        (lambda: (with_foreign_layer(), posterior_network()), "consists of core Keras layers.*Doubling"),
+        (lambda: (with_lambda(), posterior_network()), "consists of core Keras layers.*Lambda"),
+    ],
+)
+def test_what_cannot_be_composed_is_refused(arguments, message):
+    with pytest.raises(InvalidInputError, match=message):
+        artefact.compose(*arguments())
+    with pytest.raises(UnknownNameError, match="Received: output='means'"):
+        artefact.compose(None, posterior_network(), "means")
+
+
+# ------------------------------------------------------------------ write
+
+
+def test_a_folder_holds_what_the_design_says(folder):
+    kinds = {"config.json", "metadata.json", "model.weights.h5"}
+    expected = kinds | {f"{part}/{file}" for part in ("posterior", "decoder") for file in kinds}
+    assert set(artefact.files(folder)) == expected | {"results.json", "README.md"}
+    assert artefact.parts(folder) == ["encoder", "posterior", "decoder"]
+    assert not any(".partial" in path.name or ".former" in path.name for path in folder.parent.iterdir())
+
+
+def test_results_say_what_the_models_are(folder):
+    results = artefact.read_results(folder)
+    assert results["input_shape"] == [8, 8, 1] and results["features"] == LATENT and results["schema"] == 1
+    assert results["parameters"] == 65 * 128 + 129 * 64 + 65 * 3 == results["parts"]["encoder"]
+    assert list(results["parts"]) == ["encoder", "posterior", "decoder"]
+    assert results["metrics"][0]["value"] == 97.5 and results["views_seen"] == 1000
+    assert (folder / "README.md").read_text("utf-8") == sslzoo.card.render(results)
+
+
+def test_files_are_hashed():
+    import hashlib
+
+    file = Path(__file__)
+    entry = artefact.files(file.parent)[file.name]
+    assert entry == {"sha256": hashlib.sha256(file.read_bytes()).hexdigest(), "bytes": file.stat().st_size}
+
+
+def test_writing_twice_gives_the_same_bytes(folder, tmp_path):
+    """But for the date in metadata.json, which Keras writes."""
+    time.sleep(1.1)  # HDF5 can record times, in seconds
+    again = artefact.files(artefact.write(tmp_path / "again", fresh_parts(), facts()))
+    first = artefact.files(folder)
+    assert [path for path in first if first[path] != again[path] and "metadata" not in path] == []
+
+
+def test_pictures_are_copied_and_captioned(tmp_path):
+    (tmp_path / "drawn.png").write_bytes(b"\x89PNG")
+    parts = {"encoder": all_parts()["encoder"]}
+    pictures = {"samples.png": tmp_path / "drawn.png", "mine.png": str(tmp_path / "drawn.png")}
+    results = facts(pictures=[{"file": "pictures/mine.png", "caption": "What I drew"}])
+    folder = artefact.write(tmp_path / "model", parts, results, pictures=pictures)
+    assert (folder / "pictures" / "samples.png").read_bytes() == b"\x89PNG"
+    assert artefact.read_results(folder)["pictures"] == [
+        {"file": "pictures/samples.png", "caption": "Samples"},
+        {"file": "pictures/mine.png", "caption": "What I drew"},
+    ]
+    assert "![What I drew](pictures/mine.png)" in (folder / "README.md").read_text("utf-8")
+
+
+def test_float16_halves_the_file_and_loads_as_float32(folder, tmp_path):
+    half = artefact.write(tmp_path / "half", all_parts(), facts(), float16=True)
+    sizes = [artefact.files(f)["model.weights.h5"]["bytes"] for f in (folder, half)]
+    assert sizes[1] < 0.7 * sizes[0]
+    with h5py.File(half / "model.weights.h5") as file:
+        found = {}
+        file.visititems(lambda name, item: found.update({name: item.dtype}) if hasattr(item, "dtype") else None)
+    assert {str(dtype) for dtype in found.values()} == {"float16", "float32"}  # kernels, biases
+    for loaded in (sslzoo.load(half), keras.saving.load_model(half)):
+        assert {str(w.dtype) for w in loaded.weights} == {"float32"}
+        np.testing.assert_allclose(numpy(loaded(IMAGES)), numpy(sslzoo.load(folder)(IMAGES)), atol=5e-3)
+    assert artefact.read_results(half)["weights"] == "float16"
+
+
+def test_rounded_weights_are_those_that_float16_stores(tmp_path):
+    encoder = fresh_parts()["encoder"]
+    exact = numpy(encoder(IMAGES))
+    artefact.round_weights(encoder)
+    loaded = sslzoo.load(artefact.write(tmp_path / "model", {"encoder": encoder}, facts(), float16=True))
+    assert all(np.array_equal(a, b) for a, b in zip(loaded.get_weights(), encoder.get_weights()))
+    assert 0 < np.abs(numpy(encoder(IMAGES)) - exact).max() < 5e-3
+
+
+def test_float16_keeps_numbers_it_cannot_hold(tmp_path):
+    encoder = fresh_parts()["encoder"]
+    kernel = encoder.get_layer("fc1").weights[0]
+    kernel.assign(np.full(kernel.shape, 1e6, "float32"))
+    loaded = sslzoo.load(artefact.write(tmp_path / "model", {"encoder": encoder}, facts(), float16=True))
+    np.testing.assert_array_equal(loaded.get_layer("fc1").get_weights()[0], np.full(kernel.shape, 1e6, "float32"))
+
+
+def test_compiled_nested_and_mixed_models_are_written_plain(tmp_path):
+    """An optimizer saved under one backend cannot train under another, so none is written."""
+    encoder = fresh_parts()["encoder"]
+    encoder.compile("adam", "mse")
+    encoder.fit(IMAGES.astype("float32"), np.zeros((5, LATENT), "float32"), verbose=0)
+    policy = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        z = keras.Input((LATENT,), dtype="float32")
+        decoder = keras.Model(z, layers.Activation("sigmoid")(networks.decoder("mlp-small", SHAPE, LATENT, seed=1)(z)))
+    finally:
+        keras.config.set_dtype_policy(policy)
+    folder = artefact.write(tmp_path / "model", {"encoder": encoder, "decoder": decoder}, facts())
+    assert json.loads((folder / "config.json").read_text())["compile_config"] is None
+    with h5py.File(folder / "model.weights.h5") as file:
+        assert "optimizer" not in file
+    loaded = keras.saving.load_model(folder)  # without compile=False
+    assert not loaded.compiled
+    np.testing.assert_allclose(numpy(loaded(IMAGES)), numpy(encoder(IMAGES)), atol=1e-6)
+    decoder = sslzoo.load(folder, "decoder")
+    assert decoder.outputs[0].dtype == "float32" and not any(isinstance(layer, keras.Model) for layer in decoder.layers)
+    assert encoder.compiled and encoder.optimizer is not None  # the model in hand goes on as it was
+
+
+def test_a_whole_method_goes_through(folder, tmp_path):
+    from sslzoo.methods import VAE
+
+    method = VAE(posterior_network(), networks.decoder("mlp-small", SHAPE, LATENT, seed=1), seed=0)
+    method.compile("adam")
+    views = np.random.default_rng(0).random((4, 2, *SHAPE), "float32")
+    method.fit(views, batch_size=4, verbose=0)
+    written = artefact.write(tmp_path / "model", {"encoder": all_parts()["encoder"], "model": method}, facts())
+    loaded = sslzoo.load(written, part="model")
+    assert type(loaded) is VAE and not loaded.compiled
+    for ours, theirs in zip(loaded.weights, method.weights):
+        np.testing.assert_array_equal(numpy(ours), numpy(theirs))
+    loaded.compile("adam")
+    loaded.fit(views, batch_size=4, verbose=0)
+
+
+def test_a_method_that_would_not_load_is_not_written(tmp_path):
+    from sslzoo.methods import VAE
+
+    x = keras.Input(SHAPE)
+    h = layers.Lambda(lambda t: 2 * t)(layers.Flatten()(x))
+    encoder = keras.Model(x, [layers.Dense(LATENT, name=name)(h) for name in ("mean", "log_var")])
+    method = VAE(encoder, networks.decoder("mlp-small", SHAPE, LATENT))
+    with pytest.raises(InvalidInputError, match=r"safe mode.*'Lambda'"):
+        artefact.write(tmp_path / "model", {"encoder": all_parts()["encoder"], "model": method}, facts())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_is_not_replaced_unasked(folder, copy):
+    before = artefact.files(copy)
+    with pytest.raises(ArtefactError, match=r"holds a model already.*overwrite=True"):
+        artefact.write(copy, all_parts(), facts(name="other"))
+    assert artefact.files(copy) == before
+    artefact.write(copy, {"encoder": all_parts()["encoder"]}, facts(name="other"), overwrite=True)
+    assert artefact.read_results(copy)["name"] == "other" and artefact.parts(copy) == ["encoder"]
+    assert [path.name for path in copy.parent.iterdir()] == [copy.name]
+
+
+def test_foreign_files_are_never_removed(copy):
+    (copy / "thesis.tex").write_text("years of work")
+    with pytest.raises(ArtefactError, match=r"other files, which are left alone \(thesis.tex\)"):
+        artefact.write(copy, all_parts(), facts(), overwrite=True)
+    assert (copy / "thesis.tex").read_text() == "years of work"
+    with pytest.raises(ArtefactError, match="a file of that name"):
+        artefact.write(copy / "thesis.tex", all_parts(), facts(), overwrite=True)
+
+
+def test_a_write_that_fails_leaves_everything_as_it_was(copy, monkeypatch):
+    before = artefact.files(copy)
+    real = artefact._write_model
+
+    def failing(folder, model, float16):
+        real(folder, model, float16)
+        if folder.name == "decoder":
+            raise OSError("No space left on device")
+
+    monkeypatch.setattr(artefact, "_write_model", failing)
+    with pytest.raises(OSError, match="No space left"):
+        artefact.write(copy, all_parts(), facts(name="new"), overwrite=True)
+    with pytest.raises(OSError, match="No space left"):
+        artefact.write(copy.parent / "fresh", all_parts(), facts(name="new"))
+    assert artefact.files(copy) == before
+    assert [path.name for path in copy.parent.iterdir()] == [copy.name]
+
+
+def test_what_a_killed_write_left_behind_is_cleared(copy):
+    partial = copy.parent / f".{copy.name}.partial"
+    partial.mkdir()
+    (partial / "model.weights.h5").write_bytes(b"half")
+    artefact.write(copy, all_parts(), facts(), overwrite=True)
+    assert not partial.exists() and "model.weights.h5" in artefact.files(copy)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda parts: {"posterior": parts["posterior"]}, "must be a dict with an encoder"),
+        (lambda parts: {"encoder": parts["posterior"]}, r"parts\['encoder'\] must map float32 raw images"),
+        (lambda parts: {"encoder": posterior_network()}, r"parts\['encoder'\] must map float32 raw images"),
+        (lambda parts: {**parts, "decoder": parts["encoder"]}, r"parts\['decoder'\] must map float32 latents"),
+        (lambda parts: {**parts, "decoder": subclassed()}, "must be a built Functional"),
+        (lambda parts: {**parts, "model": "VAE"}, r"parts\['model'\] must be a built Keras model"),
+        (lambda parts: {**parts, "head": parts["decoder"]}, "Unknown part.*Received: part='head'"),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(tmp_path, change, message):
+    with pytest.raises((InvalidInputError, UnknownNameError), match=message):
+        artefact.write(tmp_path / "model", change(all_parts()), facts())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("pictures", [{"a.png": "/nowhere/a.png"}, {"../a.png": __file__}, {"a.py": __file__}])
+def test_pictures_that_do_not_fit_are_refused(tmp_path, pictures):
+    with pytest.raises(InvalidInputError, match="pictures"):
+        artefact.write(tmp_path / "model", all_parts(), facts(), pictures=pictures)
+    assert list(tmp_path.iterdir()) == []
+
+
+# ------------------------------------------------------------------ results
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"name": "SimVAE MNIST"}, r"results\['name'\] must be lower-case"),
+        ({"name": "../other"}, r"results\['name'\] must be"),
+        ({"method": " "}, r"results\['method'\] must be a text"),
+        ({"seeds": []}, r"results\['seeds'\] must be a list of one or more"),
+        ({"seeds": [0.5]}, r"results\['seeds'\]"),
+        ({"settings": {"rate": float("nan")}}, r"results\['settings'\]\['rate'\] must be a finite number"),
+        ({"settings": {1: 2}}, r"results\['settings'\] must have names for keys"),
+        ({"settings": {"net": object()}}, r"results\['settings'\]\['net'\] must be something JSON can hold"),
+        (
+            {"metrics": [{"name": "knn", "value": 1.0}]},
+            r"results\['metrics'\]\[0\]\['protocol'\].*the field is missing",
+        ),
+        (
+            {"metrics": [{"name": "knn", "value": "98", "protocol": "k"}]},
+            r"\[0\]\['value'\] must be a number",
+        ),
+        ({"metrics": [{"name": "knn", "value": True, "protocol": "k"}]}, r"\['value'\] must be a number"),
+        ({"metrics": {"knn": 98}}, r"results\['metrics'\] must be a list of objects"),
+        ({"metrics": [98]}, r"results\['metrics'\]\[0\] must be an object"),
+        ({"wall_seconds": -1}, r"results\['wall_seconds'\] must be a number >= 0"),
+        ({"versions": {"keras": 3}}, r"results\['versions'\] must be an object of texts"),
+        ({"papers": [{"title": "x", "url": "javascript:alert(1)"}]}, r"results\['papers'\]\[0\]\['url'\]"),
+        ({"licence": "Apache 2"}, r"results\['licence'\]"),
+        ({"metric": []}, r"Unknown field of results. Did you mean 'metrics'"),
+        ({"pictures": [{"file": "../../etc/passwd", "caption": "x"}]}, r"results\['pictures'\]\[0\]\['file'\]"),
+    ],
+)
+def test_results_that_do_not_fit_name_the_field(changes, message):
+    with pytest.raises((InvalidInputError, UnknownNameError), match=message):
+        artefact.check_results(facts(**changes))
+
+
+@pytest.mark.parametrize("field", ["name", "recipe", "seeds", "metrics", "versions", "views_seen", "licence", "papers"])
+def test_a_missing_field_is_named(field):
+    results = facts()
+    del results[field]
+    with pytest.raises(InvalidInputError, match=rf"results\['{field}'\].*missing"):
+        artefact.check_results(results)
+
+
+def test_results_of_later_versions_do_not_stop_a_load(copy):
+    results = json.loads((copy / "results.json").read_text("utf-8")) | {"schema": 2, "carbon": 0.1}
+    (copy / "results.json").write_text(json.dumps(results), "utf-8")
+    assert artefact.read_results(copy)["carbon"] == 0.1
+    assert sslzoo.load(copy).output_shape == (None, LATENT)
+
+
+def test_a_set_without_labels_has_no_metrics_and_that_is_fine(tmp_path):
+    folder = artefact.write(tmp_path / "model", all_parts(), facts(metrics=[]))
+    assert "no labels" in (folder / "README.md").read_text("utf-8")
+
+
+def test_bad_results_stop_a_write_before_it_begins(tmp_path):
+    with pytest.raises(InvalidInputError, match="seeds"):
+        artefact.write(tmp_path / "model", all_parts(), facts(seeds=None))
+    with pytest.raises(InvalidInputError, match="must name files that are given as pictures"):
+        missing = facts(pictures=[{"file": "pictures/a.png", "caption": "x"}])
+        artefact.write(tmp_path / "model", all_parts(), missing)
+    assert list(tmp_path.iterdir()) == []
+
+
+# ------------------------------------------------------------------ read
+
+OTHER_PROCESS = """
+import json, sys
+import numpy as np, keras
+folder, given, out = sys.argv[1:]
+images = np.load(given)
+results = {}
+for part in ("", "/posterior"):
+    model = keras.saving.load_model(folder + part)
+    outputs = model(images)
+    for index, output in enumerate(outputs if isinstance(outputs, (list, tuple)) else [outputs]):
+        results[f"{part}{index}"] = keras.ops.convert_to_numpy(output)
+encoder = keras.saving.load_model(folder)
+results["predicted"] = encoder.predict(images, verbose=0)
+before = [keras.ops.convert_to_numpy(w) for w in encoder.trainable_weights]
+encoder.compile(keras.optimizers.Adam(1e-2), loss="mse")
+encoder.train_on_batch(images, np.ones((len(images), 3), "float32"))
+after = [keras.ops.convert_to_numpy(w) for w in encoder.trainable_weights]
+assert all((a != b).any() for a, b in zip(before, after)), "not every weight was trained"
+assert not any(name.split(".")[0] == "sslzoo" for name in sys.modules)
+np.savez(out, backend=keras.backend.backend(), **results)
+"""
+
+
+@pytest.mark.parametrize("backend", ["tensorflow", "jax", "torch"])
+def test_other_processes_and_backends_load_and_train_it_without_sslzoo(folder, tmp_path, backend):
+    if importlib.util.find_spec(backend) is None:
+        pytest.skip(f"{backend} is not installed")
+    np.save(tmp_path / "images.npy", IMAGES)
+    environment = os.environ | {"KERAS_BACKEND": backend}
+    environment.pop("PYTHONPATH", None)
+    command = [sys.executable, "-c", OTHER_PROCESS, str(folder), "images.npy", "out.npz"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = np.load(tmp_path / "out.npz")
+    assert found["backend"] == backend
+    parts = all_parts()
+    mean, log_var = (numpy(t) for t in parts["posterior"](IMAGES))
+    for key, expected in {"0": mean, "/posterior0": mean, "/posterior1": log_var, "predicted": mean}.items():
+        np.testing.assert_allclose(found[key], expected, atol=1e-5)
+
+
+@pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="TensorFlow is the backend")
+def test_loading_does_not_import_tensorflow(folder):
+    """Seconds saved, and a machine without it served."""
+    code = "import sys, sslzoo; sslzoo.load(sys.argv[1]); sys.exit('tensorflow' in sys.modules)"
+    root = str(Path(sslzoo.__file__).parent.parent)
+    environment = os.environ | {"KERAS_BACKEND": keras.backend.backend(), "PYTHONPATH": root}
+    command = [sys.executable, "-c", code, str(folder)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:] or "tensorflow was imported"
+
+
+def test_every_part_comes_back(folder):
+    parts = all_parts()
+    for part in ("encoder", "posterior"):
+        for ours, theirs in zip(ops.split(sslzoo.load(folder, part)(IMAGES)[0], 1), parts[part](IMAGES)[0][None]):
+            np.testing.assert_allclose(numpy(ours), numpy(theirs), atol=1e-6)
+    z = np.eye(LATENT, dtype="float32")
+    pixels = numpy(sslzoo.load(folder, part="decoder")(z))
+    np.testing.assert_allclose(pixels, numpy(parts["decoder"](z)), atol=1e-6)
+    assert pixels.shape == (LATENT, *SHAPE) and pixels.min() >= 0 and pixels.max() <= 1
+
+
+def test_a_loaded_encoder_takes_bytes_and_floats_alike(folder):
+    encoder = sslzoo.load(folder)
+    called = numpy(encoder(IMAGES))
+    np.testing.assert_array_equal(numpy(encoder(IMAGES.astype("float32"))), called)
+    for images in (IMAGES, IMAGES.astype("float32")):
+        np.testing.assert_allclose(encoder.predict(images, verbose=0), called, atol=1e-6)
+    assert called.dtype == np.float32 and called.shape == (5, LATENT)
+
+
+def test_a_loaded_model_is_what_keras_loads(folder):
+    """Not drawing initial weights leaves no trace: the configuration is the same, initialisers included."""
+    ours, theirs = sslzoo.load(folder), keras.saving.load_model(folder)
+    assert ours.get_config() == theirs.get_config()
+    assert "Glorot" in json.dumps(ours.get_config())
+    assert all(np.array_equal(numpy(a), numpy(b)) for a, b in zip(ours.weights, theirs.weights))
+    assert len(ours.trainable_weights) == len(ours.weights) == 6
+
+
+def test_a_keras_file_is_read(tmp_path):
+    encoder = all_parts()["encoder"]
+    encoder.save(tmp_path / "encoder.keras")
+    np.testing.assert_array_equal(numpy(sslzoo.load(tmp_path / "encoder.keras")(IMAGES)), numpy(encoder(IMAGES)))
+    with pytest.raises(ArtefactError, match="no other parts"):
+        sslzoo.load(tmp_path / "encoder.keras", part="decoder")
+    (tmp_path / "broken.keras").write_bytes((tmp_path / "encoder.keras").read_bytes()[:1000])
+    (tmp_path / "notes.txt").write_text("x")
+    for name, message in {"broken.keras": "damaged", "notes.txt": "or a .keras file"}.items():
+        with pytest.raises(ArtefactError, match=message):
+            sslzoo.load(tmp_path / name)
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def rename_class(path, **changes):
+    config = json.loads(path.read_text())
+    config["config"]["layers"][1].update(changes)
+    path.write_text(json.dumps(config))
+
+
+def link(path):
+    with h5py.File(path, "a") as file:
+        del file["layers/dense"]
+        file["layers/dense"] = h5py.ExternalLink("/etc/other.h5", "/secret")
+
+
+def external(path):
+    with h5py.File(path, "a") as file:
+        del file["layers/dense/vars/0"]
+        file.create_dataset("layers/dense/vars/0", (64, 128), "float32", external=[("/etc/passwd", 0, 64 * 128 * 4)])
+
+
+@pytest.mark.parametrize(
+    "file, spoil, message",
+    [
+        ("config.json", Path.unlink, "A model folder holds config.json|The model has the parts"),
+        ("model.weights.h5", Path.unlink, "weights are missing"),
+        ("model.weights.h5", truncate, "damaged or cut short"),
+        ("model.weights.h5", lambda path: path.write_bytes(b""), "damaged or cut short"),
+        ("model.weights.h5", link, "in the file itself, not elsewhere"),
+        ("model.weights.h5", external, "in the file itself, not elsewhere"),
+        ("config.json", truncate, "Expected a JSON file"),
+        ("config.json", lambda path: path.write_bytes(b"\xff\xfe"), "Expected a JSON file"),
+        ("config.json", lambda path: path.write_text("[" * 100_000), "Expected a JSON file"),
+        ("config.json", lambda path: path.write_text("[]"), "must describe a Keras model"),
+        ("config.json", lambda path: path.write_text('{"class_name": "Functional"}'), "could not read this model"),
+        ("config.json", lambda path: rename_class(path, class_name="Lambda"), "refused.*'Lambda'"),
+        ("config.json", lambda path: rename_class(path, module="os", class_name="system"), "Only Keras' own classes"),
+        ("config.json", lambda path: rename_class(path, registered_name="evil>Layer"), "Only Keras' own classes"),
+        ("config.json", lambda path: rename_class(path, class_name="Rescalling"), "could not read this model"),
+        ("config.json", lambda path: path.write_text(path.read_text().replace("128", "12")), "could not read this"),
+        ("results.json", truncate, "Expected a JSON file"),
+        ("results.json", lambda path: path.write_text("{}"), r"damaged: results\['name'\]"),
+        ("results.json", lambda path: path.write_text("[]"), "damaged: results must be an object"),
+    ],
+)  # fmt: skip
+def test_damaged_and_foreign_files_end_in_one_clear_error(copy, file, spoil, message):
+    spoil(copy / file)
+    with pytest.raises(ArtefactError, match=message):
+        sslzoo.load(copy)
+
+
+def test_unverified_loading_leaves_results_aside(copy):
+    (copy / "results.json").write_text("{}")
+    assert sslzoo.load(copy, verify=False).output_shape == (None, LATENT)
+
+
+def test_a_part_that_is_not_there_is_said_to_be_missing(copy):
+    shutil.rmtree(copy / "decoder")
+    with pytest.raises(ArtefactError, match=r"has the parts encoder, posterior. Received: part='decoder'"):
+        sslzoo.load(copy, part="decoder")
+    with pytest.raises(UnknownNameError, match=r"Unknown part\. Did you mean 'decoder'"):
+        sslzoo.load(copy, part="decoders")
+
+
+def test_names_are_found_where_the_environment_says(folder, monkeypatch, tmp_path):
+    monkeypatch.setenv("SSLZOO_WEIGHTS", str(folder.parent))
+    monkeypatch.chdir(tmp_path)
+    assert sslzoo.load("simvae-digits").output_shape == (None, LATENT)
+    assert zoo.local_models()["simvae-digits"] == folder
+    (tmp_path / "simvae-digits").mkdir()  # a run of that name, say: no model
+    assert sslzoo.load("simvae-digits").output_shape == (None, LATENT)
+    with pytest.raises(UnknownNameError, match="Did you mean 'simvae-digits'"):
+        sslzoo.load("simvae-digit")
+
+
+def test_paths_and_names_that_lead_nowhere(folder, monkeypatch, tmp_path):
+    monkeypatch.setenv("SSLZOO_WEIGHTS", str(tmp_path / "nowhere"))
+    monkeypatch.setattr(zoo, "__file__", str(tmp_path / "site-packages" / "sslzoo" / "zoo.py"))
+    with pytest.raises(ArtefactError, match=r"No models found in .*nowhere.*SSLZOO_WEIGHTS"):
+        sslzoo.load("simvae-digits")
+    for path in (tmp_path / "missing", "../missing/model", "missing.keras", "a/" + 300 * "b", "a/\0"):
+        with pytest.raises(ArtefactError, match="No such folder or file"):
+            sslzoo.load(path)
+    with pytest.raises(ArtefactError, match=r"A model folder holds config\.json"):
+        sslzoo.load(tmp_path)
+    with pytest.raises(ArtefactError, match=r"There are models in it: simvae-digits"):
+        sslzoo.load(folder.parent)
+    with pytest.raises(InvalidInputError, match="Expected a name or a path"):
+        sslzoo.load(None)
+    with pytest.raises(InvalidInputError, match="Only Hub repositories have revisions"):
+        sslzoo.load(folder, revision="main")

@@ -1,0 +1,129 @@
+"""Model cards: front matter that the Hub's own client reads, and every number where a reader looks for it."""
+
+import pytest
+from huggingface_hub import ModelCard
+
+from sslzoo import card
+
+
+def results(**changes):
+    return {
+        "schema": 1,
+        "name": "simvae-mnist",
+        "method": "SimVAE",
+        "dataset": "mnist",
+        "description": "J views are rebuilt from latents drawn around one centre.",
+        "recipe": "KERAS_BACKEND=jax python recipes/simvae.py --dataset mnist",
+        "settings": {"num_views": 10, "widths": [500, 2000], "flip": None, "rule": "a | b"},
+        "seeds": [0, 1],
+        "metrics": [
+            {
+                "name": "knn.best_accuracy",
+                "label": "kNN",
+                "value": 97.61,
+                "error": 0.034,
+                "paper": 98.5,
+                "protocol": "Euclidean, best of k = 1..15 | test",
+            },
+            {"name": "gmm.nmi", "value": 0.9, "unit": "", "chance": 0.001, "protocol": "10 components, 20 restarts"},
+        ],
+        "versions": {"keras": "3.15.1", "jax": "0.10.2"},
+        "wall_seconds": 1260.0,
+        "views_seen": 5_000_000,
+        "licence": "apache-2.0",
+        "papers": [{"title": "A Probabilistic Model behind SSL", "url": "https://arxiv.org/abs/2402.01399"}],
+        "remarks": ["Trained on 2 cores:\nfar from the paper's 400 epochs."],
+        "pictures": [{"file": "pictures/two words.png", "caption": "Reconstructions"}],
+        "input_shape": [28, 28, 1],
+        "input_range": [0, 255],
+        "features": 10,
+        "parameters": 1_664_010,
+        "parts": {"encoder": 1_664_010, "decoder": 1_665_784},
+        "weights": "float16",
+    } | changes
+
+
+def test_front_matter_is_what_the_hub_reads():
+    data = ModelCard(card.render(results())).data
+    assert data.library_name == "keras" and data.license == "apache-2.0"
+    assert data.pipeline_tag == "image-feature-extraction"
+    assert {"sslzoo", "self-supervised-learning", "simvae"} <= set(data.tags)
+    assert data.datasets == ["ylecun/mnist"]
+    assert data.model_name == "simvae-mnist"
+    found = [(e.metric_type, e.metric_value, e.metric_name, e.dataset_type, e.dataset_name) for e in data.eval_results]
+    assert found == [
+        ("accuracy", 97.61, "kNN", "ylecun/mnist", "MNIST"),
+        ("nmi", 0.9, "gmm.nmi", "ylecun/mnist", "MNIST"),
+    ]
+
+
+@pytest.mark.parametrize("text", ["yes", "3.10", "a: b # c", '"quoted" \\ back', "- dash", "Schölkopf ✓", "{x}"])
+def test_front_matter_keeps_awkward_texts(text):
+    metric = {"name": "m", "label": text, "value": 1, "protocol": "p"}
+    data = ModelCard(card.render(results(metrics=[metric], name="n", dataset=text))).data
+    assert data.eval_results[0].metric_name == text and data.eval_results[0].dataset_name == text
+
+
+def rows(text, heading):
+    section = text.split(f"## {heading}\n")[1].split("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").replace("\\|", "¦").split("|")] for line in lines]
+
+
+def test_numbers_stand_beside_the_papers():
+    header, _, knn, nmi = rows(card.render(results()), "Numbers")
+    assert header == ["", "ours", "paper", "chance", "protocol"]
+    assert knn == ["kNN", "97.61 ± 0.034 %", "98.5 %", "", "Euclidean, best of k = 1..15 ¦ test"]
+    assert nmi == ["gmm.nmi", "0.9", "", "0.001", "10 components, 20 restarts"]
+
+
+def test_how_it_was_trained():
+    text = card.render(results())
+    assert "```sh\nKERAS_BACKEND=jax python recipes/simvae.py --dataset mnist\n```" in text
+    facts = dict(rows(text, "Training")[2:])
+    assert facts["seeds"] == "0, 1" and facts["views seen"] == "5,000,000" and facts["wall time"] == "21 min"
+    assert facts["versions"] == "keras 3.15.1, jax 0.10.2"
+    assert facts["widths"] == "`[500, 2000]`" and facts["flip"] == "`null`" and facts["rule"] == '`"a ¦ b"`'
+
+
+def test_how_to_use_it():
+    text = card.render(results())
+    assert 'encoder = sslzoo.load("simvae-mnist")' in text and "uint8 (B, 28, 28, 1) -> float32 (B, 10)" in text
+    assert 'keras.saving.load_model("path/to/simvae-mnist", compile=False)' in text
+    assert 'sslzoo.load("simvae-mnist", part="decoder")' in text
+    assert ["`encoder`", "1,664,010"] in [row[:2] for row in rows(text, "Use")]
+    assert "half precision" in text and "half precision" not in card.render(results(weights="float32"))
+    assert "[SimVAE](https://arxiv.org/abs/2402.01399)" in text and "MNIST without labels. J views" in text
+
+
+def test_on_the_hub_it_names_its_repository():
+    text = card.render(results(), repository="someone/simvae-mnist")
+    assert 'sslzoo.load("hf://someone/simvae-mnist")' in text
+    assert 'keras.saving.load_model("hf://someone/simvae-mnist", compile=False)' in text
+
+
+def test_pictures_and_remarks():
+    text = card.render(results())
+    assert "![Reconstructions](pictures/two%20words.png)" in text
+    assert "- Trained on 2 cores: far from the paper's 400 epochs." in text
+    assert "## Pictures" not in card.render(results(pictures=[]))
+
+
+def test_optional_fields_may_be_absent():
+    few = results(metrics=[], papers=[], dataset="my-photos")
+    for field in ("description", "remarks", "pictures", "input_shape", "features", "parameters", "parts", "weights"):
+        del few[field]
+    text = card.render(few)
+    data = ModelCard(text).data
+    assert data.eval_results is None and data.datasets is None
+    assert "no labels" in text and "trained with SimVAE on my-photos without labels" in text
+
+
+def test_a_card_is_a_function_of_the_results():
+    assert card.render(results()) == card.render(results())
+    assert card.render(results(seeds=[7])) != card.render(results())
+
+
+@pytest.mark.parametrize("seconds, shown", [(4.4, "4 s"), (150, "2 min"), (4000, "67 min"), (86400, "24.0 h")])
+def test_wall_time_in_words(seconds, shown):
+    assert dict(rows(card.render(results(wall_seconds=seconds)), "Training")[2:])["wall time"] == shown

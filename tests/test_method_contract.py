@@ -1,0 +1,173 @@
+"""What every method promises on every backend. A method joins by one line in tests/contract.py.
+
+Golden files hold eight steps of each method as TensorFlow computed them; a new method's is written by
+`KERAS_BACKEND=tensorflow python tests/test_method_contract.py --write NAME`.
+"""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import contract
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from sslzoo.methods import METHODS
+
+GOLDEN = Path(__file__).parent / "golden"
+BACKENDS = ("tensorflow", "jax", "torch")
+CASES = list(contract.CASES)
+
+
+@pytest.fixture(scope="module", params=CASES)
+def run(request):
+    eight_steps = contract.EightSteps(request.param)
+    eight_steps.name = request.param
+    return eight_steps
+
+
+def test_every_method_has_a_case():
+    tested = {type(make(contract.Flips(num_views))) for num_views, make in contract.CASES.values()}
+    assert set(METHODS.values()) <= tested
+
+
+def test_eight_steps_equal_the_golden_run_of_another_backend(run):
+    same_as_golden(run.arrays, run.name)
+
+
+def same_as_golden(arrays, name):
+    with np.load(GOLDEN / f"{name}.npz") as golden:
+        assert set(golden.files) == set(arrays)
+        for key in golden.files:
+            np.testing.assert_allclose(arrays[key], golden[key], rtol=1e-5, atol=1e-5, err_msg=f"{name} {key}")
+
+
+def test_terms_are_finite_and_sum_to_the_loss(run):
+    assert set(run.terms) == {"loss", *run.model.terms}
+    assert np.isfinite(list(run.terms.values())).all()
+    total = sum(np.array(run.terms[term]) for term in run.model.terms)
+    np.testing.assert_allclose(total, run.terms["loss"], rtol=1e-4)
+
+
+def test_training_moves_every_variable(run):
+    still = [
+        weight.path
+        for weight, old, new in zip(run.model.weights, run.before, contract.state(run.model))
+        if np.array_equal(old, new)
+    ]
+    assert not still
+
+
+def test_evaluate_leaves_weights_alone(run):
+    """`EightSteps` evaluates after its last step, so the golden weights would show a trace of it; so would these."""
+    before = contract.state(run.model)
+    result = run.model.evaluate(contract.images(12), batch_size=12, verbose=0, return_dict=True)
+    assert set(result) == {"loss", *run.model.terms} and np.isfinite(list(result.values())).all()
+    for old, new in zip(before, contract.state(run.model)):
+        np.testing.assert_array_equal(old, new)
+
+
+def test_jit_stays_on(run):
+    if keras.backend.backend() == "jax":
+        assert run.model.jit_compile is True
+    assert all(layer.supports_jit for layer in run.model._flatten_layers())
+
+
+def test_encode_draws_nothing(run):
+    before = [ops.convert_to_numpy(v) for v in run.model.variables]
+    np.testing.assert_array_equal(contract.encoded(run.model), contract.encoded(run.model))
+    for old, new in zip(before, run.model.variables):
+        np.testing.assert_array_equal(old, ops.convert_to_numpy(new))
+
+
+def test_save_and_load_round_trip(run, tmp_path):
+    run.model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert type(loaded) is type(run.model)
+    assert settings(loaded) == settings(run.model)
+    np.testing.assert_allclose(contract.encoded(loaded), contract.encoded(run.model), atol=1e-6)
+    for ours, theirs in zip(contract.state(loaded), contract.state(run.model)):
+        np.testing.assert_array_equal(ours, theirs)
+    assert int(loaded.optimizer.iterations) == int(run.model.optimizer.iterations) > 0
+
+
+def settings(model):
+    return {name: value for name, value in model.get_config().items() if not isinstance(value, dict)}
+
+
+def test_images_of_the_wrong_rank_are_refused(run):
+    with pytest.raises(ValueError, match=r"\(batch, height, width, channels\).*Received: shape=\(8, 8\)"):
+        run.model.make_views(np.zeros((8, 8), "uint8"), training=True)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_mixed_bfloat16_keeps_losses_and_state_in_float32(name):
+    num_views, make = contract.CASES[name]
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        model = make(contract.Flips(num_views))
+        model.compile(optimizer=keras.optimizers.Adam(1e-3))
+        history = model.fit(contract.images(24), batch_size=12, verbose=0).history
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert model.encoder.get_layer("hidden").compute_dtype == "bfloat16"
+    assert np.isfinite(list(history.values())).all()
+    assert {keras.backend.standardize_dtype(w.dtype) for w in model.weights} <= {"float32", "int32"}
+    exact = contract.CASES[name][1](contract.Flips(num_views))
+    outputs = {
+        precision: keras.tree.map_structure(lambda t: ops.cast(t, precision), exact(contract.images(4)))
+        for precision in ("bfloat16", "float32")
+    }
+    loss = {p: exact.compute_loss(x=contract.images(4), y_pred=o, training=False) for p, o in outputs.items()}
+    assert keras.backend.standardize_dtype(loss["bfloat16"].dtype) == "float32"
+    assert float(loss["bfloat16"]) == pytest.approx(float(loss["float32"]), rel=0.05, abs=0.05)
+
+
+def in_another_process(code, backend, **environment):
+    """Run Python `code` with tests/ importable under a backend; its output on failure."""
+    environment = {**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": str(Path(__file__).parent), **environment}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="keras.distribution.DataParallel is JAX's")
+def test_two_devices_equal_one():
+    """The golden runs, sharded over two virtual devices: negatives and statistics are those of the whole batch."""
+    code = f"""
+import keras
+keras.distribution.set_distribution(keras.distribution.DataParallel())
+import contract, jax, test_method_contract as battery
+assert len(jax.devices()) == 2
+for name in {CASES}:
+    battery.same_as_golden(contract.EightSteps(name).arrays, name)
+"""
+    in_another_process(code, "jax", XLA_FLAGS="--xla_force_host_platform_device_count=2")
+
+
+@pytest.mark.parametrize("other", [b for b in BACKENDS if b != keras.backend.backend()])
+def test_saved_here_loads_under_another_backend(other, tmp_path):
+    if importlib.util.find_spec(other) is None:
+        pytest.skip(f"{other} is not installed")
+    for name, (num_views, make) in contract.CASES.items():
+        model = make(contract.Flips(num_views))
+        model.save(tmp_path / f"{name}.keras")
+        np.save(tmp_path / f"{name}.npy", contract.encoded(model))
+    code = f"""
+import keras, numpy, contract
+for name in {CASES}:
+    model = keras.saving.load_model(rf"{tmp_path}/{{name}}.keras", compile=False)
+    numpy.testing.assert_allclose(contract.encoded(model), numpy.load(rf"{tmp_path}/{{name}}.npy"), atol=1e-5)
+"""
+    in_another_process(code, other)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] != ["--write"]:
+        sys.exit(__doc__)
+    GOLDEN.mkdir(exist_ok=True)
+    for case in sys.argv[2:] or CASES:
+        np.savez_compressed(GOLDEN / f"{case}.npz", **contract.EightSteps(case).arrays)

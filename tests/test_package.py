@@ -1,0 +1,68 @@
+"""Promises of the package as a whole: what importing it costs, and what it may depend on."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import pytest
+
+import sslzoo
+
+ROOT = Path(sslzoo.__file__).parent
+
+
+def run(code, **environment):
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def test_importing_sslzoo_loads_neither_keras_nor_a_backend():
+    heavy = run(
+        "import sys, sslzoo; print([m for m in ('keras', 'tensorflow', 'jax', 'torch', 'numpy') if m in sys.modules])"
+    )
+    assert heavy.strip() == "[]"
+
+
+def test_every_public_name_resolves():
+    for name in sslzoo.__all__:
+        assert getattr(sslzoo, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'lod'"):
+        sslzoo.lod  # noqa: B018
+
+
+# Room -> what it may name beyond Keras' public face: data reads TFDS and tf.data; augment makes layers that run inside
+# tf.data under any backend, which only a private base class of Keras can.
+ALLOWED = {"data.py": {"tensorflow", "tensorflow_datasets"}, "augment.py": {"keras.src"}}
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda path: path.name)
+def test_no_backend_outside_its_room(path):
+    pattern = r"^\s*(?:from|import)\s+(tensorflow_datasets|tensorflow|jax|torch|keras\.src)\b"
+    found = set(re.findall(pattern, path.read_text(), re.MULTILINE))
+    assert found <= ALLOWED.get(path.name, set())
+
+
+@pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="this is about the other two")
+def test_trains_without_tensorflow_installed(tmp_path):
+    recipe = ROOT.parent / "recipes" / "vae.py"
+    blocked = f"""
+import runpy, sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("tensorflow", "tensorflow_datasets", "tensorboard"):
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Blocked())
+import importlib.util
+find_spec = importlib.util.find_spec
+importlib.util.find_spec = lambda name, package=None: None if name.startswith("tensor") else find_spec(name, package)
+sys.argv = ["vae.py", "--epochs", "1", "--limit", "120", "--protocols", "knn", "--out", {str(tmp_path / "run")!r}]
+runpy.run_path({str(recipe)!r}, run_name="__main__")
+assert "tensorflow" not in sys.modules
+"""
+    assert "Wrote" in run(blocked)

@@ -1,0 +1,267 @@
+"""Recipes as a user runs them: artefacts, exact resume after SIGKILL, early ends, and the wrong ways."""
+
+import csv
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+import sslzoo
+from sslzoo import callbacks, errors, training
+
+RECIPES = Path(__file__).parent.parent / "recipes"
+SMALL = ["--limit", "240", "--batch-size", "24", "--protocols", "knn"]
+
+
+def recipe(name):
+    spec = importlib.util.spec_from_file_location(f"recipe_{name}", RECIPES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def train(name, out, *arguments):
+    return recipe(name).main([*SMALL, "--out", str(out), *map(str, arguments)])
+
+
+def checkpoint(out):
+    with np.load(Path(out) / "checkpoint.npz") as data:
+        return {key: data[key] for key in data.files if key != "note"}, json.loads(str(data["note"]))
+
+
+def rows(out):
+    with open(Path(out) / "history.csv") as file:
+        return list(csv.DictReader(file))
+
+
+# ---------------------------------------------------------------- what comes out
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    out = tmp_path_factory.mktemp("run") / "out"
+    return out, train("simvae", out, "--epochs", 3)
+
+
+def test_artefact_holds_a_loadable_encoder_and_everything_around_it(finished):
+    out, folder = finished
+    assert folder == out / "simvae-digits"
+    results = json.loads((folder / "results.json").read_text())
+    assert results["settings"]["num_views"] == 10 and results["seeds"] == [0]
+    assert results["views_seen"] == 3 * 240 * 10
+    assert "--epochs 3" in results["recipe"] and "--out" not in results["recipe"]
+    assert {metric["name"] for metric in results["metrics"]} >= {"knn.euclidean_best_accuracy"}
+    for picture in ("curves", "reconstructions", "samples", "embedding"):
+        assert (folder / "pictures" / f"{picture}.png").read_bytes().startswith(b"\x89PNG")
+    assert "simvae-digits" in (folder / "README.md").read_text()
+
+    images, _ = sslzoo.data.load("digits", "test")
+    encoder = sslzoo.load(folder)
+    model = sslzoo.load(folder, part="model")
+    features = encoder.predict(images[:20], verbose=0)
+    assert features.shape == (20, 10)
+    np.testing.assert_allclose(features, keras.ops.convert_to_numpy(model.encode(images[:20])), atol=1e-5)
+    mean, log_var = sslzoo.load(folder, part="posterior").predict(images[:20], verbose=0)
+    np.testing.assert_allclose(features, mean, atol=1e-6)
+    assert log_var.shape == mean.shape
+    decoded = sslzoo.load(folder, part="decoder").predict(features, verbose=0)
+    np.testing.assert_allclose(decoded, keras.ops.convert_to_numpy(model.reconstruct(images[:20])), atol=1e-5)
+
+
+def test_journal_has_every_term_and_the_monitor(finished):
+    out, _ = finished
+    assert len(rows(out)) == 3
+    for name in ("loss", "reconstruction", "entropy", "prior", "knn", "views_per_second"):
+        assert np.isfinite([float(row[name]) for row in rows(out)]).all()
+    assert [int(row["views"]) for row in rows(out)] == [2400, 4800, 7200]
+
+
+def test_rounded_weights_are_the_ones_evaluated_and_written(tmp_path):
+    folder = train("vae", tmp_path / "run", "--epochs", 2, "--float16")
+    encoder = sslzoo.load(folder)
+    kernel = keras.ops.convert_to_numpy(encoder.get_layer("mean").kernel)
+    assert kernel.dtype == "float32"
+    np.testing.assert_array_equal(kernel, kernel.astype("float16").astype("float32"))
+    frozen = json.loads((folder / "results.json").read_text())["evaluation"]["frozen"]
+    assert sslzoo.evaluation.weights_sha256(encoder) in json.dumps(frozen)
+    assert not (folder / "model").exists()
+
+
+@pytest.mark.parametrize("name", ["beta_vae", "cr_vae"])
+def test_the_other_recipes_run(name, tmp_path):
+    folder = train(name, tmp_path / "run", "--epochs", 1)
+    assert sslzoo.load(folder).output_shape == (None, 10)
+
+
+def test_variants_are_what_they_say():
+    for name in ("simvae", "vae", "beta_vae", "cr_vae"):
+        variants = recipe(name).VARIANTS
+        assert {"zoo", "paper", "workshop"} <= set(variants)
+    released = recipe("simvae").VARIANTS["released"]
+    assert released["entropy_weight"] == pytest.approx(2 * np.pi)
+
+
+def test_images_without_labels_train_and_say_that_probes_are_skipped(tmp_path, capsys):
+    images, _ = sslzoo.data.load("digits", "train")
+    np.savez(tmp_path / "mine.npz", images=images[:64])
+    out = tmp_path / "run"
+    folder = recipe("vae").main(
+        ["--dataset", str(tmp_path / "mine.npz"), "--epochs", "1", "--batch-size", "32", "--out", str(out)]
+    )
+    assert "No labels: probes are skipped" in capsys.readouterr().out
+    assert folder.name == "vae-mine"
+    assert sslzoo.load(folder).predict(images[:2], verbose=0).shape == (2, 10)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None, reason="tf.data needs TensorFlow")
+def test_views_made_in_tf_data_train_as_well(tmp_path):
+    train("simvae", tmp_path / "run", "--epochs", 1, "--views", "tf.data", "--num-views", 3)
+    assert np.isfinite(float(rows(tmp_path / "run")[0]["loss"]))
+
+
+# ---------------------------------------------------------------- exact resume
+
+
+@pytest.mark.parametrize("where", ["device", "tf.data"])
+def test_a_killed_run_resumes_to_the_weights_of_an_uninterrupted_one(where, tmp_path):
+    if where == "tf.data" and importlib.util.find_spec("tensorflow") is None:
+        pytest.skip("tf.data needs TensorFlow")
+    arguments = ["--epochs", "12", "--num-views", "3", "--views", where]
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    train("simvae", whole, *arguments)
+
+    command = [sys.executable, str(RECIPES / "simvae.py"), *SMALL, *arguments, "--out", str(killed)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 300
+    while not (killed / "checkpoint.npz").exists():
+        assert process.poll() is None and time.monotonic() < deadline, process.communicate()[1][-2000:]
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert 1 <= checkpoint(killed)[1]["epochs_done"] < 12
+
+    train("simvae", killed, *arguments, "--resume")
+    (ours, our_note), (theirs, their_note) = checkpoint(killed), checkpoint(whole)
+    assert our_note["epochs_done"] == their_note["epochs_done"] == 12
+    assert ours.keys() == theirs.keys()
+    for key in ours:
+        np.testing.assert_array_equal(ours[key], theirs[key], err_msg=key)
+    timing = ("seconds", "views_per_second")
+    for mine, other in zip(rows(killed), rows(whole), strict=True):
+        assert {k: v for k, v in mine.items() if k not in timing} == {k: v for k, v in other.items() if k not in timing}
+
+
+# ---------------------------------------------------------------- early ends
+
+
+def test_max_minutes_leaves_an_artefact_and_the_last_whole_epoch(tmp_path, capsys):
+    out = tmp_path / "run"
+    folder = train("simvae", out, "--epochs", 100_000, "--max-minutes", 0.05)
+    assert "stopped after --max-minutes" in capsys.readouterr().out
+    assert "stopped" in json.loads((folder / "results.json").read_text())["remarks"][0]
+    assert sslzoo.load(folder).output_shape == (None, 10)
+    if (out / "checkpoint.npz").exists():
+        assert checkpoint(out)[1]["epochs_done"] == len(rows(out)) - 1
+
+
+class Interrupt(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        if batch == 4:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_ctrl_c_ends_in_good_order_and_gives_the_signal_back():
+    before = signal.getsignal(signal.SIGINT)
+    stopwatch = callbacks.Stopwatch()
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile(optimizer="sgd", loss="mse")
+    x = np.zeros((64, 2), "float32")
+    history = model.fit(x, x[:, :1], batch_size=4, epochs=3, verbose=0, callbacks=[stopwatch, Interrupt()])
+    assert stopwatch.reason == "interrupted"
+    assert len(history.epoch) == 1
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_loss_that_is_not_finite_names_the_term_and_keeps_the_good_checkpoint(tmp_path):
+    out = tmp_path / "run"
+    train("simvae", out, "--epochs", 1)
+    good = (out / "checkpoint.npz").read_bytes()
+    guard = callbacks.FiniteGuard(["reconstruction", "prior"])
+    with pytest.raises(errors.TrainingError, match=r"end of epoch 2.*Received: prior=nan"):
+        guard.on_epoch_end(1, {"loss": float("nan"), "reconstruction": 1.0, "prior": float("nan")})
+    with pytest.raises(errors.TrainingError, match="Received: "):
+        train("simvae", tmp_path / "hot", "--epochs", 3, "--learning-rate", 1e30)
+    assert not (tmp_path / "hot" / "checkpoint.npz").exists()
+    assert (out / "checkpoint.npz").read_bytes() == good
+
+
+# ---------------------------------------------------------------- wrong ways
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (["--dataset", "digit"], errors.UnknownNameError, "Did you mean 'digits'"),
+        (["--variant", "papr"], errors.UnknownNameError, "Did you mean 'paper'"),
+        (["--num-views", "1"], errors.InvalidInputError, "at least 2 views"),
+        (["--epochs", "0"], errors.InvalidInputError, "Received: --epochs=0"),
+        (["--batch-size", "4000"], errors.InvalidInputError, "4000 images"),
+        (["--dataset", "mnist", "--data-dir", "/nowhere"], errors.MissingDataError, "/nowhere"),
+        (["--protocols", "lineer"], errors.UnknownNameError, "Did you mean 'linear'"),
+    ],
+)
+def test_wrong_flags_are_refused_before_anything_is_trained(arguments, error, message, tmp_path):
+    out = tmp_path / "run"
+    with pytest.raises(error, match=message):
+        recipe("simvae").main([*arguments, "--out", str(out)])
+    assert not (out / "checkpoint.npz").exists()
+
+
+def test_a_folder_with_another_run_is_refused(finished, tmp_path):
+    out, _ = finished
+    with pytest.raises(errors.ArtefactError, match=r"holds a run already.*--resume"):
+        train("simvae", out, "--epochs", 3)
+    with pytest.raises(errors.ArtefactError, match=r"seed=1 \(was 0\)"):
+        train("simvae", out, "--epochs", 3, "--resume", "--seed", 1)
+    with pytest.raises(errors.ArtefactError, match="method='vae'"):
+        train("vae", out, "--epochs", 3, "--resume")
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(errors.ArtefactError, match=r"new, empty.*thesis\.tex"):
+        train("simvae", tmp_path)
+    assert (tmp_path / "thesis.tex").read_text() == "mine"
+
+
+def test_a_damaged_or_foreign_checkpoint_is_refused(tmp_path):
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile(optimizer="sgd", loss="mse")
+    keeper = callbacks.Checkpoint(
+        tmp_path / "checkpoint.npz", callbacks.Journal(tmp_path / "h.csv", 1), callbacks.Stopwatch()
+    )
+    assert keeper.restore(model) == 0
+    keeper.set_model(model)
+    keeper.write(1)
+    whole = (tmp_path / "checkpoint.npz").read_bytes()
+    (tmp_path / "checkpoint.npz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(errors.ArtefactError, match="cannot be read"):
+        keeper.restore(model)
+    (tmp_path / "checkpoint.npz").write_bytes(whole)
+    other = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    other.compile(optimizer="sgd", loss="mse")
+    with pytest.raises(errors.ArtefactError, match="belongs to another model"):
+        keeper.restore(other)
+
+
+def test_a_user_sees_one_line_and_no_traceback(capsys):
+    def main():
+        raise errors.InvalidInputError("Expected this. Received: that=1")
+
+    with pytest.raises(SystemExit, match=r"InvalidInputError: Expected this\. Received: that=1"):
+        training.script(main)
