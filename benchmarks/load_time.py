@@ -4,7 +4,8 @@
     KERAS_BACKEND=jax python benchmarks/load_time.py weights/simvae-mnist  # a model folder
 
 The reference is `model_from_json` and `load_weights`, nothing checked. "first" is the first load of a process (JAX
-compiles what has not been seen), each in a process of its own, imports left out; "again" the best of further loads.
+compiles what has not been seen), each in a process of its own, imports left out; "again" the best of further loads,
+in turns.
 The target is a ratio of at most 1.10.
 """
 
@@ -35,19 +36,21 @@ def loaders():
     return {"sslzoo": sslzoo.load, "keras": rebuild}
 
 
-def measure(which, folder, repeats):
-    """Seconds of the first and of further loads in this process: {"first": float, "again": float}."""
-    load = loaders()[which]
-    seconds = []
-    for _ in range(1 + repeats):
+def measure(first, folder, repeats):
+    """Seconds of loads in this process, of which `first` makes the first: {"first": float, "sslzoo": ..., "keras": ...}.
+
+    The others take turns, so that a busy spell of the machine hits both; the best of each counts.
+    """
+    seconds = {}
+    for which, load in [("first", loaders()[first])] + repeats * list(loaders().items()):
         start = time.perf_counter()
         load(folder)
-        seconds.append(time.perf_counter() - start)
-    return {"first": seconds[0], "again": min(seconds[1:])}
+        seconds[which] = min(time.perf_counter() - start, seconds.get(which, float("inf")))
+    return seconds
 
 
-def in_own_process(which, folder, repeats):
-    command = [sys.executable, __file__, str(folder), "--measure", which, "--repeats", str(repeats)]
+def in_own_process(first, folder, repeats):
+    command = [sys.executable, __file__, str(folder), "--measure", first, "--repeats", str(repeats)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(done.stdout.splitlines()[-1])
@@ -69,7 +72,7 @@ def write_models(folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="*", type=Path, help="model folders (one of each kind of network)")
-    parser.add_argument("--repeats", type=int, default=5, help="further loads in each process (5)")
+    parser.add_argument("--repeats", type=int, default=5, help="further loads of each in a process (5)")
     parser.add_argument("--rounds", type=int, default=3, help="processes for each figure, of which the best counts (3)")
     parser.add_argument("--measure", choices=("sslzoo", "keras"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -83,12 +86,13 @@ def main():
         print(f"{'model':<20} {'load':<6} {'sslzoo ms':>10} {'keras ms':>10} {'ratio':>6}")
         for folder in folders:
             best = {}
-            for _ in range(arguments.rounds):  # alternating, so that a busy spell hits both
-                for which in ("sslzoo", "keras"):
-                    for load, seconds in in_own_process(which, folder, arguments.repeats).items():
-                        best[which, load] = min(seconds, best.get((which, load), float("inf")))
+            for first in arguments.rounds * ("sslzoo", "keras"):
+                measured = in_own_process(first, folder, arguments.repeats)
+                for load, which in (("first", first), ("again", "sslzoo"), ("again", "keras")):
+                    seconds = measured["first" if load == "first" else which]
+                    best[load, which] = min(seconds, best.get((load, which), float("inf")))
             for load in ("first", "again"):
-                ours, theirs = best["sslzoo", load], best["keras", load]
+                ours, theirs = best[load, "sslzoo"], best[load, "keras"]
                 print(f"{folder.name:<20} {load:<6} {1e3 * ours:>10.1f} {1e3 * theirs:>10.1f} {ours / theirs:>6.2f}")
 
 

@@ -5,7 +5,7 @@
 
 Four ways to make the same views of the same random images, one after the other in one process:
 
-    device    `Views` compiled by the active backend (JAX: jit, TensorFlow: tf.function with XLA, PyTorch: eager)
+    device    `Views` compiled by the active backend (JAX: jit, TensorFlow: tf.function, PyTorch: eager)
     tf.data   the same object inside `Dataset.map`
     KerasCV   the same policy out of KerasCV layers inside `Dataset.map` (their brightness is additive, at the same
               cost; skipped with a remark where keras-cv is missing)
@@ -75,7 +75,7 @@ def device_step(views, images):
     if backend == "tensorflow":
         import tensorflow as tf
 
-        compiled = tf.function(lambda x: views(x, training=True), jit_compile=True)
+        compiled = tf.function(lambda x: views(x, training=True), jit_compile=on_gpu())  # as `fit` does
         return lambda: compiled(batch).numpy()
 
     def step():
@@ -120,7 +120,7 @@ def keras_cv_views(row, shape, num_views):
         elif name == "jitter" and shape[-1] == 1:
             jitter = [
                 layers.RandomBrightness(value["brightness"], value_range=(0, 1)),
-                layers.RandomContrast(factor=(1 - value["contrast"], 1 + value["contrast"]), value_range=(0, 1)),
+                layers.RandomContrast(value["contrast"], value_range=(0, 1)),
             ]
             steps += [layers.RandomApply(layer, rate=value["probability"]) for layer in jitter]
         elif name == "jitter":

@@ -1,7 +1,7 @@
 """Train a VAE on augmented single views: the generative baseline of the SimVAE tables.
 
     python recipes/vae.py                                          # digits, under 3 minutes on 2 cores
-    KERAS_BACKEND=jax python recipes/vae.py --dataset mnist        # the weights `vae-mnist`
+    KERAS_BACKEND=jax python recipes/vae.py --dataset mnist        # `vae-mnist`, 40 minutes: kNN 90.6 %
     python recipes/vae.py --dataset cifar10 --variant paper
 
 Papers: Kingma and Welling, "Auto-Encoding Variational Bayes"; Bizeul, Schoelkopf and Allen, "A Probabilistic Model

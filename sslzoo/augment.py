@@ -202,12 +202,15 @@ class ImageTransform(RandomLayer):
                 "Expected images (B, H, W, C), or one image (H, W, C), with H, W and C known. "
                 f"Received: images.shape={tuple(shape)}"
             )
+        self.check_channels(shape)
+        return len(shape) == 3
+
+    def check_channels(self, shape):
         if self.colour and shape[-1] not in (1, 3):
             raise InvalidInputError(
                 f"Expected 1 (grey) or 3 (RGB) channels for {type(self).__name__}. "
                 f"Received: images.shape={tuple(shape)}"
             )
-        return len(shape) == 3
 
     def _uniform(self, shape, seed, low=0.0, high=1.0):
         return self.backend.random.uniform(shape, low, high, dtype="float32", seed=seed)
@@ -284,7 +287,7 @@ class RandomResizedCrop(SeparableTransform):
         size: int or (height, width) of the result, or None for the size of the input.
         scale: (low, high), fractions of the image's area, in (0, 1]. The "crop 0.4" of a paper is (0.4, 1.0).
         ratio: (low, high), width over height of the box, above 0.
-        whole_pixels: bool. False lets boxes begin and end inside pixels, as a zoom does: where images have so few pixels
+        whole_pixels: bool. False lets boxes begin and end inside pixels, as a zoom does: for images of so few pixels
             that whole ones make the same box again and again.
         seed: as in `ImageTransform`.
 
@@ -730,6 +733,7 @@ class PointwiseTransform(ImageTransform):
     """Base of what takes each number by itself, and so tensors (B, ...) of any shape, points (B, D) included."""
 
     def call(self, images, training=None, seed=None):
+        self.check_channels(images.shape)
         return self.transform_batch(self.backend.cast(images, "float32"), training, seed)
 
 
@@ -803,14 +807,13 @@ class Normalize(PointwiseTransform):
         scale, offset = 1 / std, -mean / std
         return (scale.tolist(), offset.tolist())
 
-    def call(self, images, training=None, seed=None):
+    def check_channels(self, shape):
         channels = np.size(self._scale_and_offset()[0])
-        if channels not in (1, images.shape[-1]):
+        if channels not in (1, shape[-1]):
             raise InvalidInputError(
                 f"Expected images with {channels} channels, one for each of mean={self.mean}, std={self.std}. "
-                f"Received: images.shape={tuple(images.shape)}"
+                f"Received: images.shape={tuple(shape)}"
             )
-        return super().call(images, training=training, seed=seed)
 
     def transform_images(self, images, transformation, training=True):
         scale, offset = (self.backend.convert_to_tensor(x, dtype="float32") for x in self._scale_and_offset())

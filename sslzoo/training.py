@@ -45,7 +45,7 @@ PAPER_NETWORKS = dict.fromkeys(("cifar10", "cifar100", "svhn_cropped", "celeb_a"
 RELEASED_NETWORKS = dict.fromkeys(("mnist", "fashion_mnist"), "mlp-released")
 
 # What a resumed run must share with the run it goes on with; the rest (--max-minutes, --out, ...) may differ.
-IDENTITY = ("method", "dataset", "variant", "settings", "seed", "precision", "views", "limit", "backend")
+IDENTITY = ("method", "dataset", "variant", "settings", "seed", "precision", "views", "limit", "image_size", "backend")
 
 
 class Run:
@@ -84,7 +84,7 @@ class Run:
             keras.config.set_dtype_policy(self.arguments.precision)
         keras.utils.set_random_seed(self.seed)
 
-        self.images, self.labels = data.load(self.dataset, "train", data_dir=self.arguments.data_dir)
+        self.images, self.labels = self._load("train")
         if self.arguments.limit:
             self.images = self.images[: self.arguments.limit]
             self.labels = None if self.labels is None else self.labels[: self.arguments.limit]
@@ -112,6 +112,9 @@ class Run:
                 "Views in tf.data need TensorFlow (pip install 'sslzoo[tensorflow]'); --views device does not. "
                 "Received: --views=tf.data"
             )
+
+    def _load(self, split):
+        return data.load(self.dataset, split, data_dir=self.arguments.data_dir, image_size=self.arguments.image_size)
 
     def _settings(self, settings, variant):
         kind = self.dataset
@@ -162,6 +165,7 @@ class Run:
                     "precision": self.arguments.precision,
                     "views": self.arguments.views,
                     "limit": self.arguments.limit,
+                    "image_size": self.arguments.image_size,
                     "backend": keras.backend.backend(),
                 }
             )
@@ -269,7 +273,8 @@ class Run:
         report = None
         if test is not None:
             train = (self.images, self.labels)
-            whole = self.dataset if not self.arguments.limit else (train, test)
+            as_published = not (self.arguments.limit or self.arguments.image_size)
+            whole = self.dataset if as_published else (train, test)
             protocols = self.arguments.protocols or evaluation.PROTOCOLS
             report = evaluation.evaluate(parts["encoder"], whole, protocols, self.arguments.data_dir, seed=self.seed)
             print(report)
@@ -292,7 +297,7 @@ class Run:
         if "test" not in data.splits(self.dataset):
             print("No test split: probes are skipped. The encoder and its pictures are written all the same.")
             return None
-        return data.load(self.dataset, "test", data_dir=self.arguments.data_dir)
+        return self._load("test")
 
     def _pictures(self, model, encoder, images, labels):
         folder = self.out / "pictures"
@@ -388,6 +393,7 @@ def flags(method, settings, variants, description):
     add("--views", choices=("device", "tf.data"), default="device", help="where views are made (device)")
     add("--precision", choices=("float32", "mixed_bfloat16", "mixed_float16"), default="float32")
     add("--seed", type=int, default=0)
+    add("--image-size", type=int, help="pixels: crop and resize a folder's images, whose sizes may differ")
     add("--limit", type=int, help="train on the first N images only")
     add("--out", help=f"folder of the run (runs/{method}-<dataset>)")
     add("--resume", action="store_true", help="go on with the run in --out")

@@ -374,6 +374,9 @@ class Views(augment.RandomLayer):
             expected = "images (B, H, W, C) with H, W and C known (use `ensure_shape` inside `tf.data`)"
         if expected:
             raise InvalidInputError(f"Expected {expected}. Received: images.shape={shape}")
+        for step in self.steps:
+            if isinstance(step, augment.ImageTransform):
+                step.check_channels(shape)
 
     def get_config(self):
         config = super().get_config()

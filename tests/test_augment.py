@@ -26,7 +26,7 @@ def compiled(function):
     if keras.backend.backend() == "jax":
         import jax
 
-        return jax.jit(function)
+        return jax.jit(function, compiler_options={"xla_backend_optimization_level": 0})
     return function
 
 

@@ -117,12 +117,13 @@ def test_mixed_bfloat16_keeps_losses_and_state_in_float32(name):
     assert model.encoder.get_layer("hidden").compute_dtype == "bfloat16"
     assert np.isfinite(list(history.values())).all()
     assert {keras.backend.standardize_dtype(w.dtype) for w in model.weights} <= {"float32", "int32"}
-    exact = contract.CASES[name][1](contract.Flips(num_views))
-    outputs = {
-        precision: keras.tree.map_structure(lambda t: ops.cast(t, precision), exact(contract.images(4)))
-        for precision in ("bfloat16", "float32")
-    }
-    loss = {p: exact.compute_loss(x=contract.images(4), y_pred=o, training=False) for p, o in outputs.items()}
+    exact = make(contract.Flips(num_views))
+    outputs = exact(contract.images(4))
+    loss = {}
+    for precision in ("bfloat16", "float32"):
+        cast = [ops.cast(tensor, precision) for tensor in keras.tree.flatten(outputs)]
+        packed = keras.tree.pack_sequence_as(outputs, cast)
+        loss[precision] = exact.compute_loss(x=contract.images(4), y_pred=packed, training=False)
     assert keras.backend.standardize_dtype(loss["bfloat16"].dtype) == "float32"
     assert float(loss["bfloat16"]) == pytest.approx(float(loss["float32"]), rel=0.05, abs=0.05)
 

@@ -16,7 +16,8 @@ from sslzoo import augment
 from sslzoo.errors import InvalidInputError, UnknownNameError
 from sslzoo.views import POLICIES, Views, policy
 
-IMAGE_POLICIES = [name for name in POLICIES if name != "gedi-toy"]
+# Each kind of row once: celeba has the row of cifar10, cifar100 that of cifar10, and gedi-toy takes points.
+IMAGE_POLICIES = [name for name in POLICIES if name not in ("simvae-celeba", "gedi-cifar100", "gedi-toy")]
 RANGES = {"gedi": (-1.0, 1.0), "mi": (-2.2, 2.7)}
 
 
@@ -29,7 +30,7 @@ def compiled(function):
     if keras.backend.backend() == "jax":
         import jax
 
-        return jax.jit(function)
+        return jax.jit(function, compiler_options={"xla_backend_optimization_level": 0})
     return function
 
 
@@ -163,7 +164,7 @@ def test_crop_area_of_views_follows_the_policy():
 def test_crops_and_flips_merged_with_the_first_step_are_those_made_apart():
     images = raw_images(3)
     flips = [augment.HorizontalFlip(), augment.VerticalFlip()]
-    for first in (augment.RandomResizedCrop((7, 9)), augment.RandomShift(2), augment.GaussianBlur(3)):
+    for first in (augment.RandomResizedCrop((7, 9)), augment.RandomShift(2)):
         merged = make(Views([first, *flips], 5), images)
         apart = make(Views([augment.Normalize(0.0, 1.0), first, *flips], 5), images)
         np.testing.assert_allclose(merged, apart, atol=1e-6)
@@ -341,7 +342,7 @@ def test_layers_of_the_active_backend_stay_out_of_other_graphs(tf):
 def test_keras_cv_layers(tf):
     keras_cv = pytest.importorskip("keras_cv")
     images = np.repeat(raw_images(1), 4, axis=0)
-    views = Views([augment.RandomResizedCrop(), keras_cv.layers.RandAugment(value_range=(0, 1))], 2)
+    views = Views([augment.RandomResizedCrop(), keras_cv.layers.RandomBrightness(0.3, value_range=(0, 1))], 2)
     out = rows(tf.data.Dataset.from_tensor_slices(images).batch(4).map(views))
     assert out.shape == (4, 2, 12, 12, 3) and len(np.unique(out.reshape(8, -1).round(4), axis=0)) == 8
     np.testing.assert_allclose(array(views.prepare(images)), images / 255, atol=1e-6)
