@@ -37,7 +37,7 @@ def loaders():
 
 
 def measure(first, folder, repeats):
-    """Seconds of loads in this process, of which `first` makes the first: {"first": float, "sslzoo": ..., "keras": ...}.
+    """Seconds of loads in this process, whose first is made by `first`: {"first": float, "sslzoo": ..., "keras": ...}.
 
     The others take turns, so that a busy spell of the machine hits both; the best of each counts.
     """

@@ -44,9 +44,6 @@ SETUPS = {
 PAPER_NETWORKS = dict.fromkeys(("cifar10", "cifar100", "svhn_cropped", "celeb_a"), "resnet18-simvae-paper")
 RELEASED_NETWORKS = dict.fromkeys(("mnist", "fashion_mnist"), "mlp-released")
 
-# What a resumed run must share with the run it goes on with; the rest (--max-minutes, --out, ...) may differ.
-IDENTITY = ("method", "dataset", "variant", "settings", "seed", "precision", "views", "limit", "image_size", "backend")
-
 
 class Run:
     """One training run, from command line to artefact.
@@ -95,7 +92,7 @@ class Run:
         self.initial_epoch = 0
         self._hold_out_monitor_set()
         self._check_sizes()
-        self._open_folder()
+        self._check_folder()
 
     # ------------------------------------------------------------------ before training
 
@@ -154,25 +151,23 @@ class Run:
         self.views_per_step = self.settings["batch_size"] * self.settings["num_views"]
 
     def _identity(self):
-        return json.loads(
-            json.dumps(
-                {
-                    "method": self.method,
-                    "dataset": self.dataset,
-                    "variant": self.variant,
-                    "settings": self.settings,
-                    "seed": self.seed,
-                    "precision": self.arguments.precision,
-                    "views": self.arguments.views,
-                    "limit": self.arguments.limit,
-                    "image_size": self.arguments.image_size,
-                    "backend": keras.backend.backend(),
-                }
-            )
-        )
+        """What a resumed run must share with the run it goes on with; the rest (--max-minutes, ...) may differ."""
+        identity = {
+            "method": self.method,
+            "dataset": self.dataset,
+            "variant": self.variant,
+            "settings": self.settings,
+            "seed": self.seed,
+            "precision": self.arguments.precision,
+            "views": self.arguments.views,
+            "limit": self.arguments.limit,
+            "image_size": self.arguments.image_size,
+            "backend": keras.backend.backend(),
+        }
+        return json.loads(json.dumps(identity))  # as it reads back: tuples are lists
 
-    def _open_folder(self):
-        """Refuse a folder that holds another run before anything is trained; note down what this run is."""
+    def _check_folder(self):
+        """Refuse a folder that holds another run, before anything is trained or written."""
         record = self.out / "run.json"
         if self.out.exists() and not self.out.is_dir():
             raise ArtefactError(f"--out must be a folder. Received: --out={self.out}, which is a file")
@@ -182,8 +177,12 @@ class Run:
                     f"The output folder holds a run already: go on with it (--resume), or name another (--out). "
                     f"Received: --out={self.out}"
                 )
-            theirs, ours = json.loads(record.read_text()), self._identity()
-            differing = [key for key in IDENTITY if theirs.get(key) != ours[key]]
+            try:
+                theirs = json.loads(record.read_text())
+            except ValueError as error:
+                raise ArtefactError(f"The run's record must be JSON ({error}). Received: {record}") from error
+            ours = self._identity()
+            differing = [key for key in ours if theirs.get(key) != ours[key]]
             if differing:
                 told = ", ".join(f"{key}={ours[key]!r} (was {theirs.get(key)!r})" for key in differing)
                 raise ArtefactError(f"--resume needs the configuration of the run in {self.out}. Received: {told}")
@@ -192,8 +191,6 @@ class Run:
                 "The output folder must be new, empty, or hold a run of this recipe (with --resume). "
                 f"Received: --out={self.out}, which holds {sorted(p.name for p in self.out.iterdir())[:3]}"
             )
-        self.out.mkdir(parents=True, exist_ok=True)
-        write_beside(record, (json.dumps(self._identity(), indent=1) + "\n").encode())
 
     # ------------------------------------------------------------------ for the recipe
 
@@ -217,6 +214,8 @@ class Run:
         """Compile the model, set up what watches the run, and go back to the checkpoint with `--resume`."""
         model.compile(optimizer=optimizer or self.optimizer())
         self.model = model
+        self.out.mkdir(parents=True, exist_ok=True)
+        write_beside(self.out / "run.json", (json.dumps(self._identity(), indent=1) + "\n").encode())
         self.journal = callbacks.Journal(self.out / "history.csv", self.views_per_step)
         self.stopwatch = callbacks.Stopwatch(self.arguments.max_minutes)
         self._checkpoint = callbacks.Checkpoint(self.out / "checkpoint.npz", self.journal, self.stopwatch)
