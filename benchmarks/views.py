@@ -120,7 +120,7 @@ def keras_cv_views(row, shape, num_views):
         elif name == "jitter" and shape[-1] == 1:
             jitter = [
                 layers.RandomBrightness(value["brightness"], value_range=(0, 1)),
-                layers.RandomContrast(value["contrast"], value_range=(0, 1)),
+                layers.RandomContrast(value_range=(0, 1), factor=value["contrast"]),
             ]
             steps += [layers.RandomApply(layer, rate=value["probability"]) for layer in jitter]
         elif name == "jitter":
