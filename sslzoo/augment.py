@@ -237,6 +237,8 @@ def per_image(values):
 class SeparableTransform(ImageTransform):
     """Base of the transforms that two matrices per view describe, one for its rows and one for its columns.
 
+    Where a GPU computes float32 products in TF32, pixels carry an error of up to 2**-11, an eighth of a grey level.
+
     Call arguments: as `ImageTransform`, and
         num_views: int J. Views per image; the result is (B * J, h, w, C), the views of one image in a row.
         flips: `Flip`s of different axes to apply afterwards, which costs nothing here.
@@ -294,7 +296,15 @@ class RandomResizedCrop(SeparableTransform):
     Reference: Szegedy et al., Going deeper with convolutions (2015), section 6.
     """
 
-    def __init__(self, size=None, scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3), whole_pixels=True, seed=None, **kwargs):
+    def __init__(
+        self,
+        size: int | tuple[int, int] | None = None,
+        scale: tuple[float, float] = (0.08, 1.0),
+        ratio: tuple[float, float] = (3 / 4, 4 / 3),
+        whole_pixels: bool = True,
+        seed: int | None = None,
+        **kwargs,
+    ):
         super().__init__(seed=seed, **kwargs)
         self.whole_pixels = bool(whole_pixels)
         self.size = check_size(size)
@@ -385,7 +395,7 @@ class RandomShift(SeparableTransform):
         seed: as in `ImageTransform`.
     """
 
-    def __init__(self, pixels=4, seed=None, **kwargs):
+    def __init__(self, pixels: int = 4, seed: int | None = None, **kwargs):
         super().__init__(seed=seed, **kwargs)
         if isinstance(pixels, bool) or not isinstance(pixels, int) or pixels < 1:
             raise InvalidInputError(f"Expected `pixels` as an int of at least 1. Received: pixels={pixels!r}")
@@ -430,7 +440,14 @@ class GaussianBlur(SeparableTransform):
         seed: as in `ImageTransform`.
     """
 
-    def __init__(self, kernel_size=3, sigma=(0.1, 2.0), probability=1.0, seed=None, **kwargs):
+    def __init__(
+        self,
+        kernel_size: int = 3,
+        sigma: tuple[float, float] = (0.1, 2.0),
+        probability: float = 1.0,
+        seed: int | None = None,
+        **kwargs,
+    ):
         super().__init__(seed=seed, **kwargs)
         if isinstance(kernel_size, bool) or not isinstance(kernel_size, int) or kernel_size < 1 or kernel_size % 2 == 0:
             raise InvalidInputError(f"Expected `kernel_size` as an odd int. Received: kernel_size={kernel_size!r}")
@@ -488,7 +505,7 @@ class Resize(ImageTransform):
 
     random = False
 
-    def __init__(self, size, **kwargs):
+    def __init__(self, size: int | tuple[int, int], **kwargs):
         super().__init__(**kwargs)
         self.size = check_size(size)
         if self.size is None:
@@ -514,7 +531,7 @@ class Flip(ImageTransform):
 
     axis = None
 
-    def __init__(self, probability=0.5, seed=None, **kwargs):
+    def __init__(self, probability: float = 0.5, seed: int | None = None, **kwargs):
         super().__init__(seed=seed, **kwargs)
         self.probability = check_probability(probability)
 
@@ -576,7 +593,16 @@ class ColorJitter(ImageTransform):
     colour = True
     affine = ("brightness", "contrast", "saturation")
 
-    def __init__(self, brightness=0.0, contrast=0.0, saturation=0.0, hue=0.0, probability=1.0, seed=None, **kwargs):
+    def __init__(
+        self,
+        brightness: float | tuple[float, float] = 0.0,
+        contrast: float | tuple[float, float] = 0.0,
+        saturation: float | tuple[float, float] = 0.0,
+        hue: float | tuple[float, float] = 0.0,
+        probability: float = 1.0,
+        seed: int | None = None,
+        **kwargs,
+    ):
         super().__init__(seed=seed, **kwargs)
         self.brightness = check_factor("brightness", brightness)
         self.contrast = check_factor("contrast", contrast)
@@ -687,7 +713,7 @@ class Grayscale(ImageTransform):
 
     colour = True
 
-    def __init__(self, probability=0.1, seed=None, **kwargs):
+    def __init__(self, probability: float = 0.1, seed: int | None = None, **kwargs):
         super().__init__(seed=seed, **kwargs)
         self.probability = check_probability(probability)
 
@@ -711,7 +737,7 @@ class Solarize(ImageTransform):
         seed: as in `ImageTransform`.
     """
 
-    def __init__(self, threshold=0.5, probability=1.0, seed=None, **kwargs):
+    def __init__(self, threshold: float = 0.5, probability: float = 1.0, seed: int | None = None, **kwargs):
         super().__init__(seed=seed, **kwargs)
         self.threshold = check_number("threshold", threshold, 0.0, 1.0)
         self.probability = check_probability(probability)
@@ -746,7 +772,7 @@ class GaussianNoise(PointwiseTransform):
         seed: as in `ImageTransform`.
     """
 
-    def __init__(self, stddev, seed=None, **kwargs):
+    def __init__(self, stddev: float, seed: int | None = None, **kwargs):
         super().__init__(seed=seed, **kwargs)
         self.stddev = check_number("stddev", stddev, 0.0, math.inf)
 
@@ -768,7 +794,7 @@ class Threshold(PointwiseTransform):
 
     random = False
 
-    def __init__(self, value=0.5, **kwargs):
+    def __init__(self, value: float = 0.5, **kwargs):
         super().__init__(**kwargs)
         self.value = check_number("value", value, 1e-6, math.inf)
 
@@ -797,7 +823,7 @@ class Normalize(PointwiseTransform):
 
     random = False
 
-    def __init__(self, mean, std, **kwargs):
+    def __init__(self, mean: float | tuple[float, ...], std: float | tuple[float, ...], **kwargs):
         super().__init__(**kwargs)
         self.mean = check_channels("mean", mean, -math.inf)
         self.std = check_channels("std", std, 1e-12)
@@ -838,7 +864,7 @@ class RandomApply(ImageTransform):
         seed: as in `ImageTransform`.
     """
 
-    def __init__(self, step, probability=0.5, seed=None, **kwargs):
+    def __init__(self, step: keras.Layer, probability: float = 0.5, seed: int | None = None, **kwargs):
         super().__init__(seed=seed, **kwargs)
         if not isinstance(step, keras.Layer):
             raise InvalidInputError(f"Expected `step` as a Keras layer. Received: step={step!r}")

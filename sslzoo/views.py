@@ -237,7 +237,12 @@ class Views(augment.RandomLayer):
             )
 
     def _warn_of_own_seeds(self):
-        own = [step.name for step in self.steps if augment.is_keras_cv(step) or hasattr(step, "seed_generator")]
+        own = [
+            part.name
+            for step in self.steps
+            for part in step._flatten_layers()
+            if augment.is_keras_cv(part) or hasattr(part, "seed_generator")
+        ]
         if own:
             warnings.warn(
                 f"The steps {own} draw from generators of their own: `seed` does not reach them.", stacklevel=3
