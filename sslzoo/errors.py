@@ -10,6 +10,8 @@ import difflib
 class SSLZooError(Exception):
     """Base of every error that this package raises on purpose."""
 
+    __init__ = Exception.__init__  # tf.data's tracing re-raises an error as its own type only if it finds this here
+
 
 class UnknownNameError(SSLZooError, ValueError):
     """A name (dataset, policy, network, method, variant, protocol ...) is not one of the known ones."""
