@@ -76,13 +76,15 @@ class Pretrainer(keras.Model):
 
     def make_views(self, images, training):
         """Raw images (B, H, W, C) or ready-made views (B, J, H, W, C) -> views (B, J, H, W, C)."""
-        rank = len(images.shape)
+        # TensorFlow traces with an unknown shape once a model has seen two ranks; such a shape has no length.
+        rank = images.shape.rank if hasattr(images.shape, "rank") else len(images.shape)
         if rank == 5:
             return images
         if rank != 4:
+            shape = "unknown" if rank is None else tuple(images.shape)
             raise InvalidInputError(
                 "Expected images of shape (batch, height, width, channels) or views of shape "
-                f"(batch, views, height, width, channels). Received: shape={tuple(images.shape)}"
+                f"(batch, views, height, width, channels). Received: shape={shape}"
             )
         if self.views is None:
             raise InvalidInputError(

@@ -102,6 +102,8 @@ def settings(model):
 def test_images_of_the_wrong_rank_are_refused(run):
     with pytest.raises(ValueError, match=r"\(batch, height, width, channels\).*Received: shape=\(8, 8\)"):
         run.model.make_views(np.zeros((8, 8), "uint8"), training=True)
+    with pytest.raises(ValueError, match=r"Expected images of shape \(batch, height, width, channels\)"):
+        run.model.fit(contract.images(12)[..., 0], batch_size=12, verbose=0)
 
 
 @pytest.mark.parametrize("name", CASES)
