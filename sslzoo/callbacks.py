@@ -5,6 +5,7 @@ import io
 import json
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import keras
@@ -31,7 +32,7 @@ class Checkpoint(keras.callbacks.Callback):
         stopwatch: `Stopwatch` of the run, which knows whether an epoch was cut short.
     """
 
-    def __init__(self, path, journal, stopwatch):
+    def __init__(self, path: "str | Path", journal: "Journal", stopwatch: "Stopwatch"):
         super().__init__()
         self.path = Path(path)
         self.journal = journal
@@ -48,7 +49,7 @@ class Checkpoint(keras.callbacks.Callback):
         np.savez(buffer, note=np.array(json.dumps(note)), **arrays)
         write_beside(self.path, buffer.getvalue())
 
-    def restore(self, model):
+    def restore(self, model: keras.Model) -> int:
         """Put the file's state into a compiled model and the journal.
 
         Returns:
@@ -102,7 +103,7 @@ class Journal(keras.callbacks.Callback):
 
     BOOKKEEPING = ("views", "views_per_second", "seconds")
 
-    def __init__(self, path, views_per_step):
+    def __init__(self, path: "str | Path", views_per_step: int):
         super().__init__()
         self.path = Path(path)
         self.views_per_step = views_per_step
@@ -155,7 +156,7 @@ class KNNMonitor(keras.callbacks.Callback):
         k: int, neighbours; cosine distance, majority vote.
     """
 
-    def __init__(self, encoder, bank, queries, every=1, k=10):
+    def __init__(self, encoder: keras.Model, bank: tuple, queries: tuple, every: int = 1, k: int = 10):
         super().__init__()
         self.encoder = encoder
         self.bank, self.queries = bank, queries
@@ -180,7 +181,7 @@ class FiniteGuard(keras.callbacks.Callback):
         every: int, steps between two looks. A look waits for the device, so it is not free.
     """
 
-    def __init__(self, terms, every=50):
+    def __init__(self, terms: Sequence[str], every: int = 50):
         super().__init__()
         self.terms = tuple(terms)
         self.every = every
@@ -212,7 +213,7 @@ class Stopwatch(keras.callbacks.Callback):
         reason: why training ended early, or None.
     """
 
-    def __init__(self, minutes=None):
+    def __init__(self, minutes: float | None = None):
         super().__init__()
         self.minutes = minutes
         self.reason = None

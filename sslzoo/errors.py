@@ -5,6 +5,7 @@ All types derive from `SSLZooError`, and from the built-in a reader would have e
 """
 
 import difflib
+from collections.abc import Iterable
 
 
 class SSLZooError(Exception):
@@ -33,7 +34,7 @@ class TrainingError(SSLZooError, ArithmeticError):
     """Training cannot go on: a loss term stopped being a finite number."""
 
 
-def choose(kind, name, known):
+def choose(kind: str, name: str, known: Iterable[str]) -> str:
     """Return `name` if it is one of `known`, else raise with the nearest names.
 
     Args:

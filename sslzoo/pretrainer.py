@@ -45,9 +45,9 @@ class Pretrainer(keras.Model):
         **kwargs: `name`, `dtype` of `keras.Model`.
     """
 
-    terms = ()
+    terms: tuple[str, ...] = ()
 
-    def __init__(self, encoder, views=None, **kwargs):
+    def __init__(self, encoder: keras.Model, views: keras.Layer | None = None, **kwargs):
         super().__init__(**kwargs)
         if not getattr(encoder, "built", False):
             raise InvalidInputError(f"encoder must be a built Keras model. Received: encoder={encoder!r}")
@@ -110,7 +110,7 @@ class Pretrainer(keras.Model):
         """
         return full_precision(self.encoder(self.prepare(images), training=False))
 
-    def preprocessor(self, image_shape):
+    def preprocessor(self, image_shape: tuple[int, int, int]) -> keras.Model:
         """Core-layer model, raw images of `image_shape` (H, W, C) -> what the networks see."""
         if self.views is None:
             raise InvalidInputError(
@@ -118,13 +118,13 @@ class Pretrainer(keras.Model):
             )
         return self.views.preprocessor(image_shape)
 
-    def live_encoder(self, image_shape):
+    def live_encoder(self, image_shape: tuple[int, int, int]) -> keras.Model:
         """Model raw images -> representations (N, L) that shares the variables in training: what monitors look at."""
         images = keras.Input(image_shape)
         outputs = self.encoder(self.preprocessor(image_shape)(images))
         return keras.Model(images, outputs[0] if isinstance(outputs, list) else outputs)
 
-    def parts(self, image_shape):
+    def parts(self, image_shape: tuple[int, int, int]) -> dict[str, keras.Model]:
         """What is worth publishing, as it is now: part name -> plain Functional model of core layers (copies).
 
         Args:

@@ -15,6 +15,7 @@ import inspect
 import json
 import shlex
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import keras
@@ -66,7 +67,16 @@ class Run:
         seed: int.
     """
 
-    def __init__(self, method, settings, variants, argv=None, description="", published=None, papers=()):
+    def __init__(
+        self,
+        method: str,
+        settings: dict[str, dict],
+        variants: dict[str, dict],
+        argv: list[str] | None = None,
+        description: str = "",
+        published: dict[str, dict] | None = None,
+        papers: Sequence[dict] = (),
+    ):
         self.method = method
         parser = flags(method, settings, variants, description)
         self.arguments = parser.parse_args(argv)
@@ -194,12 +204,12 @@ class Run:
 
     # ------------------------------------------------------------------ for the recipe
 
-    def views(self):
+    def views(self) -> Views:
         """The `Views` of this run: its policy and number of views."""
         steps = policy(self.settings["policy"], flip=self.settings["flip"])
         return Views(steps, self.settings["num_views"], size=self.image_shape[:2], seed=self.seed)
 
-    def optimizer(self):
+    def optimizer(self) -> keras.optimizers.Optimizer:
         """Adam with warm-up and cosine decay, or a constant rate where the paper has none."""
         rate = self.settings["learning_rate"]
         if self.settings.get("schedule", "cosine") == "cosine":
@@ -210,7 +220,7 @@ class Run:
             )
         return keras.optimizers.Adam(rate, epsilon=self.settings.get("adam_epsilon", 1e-7))
 
-    def prepare(self, model, optimizer=None):
+    def prepare(self, model: keras.Model, optimizer: keras.optimizers.Optimizer | None = None) -> None:
         """Compile the model, set up what watches the run, and go back to the checkpoint with `--resume`."""
         model.compile(optimizer=optimizer or self.optimizer())
         self.model = model
@@ -238,7 +248,7 @@ class Run:
             return data.pipeline((self.images, None), "train", repeat=True, **common)
         return data.Batches(self.images, None, repeat=True, **common)
 
-    def fit_arguments(self):
+    def fit_arguments(self) -> dict:
         """Epochs, callbacks and verbosity for `model.fit`."""
         watchers = [self.stopwatch, callbacks.FiniteGuard(self.model.terms)]
         if self._monitor:
@@ -258,7 +268,7 @@ class Run:
 
     # ------------------------------------------------------------------ after training
 
-    def finish(self, model):
+    def finish(self, model: keras.Model) -> Path:
         """Evaluate, draw and write the artefact `<out>/<name>/`. Returns its path."""
         if self.stopwatch.reason:
             print(f"Training was {self.stopwatch.reason}; what was trained so far is evaluated and written.")
@@ -365,7 +375,7 @@ class Run:
         return {ours[protocol]: value for protocol, value in self.published.items() if protocol in report}
 
 
-def script(main):
+def script(main: Callable) -> None:
     """Run a recipe's `main` from the shell: what the user can mend is told in a line, without a traceback."""
     try:
         main()
@@ -373,7 +383,7 @@ def script(main):
         sys.exit(f"{type(error).__name__}: {error}")
 
 
-def data_name(dataset):
+def data_name(dataset: str) -> str:
     """Name of a data set in model names: fashion_mnist -> fashion-mnist, a path -> its stem."""
     return Path(dataset).stem.replace("_", "-").lower()
 

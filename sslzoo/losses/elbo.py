@@ -61,7 +61,7 @@ def gaussian_entropy(log_var):
     return 0.5 * ops.sum(log_var + math.log(2.0 * math.pi * math.e), axis=-1)
 
 
-def group_prior(z, variance, centre_variance=None):
+def group_prior(z, variance: float, centre_variance: float | None = None):
     """Negative log prior of groups of latents that share an unknown centre, up to a constant.
 
     z_j ~ N(psi, variance I) for the J views of one image, with the centre psi integrated out exactly:
@@ -89,7 +89,7 @@ def group_prior(z, variance, centre_variance=None):
     return prior + views * ops.sum(ops.square(centre), axis=(1, 2)) / (2.0 * (variance + views * centre_variance))
 
 
-def gaussian_reconstruction(x, x_hat, variance):
+def gaussian_reconstruction(x, x_hat, variance: float):
     """-log N(x; x_hat, variance I) without its constant: squared error summed over pixels / (2 variance).
 
     Args:

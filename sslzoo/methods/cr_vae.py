@@ -34,13 +34,13 @@ class CRVAE(VAE):
 
     def __init__(
         self,
-        encoder,
-        decoder,
-        views=None,
-        consistency_weight=0.1,
-        likelihood="gaussian",
-        likelihood_variance=0.01,
-        seed=0,
+        encoder: keras.Model,
+        decoder: keras.Model,
+        views: keras.Layer | None = None,
+        consistency_weight: float = 0.1,
+        likelihood: str = "gaussian",
+        likelihood_variance: float = 0.01,
+        seed: int = 0,
         **kwargs,
     ):
         super().__init__(encoder, decoder, views, likelihood, likelihood_variance, seed, **kwargs)

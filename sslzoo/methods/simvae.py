@@ -39,15 +39,15 @@ class SimVAE(VAE):
 
     def __init__(
         self,
-        encoder,
-        decoder,
-        views=None,
-        prior_variance=0.15,
-        centre_variance=None,
-        entropy_weight=1.0,
-        likelihood="gaussian",
-        likelihood_variance=0.01,
-        seed=0,
+        encoder: keras.Model,
+        decoder: keras.Model,
+        views: keras.Layer | None = None,
+        prior_variance: float = 0.15,
+        centre_variance: float | None = None,
+        entropy_weight: float = 1.0,
+        likelihood: str = "gaussian",
+        likelihood_variance: float = 0.01,
+        seed: int = 0,
         **kwargs,
     ):
         super().__init__(encoder, decoder, views, likelihood, likelihood_variance, seed, **kwargs)
@@ -81,7 +81,7 @@ class SimVAE(VAE):
             "prior": ops.mean(prior),
         }
 
-    def sample(self, n, like=None, seed=None):
+    def sample(self, n: int, like=None, seed: int | None = None):
         """n images: a centre, a latent around it with the prior's variance, decoded.
 
         Args:

@@ -47,7 +47,16 @@ class VAE(Pretrainer):
     terms = ("reconstruction", "prior")
     beta = 1.0
 
-    def __init__(self, encoder, decoder, views=None, likelihood="gaussian", likelihood_variance=1.0, seed=0, **kwargs):
+    def __init__(
+        self,
+        encoder: keras.Model,
+        decoder: keras.Model,
+        views: keras.Layer | None = None,
+        likelihood: str = "gaussian",
+        likelihood_variance: float = 1.0,
+        seed: int = 0,
+        **kwargs,
+    ):
         super().__init__(encoder, views, **kwargs)
         self.decoder = decoder
         self.likelihood = choose("likelihood", likelihood, ("gaussian", "bernoulli"))
@@ -130,12 +139,12 @@ class VAE(Pretrainer):
         """Images through posterior mean and decoder: raw (B, H, W, C), 0..255 -> float tensor in [0, 1]."""
         return self.decode(self.encode(images))
 
-    def sample(self, n, seed=None):
+    def sample(self, n: int, seed: int | None = None):
         """n images from the prior: z ~ N(0, I), decoded. Float tensor (n, H, W, C) in [0, 1]."""
         size = self.decoder.input_shape[-1]
         return self.decode(keras.random.normal((n, size), seed=self.random if seed is None else seed))
 
-    def parts(self, image_shape):
+    def parts(self, image_shape: tuple[int, int, int]) -> dict[str, keras.Model]:
         preprocessor = self.preprocessor(image_shape)
         return {
             "encoder": compose(preprocessor, self.encoder, output=0, name="encoder"),
@@ -164,13 +173,13 @@ class BetaVAE(VAE):
 
     def __init__(
         self,
-        encoder,
-        decoder,
-        views=None,
-        beta=1.0,
-        likelihood="gaussian",
-        likelihood_variance=0.01,
-        seed=0,
+        encoder: keras.Model,
+        decoder: keras.Model,
+        views: keras.Layer | None = None,
+        beta: float = 1.0,
+        likelihood: str = "gaussian",
+        likelihood_variance: float = 0.01,
+        seed: int = 0,
         **kwargs,
     ):
         super().__init__(encoder, decoder, views, likelihood, likelihood_variance, seed, **kwargs)
