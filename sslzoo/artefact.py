@@ -3,14 +3,15 @@
 A model's folder is also its Hub repository:
 
     config.json, metadata.json, model.weights.h5    the encoder, as Keras writes it unzipped
-    posterior/  decoder/  model/                    other parts, each with the same three files
+    posterior/  projection/  decoder/  model/       other parts, each with the same three files
     results.json                                    numbers and how they came about, see below
     README.md                                       the card, made from results.json (`sslzoo.card`)
     pictures/                                       PNG files that the card shows
 
 `encoder` takes raw images (B, H, W, C), values 0..255, uint8 or float, and gives representations (B, L); `posterior`
-gives [mean, log_var] of them, `decoder` turns latents (B, L) into images (B, H, W, C) in [0, 1]. These three consist of
-core Keras layers in float32 and load without sslzoo. `model` is the whole training method, which needs it.
+gives [mean, log_var] of them, `projection` gives (B, P) after the projection head that a loss was applied to, `decoder`
+turns latents (B, L) into images (B, H, W, C) in [0, 1]. These consist of core Keras layers in float32 and load without
+sslzoo. `model` is the whole training method, which needs it.
 
 `results.json` is one JSON object. The recipe gives
 
@@ -62,7 +63,7 @@ from sslzoo import card as cards
 from sslzoo.errors import ArtefactError, InvalidInputError, SSLZooError, choose
 from sslzoo.networks import blocks
 
-PARTS = ("encoder", "posterior", "decoder", "model")
+PARTS = ("encoder", "posterior", "projection", "decoder", "model")
 CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
 RESULTS, CARD, PICTURES = "results.json", "README.md", "pictures"
 SCHEMA = 1
@@ -336,12 +337,13 @@ def _check_parts(parts):
             continue
         model = _graph(f"parts[{part!r}]", model)
         shapes = [tuple(tensor.shape) for tensor in (*model.inputs, *model.outputs)]
-        ranks = {"encoder": [4, 2], "posterior": [4, 2, 2], "decoder": [2, None]}[part]
+        ranks = {"encoder": [4, 2], "posterior": [4, 2, 2], "projection": [4, 2], "decoder": [2, None]}[part]
         fits = len(shapes) == len(ranks) and all(rank in (None, len(shape)) for rank, shape in zip(ranks, shapes))
         if not fits or model.inputs[0].dtype != "float32":
             expected = {
                 "encoder": "raw images (B, H, W, C) -> (B, L)",
                 "posterior": "raw images (B, H, W, C) -> [mean, log_var], (B, L) each",
+                "projection": "raw images (B, H, W, C) -> (B, P)",
                 "decoder": "latents (B, L) -> images",
             }[part]
             raise InvalidInputError(
@@ -634,7 +636,7 @@ def read(path: "str | os.PathLike", part: str = "encoder", verify: bool = True) 
 
     Args:
         path: model folder, or `.keras` file (which has but one part).
-        part: "encoder", "posterior", "decoder" or "model".
+        part: one of `PARTS`.
         verify: also check results.json, if there is one.
 
     Returns:

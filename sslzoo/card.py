@@ -23,6 +23,7 @@ _KINDS = {"nmi": "nmi", "ari": "ari", "mse": "mse", "fid": "fid", "auroc": "roc_
 _PART_LINES = {
     "encoder": "raw images `(B, {shape})`, values 0..255, uint8 or float → representations `(B, {features})`",
     "posterior": "raw images → `[mean, log_var]` of the posterior, `(B, {features})` each",
+    "projection": "raw images → the output of the projection head, which the training loss saw",
     "decoder": "latents `(B, {features})` → images in [0, 1]",
     "model": "the whole training method, for going on with training (needs sslzoo)",
 }

@@ -46,6 +46,9 @@ class Pretrainer(keras.Model):
     """
 
     terms: tuple[str, ...] = ()
+    # True for methods that know each image by its place in the training set: their inputs are
+    # {"images": (B, H, W, C) or (B, J, H, W, C), "index": int32 (B,)}, as `data.pipeline(with_index=True)` gives them.
+    indexed = False
 
     def __init__(self, encoder: keras.Model, views: keras.Layer | None = None, **kwargs):
         super().__init__(**kwargs)
@@ -73,6 +76,16 @@ class Pretrainer(keras.Model):
         for term, mean in self.term_means.items():
             mean.update_state(losses[term], sample_weight=batch_size)
         return sum(losses[term] for term in self.terms)
+
+    def split(self, inputs):
+        """Inputs of an indexed method -> images, index (B,)."""
+        if not isinstance(inputs, dict) or set(inputs) != {"images", "index"}:
+            given = sorted(inputs) if isinstance(inputs, dict) else type(inputs).__name__
+            raise InvalidInputError(
+                f"{type(self).__name__} takes {{'images': images, 'index': their places in the training set}}; "
+                f"data.pipeline(with_index=True) and data.Batches(with_index=True) give them. Received: inputs={given}"
+            )
+        return inputs["images"], inputs["index"]
 
     def make_views(self, images, training):
         """Raw images (B, H, W, C) or ready-made views (B, J, H, W, C) -> views (B, J, H, W, C)."""
@@ -109,6 +122,22 @@ class Pretrainer(keras.Model):
             Float tensor (B, L).
         """
         return full_precision(self.encoder(self.prepare(images), training=False))
+
+    def embed(self, views, training=False):
+        """What the loss compares, of views (N, H, W, C) as the networks see them: float tensor (N, D).
+
+        The representation itself, unless a method has a head. Also takes a `keras.Input`.
+        """
+        outputs = self.encoder(views, training=training)
+        return full_precision(outputs[0] if isinstance(outputs, list) else outputs)
+
+    def chance_level(self, batch_size: int) -> float | None:
+        """Loss of a model that tells nothing apart, on batches of `batch_size` images; None where there is no such."""
+        return None
+
+    def cluster_probabilities(self, views):
+        """Soft assignments of views (N, H, W, C) to the method's K clusters or prototypes: (N, K); None without any."""
+        return None
 
     def preprocessor(self, image_shape: tuple[int, int, int]) -> keras.Model:
         """Core-layer model, raw images of `image_shape` (H, W, C) -> what the networks see."""

@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from sslzoo import methods
-from sslzoo.networks import initialize
+from sslzoo.networks import initialize, projector
 
 IMAGE_SHAPE = (8, 8, 1)
 LATENT = 4
@@ -46,6 +46,19 @@ def posterior_encoder(seed=1):
     return initialize(keras.Model(image, outputs, name="encoder"), seed)
 
 
+def plain_encoder(seed=1):
+    x = image = keras.Input(IMAGE_SHAPE)
+    x = keras.layers.Dense(12, name="hidden")(keras.layers.Flatten()(x))
+    x = keras.layers.Activation("silu")(keras.layers.BatchNormalization(momentum=0.5, name="norm")(x))
+    x = keras.layers.Dense(LATENT, name="latent")(x)
+    return initialize(keras.Model(image, x, name="encoder"), seed)
+
+
+def head(seed=3, size=6):
+    """A projector with batch normalisation, so that its statistics are part of what is tested."""
+    return projector(LATENT, (8, size), seed=seed)
+
+
 def image_decoder(seed=2):
     x = latent = keras.Input((LATENT,))
     x = keras.layers.Dense(12, activation="silu", name="hidden")(x)
@@ -55,6 +68,10 @@ def image_decoder(seed=2):
 
 def vae_family(method, **arguments):
     return lambda views: method(posterior_encoder(), image_decoder(), views, **arguments)
+
+
+def joint_embedding(method, with_head=False, **arguments):
+    return lambda views: method(plain_encoder(), projector=head() if with_head else None, views=views, **arguments)
 
 
 # name -> (views of each image, views layer -> model). One line is all a new method needs.
@@ -71,6 +88,11 @@ def images(n=48, seed=0):
     """Smooth random images (n, 8, 8, 1), uint8."""
     coarse = np.random.default_rng(seed).uniform(0, 256, size=(n, 4, 4, 1))
     return coarse.repeat(2, axis=1).repeat(2, axis=2).astype("uint8")
+
+
+def inputs(model, n=48):
+    """What `fit` takes for a method: images, and their places in the set where it wants to know them."""
+    return {"images": images(n), "index": np.arange(n, dtype="int32")} if model.indexed else images(n)
 
 
 def fixed_normal(shape, *args, **kwargs):
@@ -95,8 +117,8 @@ class EightSteps:
             self.model = make(Flips(num_views))
             self.before = state(self.model)
             self.model.compile(optimizer=keras.optimizers.SGD(1e-3, momentum=0.9))
-            history = self.model.fit(images(), batch_size=12, epochs=2, shuffle=False, verbose=0).history
-            self.evaluated = self.model.evaluate(images(12), batch_size=12, verbose=0, return_dict=True)
+            history = self.model.fit(inputs(self.model), batch_size=12, epochs=2, shuffle=False, verbose=0).history
+            self.evaluated = self.model.evaluate(inputs(self.model, 12), batch_size=12, verbose=0, return_dict=True)
         finally:
             keras.random.normal = normal
         self.terms = history

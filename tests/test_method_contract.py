@@ -65,7 +65,7 @@ def test_training_moves_every_variable(run):
 def test_evaluate_leaves_weights_alone(run):
     """`EightSteps` evaluates after its last step, so the golden weights would show a trace of it; so would these."""
     before = contract.state(run.model)
-    result = run.model.evaluate(contract.images(12), batch_size=12, verbose=0, return_dict=True)
+    result = run.model.evaluate(contract.inputs(run.model, 12), batch_size=12, verbose=0, return_dict=True)
     assert set(result) == {"loss", *run.model.terms} and np.isfinite(list(result.values())).all()
     for old, new in zip(before, contract.state(run.model)):
         np.testing.assert_array_equal(old, new)
@@ -103,7 +103,12 @@ def test_images_of_the_wrong_rank_are_refused(run):
     with pytest.raises(ValueError, match=r"\(batch, height, width, channels\).*Received: shape=\(8, 8\)"):
         run.model.make_views(np.zeros((8, 8), "uint8"), training=True)
     with pytest.raises(ValueError, match=r"Expected images of shape \(batch, height, width, channels\)"):
-        run.model.fit(contract.images(12)[..., 0], batch_size=12, verbose=0)
+        run.model.fit(flattened(contract.inputs(run.model, 12)), batch_size=12, verbose=0)
+
+
+def flattened(inputs):
+    """Inputs whose images lack their channels."""
+    return {**inputs, "images": inputs["images"][..., 0]} if isinstance(inputs, dict) else inputs[..., 0]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -113,19 +118,20 @@ def test_mixed_bfloat16_keeps_losses_and_state_in_float32(name):
     try:
         model = make(contract.Flips(num_views))
         model.compile(optimizer=keras.optimizers.Adam(1e-3))
-        history = model.fit(contract.images(24), batch_size=12, verbose=0).history
+        history = model.fit(contract.inputs(model, 24), batch_size=12, verbose=0).history
     finally:
         keras.config.set_dtype_policy("float32")
     assert model.encoder.get_layer("hidden").compute_dtype == "bfloat16"
     assert np.isfinite(list(history.values())).all()
     assert {keras.backend.standardize_dtype(w.dtype) for w in model.weights} <= {"float32", "int32"}
     exact = make(contract.Flips(num_views))
-    outputs = exact(contract.images(4))
+    batch = contract.inputs(exact, 4)
+    outputs = exact(batch)
     loss = {}
     for precision in ("bfloat16", "float32"):
         cast = [ops.cast(tensor, precision) for tensor in keras.tree.flatten(outputs)]
         packed = keras.tree.pack_sequence_as(outputs, cast)
-        loss[precision] = exact.compute_loss(x=contract.images(4), y_pred=packed, training=False)
+        loss[precision] = exact.compute_loss(x=batch, y_pred=packed, training=False)
     assert keras.backend.standardize_dtype(loss["bfloat16"].dtype) == "float32"
     assert float(loss["bfloat16"]) == pytest.approx(float(loss["float32"]), rel=0.05, abs=0.05)
 

@@ -1,0 +1,101 @@
+"""What methods remember between steps: teachers, their moving averages, and queues. Each trick once.
+
+State is float32 under every dtype policy, is part of the model's variables (so of every checkpoint), and keeps three
+rules that make it equal on TensorFlow, JAX and PyTorch: it is read through a `snapshot`, written once, after it was
+used, and its variables are frozen, not its layers (a frozen layer would also switch its batch normalisation to moving
+statistics).
+"""
+
+import keras
+import numpy as np
+from keras import ops
+
+from sslzoo.errors import InvalidInputError
+
+
+def variable(model: keras.Model, value: np.ndarray, name: str) -> keras.Variable:
+    """A variable of `model` that the optimizer never sees and no dtype policy casts, starting at `value`.
+
+    Args:
+        model: what it becomes part of; assign the result to an attribute.
+        value: array; its dtype (float32 or int32) is the variable's.
+        name: str.
+    """
+    value = np.asarray(value)
+
+    def initial(shape, dtype=None):  # the value goes in through an initializer, so that no backend writes it twice
+        return ops.convert_to_tensor(value, dtype=dtype)
+
+    return model.add_weight(
+        shape=value.shape, initializer=initial, dtype=str(value.dtype), trainable=False, autocast=False, name=name
+    )
+
+
+def unit_rows(rows: int, size: int, seed: int) -> np.ndarray:
+    """Random points on the unit sphere, float32 (rows, size): what a queue holds before it was filled.
+
+    Drawn by NumPy, so that they are equal on every backend.
+    """
+    points = np.random.default_rng(seed).normal(size=(rows, size))
+    return (points / np.linalg.norm(points, axis=1, keepdims=True)).astype("float32")
+
+
+def snapshot(variable: keras.Variable):
+    """The variable's value as a constant that a later assignment cannot disturb (PyTorch assigns in place)."""
+    return ops.stop_gradient(ops.copy(ops.convert_to_tensor(variable)))
+
+
+def make_teacher(student: keras.Model) -> keras.Model:
+    """A model like `student`, with the same weights, that the optimizer never sees.
+
+    Args:
+        student: built Functional or Sequential model.
+
+    Raises:
+        InvalidInputError: the student has no weights to copy yet.
+    """
+    if not getattr(student, "built", False):
+        raise InvalidInputError(f"A teacher is made of a built model. Received: student={student!r}")
+    teacher = keras.models.clone_model(student)
+    teacher.set_weights(student.get_weights())
+    for weight in teacher.weights:
+        weight.trainable = False
+    return teacher
+
+
+def ema_update(teacher: keras.Model, student: keras.Model, momentum) -> None:
+    """teacher <- momentum teacher + (1 - momentum) student, for what the student learns by gradient.
+
+    Statistics of batch normalisation are the teacher's own, gathered from what it sees.
+
+    Args:
+        teacher: made of `student` by `make_teacher`.
+        student: the model in training.
+        momentum: float or scalar tensor in [0, 1].
+    """
+    for old, new in zip(teacher.weights, student.weights):
+        if new.trainable:
+            new = ops.cast(ops.stop_gradient(ops.convert_to_tensor(new)), "float32")
+            old.assign(momentum * snapshot(old) + (1.0 - momentum) * new)
+
+
+def enqueue(queue: keras.Variable, pointer: keras.Variable, rows) -> None:
+    """Writes rows over the oldest of a ring buffer and moves its pointer on, past the end to the beginning.
+
+    Args:
+        queue: float variable (K, D).
+        pointer: int32 variable (), where the oldest row is.
+        rows: float tensor (B, D), B <= K; B need not divide K.
+
+    Raises:
+        InvalidInputError: more rows than the queue holds.
+    """
+    if rows.shape[0] is not None and rows.shape[0] > queue.shape[0]:
+        raise InvalidInputError(
+            f"A queue of {queue.shape[0]} rows takes at most that many at once. Received: {rows.shape[0]} rows"
+        )
+    count = ops.shape(rows)[0]
+    first = ops.copy(ops.convert_to_tensor(pointer))
+    slots = (first + ops.arange(count, dtype="int32")) % queue.shape[0]
+    queue.assign(ops.scatter_update(snapshot(queue), slots[:, None], ops.stop_gradient(rows)))
+    pointer.assign((first + ops.cast(count, "int32")) % queue.shape[0])

@@ -1,0 +1,106 @@
+"""Queues and teachers against plain NumPy, and the traps that each backend has for them."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from sslzoo import networks, state
+from sslzoo.errors import InvalidInputError
+
+
+class Memory(keras.Model):
+    """A model with a queue and nothing else."""
+
+    def __init__(self, queue):
+        super().__init__()
+        self.queue = state.variable(self, queue, "queue")
+        self.pointer = state.variable(self, np.int32(0), "pointer")
+
+
+def numbered(rows, start=0, size=2):
+    return np.repeat(np.arange(start, start + rows, dtype="float32")[:, None], size, axis=1)
+
+
+def array(tensor):
+    return ops.convert_to_numpy(tensor)
+
+
+def test_queue_is_a_ring_whatever_the_batch():
+    memory, expected = Memory(np.full((7, 2), -1.0, "float32")), np.full((7, 2), -1.0)
+    pointer = 0
+    for start, rows in ((0, 3), (10, 3), (20, 3), (30, 7), (40, 1)):
+        batch = numbered(rows, start)
+        state.enqueue(memory.queue, memory.pointer, ops.convert_to_tensor(batch))
+        for row in batch:
+            expected[pointer] = row
+            pointer = (pointer + 1) % 7
+        np.testing.assert_array_equal(array(memory.queue), expected)
+        assert int(array(memory.pointer)) == pointer
+
+
+def test_queue_refuses_a_batch_larger_than_itself():
+    memory = Memory(np.zeros((4, 2), "float32"))
+    with pytest.raises(InvalidInputError, match="Received: 5 rows"):
+        state.enqueue(memory.queue, memory.pointer, ops.zeros((5, 2)))
+    assert int(array(memory.pointer)) == 0
+
+
+def test_a_snapshot_survives_what_is_written_afterwards():
+    memory = Memory(np.zeros((4, 2), "float32"))
+    before = state.snapshot(memory.queue)
+    state.enqueue(memory.queue, memory.pointer, ops.ones((2, 2)))
+    np.testing.assert_array_equal(array(before), 0.0)
+
+
+def test_state_is_float32_under_bfloat16_and_never_trained():
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        memory = Memory(np.zeros((4, 2), "float32"))
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert keras.backend.standardize_dtype(memory.queue.dtype) == "float32"
+    assert keras.backend.standardize_dtype(memory.pointer.dtype) == "int32"
+    assert not memory.trainable_variables and len(memory.non_trainable_variables) == 2
+
+
+def test_unit_rows_lie_on_the_sphere_and_repeat():
+    rows = state.unit_rows(50, 3, seed=4)
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1.0, rtol=1e-6)
+    np.testing.assert_array_equal(rows, state.unit_rows(50, 3, seed=4))
+    assert np.abs(rows.mean(axis=0)).max() < 0.3
+
+
+def head():
+    return networks.projector(3, (5, 2), seed=1)
+
+
+def test_teacher_starts_equal_is_frozen_and_keeps_batch_statistics_of_its_own():
+    student = head()
+    teacher = state.make_teacher(student)
+    assert not teacher.trainable_variables
+    for ours, theirs in zip(teacher.weights, student.weights):
+        assert ours is not theirs
+        np.testing.assert_array_equal(array(ours), array(theirs))
+    x = np.random.default_rng(0).normal(size=(8, 3)).astype("float32")
+    # frozen variables, not layers: batch normalisation still takes the batch's own statistics
+    np.testing.assert_allclose(array(teacher(x, training=True)), array(student(x, training=True)), atol=1e-6)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9, 1.0])
+def test_ema_moves_parameters_and_leaves_statistics(momentum):
+    student, teacher = head(), state.make_teacher(head())
+    rng = np.random.default_rng(0)
+    for weight in student.weights:
+        weight.assign(rng.normal(size=weight.shape))
+    old = [array(weight) for weight in teacher.weights]
+    state.ema_update(teacher, student, momentum)
+    for before, weight, new in zip(old, teacher.weights, student.weights):
+        expected = momentum * before + (1 - momentum) * array(new) if new.trainable else before
+        np.testing.assert_allclose(array(weight), expected, atol=1e-6, err_msg=weight.path)
+    assert any(not weight.trainable for weight in student.weights)  # so that statistics were among them
+
+
+def test_teacher_of_something_unbuilt_is_refused():
+    with pytest.raises(InvalidInputError, match="built model"):
+        state.make_teacher(keras.Sequential([keras.layers.Dense(2)]))
