@@ -13,11 +13,15 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "load": "zoo",
+    "list_models": "zoo",
+    "info": "zoo",
+    "publish": "zoo",
+    "verify": "zoo",
     "evaluate": "evaluation",
 }
 _ROOMS = {
-    "artefact", "augment", "callbacks", "card", "data", "errors", "evaluation", "losses", "methods", "networks",
-    "pretrainer", "training", "views", "zoo",
+    "artefact", "augment", "callbacks", "card", "data", "errors", "evaluation", "health", "hub", "layout", "losses",
+    "manifest", "methods", "networks", "optimizers", "pretrainer", "training", "views", "zoo",
 }  # fmt: skip
 
 __all__ = sorted(["__version__", *_HOMES, *_ROOMS])

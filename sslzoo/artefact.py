@@ -1,57 +1,15 @@
 """Trained models as folders: composed, written whole or not at all, checked, and read back.
 
-A model's folder is also its Hub repository:
-
-    config.json, metadata.json, model.weights.h5    the encoder, as Keras writes it unzipped
-    posterior/  projection/  decoder/  model/       other parts, each with the same three files
-    results.json                                    numbers and how they came about, see below
-    README.md                                       the card, made from results.json (`sslzoo.card`)
-    pictures/                                       PNG files that the card shows
-
-`encoder` takes raw images (B, H, W, C), values 0..255, uint8 or float, and gives representations (B, L); `posterior`
-gives [mean, log_var] of them, `projection` gives (B, P) after the projection head that a loss was applied to, `decoder`
-turns latents (B, L) into images (B, H, W, C) in [0, 1]. These consist of core Keras layers in float32 and load without
-sslzoo. `model` is the whole training method, which needs it.
-
-`results.json` is one JSON object. The recipe gives
-
-    name          str, `<method>-<dataset>`: lower-case letters, digits, "-", "."
-    method        str, as the paper spells it ("SimVAE")
-    dataset       str, as `sslzoo.data` calls it ("fashion_mnist")
-    recipe        str, the command that trains it again
-    settings      object, every hyper-parameter
-    seeds         list of int
-    metrics       list of objects: name ("knn.accuracy"), value, protocol (features, k, probe, split: all it takes to
-                  measure it again); optional: label (in words), unit ("%" unless said), paper (the printed value, or
-                  null), error (standard error over seeds), chance (what guessing scores). May be empty: no labels.
-    versions      object of str, software -> version
-    wall_seconds  number, training time
-    views_seen    int, views that training went through
-    licence       str, as the Hub writes it ("apache-2.0")
-    papers        list of objects: title; optional: url
-    description   optional str, what the method does, in a sentence
-    remarks       optional list of str, what a reader must know beside the numbers
-    pictures      optional list of objects: file ("pictures/samples.png"), caption
-    evaluation    optional object, the full record of the evaluation
-
-and `write` adds what the models themselves say:
-
-    schema        1
-    input_shape   [H, W, C] of raw images
-    input_range   [0, 255]
-    features      int, L
-    parameters    int, of the encoder
-    parts         object, part -> number of parameters
-    weights       "float32", or "float16" if kernels were rounded to save space
+What such a folder holds, and what its results.json says, is described in `sslzoo.layout`.
 """
 
 import collections
-import hashlib
 import json
 import math
 import os
 import re
 import shutil
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -61,15 +19,26 @@ import numpy as np
 
 from sslzoo import card as cards
 from sslzoo.errors import ArtefactError, InvalidInputError, SSLZooError, choose
+from sslzoo.layout import (
+    CARD,
+    CONFIG,
+    METADATA,
+    PARTS,
+    PICTURE_SUFFIXES,
+    PICTURES,
+    RESULTS,
+    SCHEMA,
+    WEIGHTS,
+    check_results,
+    files,  # noqa: F401  a public name of this room
+    part_folder,
+    parts,
+    read_json,
+    read_results,
+)
 from sslzoo.networks import blocks
 
-PARTS = ("encoder", "posterior", "projection", "decoder", "model")
-CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
-RESULTS, CARD, PICTURES = "results.json", "README.md", "pictures"
-SCHEMA = 1
-
 _ENTRIES = {CONFIG, METADATA, WEIGHTS, RESULTS, CARD, PICTURES, "assets", ".gitattributes", *PARTS[1:]}
-_PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 _CAPTIONS = {
     "reconstructions": "Test images and their reconstructions",
     "samples": "Samples",
@@ -79,8 +48,13 @@ _CAPTIONS = {
 # Layers that run code from the file, or read files that the file names.
 _REFUSED_CLASSES = {
     "Lambda", "__lambda__", "TFSMLayer", "JaxLayer", "FlaxLayer", "TorchModuleWrapper", "TextVectorization",
-    "StringLookup", "IntegerLookup", "IndexLookup",
+    "StringLookup", "IntegerLookup", "IndexLookup", "__typespec__",
 }  # fmt: skip
+# Where Keras keeps what models consist of. Elsewhere it has functions that download, read and write files.
+_MODELLING = (
+    r"keras(\.src)?(\.(activations|constraints|dtype_policies|initializers|layers|losses|metrics|models|ops|optimizers"
+    r"|quantizers|random|regularizers)(\.\w+)*)?"
+)
 
 
 # ------------------------------------------------------------------ compose
@@ -251,10 +225,10 @@ def write(
 
     Args:
         folder: where to; its parent is made if need be.
-        parts: part ("encoder", and "posterior", "decoder", "model") -> model; see the head of this module for what
+        parts: part ("encoder", and "posterior", "decoder", "model") -> model; see `sslzoo.layout` for what
             each takes and gives. Models may be compiled or of mixed precision; what is written is not (a `model`
             keeps its precision).
-        results: dict as described at the head of this module.
+        results: dict as described in `sslzoo.layout`.
         card: str, Markdown for README.md; by default `card.render` of the completed results.
         pictures: file name ("samples.png") -> image file, copied into `pictures/`. Captions are those in
             `results["pictures"]`, where a file is named as "pictures/samples.png".
@@ -364,9 +338,9 @@ def _is_plain(model):
 def _check_pictures(pictures):
     sources = {}
     for file, source in pictures.items():
-        if Path(file).name != file or not file.lower().endswith(_PICTURE_SUFFIXES):
+        if Path(file).name != file or not file.lower().endswith(PICTURE_SUFFIXES):
             raise InvalidInputError(
-                f"pictures must map file names ending in {', '.join(_PICTURE_SUFFIXES)} to files. "
+                f"pictures must map file names ending in {', '.join(PICTURE_SUFFIXES)} to files. "
                 f"Received: pictures[{file!r}]"
             )
         if not Path(source).is_file():
@@ -385,11 +359,11 @@ def _complete(results, parts, sources, float16):
         raise InvalidInputError(
             f"results['pictures'] must name files that are given as pictures, {sorted(sources)}. Received: {missing}"
         )
-    files = {f"{PICTURES}/{file}": _CAPTIONS.get(Path(file).stem, Path(file).stem) for file in sources}
+    captions = {f"{PICTURES}/{file}": _CAPTIONS.get(Path(file).stem, Path(file).stem) for file in sources}
     encoder = parts["encoder"]
     return results | {
         "schema": SCHEMA,
-        "pictures": [captioned.get(file, {"file": file, "caption": caption}) for file, caption in files.items()],
+        "pictures": [captioned.get(file, {"file": file, "caption": caption}) for file, caption in captions.items()],
         "input_shape": list(encoder.input_shape[1:]),
         "input_range": [0, 255],
         "features": encoder.output_shape[-1],
@@ -453,178 +427,7 @@ def _json(value):
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-# ------------------------------------------------------------------ results
-
-
-def check_results(results: dict) -> dict:
-    """Checks results against the layout at the head of this module.
-
-    Args:
-        results: dict; NumPy numbers and tuples are welcome.
-
-    Returns:
-        dict of plain Python values, ready for JSON.
-
-    Raises:
-        InvalidInputError: a field that is missing, unknown, or not what it should be; the message names it.
-    """
-    if not isinstance(results, dict):
-        raise InvalidInputError(f"results must be a dict. Received: results={results!r}")
-    return _check_fields("results", _plain(results, "results"), _RESULTS, strict=True)
-
-
-def read_results(folder: "str | os.PathLike") -> dict:
-    """The checked content of a model folder's results.json; fields of later versions of sslzoo are passed through.
-
-    Raises:
-        ArtefactError: there is none, or it is damaged.
-    """
-    path = Path(folder) / RESULTS
-    if not path.is_file():
-        raise ArtefactError(f"A model folder holds {RESULTS}. Received: folder={os.fspath(folder)!r}, which has none")
-    try:
-        return _check_fields("results", _plain(_read_json(path), "results"), _RESULTS, strict=False)
-    except (InvalidInputError, RecursionError) as error:
-        raise ArtefactError(f"{path} is damaged: {error}") from error
-
-
-def _plain(value, path):
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, dict):
-        for key in value:
-            if not isinstance(key, str):
-                raise InvalidInputError(f"{path} must have names for keys. Received: key={key!r}")
-        return {key: _plain(item, f"{path}[{key!r}]") for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item, f"{path}[{index}]") for index, item in enumerate(value)]
-    if isinstance(value, float) and not math.isfinite(value):
-        raise InvalidInputError(f"{path} must be a finite number. Received: {value!r}")
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    raise InvalidInputError(f"{path} must be something JSON can hold. Received: {type(value).__name__}")
-
-
-def _is_text(value):
-    return isinstance(value, str) and bool(value.strip())
-
-
-def _is_number(value):
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _is_count(value):
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _matches(pattern):
-    return lambda value: isinstance(value, str) and re.fullmatch(pattern, value) is not None
-
-
-def _list_of(test, least=0):
-    return lambda value: isinstance(value, list) and len(value) >= least and all(map(test, value))
-
-
-def _dict_of(test):
-    return lambda value: isinstance(value, dict) and all(map(test, value.values()))
-
-
-# field -> (required, what it must be, test or fields of each element)
-_METRIC = {
-    "name": (True, "a text", _is_text),
-    "value": (True, "a number", _is_number),
-    "protocol": (True, "a text that says how it was measured", _is_text),
-    "label": (False, "a text", _is_text),
-    "unit": (False, "a text", lambda value: isinstance(value, str)),
-    "paper": (False, "a number or null", lambda value: value is None or _is_number(value)),
-    "error": (False, "a number or null", lambda value: value is None or _is_number(value)),
-    "chance": (False, "a number or null", lambda value: value is None or _is_number(value)),
-}
-_PAPER = {
-    "title": (True, "a text", _is_text),
-    "url": (False, "an https:// address", _matches(r"https://\S+")),
-}
-_PICTURE = {
-    "file": (True, f"a file in {PICTURES}/", _matches(rf"{PICTURES}/[^/\\]+")),
-    "caption": (True, "a text", _is_text),
-}
-_RESULTS = {
-    "schema": (False, "an integer >= 1", lambda value: _is_count(value) and value >= 1),
-    "name": (True, "lower-case letters, digits, '-' and '.'", _matches(r"[a-z0-9][a-z0-9.-]*")),
-    "method": (True, "a text", _is_text),
-    "dataset": (True, "a text", _is_text),
-    "recipe": (True, "the command that trains it", _is_text),
-    "settings": (True, "an object", lambda value: isinstance(value, dict)),
-    "seeds": (True, "a list of one or more integers", _list_of(_is_count, 1)),
-    "metrics": (True, "a list of objects", _METRIC),
-    "versions": (True, "an object of texts", _dict_of(_is_text)),
-    "wall_seconds": (True, "a number >= 0", lambda value: _is_number(value) and value >= 0),
-    "views_seen": (True, "an integer >= 0", _is_count),
-    "licence": (True, "a licence as the Hub writes it, such as apache-2.0", _matches(r"[a-z0-9][a-z0-9.+-]*")),
-    "papers": (True, "a list of objects", _PAPER),
-    "description": (False, "a text", _is_text),
-    "remarks": (False, "a list of texts", _list_of(_is_text)),
-    "pictures": (False, "a list of objects", _PICTURE),
-    "evaluation": (False, "an object or null", lambda value: value is None or isinstance(value, dict)),
-    "input_shape": (False, "[H, W, C]", _list_of(_is_count, 3)),
-    "input_range": (False, "[0, 255]", lambda value: value == [0, 255]),
-    "features": (False, "an integer", _is_count),
-    "parameters": (False, "an integer", _is_count),
-    "parts": (False, "an object of integers", _dict_of(_is_count)),
-    "weights": (False, "float32 or float16", lambda value: value in ("float32", "float16")),
-}
-
-
-def _check_fields(path, record, fields, strict):
-    if not isinstance(record, dict):
-        raise InvalidInputError(f"{path} must be an object. Received: {record!r}")
-    for field in record if strict else ():
-        choose(f"field of {path}", field, fields)
-    for field, (required, expected, test) in fields.items():
-        where = f"{path}[{field!r}]"
-        if field not in record:
-            if required:
-                raise InvalidInputError(f"{where} must be {expected}. Received: nothing; the field is missing")
-            continue
-        value = record[field]
-        if isinstance(test, dict):
-            if not isinstance(value, list):
-                raise InvalidInputError(f"{where} must be {expected}. Received: {value!r}")
-            for index, element in enumerate(value):
-                _check_fields(f"{where}[{index}]", element, test, strict)
-        elif not test(value):
-            raise InvalidInputError(f"{where} must be {expected}. Received: {value!r}")
-    return record
-
-
 # ------------------------------------------------------------------ read
-
-
-def parts(folder: "str | os.PathLike") -> list[str]:
-    """Names of the parts that a model folder holds."""
-    return [part for part in PARTS if (_part_folder(folder, part) / CONFIG).is_file()]
-
-
-def files(folder: "str | os.PathLike") -> dict[str, dict]:
-    """Every file of a model folder with its hash and size, hidden ones left out.
-
-    Returns:
-        dict, path relative to the folder, with "/" -> {"sha256": str, "bytes": int}, sorted by path.
-
-    Raises:
-        ArtefactError: no such folder.
-    """
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise ArtefactError(f"Expected the folder of a model. Received: folder={str(folder)!r}, which is none")
-    found = {}
-    for path in sorted(folder.rglob("*")):
-        relative = path.relative_to(folder)
-        if path.is_file() and not any(name.startswith(".") for name in relative.parts):
-            with open(path, "rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-            found[relative.as_posix()] = {"sha256": digest, "bytes": path.stat().st_size}
-    return found
 
 
 def read(path: "str | os.PathLike", part: str = "encoder", verify: bool = True) -> keras.Model:
@@ -655,7 +458,7 @@ def read(path: "str | os.PathLike", part: str = "encoder", verify: bool = True) 
         return _read_file(path, part)
     if not path.is_dir():
         raise ArtefactError(f"Expected the folder of a model. Received: {str(path)!r}, which does not exist")
-    where = _part_folder(path, part)
+    where = part_folder(path, part)
     if not (where / CONFIG).is_file():
         held, inside = parts(path), sorted(child.parent.name for child in path.glob(f"*/{CONFIG}"))
         has = f"The model has the parts {', '.join(held)}" if held else f"A model folder holds {CONFIG} and {WEIGHTS}"
@@ -664,16 +467,12 @@ def read(path: "str | os.PathLike", part: str = "encoder", verify: bool = True) 
         raise ArtefactError(f"{has}. Received: part={part!r} of {str(path)!r}")
     if not (where / WEIGHTS).is_file():
         raise ArtefactError(f"The weights are missing: {where / WEIGHTS}. Received: part={part!r} of {str(path)!r}")
-    config = _read_json(where / CONFIG)
+    config = read_json(where / CONFIG)
     _check_config(config, core=part != "model")
-    _check_weights(where / WEIGHTS)
+    held = _check_weights(where / WEIGHTS)
     if verify and (path / RESULTS).exists():
         read_results(path)
-    return _guarded(where, lambda: _build(config, where / WEIGHTS))
-
-
-def _part_folder(folder, part):
-    return Path(folder) if part == "encoder" else Path(folder) / part
+    return _guarded(where, lambda: _build(config, where / WEIGHTS, held))
 
 
 def _read_file(path, part):
@@ -687,14 +486,15 @@ def _read_file(path, part):
     except Exception as error:  # a damaged archive has many ways to fail
         raise ArtefactError(f"Not a .keras file, or a damaged one ({error}). Received: {str(path)!r}") from error
     _check_config(config, core=part != "model")
-    return _guarded(path, lambda: keras.saving.load_model(path, compile=False, safe_mode=True))
-
-
-def _read_json(path):
-    try:
-        return json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ArtefactError(f"Expected a JSON file ({error}). Received: {str(path)!r}") from error
+    with tempfile.TemporaryDirectory() as scratch:
+        weights = Path(scratch) / WEIGHTS
+        try:
+            with zipfile.ZipFile(path) as archive, archive.open(WEIGHTS) as source, open(weights, "wb") as target:
+                shutil.copyfileobj(source, target)
+        except Exception as error:
+            raise ArtefactError(f"The weights in it cannot be read ({error}). Received: {str(path)!r}") from error
+        held = _check_weights(weights)
+        return _guarded(path, lambda: _build(config, weights, held))
 
 
 def _guarded(path, build):
@@ -716,38 +516,51 @@ def _guarded(path, build):
 def _check_config(config, core=True):
     """Raise if a serialised model asks for more than Keras' own classes (`core`), for code, or for other files."""
     if not isinstance(config, dict) or "class_name" not in config:
-        raise ArtefactError(f"{CONFIG} must describe a Keras model. Received: {str(config)[:80]}")
-    waiting = [config]
+        raise ArtefactError(f"{CONFIG} must describe a Keras model. Received: {repr(config)[:80]}")
+    waiting = [config | {"compile_config": None}]  # which is not used
     while waiting:
         node = waiting.pop()
         if isinstance(node, list):
             waiting.extend(node)
+        if core and isinstance(node, float) and not math.isfinite(node):
+            raise ArtefactError(f"The numbers in {CONFIG} must be finite. Received: {node}")
         if not isinstance(node, dict):
             continue
         waiting.extend(node.values())
         if "class_name" not in node:
             continue
         name, module, registered = (node.get(key) for key in ("class_name", "module", "registered_name"))
+        received = f"Received: class_name={name!r}, module={module!r}, registered_name={registered!r}"
+        if not isinstance(name, str) or not all(isinstance(value, (str, type(None))) for value in (module, registered)):
+            raise ArtefactError(f"Classes must be named by texts. {received[:300]}")
         if name in _REFUSED_CLASSES:
             raise ArtefactError(f"Models with code or files of their own are refused. Received: class_name={name!r}")
-        if not core:
-            continue
-        foreign = module is not None and not re.fullmatch(r"keras(\.[\w.]+)?|builtins", str(module))
-        if foreign or ">" in str(registered):
+        if name == "function" and not _is_activation(node.get("config")):
             raise ArtefactError(
-                f"Only Keras' own classes are allowed. Received: class_name={name!r}, module={module!r}, "
-                f"registered_name={registered!r}"
+                f"The only functions allowed are Keras' activations. Received: config={repr(node.get('config'))[:100]}"
             )
+        keras_own = module is None or re.fullmatch(_MODELLING, module) or (name == "function" and module == "builtins")
+        own = keras_own and ">" not in (registered or "")
+        if not own and (core or re.match(r"keras(\.|$)", module or "") or module == "builtins"):
+            raise ArtefactError(f"Only Keras' own classes for models are allowed. {received[:300]}")
+
+
+def _is_activation(name):
+    known = isinstance(name, str) and callable(getattr(keras.activations, name, None))
+    return known and name not in ("deserialize", "get", "serialize")
 
 
 def _check_weights(path):
-    """Raise if a file of weights is damaged, or makes HDF5 open other files."""
-    elsewhere = []  # h5py garbles errors that are raised inside its walk
+    """How many numbers a file of weights holds. Raise if it is damaged, or makes HDF5 open other files."""
+    elsewhere, held = [], 0  # h5py garbles errors that are raised inside its walk
 
     def look(name, link):
+        nonlocal held
         inside = isinstance(link, h5py.HardLink)
         if inside and isinstance(item := file[name], h5py.Dataset):
-            inside = not (item.external or item.is_virtual)
+            # What is compressed, or was never written, can claim any size.
+            inside = not (item.external or item.is_virtual) and item.id.get_storage_size() >= item.nbytes
+            held += item.size or 0
         if not inside:
             elsewhere.append(name)
 
@@ -759,30 +572,58 @@ def _check_weights(path):
             f"The weights cannot be read; the file is damaged or cut short ({error}). Received: '{path}'"
         ) from error
     if elsewhere:
-        raise ArtefactError(f"Weights must be in the file itself, not elsewhere. Received: {elsewhere[:3]} in '{path}'")
+        raise ArtefactError(
+            f"Weights must be in the file itself, not elsewhere, and uncompressed. Received: {elsewhere[:3]} in '{path}'"
+        )
+    return held
 
 
-# `keras.initializers.serialize(Zeros())`, which would import TensorFlow, whatever the backend.
-_ZEROS = {"module": "keras.initializers", "class_name": "Zeros", "config": {}, "registered_name": None}
+class _Deferred(keras.initializers.Initializer):
+    """Zeros instead of a layer's own initial values, which the weights of the file replace at once.
 
+    Drawing those would cost seconds under JAX, one compilation for each shape of kernel. And it keeps count: a
+    configuration that claims more numbers than the file of weights holds must not fill the memory.
 
-def _build(config, weights):
-    """What `keras.saving.load_model` does, without drawing initial weights that are overwritten at once.
-
-    Under JAX those draws cost seconds, one compilation for each shape of kernel.
+    Args:
+        wanted: dict or str, the initialiser that the layer asks for, and gets back once it is built.
+        room: list of one int, how many numbers there may still be; shared by all layers of a model.
     """
+
+    def __init__(self, wanted, room):
+        self.wanted, self.room = wanted, room
+
+    def __call__(self, shape, dtype=None):
+        self.room[0] -= math.prod(shape)
+        if self.room[0] < 0:
+            raise ArtefactError(
+                f"{CONFIG} must describe the model that the weights are of, and asks for more numbers than their file "
+                f"holds. Received: a weight of shape {tuple(shape)}"
+            )
+        return keras.ops.zeros(shape, dtype)
+
+    def get_config(self):
+        return {"wanted": self.wanted, "room": self.room}  # some layers copy initialisers by their configuration
+
+    def __deepcopy__(self, memo):
+        return self
+
+
+def _build(config, weights, held):
+    """What `keras.saving.load_model` does, without drawing initial weights. `held`: numbers in the file of weights."""
     config["compile_config"] = None
-    wanted = {}
-    for layer in config["config"]["layers"] if config["class_name"] in ("Functional", "Sequential") else ():
-        settings = layer["config"]
-        for key in settings:
-            if key.endswith("_initializer") and isinstance(settings[key], dict):
-                wanted.setdefault(settings["name"], {})[key] = settings[key]
-                settings[key] = dict(_ZEROS)
+    room, waiting = [held], [config]
+    while waiting:
+        node = waiting.pop()
+        for key, value in node.items() if isinstance(node, dict) else ():
+            if key.endswith("_initializer") and isinstance(value, (dict, str)):
+                node[key] = _Deferred(value, room)
+        waiting.extend(node.values() if isinstance(node, dict) else node if isinstance(node, list) else ())
     model = keras.saving.deserialize_keras_object(config, safe_mode=True)
+    if not isinstance(model, keras.Model):
+        return model
     model.load_weights(weights)
-    for name, initializers in wanted.items():
-        layer = model.get_layer(name)
-        for key, initializer in initializers.items():
-            setattr(layer, key, keras.initializers.get(initializer))
+    for layer in model._flatten_layers():
+        for name, value in list(vars(layer).items()):
+            if isinstance(value, _Deferred):
+                setattr(layer, name, keras.initializers.get(value.wanted))
     return model

@@ -1,8 +1,9 @@
 """Model cards: README.md of a model folder, made from its results.json and from nothing else.
 
-The layout of results is described in `sslzoo.artefact`.
+The layout of results is described in `sslzoo.layout`.
 """
 
+import hashlib
 import json
 import textwrap
 
@@ -33,7 +34,7 @@ def render(results: dict, repository: str | None = None) -> str:
     """Model card of a trained model.
 
     Args:
-        results: dict as `artefact.check_results` returns it.
+        results: dict as `layout.check_results` returns it.
         repository: str, `organisation/name` on the Hub, if that is where the card will be read.
 
     Returns:
@@ -43,12 +44,27 @@ def render(results: dict, repository: str | None = None) -> str:
         _front_matter(results),
         _introduction(results),
         _use(results, repository),
+        _intended_use(results),
         _numbers(results),
         _training(results),
         _pictures(results),
         _limits(results),
     ]
     return "\n".join(section for section in sections if section)
+
+
+_SIGNATURE = "\n<!-- Written by sslzoo from results.json; publish keeps a card that was edited. {} -->\n"
+
+
+def sign(text: str) -> str:
+    """The card with a last line, unseen by readers, that tells whether it is still as it was written."""
+    return text + _SIGNATURE.format(hashlib.sha256(text.encode("utf-8")).hexdigest())
+
+
+def is_as_written(text: str) -> bool:
+    """Whether a card ends in the line of `sign`, and nothing was changed since."""
+    text = text.replace("\r\n", "\n").rstrip() + "\n"
+    return text == sign(text[: max(text.rfind("\n<!--"), 0)])
 
 
 def _front_matter(results):
@@ -149,6 +165,21 @@ def _use(results, repository):
     if results.get("weights") == "float16":
         lines += ["", "Kernels are stored in half precision; the loaded model computes in float32."]
     return "\n".join(lines) + "\n"
+
+
+def _intended_use(results):
+    dataset = _title(results["dataset"])
+    return "\n".join(
+        [
+            "## Intended use",
+            "",
+            f"Research and teaching: features of {dataset} images, or of images like them, to probe, cluster, search, "
+            "fine-tune, or compare methods by.",
+            "",
+            f"Licence of the model: {results['licence']}. {dataset} has terms of its own.",
+            "",
+        ]
+    )
 
 
 def _numbers(results):

@@ -30,6 +30,18 @@ class ArtefactError(SSLZooError, ValueError):
     """A model folder or a checkpoint is incomplete, damaged, or belongs to another run."""
 
 
+class IntegrityError(ArtefactError):
+    """A file is not the one that was published: its hash differs from the one in the manifest or on the Hub."""
+
+
+class ManifestError(SSLZooError, ValueError):
+    """The manifest of published models is damaged, or names something that is not allowed."""
+
+
+class HubError(SSLZooError, OSError):
+    """The Hugging Face Hub could not be reached, refused, or lacks what was asked; the message says what to do."""
+
+
 class TrainingError(SSLZooError, ArithmeticError):
     """Training cannot go on: a loss term stopped being a finite number."""
 

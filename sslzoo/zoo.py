@@ -1,32 +1,54 @@
-"""`sslzoo.load`: a trained model by name or path."""
+"""The zoo: load a trained model by name or path, list what there is, publish, verify.
 
+A name stands for an entry of the manifest (`sslzoo.manifest`), and is looked for in this order:
+
+    1. the folder that the environment variable SSLZOO_WEIGHTS names, then `weights/` of a checkout
+    2. the cache of the Hugging Face Hub, without asking the Hub anything
+    3. the Hub itself, at the commit that the manifest pins
+
+Wherever the files come from, they are checked against the hashes of the manifest before Keras opens them.
+"""
+
+import copy
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import keras
+from sslzoo import card as cards
+from sslzoo import layout
+from sslzoo import manifest as manifests
+from sslzoo.errors import ArtefactError, HubError, IntegrityError, InvalidInputError, SSLZooError, choose
 
-from sslzoo import artefact
-from sslzoo.errors import ArtefactError, InvalidInputError, choose
+if TYPE_CHECKING:
+    import keras
+
+# ------------------------------------------------------------------ load
 
 
 def load(
     name_or_path: "str | os.PathLike", part: str = "encoder", revision: str | None = None, verify: bool = True
-) -> keras.Model:
+) -> "keras.Model":
     """Loads a trained model: a plain Keras model that takes raw images.
 
         encoder = sslzoo.load("simvae-mnist")
         features = encoder.predict(images)  # uint8 (B, 28, 28, 1) -> float32 (B, 10)
 
-    A model folder or `.keras` file of that path comes first; then a name is looked for in the folder that the
-    environment variable SSLZOO_WEIGHTS names, then in `weights/` of a checkout of this repository.
+        sslzoo.load("runs/mine")                     # a model folder, or a .keras file
+        sslzoo.load("hf://someone/their-model")      # anyone's repository on the Hugging Face Hub, newest commit
+        sslzoo.load("hf://someone/their-model@v1")   # a tag, branch or commit of it
+
+    A model folder or `.keras` file of that path comes first; then a name is looked for as the head of this module
+    says. Only the files of that part are downloaded. What the cache holds is used without asking the Hub, except for a
+    branch or tag, which may have moved; HF_HUB_OFFLINE=1 keeps from asking even then.
 
     Args:
-        name_or_path: model folder, `.keras` file, or name such as "simvae-mnist".
+        name_or_path: model folder, `.keras` file, name such as "simvae-mnist", or "hf://organisation/name[@revision]".
         part: "encoder": raw images (B, H, W, C), values 0..255, uint8 or float -> (B, L);
-            "posterior": the same -> [mean, log_var]; "decoder": (B, L) -> images in [0, 1];
-            "model": the whole training method.
-        revision: of a Hub repository; None for what is on this machine.
-        verify: check files before use, results.json included.
+            "posterior": the same -> [mean, log_var]; "projection": the same -> (B, P), after the projection head;
+            "decoder": (B, L) -> images in [0, 1]; "model": the whole training method.
+        revision: commit, tag or branch of the Hub repository, instead of the one that the manifest pins.
+        verify: check files before use: those of a name against the manifest, those of a repository against what the
+            Hub says of them, and results.json. A cached file that fails is downloaded again, once.
 
     Returns:
         `keras.Model`, uncompiled and trainable, on the active backend. All but "model" consist of core Keras layers.
@@ -34,52 +56,168 @@ def load(
     Raises:
         UnknownNameError: no model or part of that name; the nearest names are given.
         ArtefactError: the model lacks that part, or its files are missing or damaged.
-        InvalidInputError: a revision of something that has none.
+        IntegrityError: a file is not the one that was published.
+        HubError: the Hub could not be reached, refused, or has no such model; the message says what to do.
+        ManifestError: the manifest is damaged.
+        InvalidInputError: a revision of something that has none, or two that differ.
     """
-    choose("part", part, artefact.PARTS)
-    path = find(name_or_path)
+    choose("part", part, layout.PARTS)
+    path = _fetch(name_or_path, part, revision, verify)
+    from sslzoo import artefact
+
+    return artefact.read(path, part, verify)
+
+
+def _fetch(name_or_path, part, revision, verify):
+    """Path of a folder or file on this machine that holds the part, checked."""
+    if isinstance(name_or_path, str) and name_or_path.startswith(manifests.SCHEME):
+        from sslzoo import hub
+
+        repository, stated = hub.parse(name_or_path)
+        if stated and revision and stated != revision:
+            raise InvalidInputError(
+                f"The path and the argument must name one revision. Received: {name_or_path!r}, revision={revision!r}"
+            )
+        return hub.fetch(repository, stated or revision, _files_of(part), optional=[layout.RESULTS], verify=verify)
+    path = _find_path(name_or_path)
+    if path is not None:
+        _refuse_revision(revision, path)
+        return path
+    return _fetch_named(str(name_or_path), part, revision, verify)
+
+
+def _fetch_named(name, part, revision, verify):
+    local = local_models().get(name)
+    if local is not None and revision is None and not verify and _holds(local, part):
+        return local
+    entries = manifests.read()
+    entry = entries.get(name)
+    if entry is None:
+        _check_known(name, entries)
+        _refuse_revision(revision, local)
+        return local
+    pinned = revision in (None, entry["revision"])
+    if local is not None and pinned and (_holds(local, part) or entry["revision"] is None):
+        if verify:
+            _check_local(name, local, part, entry)
+        return local
+    if entry["revision"] is None and revision is None:
+        searched = " or ".join(str(folder) for folder in _weight_folders())
+        raise HubError(
+            f"{name} is not published yet, and there is no copy of it in {searched}. Set SSLZOO_WEIGHTS to a folder "
+            f"that holds it, or train it: {entry['recipe']}. Received: name_or_path={name!r}"
+        )
+    if entry["repository"] is None:
+        _refuse_revision(revision, name)
+    from sslzoo import hub
+
+    files = _files_of(part)
+    if not pinned:
+        return hub.fetch(entry["repository"], revision, files, optional=[layout.RESULTS], verify=verify)
+    missing = [file for file in files if file not in entry["files"]]
+    if missing:
+        raise ArtefactError(
+            f"The model has the parts {', '.join(_parts_of(entry))}. Received: part={part!r} of {name!r}"
+        )
+    optional = [layout.RESULTS] if layout.RESULTS in entry["files"] else []
+    return hub.fetch(entry["repository"], entry["revision"], files, optional, entry["files"], verify)
+
+
+def _check_local(name, folder, part, entry):
+    for file in (*_files_of(part), layout.RESULTS):
+        if (folder / file).is_file() and file in entry["files"]:
+            found, expected = layout.sha256(folder / file), entry["files"][file]["sha256"]
+            if found != expected:
+                raise IntegrityError(
+                    f"{folder / file} is not the file that the manifest has for {name}. Give the path of the folder "
+                    "to load a model of your own, or verify=False; restore the file, or enter the new model by "
+                    f"`python -m sslzoo.manifest {folder}`. Expected sha256 {expected}. Received: {found}"
+                )
+
+
+def _files_of(part):
+    """Files that reading a part takes, relative to the folder of the model."""
+    folder = "" if part == "encoder" else f"{part}/"
+    return [folder + layout.CONFIG, folder + layout.WEIGHTS]
+
+
+def _parts_of(entry):
+    return [part for part in layout.PARTS if all(file in entry["files"] for file in _files_of(part))]
+
+
+def _holds(folder, part):
+    return (layout.part_folder(folder, part) / layout.CONFIG).is_file()
+
+
+def _refuse_revision(revision, path):
     if revision is not None:
         raise InvalidInputError(
             f"Only Hub repositories have revisions. Received: revision={revision!r} of {str(path)!r}"
         )
-    return artefact.read(path, part, verify)
+
+
+# ------------------------------------------------------------------ find
 
 
 def find(name_or_path: "str | os.PathLike") -> Path:
-    """Path of a model folder or `.keras` file.
+    """Path of a model folder or `.keras` file on this machine.
 
     Args:
-        name_or_path: as in `load`.
+        name_or_path: folder, file, or name of a local model; see `local_models`.
 
     Raises:
         UnknownNameError: no model of that name.
         ArtefactError: a path that does not exist.
     """
-    if not isinstance(name_or_path, (str, os.PathLike)) or not os.fspath(name_or_path):
-        raise InvalidInputError(f"Expected a name or a path. Received: name_or_path={name_or_path!r}")
-    path, known = Path(name_or_path).expanduser(), local_models()
-    exists = os.path.exists(path)  # which, unlike Path.exists, says no to a name that no file can have
-    if str(name_or_path) in known and not (exists and (path.is_file() or artefact.parts(path))):
-        return known[str(name_or_path)]
-    if exists:
-        return path
-    if isinstance(name_or_path, os.PathLike) or path.suffix == ".keras" or len(path.parts) > 1:
-        raise ArtefactError(f"No such folder or file. Received: name_or_path={os.fspath(name_or_path)!r}")
+    path, known = _find_path(name_or_path), local_models()
+    if path is None:
+        _check_known(str(name_or_path))
+        path = known[str(name_or_path)]
+    return path
+
+
+def _check_known(name, entries=()):
+    """Raise unless there is a local model or an entry of that name."""
+    known = {*entries, *local_models()}
     if not known:
         searched = " or ".join(str(folder) for folder in _weight_folders())
         raise ArtefactError(
             f"No models found in {searched}. Give the path of a model folder, or set SSLZOO_WEIGHTS to the folder "
-            f"that holds them. Received: name_or_path={name_or_path!r}"
+            f"that holds them. Received: name_or_path={name!r}"
         )
-    choose("model", name_or_path, known)
+    choose("model", name, known)
+
+
+def _find_path(name_or_path):
+    """The path, if it is one that exists and no name stands for a model instead; None for what can only be a name."""
+    if not isinstance(name_or_path, (str, os.PathLike)) or not os.fspath(name_or_path):
+        raise InvalidInputError(f"Expected a name or a path. Received: name_or_path={name_or_path!r}")
+    path, name = Path(name_or_path).expanduser(), str(name_or_path)
+    exists = os.path.exists(path)  # which, unlike Path.exists, says no to a name that no file can have
+    if exists and (path.is_file() or layout.parts(path)):
+        return path
+    if isinstance(name_or_path, str) and (name in local_models() or _is_entry(name)):
+        return None  # a folder of that name that holds no model does not hide the model
+    if exists:
+        return path
+    if isinstance(name_or_path, os.PathLike) or path.suffix == ".keras" or len(path.parts) > 1:
+        raise ArtefactError(f"No such folder or file. Received: name_or_path={os.fspath(name_or_path)!r}")
+    return None
+
+
+def _is_entry(name):
+    try:
+        return name in manifests.read()
+    except SSLZooError:
+        return False
 
 
 def local_models() -> dict[str, Path]:
-    """Models on this machine that `load` knows by name: name -> folder."""
+    """Models on this machine that `load` knows by name, the Hub's cache left out: name -> folder."""
     found = {}
     for folder in _weight_folders():
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-            if (path / artefact.CONFIG).is_file():
+            if (path / layout.CONFIG).is_file():
                 found.setdefault(path.name, path)
     return found
 
@@ -88,3 +226,308 @@ def _weight_folders():
     """Where models lie by name, first come first served."""
     named = os.environ.get("SSLZOO_WEIGHTS")
     return [*([Path(named).expanduser()] if named else []), Path(__file__).resolve().parent.parent / "weights"]
+
+
+# ------------------------------------------------------------------ list
+
+
+def list_models(method: str | None = None, dataset: str | None = None) -> list[dict]:
+    """The models of the zoo.
+
+    Args:
+        method: keep those of this method ("SimVAE"; case, "-" and " " do not count).
+        dataset: keep those trained on this data set ("fashion_mnist"; likewise).
+
+    Returns:
+        list of dicts, sorted by name: name, method, dataset, repository, revision (null: not published yet), parts,
+        files, bytes (of all files), input_shape, input_range, features, parameters, recipe, metrics, licence, papers
+        (see `sslzoo.manifest`), and local: bool, whether the encoder loads without a network.
+
+    Raises:
+        UnknownNameError: no model is of that method or data set.
+        ManifestError: the manifest is damaged.
+    """
+    entries = manifests.read()
+    for field, wanted in (("method", method), ("dataset", dataset)):
+        if wanted is not None:
+            known = {_plainly(entry[field]): entry[field] for entry in manifests.read().values()}
+            chosen = known.get(_plainly(wanted)) or choose(field, wanted, set(known.values()))
+            entries = {name: entry for name, entry in entries.items() if entry[field] == chosen}
+    local = local_models()
+    return [_described(name, entry, local) for name, entry in entries.items()]
+
+
+def info(name: str) -> dict:
+    """What is known about one model, as `list_models` gives it.
+
+    Args:
+        name: of a model in the manifest or on this machine.
+
+    Raises:
+        UnknownNameError: no model of that name; the nearest names are given.
+    """
+    entries, local = manifests.read(), local_models()
+    choose("model", name, {*entries, *local})
+    return _described(name, entries[name] if name in entries else manifests.entry(local[name]), local)
+
+
+def _plainly(text):
+    return str(text).lower().translate(str.maketrans("", "", "-_ "))
+
+
+def _described(name, entry, local):
+    facts = {
+        "name": name,
+        "parts": _parts_of(entry),
+        "bytes": sum(file["bytes"] for file in entry["files"].values()),
+        "local": name in local or _is_cached(entry),
+    }
+    return facts | copy.deepcopy(entry)
+
+
+def _is_cached(entry):
+    if entry["revision"] is None:
+        return False
+    from sslzoo import hub
+
+    return hub.cached(entry["repository"], entry["revision"], _files_of("encoder")) is not None
+
+
+# ------------------------------------------------------------------ publish
+
+
+def publish(
+    folder: "str | os.PathLike",
+    repo_id: str,
+    private: bool | None = None,
+    create_pr: bool = False,
+    token: str | None = None,
+    manifest: "str | os.PathLike | bool | None" = None,
+    overwrite_card: bool = False,
+) -> dict:
+    """Puts a model folder on the Hugging Face Hub, in one commit, and pins that commit in the manifest.
+
+    The folder is checked first: every part is read as `load` reads it. Only files that differ from those on the Hub are
+    sent, and without any there is no commit. The card is made from results.json. One that a person wrote or edited on
+    the Hub is kept, and the result says so, unless `overwrite_card`. Files of parts that the folder does not have are
+    removed from the repository; files that are none of a model's are left alone.
+
+    Args:
+        folder: a model folder (`artefact.write`).
+        repo_id: "organisation/name"; the repository is made if need be.
+        private: whether only you may see it; None takes the organisation's default, or what the repository is.
+        create_pr: open a pull request. Nothing is pinned then: publish again once it is merged.
+        token: of the Hub, with write access; by default the one that this machine is logged in with.
+        manifest: the file to pin the commit in. By default the checkout's, or what SSLZOO_MANIFEST names; an installed
+            package's is not changed. False: none.
+        overwrite_card: replace the card also if a person edited it.
+
+    Returns:
+        dict: name, repository, url, revision (commit that holds the files), created (bool, the repository was made),
+        changed and removed (lists of files), pull_request (its address or None), manifest (path of the file in which
+        the commit is pinned, or None), notes (list of str, what a person should know).
+
+    Raises:
+        ArtefactError: the folder holds no model, a damaged one, or more than a model.
+        HubError: the Hub could not be reached or refused; the message says what to do.
+        ManifestError: the manifest is damaged.
+        InvalidInputError: `repo_id` is no name of a repository, or results.json lacks what the manifest takes.
+    """
+    from sslzoo import hub as hubs
+
+    hubs.check_repository(repo_id)
+    folder = Path(folder)
+    results = _check_folder(folder)
+    manifests.entry(folder, repo_id)
+    pinning = None if create_pr else _manifest_to_change(manifest)
+    if pinning is not None and pinning.exists():
+        manifests.read(pinning)  # before anything is sent
+
+    card, kept = cards.sign(cards.render(results, repo_id)), []
+    model = {file: (folder / file).read_bytes() for file in layout.files(folder) if file != layout.CARD}
+
+    def compose(remote):
+        files = model | {layout.CARD: card.encode("utf-8")}
+        kept.clear()
+        if not overwrite_card and layout.CARD in remote.files and not remote.has(layout.CARD, files[layout.CARD]):
+            found = hubs.download_text(repo_id, layout.CARD, remote.commit, token)
+            if not cards.is_as_written(found):
+                kept.append(files.pop(layout.CARD))
+        unwanted = [file for file in remote.files if file.split("/")[0] in layout.PARTS[1:] and file not in model]
+        return files, unwanted
+
+    created = hubs.open_repository(repo_id, private, token)
+    message = f"{results['name']}, as sslzoo writes it"
+    revision, changed, removed, pull_request = hubs.commit(repo_id, compose, message, create_pr, token)
+    notes = []
+    if kept:
+        notes.append("The card on the Hub was written or edited by a person, and kept; overwrite_card replaces it.")
+    if pull_request:
+        notes.append("The commit is pinned in the manifest when you publish again after the merge.")
+    if pinning is not None:
+        _pin(pinning, folder, repo_id, revision)
+    return {
+        "name": results["name"],
+        "repository": repo_id,
+        "url": hubs.url(repo_id),
+        "revision": revision,
+        "created": created,
+        "changed": changed,
+        "removed": removed,
+        "pull_request": pull_request,
+        "manifest": None if pinning is None else str(pinning),
+        "notes": notes,
+    }
+
+
+def _check_folder(folder):
+    """Results of a model folder that holds a whole model, and nothing else."""
+    results = layout.read_results(folder)
+    for path in sorted(folder.rglob("*")):
+        file = path.relative_to(folder).as_posix()
+        if file.startswith(".") or "/." in file:  # hidden files stay here
+            continue
+        if path.is_symlink() or (path.is_file() and not layout.belongs(file)):
+            raise ArtefactError(
+                "Only files of a model are published, and links are none: remove what does not belong. "
+                f"Received: {file!r} in '{folder}'"
+            )
+    missing = [picture["file"] for picture in results.get("pictures", ()) if not (folder / picture["file"]).is_file()]
+    if missing:
+        raise ArtefactError(f"results.json names pictures that are not there. Received: {missing} of '{folder}'")
+    from sslzoo import artefact
+
+    parts = ["encoder", *layout.parts(folder)]  # without an encoder it is no model
+    parameters = {part: artefact.read(folder, part).count_params() for part in dict.fromkeys(parts)}
+    if parameters != results.get("parts", parameters):
+        raise ArtefactError(
+            f"results.json must describe the parts that are there. Received: parts of {parameters} parameters in "
+            f"'{folder}', where results.json has {results['parts']}"
+        )
+    return results
+
+
+def _manifest_to_change(manifest):
+    if manifest is False:
+        return None
+    if manifest is not None and manifest is not True:
+        return Path(manifest)
+    file = manifests.path()
+    return None if manifests.is_installed(file) else file
+
+
+def _pin(file, folder, repository, revision):
+    """Enters the published model, unless the manifest pins an older commit with these very files already."""
+    name = layout.read_results(folder)["name"]
+    former = (manifests.read(file) if file.exists() else {}).get(name)
+    entry = manifests.entry(folder, repository, revision)
+    unpinned = {"revision": None}
+    if former is None or former["revision"] is None or former | unpinned != entry | unpinned:
+        manifests.update(name, entry, file)
+
+
+# ------------------------------------------------------------------ verify
+
+
+def verify(name: str | None = None, hub: bool = False) -> list[dict]:
+    """Compares entries of the manifest with the files on this machine and, if asked, on the Hub.
+
+    Args:
+        name: of one model; by default all, and the local models that have no entry.
+        hub: look at the Hub, too.
+
+    Returns:
+        list of dicts, one for each place that an entry was looked for in: name; where ("local", "cache" or "hub");
+        place (folder or address); ok (True: every file is the one of the manifest; False: see problems; None: nothing
+        to compare, for the reason in problems); problems (list of str); files (int, how many were compared).
+
+    Raises:
+        UnknownNameError: no model of that name.
+        ManifestError: the manifest is damaged.
+    """
+    entries, local = manifests.read(), local_models()
+    names = sorted({*entries, *local})
+    if name is not None:
+        names = [choose("model", name, names)]
+    findings = []
+    for each in names:
+        entry = entries.get(each)
+        if entry is None:
+            problems = ["The manifest has no entry of that name"]
+            findings.append(_finding(each, "local", local[each], None, problems, 0))
+            continue
+        findings.append(_verify_local(each, entry, local.get(each)))
+        if entry["revision"] is not None:
+            findings.append(_verify_cache(each, entry))
+        if hub:
+            findings.append(_verify_hub(each, entry))
+    return [finding for finding in findings if finding is not None]
+
+
+def _finding(name, where, place, ok, problems, files):
+    return {"name": name, "where": where, "place": str(place), "ok": ok, "problems": problems, "files": files}
+
+
+def _verify_local(name, entry, folder):
+    if folder is None:
+        searched = ", ".join(str(place) for place in _weight_folders())
+        return _finding(name, "local", searched, None, ["There is no copy on this machine"], 0)
+    problems = []
+    try:
+        found = manifests.entry(folder, entry["repository"], entry["revision"])
+        problems += _differences(entry["files"], found["files"])
+        for field in entry:
+            if field != "files" and found[field] != entry[field]:
+                problems.append(f"{field} in {layout.RESULTS} differs from the manifest's")
+    except (SSLZooError, OSError) as error:
+        problems.append(str(error))
+    return _finding(name, "local", folder, not problems, problems, len(entry["files"]))
+
+
+def _differences(expected, found):
+    problems = [f"{file} is missing" for file in expected if file not in found]
+    problems += [f"{file} is not in the manifest" for file in found if file not in expected]
+    for file in expected:
+        if file in found and found[file] != expected[file]:
+            problems.append(f"{file} has sha256 {found[file]['sha256']}, not {expected[file]['sha256']}")
+    return problems
+
+
+def _verify_cache(name, entry):
+    """What the Hub's cache holds of an entry; None if that is nothing."""
+    from sslzoo import hub as hubs
+
+    places = {file: hubs.cached(entry["repository"], entry["revision"], [file]) for file in entry["files"]}
+    held = {file: folder for file, folder in places.items() if folder is not None}
+    if not held:
+        return None
+    found = {file: {"sha256": layout.sha256(folder / file)} for file, folder in held.items()}
+    expected = {file: {"sha256": entry["files"][file]["sha256"]} for file in held}
+    problems = _differences(expected, found)
+    return _finding(name, "cache", next(iter(held.values())), not problems, problems, len(held))
+
+
+def _verify_hub(name, entry):
+    from sslzoo import hub as hubs
+
+    repository, revision = entry["repository"], entry["revision"]
+    if revision is None:
+        return _finding(name, "hub", repository, None, ["It is not published yet"], 0)
+    place = f"{hubs.url(repository)}/tree/{revision}"
+    problems = []
+    try:
+        there = hubs.remote(repository, revision).files
+        for file, facts in entry["files"].items():
+            if file not in there:
+                problems.append(f"{file} is missing")
+            elif there[file]["sha256"] is None:  # of small files the Hub names git's hash
+                held = hubs.fetch(repository, revision, [file], pinned=entry["files"]) / file
+                if hubs.git_hash(held.read_bytes()) != there[file]["git"]:
+                    problems.append(f"{file} has git hash {there[file]['git']}, not that of the manifest's file")
+            elif there[file]["sha256"] != facts["sha256"]:
+                problems.append(f"{file} has sha256 {there[file]['sha256']}, not {facts['sha256']}")
+    except IntegrityError as error:
+        problems.append(str(error))
+    except HubError as error:
+        return _finding(name, "hub", place, None, [str(error)], 0)
+    return _finding(name, "hub", place, not problems, problems, len(entry["files"]))

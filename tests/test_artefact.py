@@ -18,7 +18,7 @@ import pytest
 from keras import layers, ops
 
 import sslzoo
-from sslzoo import artefact, networks, zoo
+from sslzoo import artefact, manifest, networks, zoo
 from sslzoo.errors import ArtefactError, InvalidInputError, UnknownNameError
 
 SHAPE, LATENT = (8, 8, 1), 3
@@ -605,7 +605,7 @@ def external(path):
         ("config.json", lambda path: path.write_bytes(b"\xff\xfe"), "Expected a JSON file"),
         ("config.json", lambda path: path.write_text("[" * 100_000), "Expected a JSON file"),
         ("config.json", lambda path: path.write_text("[]"), "must describe a Keras model"),
-        ("config.json", lambda path: path.write_text('{"class_name": "Functional"}'), "could not read this model"),
+        ("config.json", lambda path: path.write_text('{"class_name": "Functional"}'), "Expected a Keras model"),
         ("config.json", lambda path: rename_class(path, class_name="Lambda"), "refused.*'Lambda'"),
         ("config.json", lambda path: rename_class(path, module="os", class_name="system"), "Only Keras' own classes"),
         ("config.json", lambda path: rename_class(path, registered_name="evil>Layer"), "Only Keras' own classes"),
@@ -637,6 +637,7 @@ def test_a_part_that_is_not_there_is_said_to_be_missing(copy):
 
 def test_names_are_found_where_the_environment_says(folder, monkeypatch, tmp_path):
     monkeypatch.setenv("SSLZOO_WEIGHTS", str(folder.parent))
+    monkeypatch.setenv("SSLZOO_MANIFEST", str(manifest.write({}, tmp_path / "manifest.json")))
     monkeypatch.chdir(tmp_path)
     assert sslzoo.load("simvae-digits").output_shape == (None, LATENT)
     assert zoo.local_models()["simvae-digits"] == folder
@@ -648,6 +649,7 @@ def test_names_are_found_where_the_environment_says(folder, monkeypatch, tmp_pat
 
 def test_paths_and_names_that_lead_nowhere(folder, monkeypatch, tmp_path):
     monkeypatch.setenv("SSLZOO_WEIGHTS", str(tmp_path / "nowhere"))
+    monkeypatch.setenv("SSLZOO_MANIFEST", str(manifest.write({}, tmp_path / "manifest.json")))
     monkeypatch.setattr(zoo, "__file__", str(tmp_path / "site-packages" / "sslzoo" / "zoo.py"))
     with pytest.raises(ArtefactError, match=r"No models found in .*nowhere.*SSLZOO_WEIGHTS"):
         sslzoo.load("simvae-digits")

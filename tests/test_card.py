@@ -127,3 +127,19 @@ def test_a_card_is_a_function_of_the_results():
 @pytest.mark.parametrize("seconds, shown", [(4.4, "4 s"), (150, "2 min"), (4000, "67 min"), (86400, "24.0 h")])
 def test_wall_time_in_words(seconds, shown):
     assert dict(rows(card.render(results(wall_seconds=seconds)), "Training")[2:])["wall time"] == shown
+
+
+def test_a_card_knows_whether_it_is_as_written():
+    text = card.sign("---\na: 1\n---\n# Model\n\n<!-- a comment -->\nÜber 3 × 4.\n")
+    assert (
+        card.is_as_written(text) and card.is_as_written(text.replace("\n", "\r\n")) and card.is_as_written(text + "\n")
+    )
+    for edited in (
+        text.replace("3", "4"),
+        text + "more",
+        text.replace("Model", "Model "),
+        "",
+        "# Model",
+        "\n<!-- -->\n",
+    ):
+        assert not card.is_as_written(edited)

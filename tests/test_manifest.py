@@ -1,0 +1,363 @@
+"""The manifest of published models: what is committed is true, what is damaged is named, nothing points outside."""
+
+import copy
+import hashlib
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from sslzoo import layout, manifest
+from sslzoo.errors import ArtefactError, InvalidInputError, ManifestError
+
+ROOT = Path(manifest.__file__).resolve().parent.parent
+COMMITTED = sorted(path.parent for path in (ROOT / "weights").glob("*/results.json"))
+
+
+def entry(**changes):
+    return {
+        "method": "SimVAE",
+        "dataset": "mnist",
+        "repository": "sslzoo/simvae-mnist",
+        "revision": "0123456789" * 4,
+        "files": {
+            "config.json": {"sha256": "a" * 64, "bytes": 10},
+            "decoder/model.weights.h5": {"sha256": "b" * 64, "bytes": 0},
+        },
+        "input_shape": [28, 28, 1],
+        "input_range": [0, 255],
+        "features": 10,
+        "parameters": 1000,
+        "recipe": "python recipes/simvae.py",
+        "metrics": [{"name": "knn.accuracy", "value": 97.5, "protocol": "k = 10", "paper": None}],
+        "licence": "apache-2.0",
+        "papers": [{"title": "A paper", "url": "https://arxiv.org/abs/2402.01399"}],
+    } | changes
+
+
+def text(models=None, **changes):
+    return json.dumps({"schema": 1, "models": {"simvae-mnist": entry()} if models is None else models} | changes)
+
+
+# ------------------------------------------------------------------ what is committed
+
+
+@pytest.mark.parametrize("folder", COMMITTED, ids=lambda folder: folder.name)
+def test_committed_weights_are_what_the_manifest_says(folder):
+    """After a change of weights: python -m sslzoo.manifest weights/*"""
+    entries = manifest.read(ROOT / manifest.FILE)
+    made = manifest.entry(folder, f"sslzoo/{folder.name}")
+    assert entries[folder.name] | {"revision": None} == made
+    assert {"config.json", "model.weights.h5", "results.json"} <= set(made["files"])
+    assert not {"README.md"} & set(made["files"]) and made["metrics"] and made["parameters"] > 0
+
+
+def test_every_entry_can_be_had():
+    for name, found in manifest.read(ROOT / manifest.FILE).items():
+        assert found["revision"] is not None or (ROOT / "weights" / name / layout.CONFIG).is_file(), name
+
+
+def test_the_wheel_holds_the_manifest(tmp_path):
+    source = tmp_path / "source"
+    shutil.copytree(ROOT / "sslzoo", source / "sslzoo", ignore=shutil.ignore_patterns("__pycache__"))
+    for file in ("pyproject.toml", "setup.py", "README.md", "LICENSE", manifest.FILE):
+        shutil.copy(ROOT / file, source)
+    pytest.importorskip("setuptools", minversion="77")
+    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-q", "-w", "out", "./source"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    [wheel] = (tmp_path / "out").glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "installed")
+    installed = tmp_path / "installed" / "sslzoo" / manifest.FILE
+    assert installed.read_bytes() == (ROOT / manifest.FILE).read_bytes()
+    assert not (source / "sslzoo" / manifest.FILE).exists()  # building leaves the source as it is
+
+    code = "import sslzoo; print([m['name'] for m in sslzoo.list_models()], sslzoo.manifest.path())"
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("SSLZOO_")}
+    environment["PYTHONPATH"] = str(tmp_path / "installed")
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == f"{sorted(manifest.read(installed))} {installed}", done.stderr[-2000:]
+
+
+# ------------------------------------------------------------------ read
+
+
+def test_entries_come_back_sorted_as_they_were_written(tmp_path):
+    models = {"vae-mnist": entry(revision=None), "simvae-mnist": entry()}
+    file = manifest.write(models, tmp_path / "new" / "manifest.json")
+    found = manifest.read(file)
+    assert list(found) == ["simvae-mnist", "vae-mnist"] and found == models
+    assert json.loads(file.read_text())["schema"] == 1
+    assert [path.name for path in file.parent.iterdir()] == ["manifest.json"]
+
+
+def test_the_environment_names_another_manifest(tmp_path, monkeypatch):
+    file = manifest.write({"mine": entry()}, tmp_path / "m.json")
+    monkeypatch.setenv("SSLZOO_MANIFEST", str(file))
+    assert manifest.path() == file and list(manifest.read()) == ["mine"]
+    monkeypatch.setenv("SSLZOO_MANIFEST", str(tmp_path / "none.json"))
+    with pytest.raises(ManifestError, match=r"cannot be read.*SSLZOO_MANIFEST.*none\.json"):
+        manifest.read()
+
+
+def test_a_changed_file_is_read_again(tmp_path):
+    file = manifest.write({"one": entry()}, tmp_path / "m.json")
+    assert list(manifest.read(file)) == ["one"]
+    manifest.update("two", entry(), file)
+    assert list(manifest.read(file)) == ["one", "two"]
+
+
+BAD_PATHS = [
+    "../secret", "decoder/../../secret", "/etc/passwd", "C:/windows/x", "C:\\x", "a\\b", "..", ".", "", "a//b", "a/",
+    "/", "./config.json", ".hidden", "a/.git/config", "~/x", "a\0b", "a\nb", "x" * 201, "con fig.json ", "a/b.",
+    "caf\u00e9", "\uff0e\uff0e/x", "$HOME/x", "*",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", BAD_PATHS)
+def test_paths_that_could_lead_outside_are_refused(path):
+    models = {"simvae-mnist": entry(files={path: {"sha256": "a" * 64, "bytes": 1}})}
+    with pytest.raises(ManifestError, match=r"models\['simvae-mnist'\]\['files'\] must name files inside") as caught:
+        manifest.parse(text(models))
+    assert repr(path) in str(caught.value)
+    with pytest.raises(InvalidInputError):
+        manifest.check_entry("simvae-mnist", models["simvae-mnist"])
+
+
+@pytest.mark.parametrize("path", ["config.json", "decoder/model.weights.h5", "a b/c-d_e.f", "_x", "x..y"])
+def test_plain_paths_are_allowed(path):
+    assert manifest.is_safe_path(path)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"method": ""}, r"\['method'\] must be a text. Received: ''"),
+        ({"repository": "no-slash"}, r"\['repository'\] must be .organisation/name"),
+        ({"repository": "../x"}, r"\['repository'\]"),
+        ({"repository": "a/b/c"}, r"\['repository'\]"),
+        ({"repository": "a/b\n"}, r"\['repository'\]"),
+        ({"repository": None}, r"\['revision'\] must be null without a repository"),
+        ({"revision": "main"}, r"\['revision'\] must be a commit of 40"),
+        ({"revision": "A" * 40}, r"\['revision'\]"),
+        ({"files": {}}, r"\['files'\] must be an object, path"),
+        ({"files": []}, r"\['files'\]"),
+        ({"files": {"config.json": {"sha256": "A" * 64, "bytes": 1}}}, r"\['files'\]\['config.json'\]\['sha256'\]"),
+        ({"files": {"config.json": {"sha256": "a" * 64}}}, r"\['config.json'\]\['bytes'\] must be .* missing"),
+        ({"files": {"config.json": {"sha256": "a" * 64, "bytes": -1}}}, r"\['bytes'\] must be an integer >= 0"),
+        ({"files": {"config.json": {"sha256": "a" * 64, "bytes": True}}}, r"\['bytes'\]"),
+        ({"files": {"config.json": None}}, r"\['config.json'\] must be an object"),
+        ({"files": {"a": {"sha256": "a" * 64, "bytes": 1}, "A": {"sha256": "a" * 64, "bytes": 1}}}, "upper and lower"),
+        ({"input_shape": [28, 28]}, r"\['input_shape'\] must be \[H, W, C\]"),
+        ({"input_range": [0, 1]}, r"\['input_range'\]"),
+        ({"features": 0}, r"\['features'\]"),
+        ({"parameters": 1.5}, r"\['parameters'\]"),
+        ({"metrics": [{"name": "x", "value": 1}]}, r"\['metrics'\]\[0\]\['protocol'\].*missing"),
+        ({"metrics": [{"name": "x", "value": 1, "protocl": "k"}]}, "Did you mean 'protocol'"),
+        ({"licence": "Apache 2"}, r"\['licence'\]"),
+        ({"papers": [{"title": "x", "url": "file:///etc"}]}, r"\['url'\] must be an https"),
+        ({"sha": "x"}, r"field of models\['simvae-mnist'\].*'sha'"),
+        ({"recipe": "\ud800"}, "surrogates not allowed"),
+    ],
+)  # fmt: skip
+def test_faults_name_entry_and_field(changes, message):
+    with pytest.raises(ManifestError, match=message):
+        manifest.parse(text({"simvae-mnist": entry(**changes)}))
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ("", "damaged"),
+        ("[]", "object with schema and models"),
+        ('{"schema": 1}', "object with schema and models"),
+        (b"\xff\xfe\x00", "damaged"),
+        ("[" * 100_000, "damaged"),
+        (text(schema=2), "schema must be 1; a later one needs a later sslzoo"),
+        (text(schema=True), "schema must be 1"),
+        (text(more=1), "Unknown field"),
+        (text({"../x": entry()}), "Names consist of lower-case letters"),
+        (text({"UPPER": entry()}), "Names consist of"),
+        (text({"x": None}), r"models\['x'\] must be an object"),
+        ('{"schema": 1, "models": {}, "models": {}}', "stands twice: 'models'"),
+        (text().replace("97.5", "NaN"), "finite"),
+        (text().replace("97.5", "1e999"), "finite"),
+        (text().replace("97.5", "1" * 5000), "damaged"),
+        (text().replace('"SimVAE"', json.dumps(["x" * 10_000])), r"Received: \['x+ \.\.\."),
+    ],
+)
+def test_damaged_manifests_end_in_one_clear_error(content, message):
+    with pytest.raises(ManifestError, match=message) as caught:
+        manifest.parse(content)
+    assert len(str(caught.value)) < 1000 + len(manifest.FILE)
+
+
+def junk(chance):
+    return chance.choice(
+        [
+            None, True, -1, 0, 1, 2**70, 1e308, -0.0, "", " ", "..", "../../etc/passwd", "/etc/passwd", "C:\\x",
+            "a" * 40, "f" * 64, "hf://a/b", "a/b", "\x00", "\ud800", "\u202e", [], [[]], {}, {"": {}},
+            {"sha256": "f" * 64}, "1", [28, 28, 1], [None], {"name": 1},
+        ]
+    )  # fmt: skip
+
+
+def nodes(value):
+    """Every (container, key) of a JSON value."""
+    found = []
+    for key in value if isinstance(value, dict) else range(len(value)):
+        found.append((value, key))
+        if isinstance(value[key], (dict, list)):
+            found += nodes(value[key])
+    return found
+
+
+def mutate(record, chance):
+    record = copy.deepcopy(record)
+    for _ in range(chance.choice([1, 1, 1, 2, 5])):
+        container, key = chance.choice(nodes(record))
+        action = chance.randrange(4)
+        if action == 0:
+            container[key] = junk(chance)
+        elif action == 1:
+            del container[key]
+        elif isinstance(container, dict):
+            name = chance.choice(["../x", "", "schema", "models", "files", "a\\b", "config.json", "x" * 300, "\ud800"])
+            container[name] = container.pop(key) if action == 2 else container[key]
+        else:
+            container.append(junk(chance))
+        if not record:
+            break
+    return record
+
+
+def test_ten_thousand_mutated_manifests():
+    """Only ManifestError, and what gets through is sound."""
+    chance, sound = random.Random(0), 0
+    record = json.loads(text({"simvae-mnist": entry(), "vae-digits": entry(repository=None, revision=None)}))
+    whole = json.dumps(record).encode()
+    for trial in range(10_000):
+        if trial % 2:
+            content = json.dumps(mutate(record, chance)).encode()
+        else:
+            content = bytearray(whole)
+            for _ in range(chance.choice([1, 1, 2, 8])):
+                start = chance.randrange(len(content))
+                end = start + chance.choice([0, 1, 1, 1, 4, 64])
+                content[start:end] = chance.choice(
+                    [b"", chance.randbytes(1), chance.randbytes(3), b'"', b"\\", b"../", b"{"]
+                )
+            if chance.random() < 0.1:
+                content = content[: chance.randrange(len(content))]
+            content = bytes(content)
+        try:
+            entries = manifest.parse(content)
+        except ManifestError as error:
+            str(error).encode("utf-8", errors="strict")
+            continue
+        sound += 1
+        for name, found in entries.items():
+            assert layout.is_name(name) and set(found) == set(entry())
+            for file in found["files"]:
+                inside = os.path.normpath(os.path.join("/cache/model", file))
+                assert inside.startswith("/cache/model/") and "\\" not in file and ":" not in file
+            assert found["repository"] is None or len(found["repository"].split("/")) == 2
+    assert 100 < sound < 5_000  # the mutations neither miss nor always hit what is checked
+
+
+# ------------------------------------------------------------------ write
+
+
+def model_folder(path, weights=b"weights", name="simvae-mnist"):
+    """A folder with the files of a model; Keras need not be able to read them."""
+    results = {
+        "name": name, "method": "SimVAE", "dataset": "mnist", "recipe": "python recipes/simvae.py", "settings": {},
+        "seeds": [0], "metrics": entry()["metrics"], "versions": {}, "wall_seconds": 1.0, "views_seen": 1,
+        "licence": "apache-2.0", "papers": [], "input_shape": [28, 28, 1], "input_range": [0, 255], "features": 10,
+        "parameters": 5,
+    }  # fmt: skip
+    (path / "decoder").mkdir(parents=True)
+    for file in ("config.json", "metadata.json", "decoder/config.json"):
+        (path / file).write_text("{}")
+    (path / "model.weights.h5").write_bytes(weights)
+    (path / "README.md").write_text("# Card")
+    (path / "results.json").write_text(json.dumps(results))
+    return path
+
+
+def test_an_entry_holds_what_the_folder_says(tmp_path):
+    made = manifest.entry(model_folder(tmp_path / "m"), "a/b", "c" * 40)
+    assert set(made["files"]) == {
+        "config.json", "metadata.json", "decoder/config.json", "model.weights.h5", "results.json"
+    }  # fmt: skip
+    assert made["files"]["model.weights.h5"]["bytes"] == 7
+    assert made["repository"] == "a/b" and made["revision"] == "c" * 40 and made["features"] == 10
+    assert manifest.parse(text({"simvae-mnist": made})) == {"simvae-mnist": made}
+
+
+def test_entries_of_incomplete_folders_are_refused(tmp_path):
+    folder = model_folder(tmp_path / "m")
+    with pytest.raises(InvalidInputError, match=r"\['repository'\]"):
+        manifest.entry(folder, "nope")
+    results = json.loads((folder / "results.json").read_text())
+    del results["features"]
+    (folder / "results.json").write_text(json.dumps(results))
+    with pytest.raises(InvalidInputError, match=r"\['features'\] must be .* missing"):
+        manifest.entry(folder)
+    (folder / "results.json").unlink()
+    with pytest.raises(ArtefactError, match=r"holds results\.json"):
+        manifest.entry(folder)
+
+
+def test_refreshing_keeps_the_pin_only_while_the_files_are_the_same(tmp_path, capsys):
+    file, folder = tmp_path / "m.json", model_folder(tmp_path / "m")
+    command = ["--manifest", str(file), str(folder)]
+    assert manifest.main(command) == 0 and "entered" in capsys.readouterr().out
+    [found] = manifest.read(file).values()
+    assert found["repository"] == "sslzoo/simvae-mnist" and found["revision"] is None
+    manifest.update("simvae-mnist", found | {"repository": "me/mine", "revision": "d" * 40}, file)
+    before = file.read_bytes()
+    assert manifest.main(command) == 0 and "unchanged" in capsys.readouterr().out
+    assert file.read_bytes() == before
+    (folder / "model.weights.h5").write_bytes(b"others")
+    assert manifest.refresh(folder, file=file)
+    [found] = manifest.read(file).values()
+    assert found["repository"] == "me/mine" and found["revision"] is None
+    assert manifest.main(["--manifest", str(file), str(tmp_path / "nothing")]) == 1
+    assert "ArtefactError" in capsys.readouterr().err
+
+
+def test_a_bad_entry_leaves_the_manifest_as_it_was(tmp_path, monkeypatch):
+    file = manifest.write({"one": entry()}, tmp_path / "m.json")
+    before = file.read_bytes()
+    with pytest.raises(InvalidInputError, match=r"models\['two'\]\['features'\]"):
+        manifest.update("two", entry(features="x"), file)
+    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        manifest.update("two", entry(), file)
+    assert file.read_bytes() == before and [path.name for path in tmp_path.iterdir()] == ["m.json"]
+
+
+def test_hashes_follow_the_content(tmp_path):
+    file = tmp_path / "f"
+    for content in (b"one", b"two", b"six", b"one"):  # of one length, within one tick of the clock
+        file.write_bytes(content)
+        os.utime(file, ns=(0, 0))
+        assert layout.sha256(file) == hashlib.sha256(content).hexdigest()
+
+
+def test_nothing_here_needs_keras():
+    code = (
+        "import sys, sslzoo; sslzoo.list_models(); sys.exit('keras' in sys.modules or 'huggingface_hub' in sys.modules)"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    assert subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0

@@ -1,0 +1,625 @@
+"""The zoo: where a name is looked for, what is refused on the way, and what publishing leaves on the Hub."""
+
+import contextlib
+import functools
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import fake_hub
+import h5py
+import keras
+import numpy as np
+import pytest
+from huggingface_hub import ModelCard, constants
+from keras import layers, ops
+
+import sslzoo
+from sslzoo import artefact, layout, manifest, networks, zoo
+from sslzoo.errors import (
+    ArtefactError,
+    HubError,
+    IntegrityError,
+    InvalidInputError,
+    ManifestError,
+    SSLZooError,
+    UnknownNameError,
+)
+
+ROOT = Path(sslzoo.__file__).resolve().parent.parent
+NAME, REPOSITORY = "vae-digits", "someone/vae-digits"
+SHAPE, LATENT = (8, 8, 1), 3
+IMAGES = np.random.default_rng(0).integers(0, 256, (4, *SHAPE), "uint8")
+ENCODER_FILES = ["config.json", "model.weights.h5"]
+
+
+@functools.cache
+def models():
+    raw = keras.Input(SHAPE, name="images")
+    preprocessor = keras.Model(raw, layers.Rescaling(1 / 255)(raw))
+    network = networks.encoder("mlp-small", SHAPE, LATENT, seed=0)
+    decoder = networks.decoder("mlp-small", SHAPE, LATENT, seed=1)
+    return {
+        "encoder": artefact.compose(preprocessor, network),
+        "decoder": artefact.compose(None, decoder, activation="sigmoid"),
+    }
+
+
+def results(**changes):
+    return {
+        "name": NAME,
+        "method": "VAE",
+        "dataset": "digits",
+        "recipe": "python recipes/vae.py --dataset digits",
+        "settings": {"epochs": 1},
+        "seeds": [0],
+        "metrics": [
+            {"name": "knn.accuracy", "label": "kNN", "value": 97.5, "protocol": "k = 10, cosine", "paper": 98.0},
+            {"name": "gmm.nmi", "value": 80.25, "protocol": "whole test set"},
+        ],
+        "versions": {"keras": keras.__version__},
+        "wall_seconds": 1.0,
+        "views_seen": 10,
+        "licence": "apache-2.0",
+        "papers": [{"title": "Auto-Encoding Variational Bayes", "url": "https://arxiv.org/abs/1312.6114"}],
+    } | changes
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    home = tmp_path_factory.mktemp("written")
+    (home / "samples.png").write_bytes(b"\x89PNG picture")
+    return artefact.write(home / NAME, models(), results(), pictures={"samples.png": home / "samples.png"})
+
+
+@pytest.fixture
+def folder(written, tmp_path):
+    """A folder to publish and to spoil."""
+    return Path(shutil.copytree(written, tmp_path / "folder"))
+
+
+@pytest.fixture
+def hub(monkeypatch, tmp_path):
+    """A Hub to publish to, logged in, with a manifest of its own and no local models."""
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    with fake_hub.FakeHub() as hub:
+        fake_hub.direct(monkeypatch, hub, tmp_path / "home", token=fake_hub.TOKEN)
+        monkeypatch.setenv("SSLZOO_MANIFEST", str(tmp_path / "manifest.json"))
+        monkeypatch.setenv("SSLZOO_WEIGHTS", str(tmp_path / "weights"))
+        monkeypatch.setattr(zoo, "__file__", str(tmp_path / "site-packages" / "sslzoo" / "zoo.py"))
+        manifest.write({})
+        yield hub
+        fake_hub.close_connections()
+
+
+@pytest.fixture
+def published(hub, written):
+    """The Hub with the model on it, and pinned."""
+    zoo.publish(written, REPOSITORY)
+    hub.requests.clear()
+    return hub
+
+
+def features(model):
+    return ops.convert_to_numpy(model(IMAGES))
+
+
+def expected():
+    return features(models()["encoder"])
+
+
+def cached_files():
+    found = [path for path in Path(constants.HF_HUB_CACHE).glob("models--*/snapshots/*/**/*") if path.is_file()]
+    return sorted("/".join(path.parts[path.parts.index("snapshots") + 2 :]) for path in found)
+
+
+@contextlib.contextmanager
+def no_network(monkeypatch, hub):
+    def refuse(*_, **__):
+        raise AssertionError("the network was asked")
+
+    hub.requests.clear()
+    fake_hub.close_connections()
+    with monkeypatch.context() as patch:
+        patch.setattr(socket.socket, "connect", refuse)
+        patch.setattr(socket, "getaddrinfo", refuse)
+        yield
+    assert hub.requests == []
+
+
+# ------------------------------------------------------------------ load
+
+
+def test_a_name_is_downloaded_once_and_then_needs_no_network(published, monkeypatch):
+    np.testing.assert_allclose(features(sslzoo.load(NAME)), expected(), atol=1e-6)
+    assert cached_files() == ["config.json", "model.weights.h5", "results.json"]
+    with no_network(monkeypatch, published):
+        np.testing.assert_allclose(features(sslzoo.load(NAME)), expected(), atol=1e-6)
+        assert sslzoo.info(NAME)["local"]
+    assert sslzoo.load(NAME, part="decoder").output_shape == (None, *SHAPE)
+    assert "decoder/config.json" in cached_files() and "README.md" not in cached_files()
+
+
+def test_offline_mode_loads_what_is_cached_and_names_what_is_not(published, monkeypatch):
+    sslzoo.load(NAME)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with no_network(monkeypatch, published):
+        sslzoo.load(NAME)
+        with pytest.raises(HubError, match=r"'decoder/config\.json'.*Offline mode is on.*SSLZOO_WEIGHTS"):
+            sslzoo.load(NAME, part="decoder")
+
+
+def test_a_loaded_model_trains(published):
+    encoder = sslzoo.load(NAME)
+    model = keras.Sequential([encoder, layers.Dense(2)])
+    model.compile(keras.optimizers.SGD(0.1), loss="mse")
+    before = [ops.convert_to_numpy(weight) for weight in encoder.trainable_weights]
+    model.fit(IMAGES, np.ones((4, 2), "float32"), verbose=0)
+    assert len(before) == 6
+    assert all((ops.convert_to_numpy(w) != b).any() for w, b in zip(encoder.trainable_weights, before))
+
+
+def test_a_path_comes_first_then_the_mirror_then_the_hub(published, written, tmp_path, monkeypatch):
+    with no_network(monkeypatch, published):
+        assert sslzoo.load(written).name == sslzoo.load(str(written)).name
+        (tmp_path / "weights").mkdir()
+        shutil.copytree(written, tmp_path / "weights" / NAME)
+        np.testing.assert_allclose(features(sslzoo.load(NAME)), expected(), atol=1e-6)
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / NAME).mkdir()  # a folder without a model hides nothing
+        sslzoo.load(NAME)
+    assert cached_files() == []
+    shutil.rmtree(tmp_path / "weights")
+    sslzoo.load(NAME)
+    assert cached_files() != []
+
+
+def test_a_part_that_the_mirror_lacks_comes_from_the_hub(published, written, tmp_path):
+    mirror = Path(shutil.copytree(written, tmp_path / "weights" / NAME))
+    shutil.rmtree(mirror / "decoder")
+    sslzoo.load(NAME)
+    assert cached_files() == []
+    assert sslzoo.load(NAME, part="decoder").output_shape == (None, *SHAPE)
+    assert cached_files() == ["decoder/config.json", "decoder/model.weights.h5", "results.json"]
+
+
+@pytest.mark.parametrize("file", [*ENCODER_FILES, "results.json"])
+def test_a_changed_file_in_the_mirror_is_refused(published, written, tmp_path, file):
+    mirror = Path(shutil.copytree(written, tmp_path / "weights" / NAME))
+    content = (mirror / file).read_bytes()
+    (mirror / file).write_bytes(content + b" ")
+    with pytest.raises(IntegrityError, match=rf"{file} is not the file that the manifest has for {NAME}.*verify=False"):
+        sslzoo.load(NAME)
+    sslzoo.load(NAME, verify=False)
+    sslzoo.load(mirror)  # a model of one's own, by its path
+    (mirror / file).write_bytes(content)
+    sslzoo.load(NAME)
+
+
+def test_a_model_without_entry_is_loaded_from_the_mirror(hub, written, tmp_path):
+    shutil.copytree(written, tmp_path / "weights" / "mine")
+    np.testing.assert_allclose(features(sslzoo.load("mine")), expected(), atol=1e-6)
+    assert sslzoo.info("mine")["local"] and sslzoo.info("mine")["repository"] is None
+    assert sslzoo.list_models() == []
+    with pytest.raises(InvalidInputError, match="Only Hub repositories have revisions"):
+        sslzoo.load("mine", revision="main")
+    with pytest.raises(UnknownNameError, match="Did you mean 'mine'"):
+        sslzoo.load("mime")
+
+
+def test_what_is_not_published_says_so(hub, written):
+    manifest.update(NAME, manifest.entry(written, REPOSITORY))
+    with pytest.raises(HubError, match=rf"{NAME} is not published yet.*SSLZOO_WEIGHTS.*python recipes/vae\.py"):
+        sslzoo.load(NAME)
+    assert hub.requests == [] and not sslzoo.info(NAME)["local"]
+
+
+def test_parts_that_are_not_there_are_named_without_asking(published):
+    with pytest.raises(
+        ArtefactError, match=r"has the parts encoder, decoder. Received: part='posterior' of 'vae-digits'"
+    ):
+        sslzoo.load(NAME, part="posterior")
+    assert published.requests == []
+    with pytest.raises(HubError, match=r"'posterior/config\.json' of hf://.*no such file, so perhaps no such part"):
+        sslzoo.load(f"hf://{REPOSITORY}", part="posterior")
+
+
+def test_anyones_repository(published, monkeypatch):
+    commit = published.repositories[REPOSITORY].refs["main"]
+    published.repositories[REPOSITORY].refs["v1"] = commit
+    for path, revision in (
+        (REPOSITORY, None),
+        (f"{REPOSITORY}@v1", None),
+        (REPOSITORY, commit),
+        (f"{REPOSITORY}@v1", "v1"),
+    ):
+        np.testing.assert_allclose(features(sslzoo.load(f"hf://{path}", revision=revision)), expected(), atol=1e-6)
+    with no_network(monkeypatch, published):
+        sslzoo.load(f"hf://{REPOSITORY}@{commit}")
+    with pytest.raises(InvalidInputError, match=r"must name one revision.*@v1', revision='v2'"):
+        sslzoo.load(f"hf://{REPOSITORY}@v1", revision="v2")
+    with pytest.raises(InvalidInputError, match="organisation/name"):
+        sslzoo.load("hf://nobody")
+    with pytest.raises(HubError, match="no repository"):
+        sslzoo.load("hf://nobody/nothing")
+
+
+def test_a_name_at_another_revision(published, folder):
+    zoo.publish(folder, REPOSITORY)
+    pinned = manifest.read()[NAME]["revision"]
+    kept = results(remarks=["second"])
+    second = zoo.publish(artefact.write(folder, models(), kept, overwrite=True), REPOSITORY, manifest=False)["revision"]
+    assert second != pinned and manifest.read()[NAME]["revision"] == pinned
+    sslzoo.load(NAME, revision=second)
+    sslzoo.load(NAME, revision=pinned)
+    with pytest.raises(HubError, match="no such revision"):
+        sslzoo.load(NAME, revision="v9")
+
+
+def test_repositories_that_others_wrote_by_keras_alone(hub, monkeypatch, tmp_path):
+    models()["encoder"].save(tmp_path / "plain", zipped=False)
+    files = {path.name: path.read_bytes() for path in (tmp_path / "plain").iterdir() if path.is_file()}
+    commit = hub.add("they/plain", files)
+    np.testing.assert_allclose(features(sslzoo.load("hf://they/plain")), expected(), atol=1e-6)
+    with no_network(monkeypatch, hub):  # that it has no results.json is remembered
+        sslzoo.load(f"hf://they/plain@{commit}")
+
+
+# ------------------------------------------------------------------ what is refused
+
+
+def spoiled(folder, how):
+    """The files of a model folder, one of them hostile."""
+    config = json.loads((folder / "config.json").read_text())
+    layer = config["config"]["layers"][1]
+    if how == "foreign class":
+        layer.update(module="os", class_name="system", registered_name=None)
+    if how == "registered class":
+        layer.update(module="evil", class_name="Layer", registered_name="evil>Layer")
+    if how == "lambda":
+        layer.update(class_name="Lambda")
+    (folder / "config.json").write_text(json.dumps(config))
+    if how == "link in the repository":  # which git stores as a file that holds the target
+        (folder / "config.json").write_text("../../../../etc/passwd")
+    if how == "pickle":
+        (folder / "model.weights.h5").write_bytes(b"\x80\x04\x95cos\nsystem\n(S'touch evil'\ntR.")
+    if how == "link in the weights":
+        with h5py.File(folder / "model.weights.h5", "a") as file:
+            group = next(iter(file["layers"]))
+            del file["layers"][group]
+            file["layers"][group] = h5py.ExternalLink("/etc/passwd", "/x")
+    return {file: (folder / file).read_bytes() for file in layout.files(folder)}
+
+
+@pytest.mark.parametrize(
+    "how, message",
+    [
+        ("foreign class", r"Only Keras' own classes.*'system'"),
+        ("registered class", r"Only Keras' own classes.*evil>Layer"),
+        ("lambda", "code or files of their own are refused"),
+        ("link in the repository", "Expected a JSON file"),
+        ("pickle", "damaged or cut short"),
+        ("link in the weights", "in the file itself, not elsewhere"),
+    ],
+)
+@pytest.mark.parametrize("verify", [True, False])
+def test_hostile_repositories_are_refused(hub, folder, how, message, verify):
+    hub.add("evil/model", spoiled(folder, how))
+    with pytest.raises(ArtefactError, match=message):
+        sslzoo.load("hf://evil/model", verify=verify)
+
+
+def test_a_repository_with_paths_that_lead_outside_is_harmless(published, tmp_path):
+    files = published.files(REPOSITORY)
+    published.add("evil/paths", files | {"../../../../outside": b"x", "/tmp/sslzoo-outside": b"x", "a\\..\\b": b"x"})
+    before = {path.name for path in tmp_path.iterdir()}
+    sslzoo.load("hf://evil/paths")
+    assert {path.name for path in tmp_path.iterdir()} == before | {"home"}
+    assert not list(tmp_path.rglob("outside")) and not Path("/tmp/sslzoo-outside").exists()
+    assert cached_files() == ["config.json", "model.weights.h5", "results.json"]
+
+
+@pytest.mark.parametrize("path", ["../../secret/config.json", "/etc/passwd", "a\\..\\b", "C:/x"])
+def test_a_manifest_with_paths_that_lead_outside_is_refused(published, path):
+    record = json.loads(manifest.path().read_text())
+    record["models"][NAME]["files"][path] = {"sha256": "a" * 64, "bytes": 1}
+    manifest.path().write_text(json.dumps(record))
+    with pytest.raises(ManifestError, match=rf"models\['{NAME}'\]\['files'\] must name files inside"):
+        sslzoo.load(NAME)
+    assert published.requests == []
+
+
+def test_other_weights_at_the_pinned_commit_are_refused(published):
+    commit = manifest.read()[NAME]["revision"]
+    files = published.repositories[REPOSITORY].commits[commit]
+    files["config.json"] += b" "
+    with pytest.raises(IntegrityError, match=r"config\.json' of hf://.*not the file that the manifest of sslzoo says"):
+        sslzoo.load(NAME)
+    files["config.json"] = files["config.json"][:-1]
+    sslzoo.load(NAME)
+
+
+# ------------------------------------------------------------------ publish
+
+
+def test_publishing_leaves_a_commit_a_card_and_a_pin(hub, written):
+    done = zoo.publish(written, REPOSITORY)
+    there = hub.files(REPOSITORY)
+    assert set(done["changed"]) == {*layout.files(written)} and done["created"] and done["notes"] == []
+    assert {file: there[file] for file in layout.files(written) if file != "README.md"} == {
+        file: (written / file).read_bytes() for file in layout.files(written) if file != "README.md"
+    }
+    assert done["revision"] == hub.repositories[REPOSITORY].refs["main"]
+    assert len(hub.repositories[REPOSITORY].commits) == 2  # with the first, empty one
+    assert done["url"] == f"{hub.url}/{REPOSITORY}" and done["pull_request"] is None
+    entry = manifest.read(done["manifest"])[NAME]
+    assert entry == manifest.entry(written, REPOSITORY, done["revision"])
+    assert all(fake_hub.sha256(there[file]) == facts["sha256"] for file, facts in entry["files"].items())
+
+
+def test_the_card_is_what_the_hub_reads_and_a_person_needs(hub, written):
+    zoo.publish(written, REPOSITORY)
+    text = hub.files(REPOSITORY)["README.md"].decode()
+    data = ModelCard(text).data
+    assert data.library_name == "keras" and data.license == "apache-2.0" and "vae" in data.tags
+    assert [(result.metric_type, result.metric_value, result.metric_name) for result in data.eval_results] == [
+        ("accuracy", 97.5, "kNN"),
+        ("nmi", 80.25, "gmm.nmi"),
+    ]
+    for part in (
+        f'sslzoo.load("hf://{REPOSITORY}")', f'keras.saving.load_model("hf://{REPOSITORY}", compile=False)',
+        "## Intended use", "Licence of the model: apache-2.0", "![Samples](pictures/samples.png)", "k = 10, cosine",
+        "98 %", "https://arxiv.org/abs/1312.6114", "python recipes/vae.py --dataset digits",
+    ):  # fmt: skip
+        assert part in text, part
+    assert "pictures/samples.png" in hub.files(REPOSITORY)
+
+
+def test_publishing_twice_changes_nothing(published, written):
+    before, pins = published.repositories[REPOSITORY].refs["main"], manifest.path().read_bytes()
+    done = zoo.publish(written, REPOSITORY)
+    assert done["changed"] == done["removed"] == [] and done["revision"] == before and not done["created"]
+    assert published.repositories[REPOSITORY].refs["main"] == before and manifest.path().read_bytes() == pins
+    assert not published.asked("POST|PUT")
+
+
+def test_only_what_changed_is_sent(published, folder):
+    before = manifest.read()[NAME]["revision"]
+    artefact.write(folder, {"encoder": models()["encoder"]}, results(name=NAME), overwrite=True)
+    done = zoo.publish(folder, REPOSITORY)
+    assert done["changed"] == ["README.md", "metadata.json", "results.json"]  # metadata.json holds the time
+    assert done["removed"] == ["decoder/config.json", "decoder/metadata.json", "decoder/model.weights.h5"]
+    entry = manifest.read()[NAME]
+    assert entry["revision"] == done["revision"] != before
+    assert entry["files"] == manifest.entry(folder)["files"]
+    assert not published.asked("PUT")
+
+
+def test_a_card_that_a_person_edited_is_kept(published, folder):
+    edited = published.files(REPOSITORY)["README.md"].replace(b"## Limits", b"## My limits")
+    published.add(REPOSITORY, published.files(REPOSITORY) | {"README.md": edited, "notes.txt": b"mine"})
+    head = published.repositories[REPOSITORY].refs["main"]
+    done = zoo.publish(folder, REPOSITORY)
+    assert done["changed"] == [] and "kept" in done["notes"][0] and done["revision"] == head
+
+    artefact.write(folder, models(), results(seeds=[1]), overwrite=True)
+    done = zoo.publish(folder, REPOSITORY)
+    assert "README.md" not in done["changed"] and "results.json" in done["changed"] and len(done["notes"]) == 1
+    assert published.files(REPOSITORY)["README.md"] == edited
+
+    done = zoo.publish(folder, REPOSITORY, overwrite_card=True)
+    assert done["changed"] == ["README.md"] and done["notes"] == []
+    assert b"## My limits" not in published.files(REPOSITORY)["README.md"]
+    assert published.files(REPOSITORY)["notes.txt"] == b"mine"
+
+
+def test_a_card_as_written_follows_the_results(published, folder):
+    artefact.write(folder, models(), results(remarks=["Trained on Tuesday."]), overwrite=True)
+    done = zoo.publish(folder, REPOSITORY)
+    assert "README.md" in done["changed"] and done["notes"] == []
+    assert b"Trained on Tuesday." in published.files(REPOSITORY)["README.md"]
+
+
+def test_pull_requests_are_not_pinned_until_they_are_merged(published, folder):
+    pins = manifest.path().read_bytes()
+    artefact.write(folder, models(), results(seeds=[2]), overwrite=True)
+    done = zoo.publish(folder, REPOSITORY, create_pr=True)
+    assert done["pull_request"].endswith("/discussions/1") and done["manifest"] is None and "merge" in done["notes"][0]
+    assert manifest.path().read_bytes() == pins
+    repository = published.repositories[REPOSITORY]
+    repository.refs["main"] = repository.refs["refs/pr/1"]  # merged
+    done = zoo.publish(folder, REPOSITORY)
+    assert done["changed"] == [] and manifest.read()[NAME]["revision"] == done["revision"]
+
+
+def test_the_manifest_is_the_one_that_was_named(hub, written, tmp_path, monkeypatch):
+    before = manifest.path().read_bytes()
+    done = zoo.publish(written, REPOSITORY, manifest=tmp_path / "other.json")
+    assert list(manifest.read(tmp_path / "other.json")) == [NAME] and done["manifest"] == str(tmp_path / "other.json")
+    assert zoo.publish(written, REPOSITORY, manifest=False)["manifest"] is None
+    assert manifest.path().read_bytes() == before
+    monkeypatch.setattr(manifest, "is_installed", lambda file: True)
+    assert zoo.publish(written, REPOSITORY)["manifest"] is None
+    assert manifest.path().read_bytes() == before
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+@pytest.mark.parametrize(
+    "spoil, message",
+    [
+        (lambda folder: (folder / ".." / "nothing").resolve(), "holds results.json"),
+        (lambda folder: (folder / "secret.txt").write_text("x"), "Only files of a model.*'secret.txt'"),
+        (lambda folder: (folder / "decoder" / "x.pkl").write_text("x"), "Only files of a model.*'decoder/x.pkl'"),
+        (lambda folder: (folder / "pictures" / "a.png").symlink_to("/etc/passwd"), "links are none.*'pictures/a.png'"),
+        (lambda folder: truncate(folder / "decoder" / "model.weights.h5"), "damaged or cut short"),
+        (lambda folder: (folder / "model.weights.h5").unlink(), "weights are missing"),
+        (lambda folder: shutil.rmtree(folder / "decoder"), "must describe the parts that are there"),
+        (lambda folder: (folder / "pictures" / "samples.png").unlink(), "pictures that are not there.*samples.png"),
+        (lambda folder: (folder / "results.json").write_text("{}"), "damaged"),
+        (lambda folder: (folder / "config.json").unlink(), "The model has the parts decoder"),
+    ],
+)
+def test_what_is_no_sound_model_is_not_published(hub, folder, spoil, message):
+    found = spoil(folder)
+    with pytest.raises(ArtefactError, match=message):
+        zoo.publish(found if isinstance(found, Path) and not found.exists() else folder, REPOSITORY)
+    assert hub.requests == [] and manifest.read() == {}
+
+
+def test_faults_while_publishing_pin_nothing(hub, written):
+    for repository, error in (("nobody", InvalidInputError), ("forbidden/x", HubError)):
+        with pytest.raises(error):
+            zoo.publish(written, repository)
+    hub.fail("POST .*/commit/", status=500, times=1000)
+    with pytest.raises(HubError, match="a fault of its own"):
+        zoo.publish(written, REPOSITORY)
+    assert manifest.read() == {}
+    hub.faults.clear()
+    assert not zoo.publish(written, REPOSITORY)["created"]
+    assert list(manifest.read()) == [NAME]
+
+
+def test_hidden_files_stay_here(hub, folder):
+    (folder / ".DS_Store").write_text("x")
+    (folder / ".git").mkdir()
+    (folder / ".git" / "config").write_text("token")
+    zoo.publish(folder, REPOSITORY)
+    assert not any(".DS_Store" in file or ".git/" in file for file in hub.files(REPOSITORY))
+
+
+def test_keras_alone_loads_what_was_published(published):
+    model = keras.saving.load_model(f"hf://{REPOSITORY}", compile=False)
+    np.testing.assert_allclose(features(model), expected(), atol=1e-6)
+
+
+# ------------------------------------------------------------------ list, info, verify
+
+
+def test_what_there_is_is_listed(hub, written):
+    entry = manifest.entry(written, REPOSITORY)
+    manifest.write({"b-two": entry | {"method": "Sim-VAE"}, "a-one": entry | {"dataset": "fashion_mnist"}, "c": entry})
+    found = sslzoo.list_models()
+    assert [model["name"] for model in found] == ["a-one", "b-two", "c"]
+    assert {
+        "name", "method", "dataset", "repository", "revision", "files", "bytes", "input_shape", "features",
+        "parameters", "metrics", "licence", "papers", "recipe", "local", "parts",
+    } <= set(found[0])  # fmt: skip
+    assert found[0]["bytes"] == sum(file["bytes"] for file in entry["files"].values()) > 10_000
+    assert found[0]["parts"] == ["encoder", "decoder"] and found[0]["local"] is False
+    assert json.loads(json.dumps(found)) == found
+    assert [model["name"] for model in sslzoo.list_models(method="simvae")] == ["b-two"]
+    assert [model["name"] for model in sslzoo.list_models(dataset="Fashion-MNIST")] == ["a-one"]
+    assert sslzoo.list_models(method="SimVAE", dataset="fashion_mnist") == []
+    with pytest.raises(UnknownNameError, match="Did you mean 'fashion_mnist'"):
+        sslzoo.list_models(dataset="fashionmnis")
+    found[0]["metrics"].clear()
+    assert sslzoo.list_models()[0]["metrics"] and sslzoo.info("a-one")["metrics"]
+    with pytest.raises(UnknownNameError, match="Did you mean 'a-one'"):
+        sslzoo.info("a-on")
+
+
+def test_every_committed_model_verifies(monkeypatch):
+    for name in ("SSLZOO_MANIFEST", "SSLZOO_WEIGHTS"):
+        monkeypatch.delenv(name, raising=False)
+    findings = {finding["name"]: finding for finding in sslzoo.verify() if finding["where"] == "local"}
+    for folder in (ROOT / "weights").glob("*/results.json"):
+        assert findings[folder.parent.name]["ok"] is True, findings[folder.parent.name]["problems"]
+
+
+def outcomes(**options):
+    return {finding["where"]: finding["ok"] for finding in sslzoo.verify(**options)}
+
+
+def test_verifying_looks_here_in_the_cache_and_on_the_hub(published, written, tmp_path, monkeypatch):
+    assert outcomes() == {"local": None}
+    mirror = Path(shutil.copytree(written, tmp_path / "weights" / NAME))
+    assert outcomes() == {"local": True} and published.requests == []
+    assert outcomes(hub=True) == {"local": True, "hub": True}
+    sslzoo.load(f"hf://{REPOSITORY}")
+    assert outcomes(name=NAME) == {"local": True, "cache": True}
+
+    truncate(mirror / "decoder" / "model.weights.h5")
+    (mirror / "metadata.json").unlink()
+    [local] = [finding for finding in sslzoo.verify() if finding["where"] == "local"]
+    assert local["ok"] is False and local["place"] == str(mirror)
+    missing, changed = local["problems"]
+    assert missing == "metadata.json is missing" and changed.startswith("decoder/model.weights.h5 has sha256")
+
+    cached = next(Path(constants.HF_HUB_CACHE).glob("models--*/snapshots/*/config.json"))
+    cached.write_bytes(b"damaged")
+    assert outcomes()["cache"] is False
+
+    files = published.files(REPOSITORY)
+    files["decoder/model.weights.h5"] += b"x"
+    del files["results.json"]
+    [there] = [finding for finding in sslzoo.verify(hub=True) if finding["where"] == "hub"]
+    assert there["ok"] is False and len(there["problems"]) == 2
+
+    published.fail(".", status=500, times=10_000)
+    [there] = [finding for finding in sslzoo.verify(hub=True) if finding["where"] == "hub"]
+    assert there["ok"] is None and "a fault of its own" in there["problems"][0]
+
+
+def test_verifying_what_has_no_entry_or_is_not_published(hub, written, tmp_path):
+    shutil.copytree(written, tmp_path / "weights" / "mine")
+    manifest.update(NAME, manifest.entry(written, REPOSITORY))
+    found = {(finding["name"], finding["where"]): finding for finding in sslzoo.verify(hub=True)}
+    assert found["mine", "local"]["ok"] is None and "no entry" in found["mine", "local"]["problems"][0]
+    assert found[NAME, "hub"]["ok"] is None and "not published yet" in found[NAME, "hub"]["problems"][0]
+    with pytest.raises(UnknownNameError):
+        sslzoo.verify("mime")
+
+
+def test_entries_that_disagree_with_results_are_found(hub, written, tmp_path):
+    shutil.copytree(written, tmp_path / "weights" / NAME)
+    entry = manifest.entry(written, REPOSITORY)
+    manifest.update(NAME, entry | {"features": 99})
+    [finding] = sslzoo.verify()
+    assert finding["ok"] is False and finding["problems"] == ["features in results.json differs from the manifest's"]
+
+
+# ------------------------------------------------------------------ cost
+
+
+def test_a_local_model_loads_without_the_hubs_client(written, tmp_path):
+    weights = tmp_path / "weights"
+    shutil.copytree(written, weights / NAME)
+    manifest.update(NAME, manifest.entry(written, REPOSITORY), tmp_path / "manifest.json")
+    code = (
+        f"import sys, sslzoo; sslzoo.load({NAME!r}); sslzoo.load({str(written)!r}); "
+        "sys.exit('sslzoo.hub' in sys.modules or 'huggingface_hub.file_download' in sys.modules)"
+    )
+    environment = os.environ | {
+        "PYTHONPATH": str(ROOT),
+        "SSLZOO_WEIGHTS": str(weights),
+        "SSLZOO_MANIFEST": str(tmp_path / "manifest.json"),
+    }
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:] or "huggingface_hub was imported"
+
+
+def test_files_are_hashed_once(published, monkeypatch):
+    sslzoo.load(NAME)
+    monkeypatch.setattr(layout, "_SETTLED_NS", 0)
+    hashed = []
+    digest = layout.hashlib.file_digest
+    monkeypatch.setattr(
+        layout.hashlib, "file_digest", lambda file, name: hashed.append(file.name) or digest(file, name)
+    )
+    sslzoo.load(NAME)
+    sslzoo.load(NAME)
+    assert len(hashed) == 3  # config.json, model.weights.h5, results.json
+
+
+def test_every_error_is_the_packages_own():
+    for kind in (HubError, IntegrityError, ManifestError):
+        assert issubclass(kind, SSLZooError)
+    assert issubclass(IntegrityError, ArtefactError) and issubclass(HubError, OSError)
