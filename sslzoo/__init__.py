@@ -21,7 +21,7 @@ _HOMES = {
 }
 _ROOMS = {
     "artefact", "augment", "callbacks", "card", "data", "errors", "evaluation", "health", "hub", "layout", "losses",
-    "manifest", "methods", "networks", "optimizers", "pretrainer", "training", "views", "zoo",
+    "manifest", "methods", "moving_balls", "networks", "optimizers", "pretrainer", "state", "training", "views", "zoo",
 }  # fmt: skip
 
 __all__ = sorted(["__version__", *_HOMES, *_ROOMS])

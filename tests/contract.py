@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from sslzoo import methods
-from sslzoo.networks import initialize, projector
+from sslzoo.networks import initialize, predictor, projector
 
 IMAGE_SHAPE = (8, 8, 1)
 LATENT = 4
@@ -74,6 +74,10 @@ def joint_embedding(method, with_head=False, **arguments):
     return lambda views: method(plain_encoder(), projector=head() if with_head else None, views=views, **arguments)
 
 
+def predicting(method, **arguments):
+    return lambda views: method(plain_encoder(), head(), predictor(6, 4, seed=4), views, **arguments)
+
+
 # name -> (views of each image, views layer -> model). One line is all a new method needs.
 CASES = {
     "vae": (1, vae_family(methods.VAE)),
@@ -81,7 +85,40 @@ CASES = {
     "cr-vae": (2, vae_family(methods.CRVAE)),
     "simvae": (3, vae_family(methods.SimVAE)),
     "simvae-gaussian-centre": (3, vae_family(methods.SimVAE, centre_variance=1.0, likelihood="bernoulli")),
+    "simclr": (2, joint_embedding(methods.SimCLR)),
+    "simclr-projector": (2, joint_embedding(methods.SimCLR, with_head=True)),
+    "moco": (2, joint_embedding(methods.MoCo, with_head=True, queue_size=36, momentum=0.9)),
+    "moco-symmetric": (2, joint_embedding(methods.MoCo, queue_size=72, momentum=0.9, symmetric=True)),
+    "info-nce": (2, joint_embedding(methods.InfoNCE)),
+    "info-nce-gaussian": (2, joint_embedding(methods.InfoNCE, with_head=True, critic="gaussian", symmetric=True)),
+    "parametric-instance-discrimination": (
+        3,
+        joint_embedding(methods.ParametricInstanceDiscrimination, num_images=48, temperature=0.2),
+    ),
+    "vicreg": (2, joint_embedding(methods.VICReg)),
+    "vicreg-projector": (2, joint_embedding(methods.VICReg, with_head=True)),
+    "barlow-twins": (2, joint_embedding(methods.BarlowTwins, off_diagonal_weight=0.1)),
+    "corinfomax": (2, joint_embedding(methods.CorInfoMax, invariance_weight=2.0, momentum=0.5)),
+    "corinfomax-batch": (2, joint_embedding(methods.CorInfoMax, momentum=0.0, normalize=False)),
+    "wmse": (
+        3,
+        lambda views: methods.WMSE(plain_encoder(), head(size=2), views, whitening_size=4, iterations=2),
+    ),
+    "byol": (2, predicting(methods.BYOL, momentum=0.9, total_steps=8)),
+    "simsiam": (2, predicting(methods.SimSiam)),
+    "swav": (2, joint_embedding(methods.SwAV, prototypes=5, freeze_prototypes=2, temperature=0.5)),
+    "swav-queue": (
+        2,
+        lambda views: methods.SwAV(
+            plain_encoder(), 5, head(), views, Flips(3), queue_size=30, queue_start=3, freeze_prototypes=0, epsilon=0.5
+        ),
+    ),
+    "protocpc": (2, joint_embedding(methods.ProtoCPC, with_head=True, prototypes=5, momentum=0.9)),
+    "deepcluster": (2, lambda views: methods.DeepCluster(plain_encoder(), 48, 5, views)),
 }
+
+# name -> variables that a training step leaves alone, because something else is there to write them.
+STILL = {"deepcluster": ("assignments", "cluster_weights")}
 
 
 def images(n=48, seed=0):

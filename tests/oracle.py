@@ -4,6 +4,15 @@ import keras
 import numpy as np
 
 
+def compiled(fn):
+    """`fn` as one program on JAX, where a call compiles every operation on its own; `fn` itself elsewhere."""
+    if keras.backend.backend() != "jax":
+        return fn
+    import jax
+
+    return jax.jit(fn)
+
+
 def gradient(fn, *arrays):
     """Gradients of the scalar `fn(*tensors)` by the active backend: a list of NumPy arrays."""
     backend = keras.backend.backend()
@@ -19,7 +28,8 @@ def gradient(fn, *arrays):
     if backend == "jax":
         import jax
 
-        return [np.asarray(g) for g in jax.grad(fn, argnums=tuple(range(len(arrays))))(*map(jax.numpy.asarray, arrays))]
+        slopes = compiled(jax.grad(fn, argnums=tuple(range(len(arrays)))))
+        return [np.asarray(g) for g in slopes(*map(jax.numpy.asarray, arrays))]
     import torch
 
     tensors = [torch.tensor(a, requires_grad=True) for a in arrays]
@@ -48,7 +58,7 @@ def numerical_gradient(reference, *arrays, step=1e-6):
 def check(fn, reference, *arrays, rtol=2e-5, atol=2e-5):
     """`fn` (backend, float32, scalar) equals `reference` (NumPy, float64, scalar) in value and in every gradient."""
     arrays = [np.asarray(a, "float32") for a in arrays]
-    value = keras.ops.convert_to_numpy(fn(*map(keras.ops.convert_to_tensor, arrays)))
+    value = keras.ops.convert_to_numpy(compiled(fn)(*map(keras.ops.convert_to_tensor, arrays)))
     np.testing.assert_allclose(value, reference(*[a.astype("float64") for a in arrays]), rtol=rtol, atol=atol)
     for ours, theirs in zip(gradient(fn, *arrays), numerical_gradient(reference, *arrays)):
         np.testing.assert_allclose(ours, theirs, rtol=50 * rtol, atol=50 * atol)

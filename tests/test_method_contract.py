@@ -57,7 +57,7 @@ def test_training_moves_every_variable(run):
     still = [
         weight.path
         for weight, old, new in zip(run.model.weights, run.before, contract.state(run.model))
-        if np.array_equal(old, new)
+        if np.array_equal(old, new) and weight.name not in contract.STILL.get(run.name, ())
     ]
     assert not still
 

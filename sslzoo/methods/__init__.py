@@ -1,9 +1,59 @@
 """The methods, one file each. `METHODS` maps the name used by recipes, weights and tests to the class."""
 
+from sslzoo.methods.barlow_twins import BarlowTwins
+from sslzoo.methods.byol import BYOL
+from sslzoo.methods.corinfomax import CorInfoMax
 from sslzoo.methods.cr_vae import CRVAE
+from sslzoo.methods.deepcluster import DeepCluster
+from sslzoo.methods.info_nce import InfoNCE
+from sslzoo.methods.moco import MoCo
+from sslzoo.methods.parametric_instance_discrimination import ParametricInstanceDiscrimination
+from sslzoo.methods.protocpc import ProtoCPC
+from sslzoo.methods.simclr import SimCLR
+from sslzoo.methods.simsiam import SimSiam
 from sslzoo.methods.simvae import SimVAE
+from sslzoo.methods.swav import SwAV
 from sslzoo.methods.vae import VAE, BetaVAE
+from sslzoo.methods.vicreg import VICReg
+from sslzoo.methods.wmse import WMSE
 
-METHODS = {"vae": VAE, "beta-vae": BetaVAE, "cr-vae": CRVAE, "simvae": SimVAE}
+METHODS = {
+    "vae": VAE,
+    "beta-vae": BetaVAE,
+    "cr-vae": CRVAE,
+    "simvae": SimVAE,
+    "simclr": SimCLR,
+    "moco": MoCo,
+    "info-nce": InfoNCE,
+    "parametric-instance-discrimination": ParametricInstanceDiscrimination,
+    "vicreg": VICReg,
+    "barlow-twins": BarlowTwins,
+    "corinfomax": CorInfoMax,
+    "wmse": WMSE,
+    "byol": BYOL,
+    "simsiam": SimSiam,
+    "swav": SwAV,
+    "protocpc": ProtoCPC,
+    "deepcluster": DeepCluster,
+}
 
-__all__ = ["CRVAE", "METHODS", "VAE", "BetaVAE", "SimVAE"]
+__all__ = [
+    "BYOL",
+    "CRVAE",
+    "METHODS",
+    "VAE",
+    "WMSE",
+    "BarlowTwins",
+    "BetaVAE",
+    "CorInfoMax",
+    "DeepCluster",
+    "InfoNCE",
+    "MoCo",
+    "ParametricInstanceDiscrimination",
+    "ProtoCPC",
+    "SimCLR",
+    "SimSiam",
+    "SimVAE",
+    "SwAV",
+    "VICReg",
+]

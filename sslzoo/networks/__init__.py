@@ -4,9 +4,22 @@ Encoders and decoders see what `sslzoo.views.Views` makes, not raw images; `sslz
 and the preprocessing of its views when it is saved.
 """
 
+from sslzoo.networks.centre_of_mass import centre_of_mass_encoder
+from sslzoo.networks.critics import BilinearCritic, GaussianCritic
 from sslzoo.networks.decoders import DECODERS, decoder
 from sslzoo.networks.encoders import ENCODERS, encoder
 from sslzoo.networks.heads import predictor, projector
 from sslzoo.networks.initialization import initialize
 
-__all__ = ["DECODERS", "ENCODERS", "decoder", "encoder", "initialize", "predictor", "projector"]
+__all__ = [
+    "DECODERS",
+    "ENCODERS",
+    "BilinearCritic",
+    "GaussianCritic",
+    "centre_of_mass_encoder",
+    "decoder",
+    "encoder",
+    "initialize",
+    "predictor",
+    "projector",
+]

@@ -1,0 +1,251 @@
+"""Clustering objectives: each view is to be told by the cluster that another view of its image was put in.
+
+Every loss here is a cross-entropy, -(score of the target) + log-sum-exp of all scores. `*_terms` gives the two parts by
+name, "alignment" (pull) and "contrast" (push off the other clusters); the loss is their sum. What keeps all images from
+ending up in one cluster is the way targets are made: balanced by `sinkhorn`, measured against their own average by
+`proto_cpc`, made by k-means and weighted by the size of the clusters in DeepCluster (`pseudo_label_terms`).
+
+Shapes: B images, K clusters (or prototypes). Inputs of any float dtype are taken to float32 first; losses are float32
+scalars, in nats. Targets are constants: no gradient flows into them.
+
+References:
+    SwAV: Caron et al., "Unsupervised Learning of Visual Features by Contrasting Cluster Assignments", eq. 1-5.
+    ProtoCPC: Lee, "Representation Distillation by Prototypical Contrastive Predictive Coding"; the formula as derived
+        in the GEDI paper (arXiv 2212.13425), appendix H.
+    DeepCluster: Caron et al., "Deep Clustering for Unsupervised Learning of Visual Features", eq. 1.
+"""
+
+from collections.abc import Sequence
+
+from keras import ops
+
+from sslzoo.errors import InvalidInputError
+from sslzoo.losses.contrastive import differ, float32, static_shape, total
+
+
+def sinkhorn(scores, epsilon: float = 0.05, iterations: int = 3, weights=None):
+    """Soft assignments of samples to prototypes, which use every prototype equally (Sinkhorn-Knopp).
+
+    Starts from exp(scores / epsilon) and alternates: every prototype gets the same total, then every sample a total of
+    1. So rows sum to 1 exactly and columns to B / K approximately, better with more iterations. Runs on logarithms:
+    scores / epsilon of any size are safe, and a prototype far from everything still gets its share, where the
+    exponentials of the published algorithm would be 0 / 0.
+
+    Args:
+        scores: float tensor (B, K), usually cosines of embeddings and prototypes.
+        epsilon: float > 0. Small assigns hard, large assigns evenly.
+        iterations: int >= 1.
+        weights: float tensor (B,), >= 0, of the samples in the totals of the prototypes, or None for equal ones. A
+            sample of weight 0 is assigned like the others but has no say in the balance (an empty slot of a queue).
+
+    Returns:
+        Float32 tensor (B, K) of probabilities, without gradient. Zero scores give 1 / K.
+
+    Raises:
+        InvalidInputError: `scores` is not a matrix, or epsilon or iterations are out of range.
+
+    Reference:
+        SwAV, eq. 3-5 and appendix A; Cuturi, "Sinkhorn Distances".
+    """
+    shape = static_shape(scores)
+    if len(shape) != 2:
+        raise InvalidInputError(f"scores must be a matrix (batch, prototypes). Received: scores.shape={shape}")
+    _check_positive(epsilon=epsilon)
+    if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1:
+        raise InvalidInputError(f"iterations must be an integer >= 1. Received: iterations={iterations!r}")
+
+    logits = ops.stop_gradient(float32(scores)) / epsilon
+    in_totals = 0.0 if weights is None else _log(ops.stop_gradient(float32(weights)))[:, None]
+    by_sample = 0.0
+    for _ in range(iterations):
+        by_prototype = -ops.logsumexp(logits + by_sample + in_totals, axis=0, keepdims=True)
+        by_sample = -ops.logsumexp(logits + by_prototype, axis=1, keepdims=True)
+    return ops.softmax(logits + by_prototype, axis=1)
+
+
+def swapped_terms(
+    scores: Sequence,
+    temperature: float = 0.1,
+    epsilon: float = 0.05,
+    iterations: int = 3,
+    num_assigning: int | None = None,
+    queue: Sequence | None = None,
+    queue_weights=None,
+):
+    """The two terms of `swapped_prediction`, with its arguments.
+
+    Returns:
+        dict of float32 scalars, means over ordered pairs (u assigns, v predicts) and images:
+        "alignment" = -sum_k q_uk s_vk / T, "contrast" = log sum_k exp(s_vk / T).
+    """
+    scores = [float32(view) for view in scores]
+    assigning = len(scores) if num_assigning is None else num_assigning
+    _check_views(scores, assigning, queue)
+    _check_positive(temperature=temperature)
+
+    logits = [view / temperature for view in scores]
+    alignment = contrast = 0.0
+    for u in range(assigning):
+        if queue is None:
+            targets = sinkhorn(scores[u], epsilon, iterations)
+        else:
+            targets = _assign_with_queue(scores[u], float32(queue[u]), queue_weights, epsilon, iterations)
+        for v, predicted in enumerate(logits):
+            if v != u:
+                alignment -= ops.mean(ops.sum(targets * predicted, axis=1))
+                contrast += ops.mean(ops.logsumexp(predicted, axis=1))
+    pairs = assigning * (len(scores) - 1)
+    return {"alignment": alignment / pairs, "contrast": contrast / pairs}
+
+
+def swapped_prediction(
+    scores: Sequence,
+    temperature: float = 0.1,
+    epsilon: float = 0.05,
+    iterations: int = 3,
+    num_assigning: int | None = None,
+    queue: Sequence | None = None,
+    queue_weights=None,
+):
+    """SwAV: each view predicts the balanced assignment of each other view of its image.
+
+    Mean over the ordered pairs u != v, u among the first `num_assigning` views, of
+    -mean_i sum_k q_uik log softmax_k(s_vi / temperature),  q_u = sinkhorn(s_u). Zero scores give log K.
+
+    Args:
+        scores: two or more float tensors (B, K), one per view: cosines of its embeddings with the prototypes. The
+            ones that assign come first.
+        temperature: float > 0, of the predictions.
+        epsilon, iterations: as in `sinkhorn`.
+        num_assigning: int, how many views assign (SwAV: the two global crops); all of them predict. None for all.
+        queue: `num_assigning` float tensors (Q, K), scores of older embeddings *under the current prototypes*. They
+            stand before the batch in the Sinkhorn iterations, so that a batch much smaller than K can be balanced.
+        queue_weights: float tensor (Q,), `weights` of the queue in `sinkhorn`; None for ones.
+
+    Returns:
+        Float32 scalar, in nats.
+
+    Raises:
+        InvalidInputError: fewer than two views, views of unequal shapes, or another number of queues than of views
+            that assign.
+
+    Reference:
+        SwAV, eq. 2, and multi-crop as in its section 3.3.
+    """
+    return total(swapped_terms(scores, temperature, epsilon, iterations, num_assigning, queue, queue_weights))
+
+
+def _assign_with_queue(scores, queue, queue_weights, epsilon, iterations):
+    weights = None
+    if queue_weights is not None:
+        weights = ops.concatenate([float32(queue_weights), ops.ones_like(scores[:, 0])])
+    return sinkhorn(ops.concatenate([queue, scores]), epsilon, iterations, weights)[queue.shape[0] :]
+
+
+def proto_cpc_terms(student, teacher, temperature: float = 0.1, prior=None):
+    """The two terms of `proto_cpc`, with its arguments.
+
+    Returns:
+        dict of float32 scalars: "alignment" = -mean_i sum_c p_ic s_ic / T and
+        "contrast" = mean_i log sum_c q_c exp(s_ic / T).
+    """
+    student, teacher = float32(student), ops.stop_gradient(float32(teacher))
+    shape, shape_teacher = static_shape(student), static_shape(teacher)
+    if len(shape) != 2 or len(shape_teacher) != 2 or any(map(differ, shape, shape_teacher)):
+        raise InvalidInputError(
+            "student scores and teacher probabilities must be matrices (batch, prototypes) of one shape. "
+            f"Received: student.shape={shape}, teacher.shape={shape_teacher}"
+        )
+    _check_positive(temperature=temperature)
+    prior = ops.mean(teacher, axis=0) if prior is None else ops.stop_gradient(float32(prior))
+    logits = student / temperature
+    return {
+        "alignment": -ops.mean(ops.sum(teacher * logits, axis=1)),
+        "contrast": ops.mean(ops.logsumexp(logits + _log(prior), axis=1)),
+    }
+
+
+def proto_cpc(student, teacher, temperature: float = 0.1, prior=None):
+    """ProtoCPC: the student is to name the teacher's prototype among all, each as likely as the teacher makes it.
+
+    -mean_i log [ exp(p_i . s_i / T) / sum_c q_c exp(s_ic / T) ],  p_i = teacher_i,  q = mean_i p_i
+
+    Minus the loss is a lower bound of InfoNCE, so of mutual information: the loss is 0 for a student that tells nothing
+    apart (scores constant over prototypes) and also when all images share one prototype; its least value for given
+    targets is -mean_i KL(p_i || q) >= -log K.
+
+    Args:
+        student: float tensor (B, K), scores of one view.
+        teacher: float tensor (B, K), probabilities of another view of the same images; rows sum to 1.
+        temperature: float > 0, of the student.
+        prior: float tensor (K,), q where it is estimated from more than this batch; None for the formula above.
+
+    Returns:
+        Float32 scalar, in nats; unchanged by a constant added to a row of `student`.
+
+    Raises:
+        InvalidInputError: the two are not matrices of one shape.
+
+    Reference:
+        The GEDI paper (arXiv 2212.13425), appendix H, last line (z is `student`, p^t is `teacher`).
+    """
+    return total(proto_cpc_terms(student, teacher, temperature, prior))
+
+
+def pseudo_label_terms(logits, labels, weights=None):
+    """Cross-entropy of a linear classifier whose classes are clusters, in two terms.
+
+    Args:
+        logits: float tensor (B, K).
+        labels: int tensor (B,), cluster of each image, 0..K-1.
+        weights: float tensor (B,), >= 0, of the images, with mean 1 over the data set; None for ones. N / (K n_k) for
+            images of a cluster of n_k makes every cluster count the same, as drawing clusters uniformly would.
+
+    Returns:
+        dict of float32 scalars: "alignment" = -mean_i w_i s_i,label and "contrast" = mean_i w_i log sum_k exp s_ik.
+        Zero logits give a sum of log K (times the mean weight).
+
+    Raises:
+        InvalidInputError: `logits` is not a matrix.
+
+    Reference:
+        DeepCluster, eq. 1 and section 3.3.
+    """
+    logits = float32(logits)
+    shape = static_shape(logits)
+    if len(shape) != 2:
+        raise InvalidInputError(f"logits must be a matrix (batch, clusters). Received: logits.shape={shape}")
+    score = ops.take_along_axis(logits, ops.cast(labels, "int32")[:, None], axis=1)[:, 0]
+    weights = 1.0 if weights is None else ops.stop_gradient(float32(weights))
+    return {
+        "alignment": -ops.mean(weights * score),
+        "contrast": ops.mean(weights * ops.logsumexp(logits, axis=1)),
+    }
+
+
+def _log(weights):
+    """Logarithm whose value at 0 makes log-sum-exp leave the entry out, yet is finite: where all are 0, none is."""
+    return ops.where(weights > 0, ops.log(ops.where(weights > 0, weights, 1.0)), -1e30)
+
+
+def _check_positive(**arguments):
+    for name, value in arguments.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+            raise InvalidInputError(f"{name} must be a number > 0. Received: {name}={value!r}")
+
+
+def _check_views(scores, assigning, queue):
+    shapes = [static_shape(view) for view in scores]
+    if len(scores) < 2 or any(len(shape) != 2 for shape in shapes) or any(map(differ, *shapes)):
+        raise InvalidInputError(
+            "scores must be two or more matrices (batch, prototypes) of one shape, one for each view. "
+            f"Received: shapes={shapes}"
+        )
+    if not 1 <= assigning <= len(scores):
+        raise InvalidInputError(
+            f"num_assigning must be from 1 to the number of views, {len(scores)}. Received: num_assigning={assigning}"
+        )
+    if queue is not None and len(queue) != assigning:
+        raise InvalidInputError(
+            f"queue must hold the scores of each of the {assigning} views that assign. Received: {len(queue)} tensors"
+        )

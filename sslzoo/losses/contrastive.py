@@ -1,0 +1,200 @@
+"""Contrastive objectives: every anchor is to tell its positive from other candidates, by a softmax over scores.
+
+Each loss is the mean over anchors of -score(positive) + log sum exp score(candidate), the positive being one of the
+candidates, so it is >= 0 and equals the log of their number when the scores say nothing. `*_terms` gives the two parts
+by name, "alignment" (pull) and "contrast" (push), which sum to the loss.
+
+Inputs of any float dtype are taken to float32 first; losses are float32 scalars, in nats. Sizes that are known are
+checked; under TensorFlow a batch size may be unknown while a graph is traced.
+
+References:
+    SimCLR: Chen et al., "A Simple Framework for Contrastive Learning of Visual Representations", eq. 1.
+    MoCo: He et al., "Momentum Contrast for Unsupervised Visual Representation Learning", eq. 1.
+    InfoNCE: van den Oord, Li and Vinyals, "Representation Learning with Contrastive Predictive Coding", eq. 4.
+    Instance discrimination: Wu et al., "Unsupervised Feature Learning via Non-Parametric Instance Discrimination",
+        eq. 1; Dosovitskiy et al., "Discriminative Unsupervised Feature Learning with Convolutional Neural Networks".
+"""
+
+from keras import ops
+
+from sslzoo.errors import InvalidInputError
+
+SHORTEST = 1e-12  # a vector below this length counts as zero; the square, 1e-24, is still a normal float32
+
+
+def unit(x, axis: int = -1):
+    """x / |x|, and zero where x is zero.
+
+    Args:
+        x: float tensor of any shape and float dtype.
+        axis: int, the axis that holds the vectors.
+
+    Returns:
+        Float32 tensor like `x`, of length 1 along `axis`. Vectors shorter than 1e-12 give zeros, with zero gradient:
+        dividing by a clipped length would multiply the gradient of a dead row by 1e12.
+    """
+    x = float32(x)
+    squared = ops.sum(ops.square(x), axis=axis, keepdims=True)
+    alive = squared > SHORTEST**2
+    # Two `where`s: with the outer one alone, the backward pass meets 0 times the infinite slope of rsqrt, which is NaN.
+    scale = ops.where(alive, ops.rsqrt(ops.where(alive, squared, 1.0)), 0.0)
+    return x * scale
+
+
+def info_nce(scores):
+    """InfoNCE of a matrix of scores: mean_i [ -S_ii + log sum_j exp S_ij ].
+
+    Args:
+        scores: float tensor (B, B), the critic's log-scores. Row i holds anchor i against every candidate j; its
+            positive is candidate i.
+
+    Returns:
+        Float32 scalar, >= 0. Rows of equal scores give log B; log B - loss is a lower bound on the mutual information.
+
+    Raises:
+        InvalidInputError: `scores` is not a square matrix.
+    """
+    return total(info_nce_terms(scores))
+
+
+def info_nce_terms(scores) -> dict:
+    """The parts of `info_nce`: {"alignment": mean_i -S_ii, "contrast": mean_i log sum_j exp S_ij}."""
+    scores = float32(scores)
+    shape = static_shape(scores)
+    if len(shape) != 2 or differ(*shape):
+        raise InvalidInputError(
+            f"scores must be a square matrix (batch, batch), positives on its diagonal. Received: scores.shape={shape}"
+        )
+    return softmax_terms(ops.diagonal(scores), scores)
+
+
+def nt_xent(z_a, z_b, temperature: float):
+    """Normalised, temperature-scaled cross-entropy of SimCLR, over all 2 B views.
+
+    Each view's positive is the other view of its image; its candidates are all views but itself. The loss is the mean
+    over 2 B views (SimCLR's released code has twice that: the sum of the means over either half).
+
+    Args:
+        z_a, z_b: float tensors (B, D), first and second view of each image; normalised here.
+        temperature: float > 0, divides cosine similarities.
+
+    Returns:
+        Float32 scalar, >= 0. Equal vectors give log(2 B - 1). With one image there is one candidate, the positive:
+        the loss is 0 and teaches nothing.
+
+    Raises:
+        InvalidInputError: `z_a` and `z_b` are not two matrices of one shape.
+    """
+    return total(nt_xent_terms(z_a, z_b, temperature))
+
+
+def nt_xent_terms(z_a, z_b, temperature: float) -> dict:
+    """The parts of `nt_xent`: {"alignment": mean of -positive / temperature, "contrast": mean of log-sum-exp}."""
+    z_a, z_b = unit(z_a), unit(z_b)
+    check_pairs(z_a=z_a, z_b=z_b)
+    z = ops.concatenate([z_a, z_b], axis=0)
+    scores = ops.matmul(z, ops.transpose(z)) / temperature
+    # Minus infinity takes a view out of its own candidates exactly, value and gradient. It is safe here because scores
+    # are float32 and no row loses all its candidates; the customary -1e9 would overflow in float16.
+    itself = ops.eye(ops.shape(z)[0], dtype="bool")
+    positives = ops.sum(z_a * z_b, axis=1) / temperature
+    return softmax_terms(positives, ops.where(itself, -float("inf"), scores))
+
+
+def queue_nce(q, k, queue, temperature: float):
+    """MoCo's loss: each query is to tell its key from a queue of earlier keys.
+
+    Args:
+        q: float tensor (B, D), queries; normalised here.
+        k: float tensor (B, D), the key of each query; normalised here. Gradients are stopped by the caller.
+        queue: float tensor (K, D), the negatives, used as they are: unit rows.
+        temperature: float > 0, divides cosine similarities.
+
+    Returns:
+        Float32 scalar, >= 0: mean over queries of the cross-entropy among 1 + K candidates; log(K + 1) when all agree.
+
+    Raises:
+        InvalidInputError: `q` and `k` are not two matrices of one shape, or the queue's rows have another length.
+    """
+    return total(queue_nce_terms(q, k, queue, temperature))
+
+
+def queue_nce_terms(q, k, queue, temperature: float) -> dict:
+    """The parts of `queue_nce`: {"alignment": mean of -positive / temperature, "contrast": mean of log-sum-exp}."""
+    q, k, queue = unit(q), unit(k), float32(queue)
+    check_pairs(q=q, k=k)
+    shape = static_shape(queue)
+    if len(shape) != 2 or differ(shape[1], static_shape(q)[1]):
+        raise InvalidInputError(
+            f"queue must have shape (rows, {static_shape(q)[1]}), like the queries. Received: queue.shape={shape}"
+        )
+    positives = ops.sum(q * k, axis=1) / temperature
+    negatives = ops.matmul(q, ops.transpose(queue)) / temperature
+    return softmax_terms(positives, ops.concatenate([positives[:, None], negatives], axis=1))
+
+
+def instance_cross_entropy(scores, index):
+    """Cross-entropy of a softmax classifier with one class per training image.
+
+    Args:
+        scores: float tensor (B, N), of each view against every one of N images.
+        index: int tensor (B,), the image each view was made of, 0..N-1. An index outside gives NaN, on every backend
+            (a one-hot vector would turn it into a plausible loss without a positive).
+
+    Returns:
+        Float32 scalar, >= 0. Equal scores give log N.
+
+    Raises:
+        InvalidInputError: the shapes are others.
+    """
+    return total(instance_terms(scores, index))
+
+
+def instance_terms(scores, index) -> dict:
+    """The parts of `instance_cross_entropy`: {"alignment": mean of -own score, "contrast": mean of log-sum-exp}."""
+    scores, index = float32(scores), ops.convert_to_tensor(index)
+    shape, labels = static_shape(scores), static_shape(index)
+    if len(shape) != 2 or len(labels) != 1 or differ(shape[0], labels[0]):
+        raise InvalidInputError(
+            "scores and index must have shapes (views, images) and (views,). "
+            f"Received: scores.shape={shape}, index.shape={labels}"
+        )
+    images = ops.shape(scores)[1]
+    known = ops.logical_and(index >= 0, index < images)
+    own = ops.take_along_axis(scores, ops.cast(ops.where(known, index, 0), "int32")[:, None], axis=1)[:, 0]
+    return softmax_terms(ops.where(known, own, float("nan")), scores)
+
+
+# ---------------------------------------------------------------- what they share
+
+
+def softmax_terms(positives, candidates) -> dict:
+    """Cross-entropy of softmax classifiers in two parts: scores (B,) of the positives, (B, K) of all candidates."""
+    return {"alignment": -ops.mean(positives), "contrast": ops.mean(ops.logsumexp(candidates, axis=1))}
+
+
+def total(terms: dict):
+    return terms["alignment"] + terms["contrast"]
+
+
+def float32(x):
+    return ops.convert_to_tensor(x, dtype="float32")
+
+
+def static_shape(tensor) -> tuple:
+    """What is known of a shape: None for a size that TensorFlow leaves open."""
+    return tuple(tensor.shape)
+
+
+def differ(*sizes) -> bool:
+    """Whether two of the known sizes are unequal."""
+    return len({size for size in sizes if size is not None}) > 1
+
+
+def check_pairs(**pair):
+    """Raise unless the two named tensors are matrices of one shape."""
+    shapes = {name: static_shape(tensor) for name, tensor in pair.items()}
+    first, second = shapes.values()
+    if len(first) != 2 or len(second) != 2 or any(map(differ, first, second)):
+        received = ", ".join(f"{name}.shape={shape}" for name, shape in shapes.items())
+        raise InvalidInputError(f"{' and '.join(pair)} must be two matrices (batch, size) alike. Received: {received}")

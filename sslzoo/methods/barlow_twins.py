@@ -1,0 +1,57 @@
+"""Barlow Twins: the cross-correlation of two views is to be the identity."""
+
+import keras
+
+from sslzoo.losses import barlow_twins_terms
+from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.vae import check_positive
+
+
+@keras.saving.register_keras_serializable("sslzoo")
+class BarlowTwins(JointEmbedding):
+    """Barlow Twins: each coordinate of one view correlates with itself in the other view, and with no other coordinate.
+
+    loss = scale [ sum_i (c_ii - 1)^2 + off_diagonal_weight sum_{i != j} c_ij^2 ]
+
+    with c the correlations over the batch between the coordinates of the two views. `invariance` pulls the views of an
+    image together and stands for the prior; since correlations do not see scale, it also asks of each coordinate that
+    it differ between images. `redundancy` spreads the images over all directions and stands for the reconstruction.
+
+    Each view is encoded by itself; the correlations are those of the whole batch, on however many devices it lies.
+
+    Args:
+        encoder, projector, views: as in `JointEmbedding`; exactly two views.
+        off_diagonal_weight: float > 0, the paper's lambda.
+        scale: float > 0 of the whole loss, which sums over D coordinates and their pairs: of use where the step of the
+            optimizer depends on the size of the gradient (the released code has 0.024, solo-learn 0.1 for CIFAR-10).
+
+    Raises:
+        InvalidInputError: a batch of one image, which has no correlations.
+
+    Reference:
+        Zbontar et al., "Barlow Twins: Self-Supervised Learning via Redundancy Reduction", eq. 1 and 2.
+    """
+
+    terms = ("invariance", "redundancy")
+    joint_statistics = False
+
+    def __init__(
+        self,
+        encoder: keras.Model,
+        projector: keras.Model | None = None,
+        views: keras.Layer | None = None,
+        off_diagonal_weight: float = 0.0051,
+        scale: float = 1.0,
+        **kwargs,
+    ):
+        super().__init__(encoder, projector, views, **kwargs)
+        check_positive(off_diagonal_weight=off_diagonal_weight, scale=scale)
+        self.off_diagonal_weight = off_diagonal_weight
+        self.scale = scale
+
+    def objective(self, images, outputs, training):
+        terms = barlow_twins_terms(outputs["z"][:, 0], outputs["z"][:, 1])
+        return {
+            "invariance": self.scale * terms["invariance"],
+            "redundancy": self.scale * self.off_diagonal_weight * terms["redundancy"],
+        }

@@ -1,0 +1,117 @@
+"""BYOL: each view predicts what a slow copy of the encoder makes of the other."""
+
+import math
+
+import keras
+import numpy as np
+from keras import ops
+
+from sslzoo.errors import InvalidInputError
+from sslzoo.losses import normalized_regression
+from sslzoo.methods.simsiam import SimSiam
+from sslzoo.pretrainer import full_precision
+from sslzoo.state import ema_update, make_teacher, snapshot, variable
+
+
+@keras.saving.register_keras_serializable("sslzoo")
+class BYOL(SimSiam):
+    """Bootstrap your own latent: a predictor turns the embedding of one view into the teacher's of the other view.
+
+    loss = mean over images of [ |p_1 - t_2|^2 + |p_2 - t_1|^2 ],   all of unit length: 2 - 2 cos each
+
+    with p the predictor's output, and t the embedding by the teacher: a copy of encoder and projector that follows them
+    as an exponential moving average. The loss lies in [0, 8].
+
+    `alignment` pulls the views of an image together and stands for the prior. No term stands for the reconstruction:
+    nothing pushes images apart, and equal embeddings of all images are an optimum, 0. What mimics reconstruction, and
+    in practice keeps training away from that optimum, is outside the loss: the teacher, which no gradient moves
+    towards the prediction, together with the predictor, and batch normalisation. As in SimSiam, which is this
+    method without a teacher of its own, the loss cannot tell learning from collapse; the spread of embeddings can.
+
+    A training step, in this order: the teacher moves; it makes the targets, batch normalisation by their own
+    statistics; the optimizer moves encoder and heads. That is the paper's order (teacher after optimizer), its last
+    step put at the beginning of the next: between steps the teacher is one update behind the paper's, whose momentum
+
+        tau_k = 1 - (1 - momentum) (cos(pi k / total_steps) + 1) / 2
+
+    belongs to the optimizer step k = 0, 1 ... that came before. The first step copies the encoder, so that weights
+    given to it after construction reach the teacher. Teacher and step counter are variables of the model, so part of
+    every checkpoint, but not of `parts`.
+
+    Args:
+        encoder, projector, predictor, views: as in `SimSiam`; exactly two views, one at a time. The paper's heads for
+            features of size D are `networks.projector(D, (4096, 256))` and `networks.predictor(256, 4096)`.
+        momentum: float in [0, 1], of the teacher, at the beginning: 1 never moves it, 0 copies the encoder.
+        total_steps: int > 0, training steps in which the momentum rises to 1, where it stays; None keeps it constant.
+
+    Raises:
+        InvalidInputError: a predictor that does not map embeddings to embeddings, or an argument outside its range.
+
+    Reference:
+        Grill et al., "Bootstrap Your Own Latent: A New Approach to Self-Supervised Learning", eq. 1-2, algorithm 1 and,
+        for the momentum, section 3.2.
+    """
+
+    def __init__(
+        self,
+        encoder: keras.Model,
+        projector: keras.Model | None,
+        predictor: keras.Model,
+        views: keras.Layer | None = None,
+        momentum: float = 0.996,
+        total_steps: int | None = None,
+        **kwargs,
+    ):
+        super().__init__(encoder, projector, predictor, views, **kwargs)
+        if isinstance(momentum, bool) or not isinstance(momentum, (int, float)) or not 0 <= momentum <= 1:
+            raise InvalidInputError(f"momentum must be a number from 0 to 1. Received: momentum={momentum!r}")
+        if total_steps is not None and (not isinstance(total_steps, int) or total_steps < 1):
+            raise InvalidInputError(f"total_steps must be an integer >= 1, or None. Received: {total_steps=}")
+        self.momentum = momentum
+        self.total_steps = total_steps
+        self.teacher_encoder = make_teacher(encoder)
+        self.teacher_projector = None if projector is None else make_teacher(projector)
+        self.step = variable(self, np.zeros((), "int32"), "step")
+
+    @property
+    def compute_dtype(self):
+        """That of the variables: the networks inside cast for themselves, under the dtype policy they were made with.
+
+        Keras would otherwise hand `call` each variable rounded to the policy's dtype (though not under JAX), and a
+        teacher that is rounded to bfloat16 after each step of one part in a thousand never moves.
+        """
+        return self.variable_dtype
+
+    def call(self, images, training=False):
+        views = self.make_views(images, training)
+        if training:
+            self.move_teacher()
+        z = self.embed_groups(views, training)
+        targets = [self.embed_target(views[:, view], training) for view in range(views.shape[1])]
+        return {"prediction": self.predict_groups(z, training), "target": ops.stack(targets, axis=1)}
+
+    def embed_target(self, views, training=False):
+        """The teacher's embeddings of views (N, H, W, C): float tensor (N, P)."""
+        targets = self.teacher_encoder(views, training=training)
+        if self.teacher_projector is not None:
+            targets = self.teacher_projector(targets, training=training)
+        return full_precision(targets)
+
+    def move_teacher(self):
+        step = snapshot(self.step)
+        momentum = ops.where(step > 0, self.momentum_after(step - 1), 0.0)
+        ema_update(self.teacher_encoder, self.encoder, momentum)
+        if self.projector is not None:
+            ema_update(self.teacher_projector, self.projector, momentum)
+        self.step.assign(step + 1)
+
+    def momentum_after(self, step):
+        """The teacher's momentum tau that follows optimizer step `step`, an int tensor from 0: float32 scalar."""
+        if self.total_steps is None:
+            return ops.convert_to_tensor(self.momentum, dtype="float32")
+        done = ops.minimum(ops.cast(step, "float32") / self.total_steps, 1.0)
+        return 1.0 - (1.0 - self.momentum) * 0.5 * (ops.cos(math.pi * done) + 1.0)
+
+    def objective(self, images, outputs, training):
+        first, second = self.directions(normalized_regression, outputs)
+        return {"alignment": first + second}

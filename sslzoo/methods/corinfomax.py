@@ -1,0 +1,100 @@
+"""CorInfoMax: views agree, and the embeddings fill as large a volume as they can."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from sslzoo import state
+from sslzoo.errors import InvalidInputError
+from sslzoo.losses import corinfomax_terms, unit
+from sslzoo.losses.decorrelation import covariance
+from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.vae import check_positive
+
+
+@keras.saving.register_keras_serializable("sslzoo")
+class CorInfoMax(JointEmbedding):
+    """CorInfoMax: two views of an image agree, while the covariance of each view has as large a determinant as it can.
+
+    loss = invariance_weight |z - z'|^2 / (B D)
+           - [ log det(C + regularizer I) + log det(C' + regularizer I) ] / D
+
+    `invariance` pulls the views of an image together and stands for the prior. `log_determinant` is the (negative)
+    entropy of Gaussians with the covariances of the embeddings; it pushes images apart in all directions and stands for
+    the reconstruction. It is the loss without VICReg's choice of a spread: embeddings must be kept bounded, by
+    `normalize` (the released code) or by a batch normalisation at the end of the projector (GEDI).
+
+    Covariances are estimated over steps: C <- momentum C + (1 - momentum) C of the batch, about a mean estimated in the
+    same way, starting from 0 and I. Gradients flow through the part of the batch.
+
+    Args:
+        encoder, projector, views: as in `JointEmbedding`; exactly two views.
+        invariance_weight: float > 0, the paper's alpha: 250 for CIFAR-10, 1000 for CIFAR-100.
+        regularizer: float > 0, added to the eigenvalues of the covariances. The released code has 1e-8, in float64.
+        momentum: float in [0, 1), weight of the past in the estimates; 0 uses the covariances of the batch alone, as
+            GEDI writes it.
+        normalize: bool, take embeddings to unit length first.
+
+    Raises:
+        InvalidInputError: a batch of one image, which has no covariance.
+
+    Reference:
+        Ozsoy et al., "Self-Supervised Learning with an Information Maximization Criterion", eq. 6, with the constants
+        of its released code; the GEDI paper (arXiv 2212.13425), section 2.2.
+    """
+
+    terms = ("invariance", "log_determinant")
+    joint_statistics = False
+
+    def __init__(
+        self,
+        encoder: keras.Model,
+        projector: keras.Model | None = None,
+        views: keras.Layer | None = None,
+        invariance_weight: float = 250.0,
+        regularizer: float = 1e-6,
+        momentum: float = 0.01,
+        normalize: bool = True,
+        **kwargs,
+    ):
+        super().__init__(encoder, projector, views, **kwargs)
+        check_positive(invariance_weight=invariance_weight, regularizer=regularizer)
+        if isinstance(momentum, bool) or not isinstance(momentum, (int, float)) or not 0 <= momentum < 1:
+            raise InvalidInputError(f"momentum must be a number in [0, 1). Received: momentum={momentum!r}")
+        self.invariance_weight = invariance_weight
+        self.regularizer = regularizer
+        self.momentum = momentum
+        self.normalize = normalize
+        if momentum:
+            size = self.embedding_dim
+            self.means = state.variable(self, np.zeros((2, 1, size), "float32"), "means")
+            self.covariances = state.variable(self, np.stack([np.eye(size, dtype="float32")] * 2), "covariances")
+
+    def _views(self, outputs):
+        """Embeddings as the loss sees them, one view after the other: float tensor (2, B, D)."""
+        z = ops.swapaxes(outputs["z"], 0, 1)
+        return unit(z) if self.normalize else z
+
+    def _estimates(self, z):
+        """Means (2, 1, D) and covariances (2, D, D) of two views (2, B, D), the past counted in."""
+        means = ops.mean(z, axis=1, keepdims=True)
+        if not self.momentum:
+            return means, covariance(z)
+        means = self.momentum * state.snapshot(self.means) + (1.0 - self.momentum) * means
+        past = state.snapshot(self.covariances)
+        return means, self.momentum * past + (1.0 - self.momentum) * covariance(z, mean=means)
+
+    def objective(self, images, outputs, training):
+        z = self._views(outputs)
+        _, covariances = self._estimates(z)
+        terms = corinfomax_terms(z[0], z[1], self.regularizer, covariances)
+        return {
+            "invariance": self.invariance_weight * terms["invariance"],
+            "log_determinant": terms["log_determinant"],
+        }
+
+    def update(self, images, outputs):
+        if self.momentum:
+            means, covariances = self._estimates(self._views(outputs))
+            self.means.assign(ops.stop_gradient(means))
+            self.covariances.assign(ops.stop_gradient(covariances))

@@ -1,0 +1,245 @@
+"""DeepCluster: images are clustered by their features, and the clusters are what the network learns to classify."""
+
+import math
+
+import keras
+import numpy as np
+from keras import ops
+
+from sslzoo.errors import InvalidInputError, TrainingError
+from sslzoo.losses import pseudo_label_terms
+from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.swav import check_count
+from sslzoo.state import snapshot, variable
+
+
+@keras.saving.register_keras_serializable("sslzoo")
+class DeepCluster(JointEmbedding):
+    """DeepCluster: k-means on the features of all images gives labels, which augmented views are classified by.
+
+    loss = mean over views of w_i [ -(z . c_k + b_k) + log sum_k' exp(z . c_k' + b_k') ],  k the cluster of image i
+
+    `alignment` pulls images of a cluster to one vector, the centre psi of the model's group, and stands for the prior:
+    here the group of related data is a cluster of images. `contrast` pushes them from the vectors of other clusters
+    and, with k-means cutting the whole set into clusters and w making each of them count the same, stands for the
+    reconstruction.
+
+    Clusters are made outside the training step, by `recluster`, or by the callback `Recluster` before each epoch (fewer
+    times where an epoch is short: the classifier starts anew with the clusters and must learn them first):
+
+        model.fit(data, callbacks=[Recluster(images)])
+
+    Until then image i is in cluster i mod `clusters`. The assignments are variables of the model, so part of every
+    checkpoint, but the optimizer never sees them.
+
+    Inputs are {"images": images, "index": int (B,)}, the place of each image in the training set
+    (`data.pipeline(with_index=True)`, `data.Batches(with_index=True)`). An index outside it makes the loss NaN.
+
+    Args:
+        encoder: as in `JointEmbedding`. Features and classifier's input are its representation; the paper's network
+            has a ReLU between the two.
+        num_images: int, size of the training set.
+        clusters: int in 2..num_images, K. Far more than the expected classes work best in the paper.
+        views: `sslzoo.views.Views` with any number of views, each classified on its own, or None.
+        whitened_dim: int >= 1, features are reduced to at most that many principal components, whitened, and set to
+            length 1 before they are clustered. 256 in the paper.
+        balanced: bool. True: w_i = N / (used clusters x size of the image's cluster), the expectation of the paper's
+            sampling, which draws clusters uniformly. False: w_i = 1, and a large cluster can swallow the rest.
+        seed: int, of the classifier's first weights and of k-means.
+
+    Raises:
+        InvalidInputError: more clusters than images, or a setting out of range.
+
+    Reference:
+        Caron et al., "Deep Clustering for Unsupervised Learning of Visual Features", eq. 1-2 and section 3.3; in the
+        model of "A Probabilistic Model behind Self-Supervised Learning", section 3.3.
+    """
+
+    terms = ("alignment", "contrast")
+    indexed = True
+    view_counts = (1, None)
+
+    def __init__(
+        self,
+        encoder: keras.Model,
+        num_images: int,
+        clusters: int,
+        views: keras.Layer | None = None,
+        whitened_dim: int = 256,
+        balanced: bool = True,
+        seed: int = 0,
+        **kwargs,
+    ):
+        super().__init__(encoder, None, views, **kwargs)
+        check_count(2, num_images=num_images, clusters=clusters)
+        check_count(1, whitened_dim=whitened_dim)
+        if clusters > num_images:
+            raise InvalidInputError(
+                f"clusters must be at most the number of images, {num_images}. Received: clusters={clusters}"
+            )
+        self.num_images = num_images
+        self.clusters = clusters
+        self.whitened_dim = whitened_dim
+        self.balanced = bool(balanced)
+        self.seed = seed
+        features = keras.Input((self.embedding_dim,), name="features")
+        logits = keras.layers.Dense(clusters, dtype="float32", name="clusters")(features)
+        self.classifier = keras.Model(features, logits, name="classifier")
+        self.classifier.set_weights(self._fresh_classifier(epoch=0))
+        self.assignments = variable(self, np.arange(num_images, dtype="int32") % clusters, "assignments")
+        self.cluster_weights = variable(self, np.ones(clusters, "float32"), "cluster_weights")
+
+    def call(self, inputs, training=False):
+        images, _ = self.split(inputs)
+        z = self.embed_groups(self.make_views(images, training), training)
+        logits = self.classifier(ops.reshape(z, (-1, self.embedding_dim)))
+        return {"logits": ops.reshape(logits, (-1, z.shape[1], self.clusters))}
+
+    def objective(self, images, outputs, training):
+        _, index = self.split(images)
+        known = ops.logical_and(index >= 0, index < self.num_images)
+        labels = ops.take(snapshot(self.assignments), ops.where(known, index, 0), axis=0)
+        weights = ops.where(known, ops.take(snapshot(self.cluster_weights), labels, axis=0), float("nan"))
+        logits = outputs["logits"]
+        each = [pseudo_label_terms(logits[:, view], labels, weights) for view in range(logits.shape[1])]
+        return {term: sum(terms[term] for terms in each) / len(each) for term in self.terms}
+
+    def recluster(self, images, epoch: int = 0, encoder: keras.Model | None = None) -> dict[str, float]:
+        """Assigns every image to a cluster of features as they are now, and starts the classifier anew.
+
+        Features are those of images without augmentation, whitened by PCA and of length 1; k-means is scikit-learn's,
+        20 iterations from one k-means++ start. A cluster that empties on the way is restarted at the image farthest
+        from its centre; with fewer different images than clusters, the last ones stay unused, which is no harm.
+        The optimizer's memory of the old classifier is cleared.
+
+        Args:
+            images: array (num_images, H, W, C), raw, 0..255, in the order of the index; without `views`, as the
+                encoder sees them.
+            epoch: int, makes k-means and the new classifier repeatable, together with the model's seed.
+            encoder: `live_encoder` of this model, if one is at hand, which saves compiling one.
+
+        Returns:
+            dict: "cluster_nmi", mutual information (normalised, 0..1) of old and new assignments, which grows as they
+            settle; "clusters_used", how many clusters have images.
+
+        Raises:
+            InvalidInputError: another number of images than num_images.
+            TrainingError: features are not finite.
+        """
+        from sklearn.metrics import normalized_mutual_info_score
+
+        self.check_images(images)
+        if encoder is None:
+            encoder = self.encoder if self.views is None else self.live_encoder(tuple(images.shape[1:]))
+        features = np.asarray(encoder.predict(images, batch_size=500, verbose=0), "float64")
+        labels = self._cluster(features, epoch)
+        sizes = np.bincount(labels, minlength=self.clusters)
+        used = sizes > 0
+        weights = np.ones(self.clusters, "float32")
+        if self.balanced:
+            weights = np.where(used, self.num_images / (used.sum() * np.maximum(sizes, 1)), 0.0)
+        agreement = normalized_mutual_info_score(ops.convert_to_numpy(self.assignments), labels)
+        self.assignments.assign(labels)
+        self.cluster_weights.assign(weights)
+        self._restart_classifier(epoch)
+        return {"cluster_nmi": float(agreement), "clusters_used": float(used.sum())}
+
+    def check_images(self, images):
+        """Raise unless these can be the images that the index counts."""
+        if len(images) != self.num_images:
+            raise InvalidInputError(
+                f"Clusters are made of all {self.num_images} training images, in the order of their index. "
+                f"Received: {len(images)} images"
+            )
+
+    def _cluster(self, features, epoch):
+        """k-means of whitened features of unit length: int32 (num_images,)."""
+        import warnings
+
+        from sklearn.cluster import KMeans
+        from sklearn.decomposition import PCA
+        from sklearn.exceptions import ConvergenceWarning
+        from sklearn.preprocessing import normalize
+
+        if not np.isfinite(features).all():
+            raise TrainingError(
+                f"Features must be finite to be clustered. Received: NaN or infinite features, epoch={epoch}"
+            )
+        seed = int(self._random(epoch, 0).integers(2**31))
+        with np.errstate(invalid="ignore"):  # shares of the variance, 0 / 0 where features are all equal
+            pca = PCA(min(self.whitened_dim, *features.shape), random_state=seed).fit(features)
+        spread = np.sqrt(pca.explained_variance_)
+        real = spread > 1e-6 * np.abs(features).max()  # the rest is rounding, which whitening would blow up
+        whitened = pca.transform(features)[:, real] / spread[real] if real.any() else np.zeros((self.num_images, 1))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # of unused clusters, which are reported
+            kmeans = KMeans(self.clusters, n_init=1, max_iter=20, random_state=seed)
+            return kmeans.fit_predict(normalize(whitened)).astype("int32")
+
+    def _restart_classifier(self, epoch):
+        for weight, value in zip(self.classifier.weights, self._fresh_classifier(epoch)):
+            weight.assign(value)
+        # Keras names what an optimizer remembers of a variable after the path of that variable.
+        paths = tuple(weight.path.replace("/", "_") + "_" for weight in self.classifier.weights)
+        optimizer = getattr(self, "optimizer", None)
+        for memory in () if optimizer is None else optimizer.variables:
+            if memory.name.startswith(paths):
+                memory.assign(np.zeros(memory.shape))
+
+    def _fresh_classifier(self, epoch):
+        kernel = self._random(epoch, 1).normal(0.0, 0.01, (self.embedding_dim, self.clusters))
+        return [kernel.astype("float32"), np.zeros(self.clusters, "float32")]
+
+    def _random(self, epoch, stream):
+        """NumPy generator that is a function of seed and epoch: a resumed run goes on exactly."""
+        return np.random.default_rng([self.seed, epoch, stream])
+
+    def chance_level(self, batch_size: int) -> float:
+        """Loss when every cluster is as likely as any other: log(clusters), in nats (on average over the set)."""
+        return math.log(self.clusters)
+
+    def cluster_probabilities(self, views):
+        """The classifier's probabilities for views (N, H, W, C): float tensor (N, clusters), rows sum to 1."""
+        return ops.softmax(self.classifier(self.embed(views)), axis=-1)
+
+
+class Recluster(keras.callbacks.Callback):
+    """Clusters the images of a `DeepCluster` model anew before epochs 0, every, 2 every ...
+
+    Agreement with the clusters before and their number stand in the logs as `cluster_nmi` and `clusters_used`. Which
+    epochs do so, and with what random numbers, depends on the epoch alone: a run resumed from a checkpoint has the
+    clusters it would have had.
+
+    Args:
+        images: array (num_images, H, W, C), raw images in the order of the index.
+        every: int >= 1, epochs between two clusterings.
+
+    Raises:
+        InvalidInputError: at the start of training, if the images are not as many as the model knows.
+    """
+
+    def __init__(self, images: np.ndarray, every: int = 1):
+        super().__init__()
+        check_count(1, every=every)
+        self.images = images
+        self.every = every
+        self._encoder = None
+        self._found = {}
+
+    def on_train_begin(self, logs=None):
+        model = self.model
+        if not isinstance(model, DeepCluster):
+            raise InvalidInputError(f"Recluster makes the clusters of DeepCluster. Received: {type(model).__name__}")
+        model.check_images(self.images)
+        if model.views is not None:
+            self._encoder = model.live_encoder(tuple(self.images.shape[1:]))
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if epoch % self.every == 0:
+            # Under JAX, asking for `self.model` brings its variables up to date, and what is assigned to them before
+            # the first step of the epoch is what that step starts from.
+            self._found = self.model.recluster(self.images, epoch, self._encoder)
+
+    def on_epoch_end(self, epoch, logs=None):
+        if logs is not None:
+            logs.update(self._found)

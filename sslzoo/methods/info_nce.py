@@ -1,0 +1,108 @@
+"""InfoNCE with a choice of critic, which is a choice of prior."""
+
+import math
+
+import keras
+from keras import ops
+
+from sslzoo.errors import InvalidInputError
+from sslzoo.losses import info_nce_terms
+from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.networks import critics
+
+
+@keras.saving.register_keras_serializable("sslzoo")
+class InfoNCE(JointEmbedding):
+    """InfoNCE: the second view of an image is told from those of the other images in the batch, given its first.
+
+    loss = mean_i [ -log f(z_i, z'_i) + log sum_j f(z_i, z'_j) ],  z = g(x), z' = g(x')
+
+    f is the critic. "InfoNCE is a variational autoencoder" reads it as the prior P(z' | z) = Q(z') f(z, z') / Z of a
+    model whose likelihood is given by the encoder itself, and the loss as its negative evidence. `alignment` is
+    -log f: the prior, which pulls a pair together. `contrast` is log Z up to log B: it stands for the reconstruction
+    (eq. 5 of "A Probabilistic Model behind Self-Supervised Learning") and pushes different images apart.
+
+    A pair is two views of an image, made by `views`; or anything that belongs together, such as consecutive frames of
+    a video, given ready-made as (B, 2, H, W, C).
+
+    Args:
+        encoder: built model of one output, view (N, H, W, C) -> representation (N, L); it serves as both g and g'.
+        projector: built model (N, L) -> (N, P), or None.
+        views: `sslzoo.views.Views` that makes two, or None for ready-made pairs (B, 2, H, W, C).
+        critic: "bilinear" (z^T W z'), "gaussian" (-|z - z'|^2 / (2 L^2) with L learned from 1), or a layer:
+            `sslzoo.networks.GaussianCritic(length_scale=0.2)`, or any that takes z (B, P), z' (B, P) to log f (B, B).
+        symmetric: bool. True averages the loss with that of telling z from the other z, given z'. The paper has False.
+
+    Raises:
+        InvalidInputError: a critic that does not give a score for each pair, another number of views than two, or
+            training on a batch of one pair, which has nothing to be told from.
+
+    Reference:
+        "InfoNCE is a variational autoencoder", eq. 3, 5 and 36, with the other images of the batch as negatives; van
+        den Oord, Li and Vinyals, "Representation Learning with Contrastive Predictive Coding", eq. 4.
+    """
+
+    terms = ("alignment", "contrast")
+
+    def __init__(
+        self,
+        encoder: keras.Model,
+        projector: keras.Model | None = None,
+        views: keras.Layer | None = None,
+        critic: str | keras.Layer = "bilinear",
+        symmetric: bool = False,
+        **kwargs,
+    ):
+        super().__init__(encoder, projector, views, **kwargs)
+        self.symmetric = symmetric
+        self.critic = critics.critic(critic, self.embedding_dim) if isinstance(critic, str) else critic
+        self._check_critic()
+
+    def _check_critic(self):
+        if not isinstance(self.critic, keras.Layer):
+            raise InvalidInputError(f"critic must be a name or a Keras layer. Received: critic={self.critic!r}")
+        batch = keras.KerasTensor((3, self.embedding_dim))
+        try:
+            scores = self.critic(batch, batch)  # also builds what is not built yet
+        except Exception as error:  # each backend has its own for shapes that do not meet
+            raise InvalidInputError(
+                f"critic must take two batches of embeddings (B, {self.embedding_dim}). "
+                f"Received: critic={self.critic.name!r}, which fails on them with {type(error).__name__}"
+            ) from error
+        if tuple(scores.shape) != (3, 3):
+            raise InvalidInputError(
+                "critic must give a score for each pair, (B, B) for two batches of B. "
+                f"Received: critic={self.critic.name!r}, which gives {tuple(scores.shape)} for B=3"
+            )
+
+    def objective(self, images, outputs, training):
+        if training and outputs["z"].shape[0] == 1:
+            raise InvalidInputError(
+                "InfoNCE tells pairs of a batch apart and needs at least 2 of them in every batch: drop a remainder "
+                "of 1. Received: a batch of 1 pair"
+            )
+        scores = self.critic(outputs["z"][:, 0], outputs["z"][:, 1])
+        terms = info_nce_terms(scores)
+        if not self.symmetric:
+            return terms
+        backwards = info_nce_terms(ops.transpose(scores))
+        return {term: 0.5 * (terms[term] + backwards[term]) for term in self.terms}
+
+    def chance_level(self, batch_size: int) -> float:
+        """ln B: the loss of a critic that tells nothing apart."""
+        return math.log(batch_size)
+
+    def information_bound(self, images):
+        """Lower bound of the mutual information of the pairs in one batch: ln B - loss, of which ln B is the most.
+
+        Args:
+            images: raw images (B, H, W, C), 0..255, or ready-made pairs (B, 2, H, W, C).
+
+        Returns:
+            Float32 scalar, in nats.
+
+        Reference:
+            Eq. 3 of the paper, with the N = B candidates that the loss compares.
+        """
+        outputs = self(images, training=False)
+        return self.chance_level(len(images)) - sum(self.objective(images, outputs, False).values())

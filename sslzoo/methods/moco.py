@@ -1,0 +1,110 @@
+"""MoCo: the view of an image, told from a queue of what a slow copy of the encoder made of earlier images."""
+
+import math
+
+import keras
+import numpy as np
+from keras import ops
+
+from sslzoo.errors import InvalidInputError
+from sslzoo.losses import queue_nce_terms, unit
+from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.vae import check_positive
+from sslzoo.state import ema_update, enqueue, make_teacher, snapshot, unit_rows, variable
+
+
+@keras.saving.register_keras_serializable("sslzoo")
+class MoCo(JointEmbedding):
+    """Momentum contrast: a query attracts the key of its image, and repels the keys of images seen before.
+
+    loss = mean over images of [ -s(q, k) / T + log( exp s(q, k) / T + sum over the queue of exp s(q, k') / T ) ]
+
+    with s the cosine similarity, q the first view's embedding, and k the second view's by the teacher: a copy of
+    encoder and projector that follows them as an exponential moving average. `alignment` pulls the views of an image
+    together and stands for the prior; `contrast` pushes them from other images' keys and stands for the reconstruction.
+
+    A training step, in this order: the teacher moves; it makes the keys, batch normalisation by their own statistics;
+    the loss looks at the queue as it was; the keys replace the oldest rows of the queue; the optimizer moves the
+    encoder. Teacher and queue are variables of the model, so part of every checkpoint, but not of `parts`.
+
+    Args:
+        encoder, projector, views: as in `JointEmbedding`; exactly two views, embedded one at a time.
+        queue_size: int >= 1, number of keys remembered. Each image is in the queue `queue_size / images` times on
+            average: a queue near the size of the data set holds false negatives of every image.
+        momentum: float in [0, 1], of the teacher: 1 never moves it, 0 copies the encoder.
+        temperature: float > 0.
+        symmetric: bool. True also lets the second view query the first one's key: the loss is the mean of both, and
+            both keys enter the queue (MoCo's CIFAR-10 demonstration, which has their sum).
+        seed: int, of the random unit rows the queue starts with; drawn by NumPy, equal on every backend.
+
+    Raises:
+        InvalidInputError: more keys in a step than the queue holds.
+
+    Reference:
+        He et al., "Momentum Contrast for Unsupervised Visual Representation Learning", eq. 1-2 and algorithm 1. The
+        SimVAE paper gives no settings for it; the defaults are those of MoCo's CIFAR-10 demonstration.
+    """
+
+    terms = ("alignment", "contrast")
+    joint_statistics = False
+
+    def __init__(
+        self,
+        encoder: keras.Model,
+        projector: keras.Model | None = None,
+        views: keras.Layer | None = None,
+        queue_size: int = 4096,
+        momentum: float = 0.99,
+        temperature: float = 0.1,
+        symmetric: bool = False,
+        seed: int = 0,
+        **kwargs,
+    ):
+        super().__init__(encoder, projector, views, **kwargs)
+        check_positive(temperature=temperature)
+        if isinstance(queue_size, bool) or not isinstance(queue_size, int) or queue_size < 1:
+            raise InvalidInputError(f"queue_size must be an integer >= 1. Received: queue_size={queue_size!r}")
+        if isinstance(momentum, bool) or not isinstance(momentum, (int, float)) or not 0 <= momentum <= 1:
+            raise InvalidInputError(f"momentum must be a number from 0 to 1. Received: momentum={momentum!r}")
+        self.queue_size = queue_size
+        self.momentum = momentum
+        self.temperature = temperature
+        self.symmetric = bool(symmetric)
+        self.seed = seed
+        self.teacher_encoder = make_teacher(encoder)
+        self.teacher_projector = None if projector is None else make_teacher(projector)
+        self.queue = variable(self, unit_rows(queue_size, self.embedding_dim, seed), "queue")
+        self.pointer = variable(self, np.zeros((), "int32"), "pointer")
+
+    def call(self, images, training=False):
+        views = self.make_views(images, training)
+        if training:
+            self.move_teacher()
+        pairs = [(0, 1), (1, 0)] if self.symmetric else [(0, 1)]
+        return {
+            "queries": ops.stack([self.embed(views[:, query], training) for query, _ in pairs], axis=1),
+            "keys": ops.stack([self.embed_key(views[:, key], training) for _, key in pairs], axis=1),
+        }
+
+    def embed_key(self, views, training=False):
+        """The teacher's embeddings of views (N, H, W, C): float tensor (N, P), of unit length, a constant."""
+        keys = self.teacher_encoder(views, training=training)
+        if self.teacher_projector is not None:
+            keys = self.teacher_projector(keys, training=training)
+        return ops.stop_gradient(unit(keys))
+
+    def move_teacher(self):
+        ema_update(self.teacher_encoder, self.encoder, self.momentum)
+        if self.projector is not None:
+            ema_update(self.teacher_projector, self.projector, self.momentum)
+
+    def objective(self, images, outputs, training):
+        queries, keys = (ops.reshape(outputs[name], (-1, self.embedding_dim)) for name in ("queries", "keys"))
+        return queue_nce_terms(queries, keys, snapshot(self.queue), self.temperature)
+
+    def update(self, images, outputs):
+        enqueue(self.queue, self.pointer, ops.reshape(outputs["keys"], (-1, self.embedding_dim)))
+
+    def chance_level(self, batch_size: int) -> float:
+        """Loss when all embeddings are equal: log(queue_size + 1), in nats."""
+        return math.log(self.queue_size + 1)

@@ -1,0 +1,119 @@
+"""Parametric instance discrimination: a softmax classifier with one class, and one weight vector, per image."""
+
+import math
+
+import keras
+import numpy as np
+from keras import ops
+
+from sslzoo.errors import InvalidInputError
+from sslzoo.losses import instance_terms, unit
+from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.vae import check_positive
+from sslzoo.state import unit_rows
+
+# Length of the class vectors before training. Short vectors turn quickly towards the representations of their images;
+# vectors of length 1 would first draw the encoder to the random places where they stand.
+INITIAL_LENGTH = 0.01
+
+
+@keras.saving.register_keras_serializable("sslzoo")
+class ParametricInstanceDiscrimination(JointEmbedding):
+    """Instance discrimination by a classifier: each training image, with all its views, is a class of its own.
+
+    loss = mean over views of [ -z . w_i + log sum_j exp z . w_j ],  w_i the weight vector of the view's image i
+
+    `alignment` pulls all views of an image towards its vector, the centre psi_i of the model's group, and stands for
+    the prior; `contrast` pushes them from the vectors of all other images, which raises the entropy of z, and stands
+    for the reconstruction. The centres are parameters, which contrastive methods replace by a second view: memory and
+    time of a step grow with the number of training images.
+
+    Inputs are {"images": images, "index": int (B,)}, the place of each image in the training set
+    (`data.pipeline(with_index=True)`, `data.Batches(with_index=True)`).
+
+    Args:
+        encoder, projector, views: as in `JointEmbedding`; any number of views, each classified on its own.
+        num_images: int >= 2, size of the training set.
+        temperature: float > 0: scores are cosine similarities / temperature. None: scores are inner products, a plain
+            softmax layer without bias.
+        seed: int, of the class vectors' random directions; drawn by NumPy, equal on every backend.
+
+    Raises:
+        InvalidInputError: an index outside 0..num_images - 1, where values can be looked at (PyTorch on the CPU, or
+            eager execution). In a compiled step the loss becomes NaN, and such views move nothing.
+
+    Reference:
+        "A Probabilistic Model behind Self-Supervised Learning", section 3.3 and eq. 6-7. Dosovitskiy et al.,
+        "Discriminative Unsupervised Feature Learning with Convolutional Neural Networks"; Wu et al., "Unsupervised
+        Feature Learning via Non-Parametric Instance Discrimination", eq. 1 (this, the parametric classifier).
+    """
+
+    terms = ("alignment", "contrast")
+    indexed = True
+    view_counts = (1, None)
+
+    def __init__(
+        self,
+        encoder: keras.Model,
+        num_images: int,
+        projector: keras.Model | None = None,
+        views: keras.Layer | None = None,
+        temperature: float | None = None,
+        seed: int = 0,
+        **kwargs,
+    ):
+        super().__init__(encoder, projector, views, **kwargs)
+        if isinstance(num_images, bool) or not isinstance(num_images, int) or num_images < 2:
+            raise InvalidInputError(f"num_images must be an integer >= 2. Received: num_images={num_images!r}")
+        if temperature is not None:
+            check_positive(temperature=temperature)
+        self.num_images = num_images
+        self.temperature = temperature
+        self.seed = seed
+        initial = INITIAL_LENGTH * unit_rows(num_images, self.embedding_dim, seed)
+        self.class_vectors = self.add_weight(
+            shape=initial.shape,
+            initializer=lambda shape, dtype=None: ops.convert_to_tensor(initial, dtype=dtype),
+            autocast=False,  # like state, float32 under every dtype policy
+            name="class_vectors",
+        )
+
+    def call(self, inputs, training=False):
+        images, index = self.split(inputs)
+        self.check_index(index)
+        return {"z": self.embed_groups(self.make_views(images, training), training)}
+
+    def check_index(self, index):
+        """Raise unless `index` holds places of training images, as far as that can be seen."""
+        if "int" not in keras.backend.standardize_dtype(index.dtype) or len(index.shape) != 1:
+            raise InvalidInputError(
+                "index must be an integer tensor (batch,), places in the training set. "
+                f"Received: index of dtype={keras.backend.standardize_dtype(index.dtype)}, shape={tuple(index.shape)}"
+            )
+        try:
+            values = np.asarray(index)
+        except (TypeError, ValueError, NotImplementedError):  # traced, or on an accelerator: the loss will tell
+            return
+        outside = values[(values < 0) | (values >= self.num_images)]
+        if outside.size:
+            raise InvalidInputError(
+                f"index must hold places of {self.num_images} training images, 0..{self.num_images - 1}. "
+                f"Received: index={int(outside[0])}"
+            )
+
+    def scores(self, z):
+        """Scores of embeddings (N, P) against every training image: float tensor (N, num_images)."""
+        vectors = ops.convert_to_tensor(self.class_vectors)
+        if self.temperature is None:
+            return ops.matmul(z, ops.transpose(vectors))
+        return ops.matmul(unit(z), ops.transpose(unit(vectors))) / self.temperature
+
+    def objective(self, images, outputs, training):
+        _, index = self.split(images)
+        views = outputs["z"].shape[1]
+        z = ops.reshape(outputs["z"], (-1, self.embedding_dim))
+        return instance_terms(self.scores(z), ops.repeat(index, views))
+
+    def chance_level(self, batch_size: int) -> float:
+        """Loss when all images look alike: log(num_images), in nats."""
+        return math.log(self.num_images)

@@ -1,0 +1,132 @@
+"""ProtoCPC: a student names, among all prototypes, the one its teacher saw in another view."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from sslzoo.errors import InvalidInputError
+from sslzoo.losses import proto_cpc_terms, unit
+from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.swav import check_count, check_fraction, prototype_head
+from sslzoo.methods.vae import check_positive
+from sslzoo.state import ema_update, make_teacher, snapshot, variable
+
+
+@keras.saving.register_keras_serializable("sslzoo")
+class ProtoCPC(JointEmbedding):
+    """Prototypical contrastive predictive coding, as self-distillation.
+
+    loss = mean over ordered pairs of views u != v, and images, of
+           -sum_c p_uc s_vc / T + log sum_c q_c exp(s_vc / T),   p_u = softmax(teacher's s_u / T_teacher),  q = mean p
+
+    with s the cosines of an embedding with C prototypes, and the teacher an exponential moving average of encoder,
+    projector and prototypes. Minus the loss is a lower bound of InfoNCE, with the teacher's prototypes in the place of
+    its negatives. `alignment` pulls a view towards the prototypes the teacher sees in its sibling and stands for the
+    prior; `contrast` pushes it off the prototypes that are common among all images (q), which raises the entropy of
+    the embeddings, and stands for the reconstruction. No centring of the teacher and no balancing is needed: naming a
+    prototype that all images share earns nothing.
+
+    A training step, in this order: the teacher moves; both look at all views; the loss is taken; the optimizer moves
+    the student. Teacher and prior are variables of the model, so part of every checkpoint, but not of `parts`.
+
+    Args:
+        encoder, projector, views: as in `JointEmbedding`; two views or more.
+        prototypes: int >= 2, C.
+        temperature: float > 0, T, of the student.
+        teacher_temperature: float > 0. Lower than the student's: the teacher must be the more certain one.
+        momentum: float in [0, 1], of the teacher: 1 never moves it, 0 copies the student.
+        prior_momentum: float in [0, 1). The prior q is a moving average of the teacher's mean probabilities, this
+            batch's included with 1 - prior_momentum, since few images say little about many prototypes. 0 is the
+            formula of the derivation, q of the batch alone.
+        seed: int, of the first prototypes.
+
+    Reference:
+        Lee, "Representation Distillation by Prototypical Contrastive Predictive Coding", ICLR 2022; the objective as
+        in the GEDI paper (arXiv 2212.13425), appendix H, last line.
+    """
+
+    terms = ("alignment", "contrast")
+    view_counts = (2, None)
+
+    def __init__(
+        self,
+        encoder: keras.Model,
+        prototypes: int,
+        projector: keras.Model | None = None,
+        views: keras.Layer | None = None,
+        temperature: float = 0.1,
+        teacher_temperature: float = 0.04,
+        momentum: float = 0.996,
+        prior_momentum: float = 0.9,
+        seed: int = 0,
+        **kwargs,
+    ):
+        super().__init__(encoder, projector, views, **kwargs)
+        check_positive(temperature=temperature, teacher_temperature=teacher_temperature)
+        check_count(2, prototypes=prototypes)
+        check_fraction(momentum=momentum, prior_momentum=prior_momentum)
+        if prior_momentum == 1:
+            raise InvalidInputError("prior_momentum must be below 1, to see any batch. Received: prior_momentum=1")
+        self.prototypes = prototypes
+        self.temperature = temperature
+        self.teacher_temperature = teacher_temperature
+        self.momentum = momentum
+        self.prior_momentum = prior_momentum
+        self.seed = seed
+        self.prototype_head = prototype_head(self.embedding_dim, prototypes, seed)
+        self.teacher_encoder = make_teacher(encoder)
+        self.teacher_projector = None if projector is None else make_teacher(projector)
+        self.teacher_prototype_head = make_teacher(self.prototype_head)
+        self.prior = variable(self, np.full(prototypes, 1 / prototypes, "float32"), "prior")
+
+    def call(self, images, training=False):
+        views = self.make_views(images, training)
+        if training:
+            self.move_teacher()
+        flat = ops.reshape(views, (-1, *views.shape[2:]))
+        groups = (-1, views.shape[1], self.prototypes)
+        return {
+            "student": ops.reshape(self.scores(flat, training), groups),
+            "teacher": ops.reshape(self.teach(flat, training), groups),
+        }
+
+    def scores(self, views, training=False):
+        """The student's scores of views (N, H, W, C): float tensor (N, prototypes) of cosines."""
+        return self.prototype_head(unit(self.embed(views, training)))
+
+    def teach(self, views, training=False):
+        """The teacher's probabilities of prototypes for views (N, H, W, C): float tensor (N, prototypes), constants."""
+        z = self.teacher_encoder(views, training=training)
+        if self.teacher_projector is not None:
+            z = self.teacher_projector(z, training=training)
+        scores = self.teacher_prototype_head(unit(z))
+        return ops.stop_gradient(ops.softmax(scores / self.teacher_temperature, axis=-1))
+
+    def move_teacher(self):
+        ema_update(self.teacher_encoder, self.encoder, self.momentum)
+        ema_update(self.teacher_prototype_head, self.prototype_head, self.momentum)
+        if self.projector is not None:
+            ema_update(self.teacher_projector, self.projector, self.momentum)
+
+    def moved_prior(self, outputs):
+        """q: the average so far, and this batch."""
+        batch = ops.mean(outputs["teacher"], axis=(0, 1))
+        return self.prior_momentum * snapshot(self.prior) + (1.0 - self.prior_momentum) * batch
+
+    def objective(self, images, outputs, training):
+        student, teacher, prior = outputs["student"], outputs["teacher"], self.moved_prior(outputs)
+        count = student.shape[1]
+        pairs = [(u, v) for u in range(count) for v in range(count) if u != v]
+        each = [proto_cpc_terms(student[:, v], teacher[:, u], self.temperature, prior) for u, v in pairs]
+        return {term: sum(terms[term] for terms in each) / len(pairs) for term in self.terms}
+
+    def update(self, images, outputs):
+        self.prior.assign(self.moved_prior(outputs))
+
+    def chance_level(self, batch_size: int) -> float:
+        """Loss when student or teacher tells nothing apart: 0. Training goes below it, to -log(prototypes) at best."""
+        return 0.0
+
+    def cluster_probabilities(self, views):
+        """The student's probabilities of prototypes for views (N, H, W, C): float tensor (N, prototypes)."""
+        return ops.softmax(self.scores(views) / self.temperature, axis=-1)

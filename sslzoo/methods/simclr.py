@@ -1,0 +1,62 @@
+"""SimCLR: the other view of an image, told from all other views of the batch."""
+
+import math
+
+import keras
+
+from sslzoo.errors import InvalidInputError
+from sslzoo.losses import nt_xent_terms
+from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.vae import check_positive
+
+
+@keras.saving.register_keras_serializable("sslzoo")
+class SimCLR(JointEmbedding):
+    """SimCLR: two views of an image attract, all views of other images in the batch repel.
+
+    loss = mean over the 2 B views of [ -s(view, its other view) / T + log sum exp s(view, any other view) / T ]
+
+    with s the cosine similarity of embeddings. `alignment` pulls the views of an image together and stands for the
+    prior; `contrast` pushes every view from all others, which raises the entropy of the embeddings, and stands for the
+    reconstruction. Cosine similarity is bounded, so views of an image end up in one point: style is lost.
+
+    Negatives are those of the whole batch, on however many devices it lies.
+
+    Args:
+        encoder, projector, views: as in `JointEmbedding`; exactly two views.
+        temperature: float > 0. 0.5 is the paper's for CIFAR-10; the SimVAE paper has 0.7.
+
+    Raises:
+        InvalidInputError: training on a batch of one image, which has nothing to be told from.
+
+    Reference:
+        Chen et al., "A Simple Framework for Contrastive Learning of Visual Representations", eq. 1 and algorithm 1.
+        Its released code adds the means over first and second views; this is the mean over both, half of that.
+    """
+
+    terms = ("alignment", "contrast")
+
+    def __init__(
+        self,
+        encoder: keras.Model,
+        projector: keras.Model | None = None,
+        views: keras.Layer | None = None,
+        temperature: float = 0.5,
+        **kwargs,
+    ):
+        super().__init__(encoder, projector, views, **kwargs)
+        check_positive(temperature=temperature)
+        self.temperature = temperature
+
+    def objective(self, images, outputs, training):
+        z = outputs["z"]
+        if training and z.shape[0] == 1:
+            raise InvalidInputError(
+                "SimCLR tells images of a batch apart and needs at least 2 of them in every batch: drop a remainder "
+                "of 1. Received: a batch of 1 image"
+            )
+        return nt_xent_terms(z[:, 0], z[:, 1], self.temperature)
+
+    def chance_level(self, batch_size: int) -> float:
+        """Loss when all embeddings are equal: log(2 batch_size - 1), in nats."""
+        return math.log(2 * batch_size - 1)

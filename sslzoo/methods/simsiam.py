@@ -1,0 +1,78 @@
+"""SimSiam: each view predicts the other, and only the predicting side learns."""
+
+import keras
+from keras import ops
+
+from sslzoo.errors import InvalidInputError
+from sslzoo.losses import negative_cosine
+from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.pretrainer import full_precision
+
+
+@keras.saving.register_keras_serializable("sslzoo")
+class SimSiam(JointEmbedding):
+    """SimSiam: a predictor turns the embedding of one view into that of the other, which is held constant.
+
+    loss = mean over images of [ -cos(p_1, stop z_2) - cos(p_2, stop z_1) ] / 2,   p = predictor(z)
+
+    `alignment` pulls the views of an image together and stands for the prior. No term stands for the reconstruction:
+    nothing pushes images apart, and equal embeddings of all images are an optimum, -1. What mimics reconstruction, and
+    in practice keeps training away from that optimum, is outside the loss: the stopped gradient (the target never moves
+    to meet the prediction) together with the predictor, and batch normalisation in the heads. So the loss cannot tell
+    learning from collapse; the spread of the normalised embeddings can, about 1 / sqrt(P) in each coordinate if
+    directions fill the sphere, 0 after collapse.
+
+    Each view goes through the networks by itself, batch normalisation by its own statistics, as in the released code.
+
+    Args:
+        encoder, projector, views: as in `JointEmbedding`; exactly two views. The paper's projector for features of size
+            D is `networks.projector(D, (2048, 2048, 2048), output_batch_norm=True)`, without the first 2048 for
+            CIFAR-10. Batch normalisation of a batch of one image makes all its embeddings equal.
+        predictor: built model (N, P) -> (N, P), P the size of embeddings; the paper's is
+            `networks.predictor(P, P // 4)`. Training and `load` of a whole model use it, published parts do not.
+
+    Raises:
+        InvalidInputError: a predictor that does not map embeddings to embeddings.
+
+    Reference:
+        Chen and He, "Exploring Simple Siamese Representation Learning", eq. 1-4 and algorithm 1.
+    """
+
+    terms = ("alignment",)
+    joint_statistics = False
+
+    def __init__(
+        self,
+        encoder: keras.Model,
+        projector: keras.Model | None,
+        predictor: keras.Model,
+        views: keras.Layer | None = None,
+        **kwargs,
+    ):
+        super().__init__(encoder, projector, views, **kwargs)
+        if not getattr(predictor, "built", False):
+            raise InvalidInputError(f"predictor must be a built Keras model. Received: predictor={predictor!r}")
+        if not predictor.input_shape == predictor.output_shape == (None, self.embedding_dim):
+            raise InvalidInputError(
+                f"predictor must map embeddings (batch, {self.embedding_dim}) to embeddings. "
+                f"Received: predictor {predictor.input_shape} -> {predictor.output_shape}"
+            )
+        self.predictor = predictor
+
+    def predict_groups(self, z, training):
+        """Predictions from grouped embeddings: float tensor (B, J, P), one view of each image at a time."""
+        views = [self.predictor(z[:, view], training=training) for view in range(z.shape[1])]
+        return full_precision(ops.stack(views, axis=1))
+
+    def call(self, images, training=False):
+        z = self.embed_groups(self.make_views(images, training), training)
+        return {"prediction": self.predict_groups(z, training), "target": z}
+
+    def objective(self, images, outputs, training):
+        first, second = self.directions(negative_cosine, outputs)
+        return {"alignment": 0.5 * (first + second)}
+
+    def directions(self, loss, outputs):
+        """`loss` of the first view predicting the second, and of the second predicting the first."""
+        prediction, target = outputs["prediction"], ops.stop_gradient(outputs["target"])
+        return loss(prediction[:, 0], target[:, 1]), loss(prediction[:, 1], target[:, 0])

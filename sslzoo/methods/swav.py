@@ -1,0 +1,217 @@
+"""SwAV: each view predicts which prototypes another view of its image was assigned to."""
+
+import math
+
+import keras
+import numpy as np
+from keras import ops
+
+from sslzoo.errors import InvalidInputError
+from sslzoo.losses import swapped_terms, unit
+from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.vae import check_positive
+from sslzoo.state import enqueue, snapshot, unit_rows, variable
+
+
+def prototype_head(input_dim: int, prototypes: int, seed: int) -> keras.Model:
+    """Embeddings (N, P) -> float32 scores (N, K), inner products with K trained prototypes of unit length.
+
+    A constraint puts prototypes back on the sphere after each step, as SwAV's code does before the next. They start at
+    random points, drawn by NumPy.
+    """
+    embedding = keras.Input((input_dim,), name="embedding")
+    scores = keras.layers.Dense(
+        prototypes,
+        use_bias=False,
+        kernel_constraint=keras.constraints.UnitNorm(axis=0),
+        dtype="float32",
+        name="prototypes",
+    )(embedding)
+    head = keras.Model(embedding, scores, name="prototype_head")
+    head.set_weights([unit_rows(prototypes, input_dim, seed).T])
+    return head
+
+
+def check_count(least: int, **arguments):
+    """Raise unless every given value is an integer of at least `least`."""
+    for name, value in arguments.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise InvalidInputError(f"{name} must be an integer >= {least}. Received: {name}={value!r}")
+
+
+def check_fraction(**arguments):
+    """Raise unless every given value is a number from 0 to 1."""
+    for name, value in arguments.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+            raise InvalidInputError(f"{name} must be a number from 0 to 1. Received: {name}={value!r}")
+
+
+@keras.saving.register_keras_serializable("sslzoo")
+class SwAV(JointEmbedding):
+    """SwAV: views are assigned to prototypes, evenly over the batch, and predict each other's assignment.
+
+    loss = mean over ordered pairs of views u != v, and images, of
+           -sum_k q_uk s_vk / T + log sum_k exp(s_vk / T),   q_u = Sinkhorn(s_u), a constant
+
+    with s the cosines of an embedding with K prototypes. `alignment` pulls a view towards the prototypes of its
+    sibling, so the views of an image together, and stands for the prior. What stands for the reconstruction is the
+    balance in q: Sinkhorn gives every prototype the same share of the batch, so images cannot all go to one place, and
+    `contrast` pushes each view off the prototypes that others were assigned to.
+
+    A batch of B images spreads over B prototypes at most: with K >> B, balance within a batch is noise, and the queue
+    of earlier embeddings, scored with the prototypes of today, makes the sample larger. Fewer images than prototypes
+    without a queue are allowed, since assignments are soft.
+
+    Args:
+        encoder, projector, views: as in `JointEmbedding`; two views or more, each of which assigns and predicts.
+        prototypes: int >= 2, K. Several times the number of classes one expects; more do little harm.
+        local_views: `sslzoo.views.Views` of small crops (multi-crop), which only predict, or None. Where their `size`
+            is not that of the encoder's input, the encoder's layers are applied to the small size, which networks that
+            end in a mean over positions can be ("resnet18"); for others leave the size and crop a small part of the
+            image (`views.policy(name, crop={"scale": (0.05, 0.4)})`). Multi-crop makes its views of raw images.
+        temperature: float > 0, T, of predictions.
+        epsilon: float > 0, of the assignments: small is hard.
+        iterations: int >= 1, of Sinkhorn.
+        queue_size: int >= 0, images remembered for the balance. It holds at least one batch, and need not be a multiple
+            of it. 0 for none.
+        queue_start: int >= 0, training steps before the queue is used (it fills from the first step). Embeddings of
+            the first epochs change too fast to be worth remembering.
+        freeze_prototypes: int >= 0, training steps in which prototypes stay where they are; the released code's 313
+            are an epoch of its ImageNet recipe.
+        seed: int, of the first prototypes.
+
+    Raises:
+        InvalidInputError: a setting out of range, an encoder that cannot take local views of that size, ready-made
+            views given to a model that makes local ones, or a batch larger than the queue.
+
+    Reference:
+        Caron et al., "Unsupervised Learning of Visual Features by Contrasting Cluster Assignments", eq. 1-6.
+    """
+
+    terms = ("alignment", "contrast")
+    view_counts = (2, None)
+
+    def __init__(
+        self,
+        encoder: keras.Model,
+        prototypes: int,
+        projector: keras.Model | None = None,
+        views: keras.Layer | None = None,
+        local_views: keras.Layer | None = None,
+        temperature: float = 0.1,
+        epsilon: float = 0.05,
+        iterations: int = 3,
+        queue_size: int = 0,
+        queue_start: int = 0,
+        freeze_prototypes: int = 313,
+        seed: int = 0,
+        **kwargs,
+    ):
+        super().__init__(encoder, projector, views, **kwargs)
+        check_positive(temperature=temperature, epsilon=epsilon)
+        check_count(2, prototypes=prototypes)
+        check_count(1, iterations=iterations)
+        check_count(0, queue_size=queue_size, queue_start=queue_start, freeze_prototypes=freeze_prototypes)
+        if queue_size and views is None:
+            raise InvalidInputError(
+                "A queue has one column for each view, so `views` must say how many there are. "
+                f"Received: queue_size={queue_size}, views=None"
+            )
+        self.prototypes = prototypes
+        self.local_views = local_views
+        self.temperature = temperature
+        self.epsilon = epsilon
+        self.iterations = iterations
+        self.queue_size = queue_size
+        self.queue_start = queue_start
+        self.freeze_prototypes = freeze_prototypes
+        self.seed = seed
+        self.prototype_head = prototype_head(self.embedding_dim, prototypes, seed)
+        self.local_encoder = None if local_views is None else self._local_encoder(local_views)
+        self.step = variable(self, np.zeros((), "int32"), "step")
+        if queue_size:
+            # A row is an image, its views' embeddings, of length 1, side by side. A row of zeros is an empty slot.
+            self.queue = variable(
+                self, np.zeros((queue_size, views.num_views * self.embedding_dim), "float32"), "queue"
+            )
+            self.pointer = variable(self, np.zeros((), "int32"), "pointer")
+
+    def _local_encoder(self, local_views):
+        """The encoder for the size of local views: itself, or its layers, shared, applied to that size."""
+        size, shape = getattr(local_views, "size", None), self.encoder.input_shape[1:]
+        if size is None or tuple(size) == shape[:2]:
+            return self.encoder
+        small = keras.Input((*size, *shape[2:]), name="local_views")
+        try:
+            encoder = keras.models.clone_model(self.encoder, input_tensors=small, clone_function=lambda layer: layer)
+        except ValueError as error:
+            encoder, reason = None, str(error).partition("\n")[0]
+        if encoder is None or encoder.output_shape != self.encoder.output_shape:
+            reason = reason if encoder is None else f"its output would be {encoder.output_shape}"
+            raise InvalidInputError(
+                f"local_views must be of a size that the encoder's layers can take; this encoder takes {shape} only "
+                f"({reason}). Leave out `size`: the crop makes them local. Received: local_views of size={tuple(size)}"
+            )
+        return encoder
+
+    def make_views(self, images, training):
+        views = super().make_views(images, training)
+        if self.local_views is not None and views is images:
+            raise InvalidInputError(
+                "Multi-crop makes global and local views of raw images (batch, height, width, channels); ready-made "
+                f"views hold one size only. Received: views of shape={tuple(images.shape)}"
+            )
+        if self.queue_size and views.shape[1] != self.views.num_views:
+            raise InvalidInputError(
+                f"The queue remembers {self.views.num_views} views of each image. Received: {views.shape[1]} views"
+            )
+        return views
+
+    def call(self, images, training=False):
+        outputs = super().call(images, training)
+        if self.local_views is not None:
+            crops = self.local_views(images, training=training)
+            flat = self.local_encoder(ops.reshape(crops, (-1, *crops.shape[2:])), training=training)
+            flat = flat if self.projector is None else self.projector(flat, training=training)
+            outputs["local"] = ops.reshape(flat, (-1, crops.shape[1], self.embedding_dim))
+        return outputs
+
+    def objective(self, images, outputs, training):
+        prototypes = ops.convert_to_tensor(self.prototype_head.trainable_variables[0])
+        if self.freeze_prototypes:
+            frozen = snapshot(self.step) < self.freeze_prototypes
+            prototypes = ops.where(frozen, ops.stop_gradient(prototypes), prototypes)
+        assigning = outputs["z"].shape[1]
+        views = [unit(outputs["z"][:, view]) for view in range(assigning)]
+        if "local" in outputs:
+            views += [unit(outputs["local"][:, crop]) for crop in range(outputs["local"].shape[1])]
+        return swapped_terms(
+            [ops.matmul(z, prototypes) for z in views],
+            self.temperature,
+            self.epsilon,
+            self.iterations,
+            assigning,
+            *self._queue_scores(prototypes, assigning),
+        )
+
+    def _queue_scores(self, prototypes, count):
+        """Scores of the remembered embeddings, by view, and their weights: 0 where empty, or too early to be used."""
+        if not self.queue_size:
+            return None, None
+        queue = ops.reshape(snapshot(self.queue), (self.queue_size, count, self.embedding_dim))
+        used = ops.logical_and(ops.any(queue != 0, axis=(1, 2)), snapshot(self.step) >= self.queue_start)
+        scores = ops.matmul(queue, ops.stop_gradient(prototypes))
+        return [scores[:, view] for view in range(count)], ops.cast(used, "float32")
+
+    def update(self, images, outputs):
+        if self.queue_size:
+            enqueue(self.queue, self.pointer, ops.reshape(unit(outputs["z"]), (-1, self.queue.shape[1])))
+        self.step.assign(snapshot(self.step) + 1)
+
+    def chance_level(self, batch_size: int) -> float:
+        """Loss when every prototype is as likely as any other: log(prototypes), in nats."""
+        return math.log(self.prototypes)
+
+    def cluster_probabilities(self, views):
+        """Predicted prototypes of views (N, H, W, C): float tensor (N, prototypes), rows sum to 1."""
+        return ops.softmax(self.prototype_head(unit(self.embed(views))) / self.temperature, axis=-1)

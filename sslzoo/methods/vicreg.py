@@ -1,0 +1,65 @@
+"""VICReg: views agree, every coordinate keeps its spread, and no two coordinates say the same."""
+
+import keras
+
+from sslzoo.losses import vicreg_terms
+from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.vae import check_positive
+
+
+@keras.saving.register_keras_serializable("sslzoo")
+class VICReg(JointEmbedding):
+    """VICReg: two views of an image agree, while the batch keeps unit spread in each of its uncorrelated coordinates.
+
+    loss = invariance_weight |z - z'|^2 / (B D)
+           + variance_weight mean over views and coordinates of relu(1 - sqrt(Var + 1e-4))
+           + covariance_weight sum over views of sum_{i != j} Cov_ij^2 / D
+
+    `invariance` pulls the views of an image together and stands for the prior. `variance` and `covariance` push images
+    apart and stand for the reconstruction: the one against collapse to a point, the other against collapse to few
+    directions. Both are up to second order only, and neither tells views of one image apart: style is lost.
+
+    Each view is encoded by itself, and its statistics are its own, of the whole batch on however many devices it lies.
+
+    Args:
+        encoder, projector, views: as in `JointEmbedding`; exactly two views.
+        invariance_weight: float > 0, the paper's lambda.
+        variance_weight: float > 0, mu.
+        covariance_weight: float > 0, nu.
+
+    Raises:
+        InvalidInputError: a batch of one image, which has no variance.
+
+    Reference:
+        Bardes, Ponce and LeCun, "VICReg: Variance-Invariance-Covariance Regularization for Self-Supervised Learning",
+        eq. 6, with the constants of its released code: half the variance term of the paper's equation.
+    """
+
+    terms = ("invariance", "variance", "covariance")
+    joint_statistics = False
+
+    def __init__(
+        self,
+        encoder: keras.Model,
+        projector: keras.Model | None = None,
+        views: keras.Layer | None = None,
+        invariance_weight: float = 25.0,
+        variance_weight: float = 25.0,
+        covariance_weight: float = 1.0,
+        **kwargs,
+    ):
+        super().__init__(encoder, projector, views, **kwargs)
+        check_positive(
+            invariance_weight=invariance_weight, variance_weight=variance_weight, covariance_weight=covariance_weight
+        )
+        self.invariance_weight = invariance_weight
+        self.variance_weight = variance_weight
+        self.covariance_weight = covariance_weight
+
+    def objective(self, images, outputs, training):
+        terms = vicreg_terms(outputs["z"][:, 0], outputs["z"][:, 1])
+        return {
+            "invariance": self.invariance_weight * terms["invariance"],
+            "variance": self.variance_weight * terms["variance"],
+            "covariance": self.covariance_weight * terms["covariance"],
+        }

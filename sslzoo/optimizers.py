@@ -1,0 +1,207 @@
+"""Optimizers and learning rates of the self-supervised recipes, where Keras has none or means something else.
+
+Weight decay here is the L2 penalty of the papers' own code: `weight_decay * w` joins the gradient and passes through
+the momentum. In Keras' optimizers it is decoupled (w <- w - rate weight_decay w), which is weaker by 1 - momentum.
+
+The momentum is Keras', and that of the LARS paper: the rate is inside the velocity, v <- momentum v + rate g,
+w <- w - v. PyTorch, and so the peers' LARS, has it outside: v <- momentum v + g, w <- w - rate v. At a constant rate
+the two are one rule; under a schedule they differ by what the rate changes in about 1 / (1 - momentum) steps.
+"""
+
+import numbers
+
+import keras
+from keras import ops
+
+from sslzoo.errors import InvalidInputError
+
+Rate = float | keras.optimizers.schedules.LearningRateSchedule
+
+
+@keras.saving.register_keras_serializable("sslzoo")
+class L2SGD(keras.optimizers.SGD):
+    """SGD with momentum whose weight decay is an L2 penalty.
+
+        v <- momentum v + rate (g + weight_decay w),    w <- w - v
+
+    Args:
+        learning_rate: float > 0, or a `keras.optimizers.schedules.LearningRateSchedule`.
+        momentum: float in [0, 1].
+        weight_decay: float >= 0, the penalty is weight_decay / 2 |w|^2.
+        exclude_bias_and_norm: bool, no penalty on variables of fewer than two dimensions: biases, and the scales and
+            offsets of normalisation.
+        nesterov: bool, w <- w - (momentum v + rate (g + weight_decay w)) in the last step.
+        **kwargs: what every Keras optimizer takes (`name`, `clipnorm`, `gradient_accumulation_steps` ...).
+
+    Raises:
+        InvalidInputError: weight_decay is not a number >= 0.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Rate = 0.01,
+        momentum: float = 0.9,
+        weight_decay: float = 0.0,
+        exclude_bias_and_norm: bool = False,
+        nesterov: bool = False,
+        **kwargs,
+    ):
+        _check_number("weight_decay", weight_decay, least=0)
+        super().__init__(learning_rate, momentum=momentum, nesterov=nesterov, weight_decay=weight_decay, **kwargs)
+        self.exclude_bias_and_norm = exclude_bias_and_norm
+
+    def is_excluded(self, variable) -> bool:
+        """Whether `variable` is a bias, or a scale or offset of normalisation, and those are left out."""
+        return self.exclude_bias_and_norm and len(variable.shape) < 2
+
+    def decay_of(self, variable) -> float:
+        """The weight decay in force for `variable`; `exclude_from_weight_decay` of Keras is heard, too."""
+        return 0.0 if self.is_excluded(variable) or not self._use_weight_decay(variable) else self.weight_decay
+
+    def direction(self, gradient, variable, learning_rate):
+        """What the momentum gathers, for a gradient of the variable's dtype."""
+        return gradient + self.decay_of(variable) * ops.convert_to_tensor(variable)
+
+    def update_step(self, gradient, variable, learning_rate):
+        gradient = self.direction(ops.cast(gradient, variable.dtype), variable, learning_rate)
+        super().update_step(gradient, variable, learning_rate)
+
+    def _apply_weight_decay(self, variables):
+        """Keras' decoupled decay: replaced by the penalty in `direction`."""
+
+    def get_config(self):
+        return {**super().get_config(), "exclude_bias_and_norm": self.exclude_bias_and_norm}
+
+
+@keras.saving.register_keras_serializable("sslzoo")
+class LARS(L2SGD):
+    """Layer-wise adaptive rate scaling: each variable moves by a share of its own norm, however long its gradient.
+
+        ratio = trust_coefficient |w| / (|g| + weight_decay |w| + epsilon)
+        v <- momentum v + rate ratio (g + weight_decay w),    w <- w - v
+
+    with one ratio per variable, which is 1 where w or g is zero. With `clip` it becomes min(ratio / rate, 1): the
+    variable's own rate is `ratio`, and the global rate only its upper limit (known as LARC). The CIFAR recipes of
+    solo-learn are `trust_coefficient=0.02, clip=True`.
+
+    Args:
+        learning_rate: float > 0, or a `keras.optimizers.schedules.LearningRateSchedule`: the paper's global rate.
+        momentum: float in [0, 1].
+        weight_decay: float >= 0, the penalty is weight_decay / 2 |w|^2.
+        trust_coefficient: float > 0, the paper's eta.
+        clip: bool, limit the variable's own rate by the global one instead of multiplying the two.
+        exclude_bias_and_norm: bool, variables of fewer than two dimensions (biases, and the scales and offsets of
+            normalisation) are trained by SGD with the same momentum, without ratio and penalty, as in SimCLR and BYOL.
+        epsilon: float >= 0, so that a vanishing gradient does not make a full step. The paper has none.
+        nesterov, **kwargs: as in `L2SGD`.
+
+    Raises:
+        InvalidInputError: weight_decay or epsilon is not a number >= 0, or trust_coefficient not one > 0.
+
+    Reference:
+        You, Gitman and Ginsburg, "Large Batch Training of Convolutional Networks", eq. 6 and algorithm 1.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Rate,
+        momentum: float = 0.9,
+        weight_decay: float = 0.0,
+        trust_coefficient: float = 0.001,
+        clip: bool = False,
+        exclude_bias_and_norm: bool = True,
+        epsilon: float = 1e-8,
+        nesterov: bool = False,
+        **kwargs,
+    ):
+        _check_number("trust_coefficient", trust_coefficient, above=0)
+        _check_number("epsilon", epsilon, least=0)
+        super().__init__(learning_rate, momentum, weight_decay, exclude_bias_and_norm, nesterov, **kwargs)
+        self.trust_coefficient = trust_coefficient
+        self.clip = clip
+        self.epsilon = epsilon
+
+    def trust_ratio(self, gradient, variable, learning_rate):
+        """What the rate of `variable` is multiplied by: float32 scalar > 0."""
+        # Not ops.norm, which does not take scalars on every backend.
+        w_norm, g_norm = (ops.sqrt(ops.sum(ops.square(ops.cast(x, "float32")))) for x in (variable, gradient))
+        defined = ops.logical_and(w_norm > 0, g_norm > 0)
+        denominator = g_norm + self.decay_of(variable) * w_norm + self.epsilon
+        ratio = self.trust_coefficient * w_norm / ops.where(defined, denominator, 1.0)
+        if self.clip:  # at a rate of 0, where warm-up begins, any finite ratio will do
+            rate = ops.maximum(ops.cast(learning_rate, "float32"), 1e-30)
+            ratio = ops.minimum(ratio, rate) / rate
+        return ops.where(defined, ratio, 1.0)
+
+    def direction(self, gradient, variable, learning_rate):
+        if self.is_excluded(variable):
+            return gradient
+        ratio = ops.cast(self.trust_ratio(gradient, variable, learning_rate), variable.dtype)
+        return ratio * super().direction(gradient, variable, learning_rate)
+
+    def get_config(self):
+        own = {"trust_coefficient": self.trust_coefficient, "clip": self.clip, "epsilon": self.epsilon}
+        return {**super().get_config(), **own}
+
+
+def warmup_cosine(
+    peak: float, total_steps: int, warmup_steps: int = 0, final: float = 0.0
+) -> keras.optimizers.schedules.CosineDecay:
+    """A rate that rises linearly from 0, then falls along half a cosine.
+
+    rate(0) = 0 (`peak` without warm-up), rate(warmup_steps) = peak, rate(total_steps) = final, and final ever after.
+
+    Args:
+        peak: float > 0.
+        total_steps: int > 0, optimizer steps of the whole run, warm-up included.
+        warmup_steps: int in [0, total_steps).
+        final: float in [0, peak].
+
+    Returns:
+        `keras.optimizers.schedules.CosineDecay`, for the `learning_rate` of any optimizer.
+
+    Raises:
+        InvalidInputError: an argument outside its range.
+    """
+    _check_number("peak", peak, above=0)
+    _check_number("total_steps", total_steps, above=0)
+    if not 0 <= warmup_steps < total_steps:
+        raise InvalidInputError(
+            f"warmup_steps must be at least 0 and less than total_steps={total_steps}. "
+            f"Received: warmup_steps={warmup_steps!r}"
+        )
+    if not 0 <= final <= peak:
+        raise InvalidInputError(f"final must be between 0 and peak={peak}. Received: final={final!r}")
+    schedule = keras.optimizers.schedules.CosineDecay
+    if not warmup_steps:
+        return schedule(float(peak), total_steps, alpha=final / peak)
+    return schedule(
+        0.0, total_steps - warmup_steps, alpha=final / peak, warmup_target=float(peak), warmup_steps=warmup_steps
+    )
+
+
+def scaled_rate(base: float, batch_size: int, reference: int = 256) -> float:
+    """The linear scaling rule: base x batch_size / reference.
+
+    Args:
+        base: float > 0, the rate stated for `reference` images per step.
+        batch_size: int > 0, images (not views) per step.
+        reference: int > 0; SimCLR, BYOL, SimSiam and the recipes of solo-learn state rates for 256, lightly for 128.
+
+    Raises:
+        InvalidInputError: an argument that is not greater than 0.
+
+    Reference:
+        Goyal et al., "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour", section 2.1.
+    """
+    for name, value in (("base", base), ("batch_size", batch_size), ("reference", reference)):
+        _check_number(name, value, above=0)
+    return base * batch_size / reference
+
+
+def _check_number(name, value, above=None, least=None):
+    """Refuse what is not a number > above, or >= least; NaN is neither."""
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not (number and (value > above if least is None else value >= least)):
+        needed = f"> {above}" if least is None else f">= {least}"
+        raise InvalidInputError(f"{name} must be a number {needed}. Received: {name}={value!r}")

@@ -1,0 +1,291 @@
+"""LARS and SGD with an L2 penalty, held against the published rules in float64; the schedules at their ends."""
+
+import json
+import zipfile
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from sslzoo import optimizers
+from sslzoo.errors import InvalidInputError
+from sslzoo.optimizers import L2SGD, LARS, scaled_rate, warmup_cosine
+
+SHAPES = {"kernel": (5, 3), "bias": (3,), "temperature": ()}
+STEPS = 6
+
+
+def start():
+    rng = np.random.default_rng(0)
+    return {name: rng.normal(size=shape) for name, shape in SHAPES.items()}
+
+
+def gradients():
+    """One gradient per step and variable, of very different lengths."""
+    rng = np.random.default_rng(1)
+    return [
+        {name: rng.normal(size=shape) * 10.0 ** (step - 3) for name, shape in SHAPES.items()} for step in range(STEPS)
+    ]
+
+
+def run(optimizer, weights, steps, dtype="float32"):
+    """The weights after each step, by the optimizer under test."""
+    variables = [keras.Variable(value, dtype=dtype, name=name) for name, value in weights.items()]
+    optimizer.build(variables)
+    path = []
+    for step in steps:
+        optimizer.apply([ops.convert_to_tensor(step[v.name], dtype="float32") for v in variables], variables)
+        path.append({v.name: ops.convert_to_numpy(ops.cast(v, "float32")) for v in variables})
+    return path
+
+
+def recursion(weights, steps, rates, momentum, weight_decay=0.0, ratio=None, exclude=False, nesterov=False):
+    """The weights after each step, in float64: `ratio(w, g, rate)` of You et al., or None for plain SGD."""
+    w = {name: np.array(value, "float64") for name, value in weights.items()}
+    v = {name: np.zeros_like(value) for name, value in w.items()}
+    path = []
+    for step, rate in zip(steps, rates):
+        for name, g in step.items():
+            if exclude and w[name].ndim < 2:
+                update = rate * g
+            else:
+                update = rate * (g + weight_decay * w[name]) * (1.0 if ratio is None else ratio(w[name], g, rate))
+            v[name] = momentum * v[name] + update
+            w[name] = w[name] - (momentum * v[name] + update if nesterov else v[name])
+        path.append({name: value.copy() for name, value in w.items()})
+    return path
+
+
+def published_ratio(trust_coefficient, weight_decay, clip=False):
+    def ratio(w, g, rate):
+        w_norm, g_norm = np.sqrt((w**2).sum()), np.sqrt((g**2).sum())
+        if w_norm == 0 or g_norm == 0:
+            return 1.0
+        found = trust_coefficient * w_norm / (g_norm + weight_decay * w_norm)
+        return min(found / rate, 1.0) if clip else found
+
+    return ratio
+
+
+def same_path(ours, theirs, rtol=2e-5):
+    for step, (found, expected) in enumerate(zip(ours, theirs, strict=True)):
+        for name in expected:
+            np.testing.assert_allclose(found[name], expected[name], rtol, atol=1e-6, err_msg=f"{name}, step {step}")
+
+
+# ---------------------------------------------------------------- the update rules
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("exclude", [False, True])
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+def test_l2_sgd_follows_the_recursion(weight_decay, exclude, momentum, nesterov):
+    optimizer = L2SGD(0.3, momentum, weight_decay, exclude_bias_and_norm=exclude, nesterov=nesterov)
+    expected = recursion(start(), gradients(), [0.3] * STEPS, momentum, weight_decay, None, exclude, nesterov)
+    same_path(run(optimizer, start(), gradients()), expected)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="PyTorch's own SGD is the reference")
+def test_l2_sgd_is_pytorchs_sgd_at_a_constant_rate():
+    import torch
+
+    weights = {name: torch.nn.Parameter(torch.tensor(value)) for name, value in start().items()}
+    theirs = torch.optim.SGD(weights.values(), lr=0.3, momentum=0.9, weight_decay=0.1)
+    path = []
+    for step in gradients():
+        for name, value in step.items():
+            weights[name].grad = torch.tensor(np.asarray(value))
+        theirs.step()
+        path.append({name: w.detach().numpy().copy() for name, w in weights.items()})
+    same_path(run(L2SGD(0.3, 0.9, 0.1), start(), gradients()), path)
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+@pytest.mark.parametrize("exclude", [False, True])
+@pytest.mark.parametrize("clip", [False, True])
+@pytest.mark.parametrize("weight_decay", [0.0, 0.02])
+def test_lars_follows_the_published_recursion(weight_decay, clip, exclude, nesterov):
+    rate, eta = 0.3, 0.02  # with gradients of 1e-3 .. 100 the clip holds in some steps, and not in others
+    ratio = published_ratio(eta, weight_decay, clip)
+    found = [ratio(start()["kernel"], step["kernel"], rate) for step in gradients()]
+    assert not clip or min(found) < 1.0 == max(found)
+    optimizer = LARS(rate, 0.9, weight_decay, eta, clip, exclude, epsilon=0.0, nesterov=nesterov)
+    expected = recursion(start(), gradients(), [rate] * STEPS, 0.9, weight_decay, ratio, exclude, nesterov)
+    same_path(run(optimizer, start(), gradients()), expected)
+
+
+@pytest.mark.parametrize("clip", [False, True])
+def test_lars_follows_a_schedule_from_its_rate_of_zero_on(clip):
+    peak, warmup = 0.5, 2
+    rates = [0.0, 0.25, *(peak * 0.5 * (1 + np.cos(np.pi * t / 4)) for t in range(4))]
+    schedule = warmup_cosine(peak, STEPS, warmup)
+    optimizer = LARS(schedule, 0.9, 0.1, 0.02, clip, epsilon=0.0)
+
+    def ratio(w, g, rate):
+        return published_ratio(0.02, 0.1, clip)(w, g, rate) if rate else 1.0
+
+    same_path(run(optimizer, start(), gradients()), recursion(start(), gradients(), rates, 0.9, 0.1, ratio, True))
+
+
+def test_lars_moves_by_a_share_of_the_weights_whatever_the_gradients_length():
+    w = start()["kernel"]
+    for length in (1e-12, 1.0, 1e12):
+        g = length * gradients()[3]["kernel"]
+        (after,) = run(LARS(0.5, trust_coefficient=0.02, epsilon=0.0), {"kernel": w}, [{"kernel": g}])
+        moved = np.linalg.norm(after["kernel"] - w) / np.linalg.norm(w)
+        assert moved == pytest.approx(0.5 * 0.02, rel=1e-4)
+
+
+def test_epsilon_calms_vanishing_gradients():
+    w, g = start()["kernel"], 1e-9 * gradients()[3]["kernel"]
+    (after,) = run(LARS(0.5, trust_coefficient=0.02, epsilon=1e-8), {"kernel": w}, [{"kernel": g}])
+    g_norm = np.linalg.norm(g)
+    moved = np.linalg.norm(after["kernel"] - w) / np.linalg.norm(w)
+    assert moved == pytest.approx(0.5 * 0.02 * g_norm / (g_norm + 1e-8), rel=1e-3)
+
+
+@pytest.mark.parametrize("clip", [False, True])
+@pytest.mark.parametrize(("w_scale", "g_scale"), [(0.0, 1.0), (1.0, 0.0), (0.0, 0.0)])
+def test_zero_weights_or_gradients_make_a_plain_step(w_scale, g_scale, clip):
+    """New layers that start at zero must be able to leave it, and a dead gradient must not divide by zero."""
+    w, g = w_scale * start()["kernel"], g_scale * gradients()[3]["kernel"]
+    (after,) = run(LARS(0.3, 0.9, 0.1, clip=clip, epsilon=0.0), {"kernel": w}, [{"kernel": g}])
+    np.testing.assert_allclose(after["kernel"], w - 0.3 * (g + 0.1 * w), rtol=1e-5, atol=1e-7)
+
+
+def test_keras_own_exclusion_from_weight_decay_is_heard():
+    optimizer = L2SGD(0.3, 0.0, 0.1)
+    optimizer.exclude_from_weight_decay(var_names=["kernel"])
+    nothing = {name: np.zeros(shape) for name, shape in SHAPES.items()}
+    (after,) = run(optimizer, start(), [nothing])
+    np.testing.assert_allclose(after["kernel"], start()["kernel"], rtol=1e-6)
+    np.testing.assert_allclose(after["bias"], (1 - 0.3 * 0.1) * start()["bias"], rtol=1e-6)
+
+
+# ---------------------------------------------------------------- precision
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_norms_are_taken_in_float32(dtype):
+    """300^2 is beyond float16, and 2^-15 squared below it: norms taken there would be infinite, or zero."""
+    for length in (300.0, 2.0**-15):
+        w = {"kernel": np.full((16, 16), length)}
+        (after,) = run(LARS(0.5, trust_coefficient=0.5), w, [{"kernel": np.full((16, 16), length)}], dtype)
+        np.testing.assert_allclose(after["kernel"], 0.75 * length, rtol=0.01)
+
+
+def small_model():
+    keras.utils.set_random_seed(0)
+    layers = [keras.Input((6,)), keras.layers.Dense(8), keras.layers.BatchNormalization(), keras.layers.Dense(2)]
+    return keras.Sequential(layers)
+
+
+def fit(model, epochs):
+    rng = np.random.default_rng(2)
+    x, y = rng.normal(size=(32, 6)), rng.normal(size=(32, 2))
+    model.fit(x, y, batch_size=8, epochs=epochs, shuffle=False, verbose=0)
+
+
+@pytest.mark.parametrize("precision", ["mixed_float16", "mixed_bfloat16"])
+def test_trains_under_mixed_precision(precision):
+    keras.config.set_dtype_policy(precision)
+    try:
+        model = small_model()
+        model.compile(optimizer=LARS(0.5, weight_decay=1e-4, trust_coefficient=0.02, clip=True), loss="mse")
+        before = [w.copy() for w in model.get_weights()]
+        fit(model, 1)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    for old, new in zip(before, model.get_weights()):
+        assert np.isfinite(new).all() and np.abs(new - old).max() > 0
+
+
+# ---------------------------------------------------------------- files
+
+
+def lars():
+    return LARS(
+        warmup_cosine(0.5, 16, 4), 0.8, 1e-3, 0.02, True, exclude_bias_and_norm=False, epsilon=0.0, nesterov=True
+    )
+
+
+def test_a_resumed_run_is_the_uninterrupted_one(tmp_path):
+    whole, half = small_model(), small_model()
+    for model in (whole, half):
+        model.compile(optimizer=lars(), loss="mse")
+    fit(whole, 4)
+    fit(half, 2)
+    half.save(tmp_path / "half.keras")
+    resumed = keras.saving.load_model(tmp_path / "half.keras")
+    fit(resumed, 2)
+    for ours, theirs in zip(resumed.get_weights(), whole.get_weights()):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-7)
+    for ours, theirs in zip(resumed.optimizer.variables, whole.optimizer.variables):
+        np.testing.assert_allclose(ops.convert_to_numpy(ours), ops.convert_to_numpy(theirs), rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("make", [lars, lambda: L2SGD(0.1, 0.8, 1e-3, exclude_bias_and_norm=True, nesterov=True)])
+def test_every_argument_is_saved(make):
+    optimizer = make()
+    again = keras.optimizers.deserialize(json.loads(json.dumps(keras.optimizers.serialize(optimizer))))
+    assert type(again) is type(optimizer) and again.get_config() == optimizer.get_config()
+    same_path(run(again, start(), gradients()), run(make(), start(), gradients()), rtol=1e-6)
+
+
+def test_files_name_no_backend(tmp_path):
+    """Keras' own optimizers are saved under PyTorch as PyTorch classes, which the other backends cannot train with."""
+    model = small_model()
+    model.compile(optimizer=LARS(0.1), loss="mse")
+    model.save(tmp_path / "model.keras")
+    with zipfile.ZipFile(tmp_path / "model.keras") as archive:
+        saved = json.loads(archive.read("config.json"))["compile_config"]["optimizer"]
+    assert saved["registered_name"] == "sslzoo>LARS" and saved["module"] == optimizers.__name__
+    assert saved["config"]["trust_coefficient"] == 0.001
+
+
+# ---------------------------------------------------------------- schedules
+
+
+@pytest.mark.parametrize(("warmup", "final"), [(0, 0.2), (10, 0.0), (99, 0.2)])
+def test_warmup_cosine_follows_its_formula(warmup, final):
+    schedule = warmup_cosine(0.8, 100, warmup, final)
+    steps = np.array([0, warmup, 100, 130, warmup // 2, 60])
+    fallen = np.clip((steps - warmup) / (100 - warmup), 0.0, 1.0)
+    expected = final + (0.8 - final) * 0.5 * (1 + np.cos(np.pi * fallen))
+    if warmup:
+        expected = np.where(steps < warmup, 0.8 * steps / warmup, expected)
+    found = [float(schedule(int(step))) for step in steps]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found[:4], [0.0 if warmup else 0.8, 0.8, final, final], atol=1e-6)
+
+
+def test_scaled_rate_is_linear_in_the_batch():
+    assert scaled_rate(0.3, 256) == 0.3
+    assert scaled_rate(0.3, 1024) == pytest.approx(1.2)
+    assert scaled_rate(0.06, 512, reference=128) == pytest.approx(0.24)
+
+
+# ---------------------------------------------------------------- wrong ways
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: L2SGD(0.1, weight_decay=-1e-4), "weight_decay must be a number >= 0. Received: weight_decay=-0.0001"),
+        (lambda: L2SGD(0.1, weight_decay=None), "weight_decay must be a number >= 0. Received: weight_decay=None"),
+        (lambda: LARS(0.1, trust_coefficient=0.0), "trust_coefficient must be a number > 0"),
+        (lambda: LARS(0.1, epsilon=float("nan")), "epsilon must be a number >= 0. Received: epsilon=nan"),
+        (lambda: LARS(0.1, momentum=1.5), "momentum"),
+        (lambda: warmup_cosine(0.0, 10), "peak must be a number > 0"),
+        (lambda: warmup_cosine(0.1, 0), "total_steps must be a number > 0"),
+        (lambda: warmup_cosine(0.1, 10, 10), "less than total_steps=10. Received: warmup_steps=10"),
+        (lambda: warmup_cosine(0.1, 10, 2, 0.2), "between 0 and peak=0.1. Received: final=0.2"),
+        (lambda: scaled_rate(0.1, 0), "batch_size must be a number > 0. Received: batch_size=0"),
+    ],
+)
+def test_bad_input_is_refused(build, message):
+    with pytest.raises(ValueError, match=message) as error:
+        build()
+    assert isinstance(error.value, InvalidInputError) or message == "momentum"
