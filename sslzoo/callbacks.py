@@ -1,19 +1,25 @@
-"""What watches a run: exact checkpoints, the journal, the kNN monitor, and the guards that end it in good order."""
+"""What watches a run: exact checkpoints, journal, kNN monitor, health, and the guards that end it in good order."""
 
 import csv
+import functools
+import inspect
 import io
 import json
 import signal
 import time
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
 import keras
 import numpy as np
 
-from sslzoo.errors import ArtefactError, TrainingError
+from sslzoo import health
+from sslzoo.errors import ArtefactError, InvalidInputError, TrainingError
 from sslzoo.evaluation import knn_accuracy
+from sslzoo.evaluation.features import check_images
 from sslzoo.evaluation.report import write_beside
+from sslzoo.pretrainer import Pretrainer, full_precision
 
 
 class Checkpoint(keras.callbacks.Callback):
@@ -171,6 +177,218 @@ class KNNMonitor(keras.callbacks.Callback):
         if not (np.isfinite(bank).all() and np.isfinite(queries).all()):
             return  # FiniteGuard speaks of it, by the name of the term
         logs["knn"] = knn_accuracy(bank, self.bank[1], queries, self.queries[1], k=self.k, metric="cosine")
+
+
+class Health(keras.callbacks.Callback):
+    """Shows whether the representation is alive, warns of collapse in one sentence, and can end the run for it.
+
+        model.fit(images, batch_size=256, callbacks=[Health(images[:512], batch_size=256)])
+
+    At the end of an epoch two views of the same few images are embedded, and measured in the logs (`sslzoo.health` has
+    the definitions):
+
+    | key | what | healthy |
+    |---|---|---|
+    | `chance` | loss of a model that tells nothing apart (`Pretrainer.chance_level`) | above `loss` |
+    | `health_std` | standard deviation of normalised features, x sqrt(D) | near 1 *; 0 is complete collapse |
+    | `health_rank` | effective rank of what the loss compares | many of D |
+    | `health_encoder_rank` | effective rank of the encoder's features, where a head follows them | many of L |
+    | `health_alignment` | squared distance of two views of an image | small, 0..4 |
+    | `health_uniformity` | log mean Gaussian potential of different images | -2 to -4 * |
+    | `health_prototypes` | share of clusters or prototypes in use | near 1 |
+
+    * where the loss compares directions. Others (VICReg, Barlow Twins, W-MSE, SimVAE) do not see an offset that all
+    features share, and may do well at a third of that.
+
+    All but `health_encoder_rank` are of what the loss compares (`Pretrainer.embed`). Views are drawn once, from `seed`,
+    and nothing of the model moves, so a run with this callback trains the same weights as one without.
+
+    A sign of collapse that shows at `patience` looks in a row, none of them a fifth better than the one before, is
+    warned of (`CollapseWarning`): the gravest only, and again only when it has become ten times worse. The first
+    `grace` steps are not judged, since untrained networks often look collapsed. Features with NaN are told at once.
+
+    Args:
+        images: raw images (N, H, W, C), 0..255, without labels; 512 are enough. The most an effective rank can be is N.
+            Or ready-made views (N, J, H, W, C), of which the first two are taken, for a model without `views`.
+        every: int, epochs between two looks; the last epoch is always looked at.
+        stop: int, looks in a row after which a sign ends the run, in good order, after this epoch's other callbacks.
+            0 or False: never.
+        patience: int, looks in a row after which a sign is warned of.
+        grace: int, training steps before the first look that is judged.
+        batch_size: int, images per training step, on which the chance level depends; None: no `chance`.
+        seed: int, of the views.
+
+    Attributes:
+        warnings: list of str, every sentence of this run.
+        reason: str, why the run was ended, or None.
+
+    Raises:
+        InvalidInputError: an argument out of range; at the start of training, a model that is no `Pretrainer`, or
+            images that do not fit it.
+    """
+
+    ROWS = 256  # views embedded at once
+
+    def __init__(
+        self,
+        images: np.ndarray,
+        every: int = 1,
+        stop: int = 0,
+        patience: int = 3,
+        grace: int = 200,
+        batch_size: int | None = None,
+        seed: int = 0,
+    ):
+        super().__init__()
+        if np.ndim(images) not in (4, 5) or len(images) < 2:
+            raise InvalidInputError(
+                "images must be at least two raw images (N, H, W, C), or ready-made views (N, J, H, W, C) of as many. "
+                f"Received: images of shape {np.shape(images)}"
+            )
+        for name, value, least in (
+            ("every", every, 1),
+            ("stop", stop, 0),
+            ("patience", patience, 1),
+            ("grace", grace, 0),
+        ):
+            if not isinstance(value, int) or value < least:
+                raise InvalidInputError(f"{name} must be an integer >= {least}. Received: {name}={value!r}")
+        if batch_size is not None and (not isinstance(batch_size, int) or batch_size < 1):
+            raise InvalidInputError(f"batch_size must be an integer >= 1, or None. Received: batch_size={batch_size!r}")
+        self.images = images
+        self.every, self.stop, self.patience, self.grace = every, stop, patience, grace
+        self.batch_size = batch_size
+        self.seed = seed
+        self.warnings = []
+        self.reason = None
+        self._embed = None
+
+    def on_train_begin(self, logs=None):
+        self.warnings, self.reason = [], None
+        self._in_a_row, self._left, self._told = {}, {}, {}
+        if self._embed is not None and self._embed.owner is self.model:
+            return
+        if not isinstance(self.model, Pretrainer):
+            raise InvalidInputError(
+                "Health watches subclasses of `sslzoo.pretrainer.Pretrainer`, which say what their loss compares. "
+                f"Received: model of type {type(self.model).__name__}"
+            )
+        self._views = self._draw_views()
+        check_images(self.model.encoder, self._views[0], "views of images")
+        self._embed = _Compiled(self.model, functools.partial(_outputs, self.model))
+
+    def on_epoch_end(self, epoch, logs=None):
+        if epoch + 1 != self.params["epochs"] and (epoch + 1) % self.every:
+            return
+        self.model  # noqa: B018 - under JAX this access writes the trained state back into the shared variables
+        logs = {} if logs is None else logs
+        found = self._measure()
+        loss, chance = logs.get("loss"), None
+        if self.batch_size is not None:
+            chance = self.model.chance_level(self.batch_size)
+        if chance is not None:
+            logs["chance"] = chance
+        for name in ("std", "rank", "encoder_rank", "alignment", "uniformity", "prototypes"):
+            if name in found:
+                logs[f"health_{name}"] = found[name]
+        if self.params.get("verbose"):
+            print(("" if self.params["verbose"] == 2 else "\n") + health.summary(found, loss, chance))
+        self._judge(epoch + 1, found, loss, chance)
+
+    def _judge(self, epoch, found, loss, chance):
+        shown = health.signs(found, loss, chance)
+        if epoch * (self.params["steps"] or self.grace) < self.grace and "not finite" not in shown:
+            return
+        for sign, left in shown.items():  # an early epoch may look like a collapse that training is just leaving
+            better = left > 1.2 * self._left.get(sign, float("inf"))
+            self._in_a_row[sign] = 1 if better else self._in_a_row.get(sign, 0) + 1
+        self._in_a_row = {sign: self._in_a_row[sign] for sign in shown}
+        self._left = shown
+        lasting = [sign for sign in shown if self._in_a_row[sign] >= self.patience or sign == "not finite"]
+        if lasting and shown[lasting[0]] < 0.1 * self._told.get(lasting[0], float("inf")):
+            self._told[lasting[0]] = shown[lasting[0]]
+            self.warnings.append(health.sentence(lasting[0], found, epoch, loss, chance, self._knob))
+            warnings.warn(self.warnings[-1], health.CollapseWarning, stacklevel=2)
+        ended = [sign for sign in shown if self.stop and self._in_a_row[sign] >= self.stop]
+        if ended:
+            self.reason = health.sentence(ended[0], found, epoch, loss, chance, self._knob)
+            self._model.stop_training = True
+
+    def _draw_views(self):
+        """First and second views of the images, float32 (N, H, W, C), or the first alone."""
+        views, images = self.model.views, np.asarray(self.images)
+        if images.ndim == 4:
+            if views is None:
+                raise InvalidInputError(
+                    "A model made without `views` needs ready-made views (N, J, H, W, C) here too. "
+                    f"Received: images of shape {images.shape}"
+                )
+            accepted = inspect.signature(views.call).parameters
+            arguments = {"training": True, "seed": self.seed, "num_views": 2}
+            if "seed" not in accepted:  # a layer of the user's own: a copy has its own random state
+                views = type(views).from_config(views.get_config())
+            draw = functools.partial(views, **{name: value for name, value in arguments.items() if name in accepted})
+            images = _Compiled(views, draw).predict_on_batch(images)
+        return [images[:, view] for view in range(min(2, images.shape[1]))]
+
+    def _measure(self):
+        rows, stacked = len(self._views[0]), np.concatenate(self._views)
+        size = min(self.ROWS, len(stacked))
+        batches = [stacked[start : start + size] for start in range(0, len(stacked), size)]
+        # Every call has one shape, so the model is compiled once.
+        batches[-1] = np.resize(batches[-1], (size, *stacked.shape[1:]))
+        outputs = [self._embed.predict_on_batch(batch) for batch in batches]
+        found = {name: np.concatenate([output[name] for output in outputs])[: len(stacked)] for name in outputs[0]}
+        embedded, encoded = found["embedded"], found["encoded"][:rows]
+        has_head = encoded.shape[1] != embedded.shape[1] or not np.allclose(encoded, embedded[:rows], equal_nan=True)
+        return health.measure(
+            embedded[:rows],
+            embedded[rows:] if len(embedded) > rows else None,
+            encoded if has_head else None,
+            found.get("probabilities"),
+        )
+
+    def _knob(self, name):
+        """Value of what a sentence proposes to change; None where the model has no such thing."""
+        projector = getattr(self.model, "projector", None)
+        if name == "plain head":
+            layers = [] if projector is None else projector._flatten_layers()
+            normalised = any(isinstance(layer, keras.layers.BatchNormalization) for layer in layers)
+            return None if projector is None or normalised else True
+        if name == "teacher":
+            return getattr(self.model, "momentum", None) if hasattr(self.model, "teacher_encoder") else None
+        owner = self.model.optimizer if name == "learning_rate" else self.model
+        value = getattr(owner, name, None)
+        return None if value is None else float(keras.ops.convert_to_numpy(value))
+
+
+def _outputs(method, views):
+    """What a look needs of views (N, H, W, C): embeddings, the features before the head, and probabilities, if any."""
+    encoded = method.encoder(views, training=False)
+    probabilities = method.cluster_probabilities(views)
+    return {
+        "embedded": full_precision(method.embed(views, training=False)),
+        "encoded": full_precision(encoded[0] if isinstance(encoded, list) else encoded),
+        **({} if probabilities is None else {"probabilities": full_precision(probabilities)}),
+    }
+
+
+class _Compiled(keras.Model):
+    """A function as a model, so that `predict_on_batch` compiles it, once, on every backend.
+
+    Args:
+        owner: layer or model whose variables the function reads.
+        function: callable, tensor -> tensors.
+    """
+
+    def __init__(self, owner, function):
+        super().__init__(name="compiled", dtype="float32")
+        self.owner = owner
+        self.function = function
+        self.built = True
+
+    def call(self, inputs):
+        return self.function(inputs)
 
 
 class FiniteGuard(keras.callbacks.Callback):

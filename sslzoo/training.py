@@ -119,7 +119,7 @@ class Run:
     def _check_flags(self):
         for protocol in self.arguments.protocols or ():
             choose("protocol", protocol, evaluation.PROTOCOLS)
-        for name in ("epochs", "batch_size", "num_views", "max_minutes", "limit"):
+        for name in ("epochs", "batch_size", "num_views", "queue_size", "max_minutes", "limit", "stop_on_collapse"):
             value = getattr(self.arguments, name)
             if value is not None and not value > 0:
                 flag = "--" + name.replace("_", "-")
@@ -152,7 +152,11 @@ class Run:
                 chosen[name] = value
             elif kind in value:
                 chosen[name] = value[kind]
-        for name in ("epochs", "batch_size", "num_views", "learning_rate"):
+        if self.arguments.queue_size is not None and "queue_size" not in chosen:
+            raise InvalidInputError(
+                f"{self.method} has no queue here. Received: --queue-size={self.arguments.queue_size}"
+            )
+        for name in ("epochs", "batch_size", "num_views", "learning_rate", "queue_size"):
             if getattr(self.arguments, name) is not None:
                 chosen[name] = getattr(self.arguments, name)
         return chosen
@@ -282,6 +286,13 @@ class Run:
         self.journal = callbacks.Journal(self.out / "history.csv", self.views_per_step)
         self.stopwatch = callbacks.Stopwatch(self.arguments.max_minutes)
         self._checkpoint = callbacks.Checkpoint(self.out / "checkpoint.npz", self.journal, self.stopwatch)
+        watched = np.random.default_rng([self.seed, 1]).permutation(len(self.images))[:512]
+        self.health = callbacks.Health(
+            self.images[np.sort(watched)],
+            stop=self.arguments.stop_on_collapse or 0,
+            batch_size=self.settings["batch_size"],
+            seed=self.seed,
+        )
         if self.arguments.resume:
             self.initial_epoch = self._checkpoint.restore(model)
         print(
@@ -314,7 +325,7 @@ class Run:
         if self._monitor:
             every = self.settings.get("monitor_every", 1)
             watchers.append(callbacks.KNNMonitor(self.model.live_encoder(self.image_shape), *self._monitor, every))
-        watchers += [self.journal, self._checkpoint]
+        watchers += [self.health, self.journal, self._checkpoint]
         if importlib.util.find_spec("tensorflow") and importlib.util.find_spec("tensorboard"):
             watchers.append(keras.callbacks.TensorBoard(str(self.out / "tensorboard"), write_graph=False))
         return {
@@ -332,6 +343,8 @@ class Run:
         """Evaluate, draw and write the artefact `<out>/<name>/`. Returns its path."""
         if self.stopwatch.reason:
             print(f"Training was {self.stopwatch.reason}; what was trained so far is evaluated and written.")
+        if self.health.reason:
+            print("Training was stopped by --stop-on-collapse; what was trained so far is evaluated and written.")
         parts = model.parts(self.image_shape)
         if self.arguments.float16:
             for part in parts.values():
@@ -392,6 +405,8 @@ class Run:
         remarks = [] if report is None else list(report.remarks)
         if self.stopwatch.reason:
             remarks.insert(0, f"Training was {self.stopwatch.reason}, in epoch {len(self.journal.rows)}.")
+        if self.health.reason:
+            remarks.insert(0, f"Training was stopped by --stop-on-collapse. {self.health.reason}")
         return {
             "name": self.name,
             "method": method.__name__,
@@ -459,6 +474,7 @@ def flags(method, settings, variants, description):
     add("--batch-size", type=int, help="images per step; the networks see this times --num-views")
     add("--num-views", type=int, help="views of each image")
     add("--learning-rate", type=float, help="peak learning rate")
+    add("--queue-size", type=int, help="what a method with a queue remembers, at most an eighth of the images")
     add("--views", choices=("device", "tf.data"), default="device", help="where views are made (device)")
     add("--precision", choices=("float32", "mixed_bfloat16", "mixed_float16"), default="float32")
     add("--seed", type=int, default=0)
@@ -467,6 +483,8 @@ def flags(method, settings, variants, description):
     add("--out", help=f"folder of the run (runs/{method}-<dataset>)")
     add("--resume", action="store_true", help="go on with the run in --out")
     add("--max-minutes", type=float, help="stop training in good order after this much wall time")
+    lasting = "stop in good order once a sign of collapse has lasted so many epochs (5)"
+    add("--stop-on-collapse", type=int, nargs="?", const=5, metavar="EPOCHS", help=lasting)
     add("--protocols", nargs="*", help=f"probes to run at the end ({' '.join(evaluation.PROTOCOLS)})")
     add("--float16", action="store_true", help="for publishing: weights as float16 (half the size), no model/")
     return parser

@@ -156,12 +156,13 @@ def embedding(
 
 
 def curves(history, path: "str | os.PathLike", title: str = "Training") -> Path:
-    """How every loss term, and the kNN accuracy if there is one, went over the epochs: a panel for each.
+    """How every loss term, measure of health and the kNN accuracy went over the epochs: a panel for each there is.
 
     Args:
         history: rows of one epoch each ([{"epoch": 1, "loss": ..., "knn": ...}, ...]), lists by name ({"loss": [...]}),
-            or what `model.fit` returned. `knn` is a share in 0..1; `val_x` shares the panel of `x`. Times and learning
-            rates get no panel; a value that is missing or not finite is left out.
+            or what `model.fit` returned. `knn` is a share in 0..1; `val_x` shares the panel of `x`, and `chance`, the
+            loss of a model that tells nothing apart, that of the loss. Times and learning rates get no panel; a value
+            that is missing or not finite is left out.
         path: file to write.
         title: str.
 
@@ -172,8 +173,10 @@ def curves(history, path: "str | os.PathLike", title: str = "Training") -> Path:
         InvalidInputError: there is nothing to draw.
     """
     series = _series(history)
+    chance = series.pop("chance", None) if "loss" in series else None
     panels = dict.fromkeys(name.removeprefix("val_") for name in series)
-    panels = sorted(panels, key=lambda name: (name != "loss", name == "knn"))  # the terms between, in their own order
+    # The terms between, in their own order, then the measures of health.
+    panels = sorted(panels, key=lambda name: (name != "loss", name == "knn", name.startswith("health_")))
     columns = min(len(panels), 3)
     rows = math.ceil(len(panels) / columns)
     width, height = max(3.1 * columns, 4.2) + 0.3, 2.2 * rows + 0.75
@@ -185,7 +188,7 @@ def curves(history, path: "str | os.PathLike", title: str = "Training") -> Path:
         axes.set_axis_off()
     first, last = (pick(epochs[end] for epochs, _ in series.values()) for pick, end in ((min, 0), (max, -1)))
     for i, (name, axes) in enumerate(zip(panels, grid.flat)):
-        _panel(axes, name, series)
+        _panel(axes, name, series, chance if name == "loss" else None)
         axes.set_xlim((first, last) if last > first else (first - 1, last + 1))
         if i + columns >= len(panels):
             axes.set_xlabel("epoch", color=GREY, fontsize=9)
@@ -328,7 +331,7 @@ def _series(history):
     return {name: np.array(points, float).T for name, points in found.items()}
 
 
-def _panel(axes, name, series):
+def _panel(axes, name, series, chance=None):
     percent = name == "knn"
     colour = ORANGE if percent else BLUE
     limits = []
@@ -342,11 +345,14 @@ def _panel(axes, name, series):
         line[0].set_clip_on(marker is None)
         limits.append(values[len(values) // 20 :] if len(values) >= 20 else values)
         last = values[-1]
+    if chance is not None:
+        axes.plot(*chance, ":", color=GREY, linewidth=1.4, label="chance")
+        limits.append(chance[1])
     shown = np.concatenate(limits)
     low, high = shown.min(), shown.max()
     margin = 0.08 * (high - low) or max(1e-3, 0.05 * abs(high))
     axes.set_ylim(low - margin, high + margin)  # the fall of the first twentieth of the epochs would flatten the rest
-    title = "kNN accuracy" if percent else name.replace("_", " ")
+    title = "kNN accuracy" if percent else name.replace("health_", "health: ").replace("_", " ")
     axes.set_title(title, loc="left", color=INK, fontsize=10.5)
     value = f"{last:.1f} %" if percent else f"{last:,.4g}".replace("-", "\u2212")
     axes.set_title(value, loc="right", color=colour, fontsize=10.5)
@@ -357,7 +363,7 @@ def _panel(axes, name, series):
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     axes.spines["bottom"].set_color(PALE)
-    if "val_" + name in series and name in series:
+    if chance is not None or ("val_" + name in series and name in series):
         axes.legend(frameon=False, fontsize=8, labelcolor=GREY)
 
 

@@ -193,6 +193,14 @@ def test_curves_are_drawn(tmp_path, history):
     assert (np.abs(picture.astype(int) - blue).sum(axis=-1) < 30).any()
 
 
+def test_chance_shares_the_panel_of_the_loss(tmp_path):
+    without = pixels(pictures.curves(ROWS, tmp_path / "without.png"))
+    beside = pixels(pictures.curves([{**row, "chance": 5.5} for row in ROWS], tmp_path / "beside.png"))
+    assert beside.shape == without.shape and (beside != without).any()
+    by_itself = pixels(pictures.curves([{"epoch": 1, "chance": 5.5}], tmp_path / "itself.png"))
+    assert (by_itself < 250).any()
+
+
 @pytest.mark.parametrize("history", [[], {}, [{"epoch": 1, "loss": float("nan")}]])
 def test_nothing_to_draw_is_refused(tmp_path, history):
     with pytest.raises(InvalidInputError, match="at least one epoch"):

@@ -1,0 +1,620 @@
+"""The command line: `sslzoo list, info, embed, evaluate, publish, verify`.
+
+Results go to standard output, everything else (progress, remarks, errors) to standard error. Exit codes: 0, all went
+well; 1, a check failed or not all images were embedded; 2, wrong usage, or an error that the message explains.
+
+Nothing here imports Keras before a command needs it: `--help`, `list` and `info` answer at once.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+import tempfile
+import textwrap
+from collections import Counter
+from pathlib import Path
+
+import sslzoo
+from sslzoo import zoo
+from sslzoo.errors import InvalidInputError, MissingDataError, SSLZooError
+
+# What `sslzoo.evaluation.PROTOCOLS` holds, which imports Keras.
+PROTOCOLS = ("linear", "mlp", "knn", "gmm")
+# Parts that turn images into features.
+EMBEDDINGS = ("encoder", "posterior", "projection")
+
+
+def main(argv: "list[str] | None" = None) -> int:
+    """Runs one command.
+
+    Args:
+        argv: words of the command line after the program's name; None for those of this process.
+
+    Returns:
+        int, the exit code, as the head of this module says; 130 after Ctrl-C, 141 if whoever reads the output stopped.
+
+    Raises:
+        SystemExit: with 2 on wrong usage, with 0 after --help or --version.
+    """
+    arguments = _parser().parse_args(argv)
+    for stream in (sys.stdout, sys.stderr):  # names of files may hold bytes that are no text
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        code, answer = arguments.run(arguments)
+        print(json.dumps(answer, indent=1, allow_nan=False) if arguments.json else answer, flush=True)
+        return code
+    except KeyboardInterrupt:
+        print("sslzoo: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
+        return 141
+    except ImportError as error:
+        return _explain(
+            f"{error}. Keras runs on the backend that KERAS_BACKEND names (tensorflow, jax or torch); install one with "
+            "pip install 'sslzoo[tensorflow]', and so on"
+        )
+    except (SSLZooError, OSError) as error:
+        return _explain(f"{type(error).__name__}: {error}")
+
+
+def _explain(message):
+    print("sslzoo: " + " ".join(message.split()), file=sys.stderr)
+    return 2
+
+
+@contextlib.contextmanager
+def _working():
+    """Libraries that print (Keras' progress bars) do so on standard error: standard output is for the answer."""
+    with contextlib.redirect_stdout(sys.stderr):
+        yield
+
+
+def _progress(what):
+    """A callable (done, in all) that shows how far the work is, at a terminal."""
+
+    def show(done, total):
+        if sys.stderr.isatty():
+            end = "\r" + " " * 60 + "\r" if done == total else ""
+            print(f"\r{what}: {done:,} of {total:,}  {end}", end="", file=sys.stderr, flush=True)
+
+    return show
+
+
+# ------------------------------------------------------------------ words
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        prog="sslzoo",
+        description="Trained self-supervised image encoders: find them, use them, measure them, publish your own.",
+        epilog="""\
+exit codes: 0 all went well; 1 a check failed, or not all images were embedded; 2 wrong usage, or an explained error
+
+environment:
+  KERAS_BACKEND      tensorflow, jax or torch
+  SSLZOO_WEIGHTS     a folder of model folders, looked at first
+  SSLZOO_MANIFEST    another weights_manifest.json
+  TFDS_DATA_DIR      a folder of prepared TFDS data sets
+  HF_TOKEN, HF_HOME, HF_HUB_OFFLINE, HF_ENDPOINT    as the Hugging Face Hub's client reads them
+
+`sslzoo COMMAND --help` says more about each command.""",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"sslzoo {sslzoo.__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for add in (_add_list, _add_info, _add_embed, _add_evaluate, _add_publish, _add_verify):
+        add(commands)
+    return parser
+
+
+def _add(commands, name, run, summary, details, example):
+    parser = commands.add_parser(
+        name,
+        help=summary,
+        description=textwrap.fill(f"{summary[0].upper()}{summary[1:]}. {details}", 79),
+        epilog="examples:\n" + "\n".join(f"  {line}" for line in example),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(run=run)
+    parser.add_argument("--json", action="store_true", help="print JSON, and nothing else, on standard output")
+    return parser.add_argument
+
+
+def _add_model(add, what="model"):
+    add("name", metavar="NAME", help=f"{what}: a name of `sslzoo list`, a model folder, or hf://organisation/name")
+    add("--revision", help="commit, tag or branch of its repository on the Hub (the one that is pinned)")
+
+
+# ------------------------------------------------------------------ list, info
+
+
+def _add_list(commands):
+    add = _add(
+        commands, "list", _list, "show the models of the zoo",
+        "The numbers are the first of each protocol: fixed beforehand, not the best on the test set.",
+        ["sslzoo list", "sslzoo list --dataset mnist", "sslzoo list --method simvae --json"],
+    )  # fmt: skip
+    add("--method", metavar="M", help="only models of this method (SimVAE)")
+    add("--dataset", metavar="D", help="only models trained on this data set (fashion_mnist)")
+
+
+def _list(arguments):
+    models = zoo.list_models(arguments.method, arguments.dataset)
+    return 0, models if arguments.json else _listing(models)
+
+
+def _listing(models):
+    headlines = {model["name"]: _headlines(model) for model in models}
+    protocols = list(dict.fromkeys(protocol for metrics in headlines.values() for protocol in metrics))
+    rows = [["NAME", "METHOD", "DATASET", "IMAGES", "FEATURES", "SIZE", *map(str.upper, protocols), "HERE"]]
+    for model in models:
+        metrics = headlines[model["name"]]
+        rows.append(
+            [
+                model["name"],
+                model["method"],
+                model["dataset"],
+                "x".join(map(str, model["input_shape"])),
+                str(model["features"]),
+                _size(model["bytes"]),
+                *(_value(metrics[protocol]) if protocol in metrics else "-" for protocol in protocols),
+                "yes" if model["local"] else "no",
+            ]
+        )
+    lines = [_table(rows, right={3, 4, 5, *range(6, 6 + len(protocols))}), ""]
+    for protocol in protocols:
+        described = {
+            f"{metrics[protocol].get('label', protocol)} ({metrics[protocol]['protocol']})"
+            for metrics in headlines.values()
+            if protocol in metrics
+        }
+        lines.append(f"{protocol.upper()}: {'; '.join(sorted(described))}")
+    lines.append("HERE: whether it loads without a network. `sslzoo info NAME` has every number with its protocol.")
+    return "\n".join(lines)
+
+
+def _headlines(model):
+    found = {}
+    for metric in model["metrics"]:
+        found.setdefault(metric["name"].partition(".")[0], metric)
+    return found
+
+
+def _add_info(commands):
+    add = _add(
+        commands, "info", _info, "show all that is known about one model",
+        "Size, parts, every number with its protocol, the paper's beside it, and how to train it again.",
+        ["sslzoo info simvae-mnist", "sslzoo info simvae-mnist --json"],
+    )  # fmt: skip
+    add("name", metavar="NAME", help="a name of `sslzoo list`")
+
+
+def _info(arguments):
+    model = zoo.info(arguments.name)
+    return 0, model if arguments.json else _sheet(model)
+
+
+def _sheet(model):
+    shape = "x".join(map(str, model["input_shape"]))
+    low, high = model["input_range"]
+    revision = model["revision"] or "not published yet"
+    facts = [
+        ["method", model["method"]],
+        ["trained on", f"{model['dataset']}, without labels"],
+        ["takes", f"raw images {shape} (height x width x channels), values {low}..{high}"],
+        ["gives", f"{model['features']} features"],
+        ["parts", ", ".join(model["parts"])],
+        ["parameters", f"{model['parameters']:,} in the encoder"],
+        ["size", f"{_size(model['bytes'])} in {len(model['files'])} files"],
+        ["repository", f"{model['repository']} ({revision})" if model["repository"] else "none"],
+        ["on this machine", "yes" if model["local"] else "no"],
+        ["licence", model["licence"]],
+        ["trained by", model["recipe"]],
+        *(["paper", " ".join([paper["title"], paper.get("url", "")]).strip()] for paper in model["papers"]),
+    ]
+    lines = [model["name"], "", _table(facts), ""]
+    if model["metrics"]:
+        rows = [["NUMBER", "OURS", "PAPER", "HOW"]]
+        for metric in model["metrics"]:
+            paper = "" if metric.get("paper") is None else _value({**metric, "value": metric["paper"], "error": None})
+            rows.append([metric.get("label", metric["name"]), _value(metric), paper, metric["protocol"]])
+        lines += [_table(rows, right={1, 2}), ""]
+    lines.append(f'encoder = sslzoo.load("{model["name"]}")')
+    return "\n".join(lines)
+
+
+def _table(rows, right=()):
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if i in right else cell.ljust(width) for i, (cell, width) in enumerate(zip(row, widths))
+        ).rstrip()
+        for row in rows
+    )
+
+
+def _value(metric):
+    error = f" ± {metric['error']:.1f}" if metric.get("error") is not None else ""
+    return f"{metric['value']:.1f}{error} {metric.get('unit', '%')}".rstrip()
+
+
+def _size(count):
+    for unit in ("bytes", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} GB"
+
+
+# ------------------------------------------------------------------ embed
+
+
+def _add_embed(commands):
+    add = _add(
+        commands, "embed", _embed, "turn images into features",
+        "Writes an .npz with `features` (N, L), `paths` or `index` of the images (N,), and `labels` (N,) if there were "
+        "any, with the names of the `classes`. Images of another size are cropped around their middle and resized, "
+        "colour is turned to grey or grey to colour, as the encoder needs it. A folder is read with all folders below "
+        "it; its sub-folders train, validation and test are splits, and theirs are classes.",
+        [
+            "sslzoo embed simvae-mnist scans/ -o features.npz",
+            "sslzoo embed simvae-mnist a.png b.png -o features.npz --on-error skip",
+            "sslzoo embed simvae-mnist mnist.npz --split test -o features.npz --part posterior",
+        ],
+    )  # fmt: skip
+    _add_model(add)
+    add("inputs", nargs="+", type=Path, metavar="IMAGES", help="folders and image files, or one .npz with `images`")
+    add("-o", "--output", required=True, type=Path, metavar="FILE", help="the .npz to write")
+    add("--force", action="store_true", help="replace the file if it exists")
+    add("--part", choices=EMBEDDINGS, default="encoder",
+        help="what to embed with (encoder); posterior writes means as `features`, and `log_var`")  # fmt: skip
+    add("--split", help="split of a folder or .npz that has several")
+    add("--batch-size", type=_positive, default=256, metavar="N", help="images per call of the encoder (256)")
+    add("--on-error", choices=("fail", "skip"), default="fail",
+        help="if an image cannot be read, write nothing; or leave it out and exit with 1 (fail)")  # fmt: skip
+
+
+def _positive(text):
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, not {value}")
+    return value
+
+
+def _embed(arguments):
+    _check_output(arguments.output, arguments.force)
+    with _working():
+        source = _source(arguments.inputs, arguments.split)
+        model = zoo.load(arguments.name, part=arguments.part, revision=arguments.revision)
+        arrays, remarks = _features_of(source, model, arguments)
+        _write_npz(arguments.output, arrays, arguments.force)
+    rows, width = arrays["features"].shape
+    for remark in remarks:
+        print(f"sslzoo: {remark}", file=sys.stderr)
+    code = 1 if source.skipped else 0
+    if arguments.json:
+        skipped = [{"path": path, "reason": reason} for path, reason in source.skipped]
+        facts = {"output": str(arguments.output), "arrays": {name: list(array.shape) for name, array in arrays.items()}}
+        return code, {**facts, "skipped": skipped, "remarks": remarks}
+    left = f", {len(source.skipped):,} left out" if source.skipped else ""
+    return code, f"Wrote {arguments.output}: {rows:,} images, {width:,} features each{left}"
+
+
+def _check_output(path, force):
+    if path.is_dir() or not path.parent.is_dir():
+        raise InvalidInputError(f"--output must be a file in a folder that exists. Received: '{path}'")
+    if path.exists() and not force:
+        raise InvalidInputError(f"The file exists; --force replaces it. Received: '{path}'")
+
+
+def _write_npz(path, arrays, force):
+    """Writes beside the file and renames, so that there is never half of one."""
+    import numpy as np
+
+    handle, partial = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez(file, **arrays)
+        os.chmod(partial, 0o644)
+        _check_output(path, force)  # someone else may have written it since
+        os.replace(partial, path)
+    except BaseException:
+        Path(partial).unlink(missing_ok=True)
+        raise
+
+
+class _Arrays:
+    """The images of an .npz file."""
+
+    def __init__(self, images, labels):
+        self.images, self.labels, self.classes = images, labels, None
+        self.skipped = []
+
+    def __len__(self):
+        return len(self.images)
+
+    def read(self, index):
+        return self.images[index]
+
+    def names(self, rows):
+        import numpy as np
+
+        return {"index": np.array(rows, "int64")}
+
+
+class _Files:
+    """Image files."""
+
+    def __init__(self, paths, labels=None, classes=None):
+        self.paths, self.labels, self.classes = paths, labels, classes
+        self.skipped = []
+
+    def __len__(self):
+        return len(self.paths)
+
+    def read(self, index):
+        from PIL import Image, ImageOps
+
+        from sslzoo import data
+
+        try:
+            with Image.open(self.paths[index]) as image:
+                if image.mode in data._DEEP_MODES:
+                    raise ValueError(f"more than 8 bits per channel, Pillow mode {image.mode}")
+                image.load()
+                return ImageOps.exif_transpose(image)
+        except Exception as error:  # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error ...
+            raise InvalidInputError(
+                f"This image cannot be read ({error}). Repair it, take it away, or pass --on-error skip. "
+                f"Received: '{self.paths[index]}'"
+            ) from error
+
+    def names(self, rows):
+        import numpy as np
+
+        return {"paths": np.array([str(self.paths[row]) for row in rows])}
+
+
+def _source(inputs, split):
+    """What the words of the command line name: the images of an .npz, or of folders and files."""
+    from sslzoo import data
+
+    arrays = [path for path in inputs if path.suffix == ".npz"]
+    folders = [path for path in inputs if path.is_dir()]
+    if len(inputs) == 1 and (arrays or folders):
+        split = _choose_split(inputs[0], split, data.splits(inputs[0]))
+    elif arrays:
+        raise InvalidInputError(f"An .npz comes alone. Received: {', '.join(map(str, inputs))}")
+    elif split is not None:
+        raise InvalidInputError(f"Only one folder or one .npz has splits. Received: --split {split}")
+    if arrays:
+        return _Arrays(*data.load(arrays[0], split))
+
+    paths = []
+    for path in inputs:
+        if path.is_dir():
+            base = path / split if split and (path / split).is_dir() else path
+            found = [p for p in base.rglob("*") if p.suffix.lower() in data._IMAGE_SUFFIXES and data._visible(p, base)]
+            if not found:
+                raise MissingDataError(f"There are no images below the folder. Received: '{base}'")
+            paths += sorted(found)
+        elif path.is_file():
+            paths.append(path)
+        else:
+            raise MissingDataError(f"There is no such folder or file. Received: '{path}'")
+    labels = classes = None
+    if len(inputs) == 1 and folders:
+        labels = data._folder_labels(inputs[0], split, paths)
+        if labels is not None:
+            inside = [entry for name in data.splits(inputs[0]) for entry in (inputs[0] / name).iterdir()]
+            classes = sorted({entry.name for entry in inside if entry.is_dir() and not entry.name.startswith(".")})
+    return _Files(paths, labels, classes)
+
+
+def _choose_split(path, split, known):
+    from sslzoo.errors import choose
+
+    if split is None and len(known) > 1:
+        raise InvalidInputError(
+            f"There are several splits: pass --split with one of {', '.join(known)}. Received: '{path}'"
+        )
+    return known[0] if split is None else choose("split", split, known)
+
+
+def _features_of(source, model, arguments):
+    """The arrays to write, and remarks on what was done to the images."""
+    import numpy as np
+
+    from sslzoo.evaluation.features import check_finite
+
+    fit = _Fit(model.input_shape[1:])
+    show = _progress("embedded")
+    rows, found, pending = [], [], []
+
+    def flush():
+        batch = np.stack(pending).astype("float32")
+        short = arguments.batch_size - len(batch)
+        if found and short:  # every call has one shape, so the model is compiled once
+            batch = np.concatenate([batch, np.repeat(batch[-1:], short, axis=0)])
+        output = model.predict_on_batch(batch)
+        outputs = output if isinstance(output, (list, tuple)) else [output]
+        found.append([np.asarray(value[: len(pending)], "float32") for value in outputs])
+        pending.clear()
+
+    for index in range(len(source)):
+        try:
+            pending.append(fit(source.read(index)))
+            rows.append(index)
+        except InvalidInputError as error:
+            if arguments.on_error == "fail":
+                raise
+            path = str(source.paths[index])
+            source.skipped.append((path, str(error.__cause__ or error)))
+            print(f"sslzoo: left out {path}: {error.__cause__ or error}", file=sys.stderr)
+        if len(pending) == arguments.batch_size:
+            flush()
+        show(index + 1, len(source))
+    if pending:
+        flush()
+    if not rows:
+        raise InvalidInputError(f"None of the images can be read. Received: {len(source):,} images")
+    outputs = [np.concatenate(values) for values in zip(*found)]
+    check_finite(outputs[0])
+    arrays = dict(zip(("features", "log_var"), outputs)) | source.names(rows)
+    if source.labels is not None:
+        arrays["labels"] = source.labels[rows]
+    if source.classes is not None:
+        arrays["classes"] = np.array(source.classes)
+    return arrays, fit.remarks(len(rows))
+
+
+class _Fit:
+    """Brings images to the size and the channels that a model takes, and counts what it had to do."""
+
+    def __init__(self, shape):
+        self.height, self.width, self.channels = shape
+        self.done = Counter()
+
+    def __call__(self, image):
+        """Pixels (H, W, C) of an array (H, W, C) with values 0..255, or of a Pillow image."""
+        import numpy as np
+        from PIL import Image, ImageOps
+
+        if isinstance(image, np.ndarray):
+            if image.shape == (self.height, self.width, self.channels):
+                return image
+            pixels = np.rint(image).astype("uint8")
+            image = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
+        if None in (self.height, self.width):  # a model for any size: the first image's, as a batch has one
+            self.height, self.width = image.height, image.width
+        mode = "L" if self.channels == 1 else "RGB"
+        if image.mode != mode:
+            self.done[f"converted from {_COLOURS.get(image.mode, image.mode)} to {_COLOURS[mode]}"] += 1
+            image = image.convert(mode)
+        size = (self.width, self.height)
+        if image.size != size:
+            # The largest part around the middle that has the right proportions, averaged over what each pixel covers.
+            cut = image.width * self.height != image.height * self.width
+            self.done[f"{'cropped and ' if cut else ''}resized to {self.height} x {self.width} pixels"] += 1
+            image = ImageOps.fit(image, size, method=Image.Resampling.BILINEAR)
+        return np.asarray(image).reshape(self.height, self.width, self.channels)
+
+    def remarks(self, total):
+        return [f"{count:,} of {total:,} images were {what}" for what, count in sorted(self.done.items())]
+
+
+_COLOURS = {
+    "1": "black and white", "L": "grey", "LA": "grey with transparency", "P": "palette",
+    "PA": "palette with transparency", "RGB": "colour", "RGBA": "colour with transparency",
+}  # fmt: skip
+
+
+# ------------------------------------------------------------------ evaluate
+
+
+def _add_evaluate(commands):
+    add = _add(
+        commands, "evaluate", _evaluate, "measure what features tell about the classes of a data set",
+        "The encoder stays frozen: a hash of its weights before and after proves it.",
+        [
+            "sslzoo evaluate simvae-digits --dataset digits",
+            "sslzoo evaluate simvae-mnist --dataset mnist --data-dir ~/tensorflow_datasets --protocols knn linear",
+            "sslzoo evaluate runs/mine --dataset mine.npz --json > report.json",
+        ],
+    )  # fmt: skip
+    _add_model(add, "encoder")
+    add("--dataset", required=True, metavar="D",
+        help="digits, mnist, fashion_mnist, cifar10, cifar100, svhn_cropped, celeb_a, .npz, or folder")  # fmt: skip
+    add("--data-dir", help="folder of prepared TFDS data sets")
+    add("--protocols", nargs="+", choices=PROTOCOLS, default=PROTOCOLS, metavar="P",
+        help=f"some of {', '.join(PROTOCOLS)} (all)")  # fmt: skip
+    add("--limit", type=_positive, metavar="N", help="at most that many train images, chosen at random")
+    add("--epochs", type=_positive, default=200, metavar="N", help="of the probes (200)")
+    add("--batch-size", type=_positive, default=500, metavar="N", help="images per call of the encoder (500)")
+    add("--seed", type=int, default=0, help="of probes and mixtures (0)")
+
+
+def _evaluate(arguments):
+    with _working():
+        encoder = zoo.load(arguments.name, revision=arguments.revision)
+        report = sslzoo.evaluate(
+            encoder, arguments.dataset, arguments.protocols, arguments.data_dir, batch_size=arguments.batch_size,
+            seed=arguments.seed, epochs=arguments.epochs, max_train=arguments.limit,
+        )  # fmt: skip
+        report.encoder = arguments.name
+    return 0, report.to_dict() if arguments.json else str(report)
+
+
+# ------------------------------------------------------------------ publish
+
+
+def _add_publish(commands):
+    add = _add(
+        commands, "publish", _publish, "put a model folder on the Hugging Face Hub",
+        "Everything is checked first, and sent in one commit; files that are there already are not sent again. The "
+        "card is made from results.json. The commit is pinned in weights_manifest.json. The token is HF_TOKEN, or the "
+        "one that this machine is logged in with (hf auth login).",
+        [
+            "sslzoo publish runs/simvae-mnist/model my-organisation/simvae-mnist",
+            "sslzoo publish weights/simvae-mnist sslzoo/simvae-mnist --create-pr",
+        ],
+    )  # fmt: skip
+    add("folder", type=Path, metavar="FOLDER", help="a model folder")
+    add("repository", metavar="REPO", help="organisation/name on the Hub; made if need be")
+    add("--private", action="store_true", default=None, help="make a repository that only you may see")
+    add("--public", action="store_false", dest="private", help="make a repository that everyone may see")
+    add("--create-pr", action="store_true", help="open a pull request instead of a commit")
+    add("--overwrite-card", action="store_true", help="replace the card also if a person edited it")
+    add("--manifest", type=Path, metavar="FILE", help="the manifest to pin the commit in (the checkout's)")
+    add("--no-manifest", action="store_const", const=False, dest="manifest", help="pin it nowhere")
+
+
+def _publish(arguments):
+    with _working():
+        done = zoo.publish(
+            arguments.folder, arguments.repository, private=arguments.private, create_pr=arguments.create_pr,
+            manifest=arguments.manifest, overwrite_card=arguments.overwrite_card,
+        )  # fmt: skip
+    if arguments.json:
+        return 0, done
+    changed = len(done["changed"]) + len(done["removed"])
+    lines = [f"{done['name']}: {done['url']} at {done['revision']}"]
+    lines.append(f"{changed} files changed" if changed else "Nothing changed: these files are there already")
+    if done["pull_request"]:
+        lines.append(f"Pull request: {done['pull_request']}")
+    if done["manifest"]:
+        lines.append(f"Pinned in {done['manifest']}")
+    return 0, "\n".join([*lines, *done["notes"]])
+
+
+# ------------------------------------------------------------------ verify
+
+
+def _add_verify(commands):
+    add = _add(
+        commands, "verify", _verify, "compare models with the hashes in the manifest",
+        "Exits with 1 if a file differs, or if there was nothing to compare at all.",
+        ["sslzoo verify", "sslzoo verify simvae-mnist --hub", "sslzoo verify --json"],
+    )  # fmt: skip
+    add("name", nargs="?", metavar="NAME", help="a name of `sslzoo list` (all)")
+    add("--hub", action="store_true", help="look at the Hub, too")
+
+
+def _verify(arguments):
+    with _working():
+        findings = zoo.verify(arguments.name, hub=arguments.hub)
+    verdicts = [finding["ok"] for finding in findings]
+    code = 0 if True in verdicts and False not in verdicts else 1
+    if arguments.json:
+        return code, findings
+    words = {True: "ok", False: "FAILED", None: "not checked"}
+    lines = []
+    for finding in findings:
+        files = f"{finding['files']} files, " if finding["ok"] else ""
+        lines.append(f"{words[finding['ok']]}: {finding['name']}, {finding['where']}: {files}{finding['place']}")
+        lines += [f"    {problem}" for problem in finding["problems"]]
+    return code, "\n".join(lines)

@@ -1,0 +1,539 @@
+"""The command line: what a shell and a script see. Answers on standard output, the rest on standard error, exit codes
+that can be relied on, and nothing left half-written."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+from keras import layers
+from PIL import Image
+
+import sslzoo
+from sslzoo import artefact, cli, evaluation, manifest, networks, zoo
+from sslzoo.errors import HubError
+
+ROOT = Path(sslzoo.__file__).parent.parent
+SHAPE = (8, 8, 1)
+COMMANDS = ("list", "info", "embed", "evaluate", "publish", "verify")
+
+
+KNN = {"name": "knn.cosine_k10_accuracy", "label": "kNN: cosine, k = 10", "value": 97.5, "protocol": "majority vote"}
+METRICS = [
+    KNN,
+    {"name": "knn.best", "label": "kNN: best k", "value": 98.5, "protocol": "best on test", "paper": 99.5},
+    {"name": "samples.fid", "label": "FID", "value": 12.25, "protocol": "10,000 samples", "unit": ""},
+]
+
+
+def facts(name, method, dataset, metrics):
+    return {
+        "name": name, "method": method, "dataset": dataset, "recipe": "python recipes/x.py", "settings": {},
+        "seeds": [0], "metrics": metrics, "versions": {}, "wall_seconds": 1, "views_seen": 1, "licence": "apache-2.0",
+        "papers": [{"title": "A paper", "url": "https://arxiv.org/abs/2402.01399"}],
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory):
+    """Two models in a folder, and a manifest that lists them."""
+    root = tmp_path_factory.mktemp("shelf")
+    posterior = networks.encoder("mlp-small", SHAPE, 3, posterior=True, seed=0)
+    x = keras.Input(SHAPE, name="images")
+    preprocessor = keras.Model(x, layers.Rescaling(1 / 255)(x))
+    parts = {
+        "encoder": artefact.compose(preprocessor, posterior, "mean"),
+        "posterior": artefact.compose(preprocessor, posterior),
+    }
+    colour = keras.Input((6, 10, 3), name="images")
+    small = keras.Model(colour, layers.GlobalAveragePooling2D()(layers.Rescaling(1 / 255)(colour)))
+    artefact.write(root / "weights" / "simvae-digits", parts, facts("simvae-digits", "SimVAE", "digits", METRICS))
+    artefact.write(root / "weights" / "mean-photos", {"encoder": small}, facts("mean-photos", "Mean", "photos", []))
+    for folder in (root / "weights").iterdir():
+        manifest.refresh(folder, file=root / "manifest.json")
+    return root
+
+
+@pytest.fixture(autouse=True)
+def environment(shelf, monkeypatch, tmp_path):
+    monkeypatch.setenv("SSLZOO_WEIGHTS", str(shelf / "weights"))
+    monkeypatch.setenv("SSLZOO_MANIFEST", str(shelf / "manifest.json"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(zoo, "_weight_folders", lambda: [shelf / "weights"])  # not those of the checkout
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def sslzoo_(capsys):
+    """Runs a command: (exit code, standard output, standard error)."""
+
+    def run(*words):
+        try:
+            code = cli.main([str(word) for word in words])
+        except SystemExit as stop:
+            code = stop.code
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def process(*words, code=None):
+    """The same as a process of its own."""
+    command = [sys.executable, *(["-c", code] if code else ["-m", "sslzoo"]), *map(str, words)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def paint(path, size=(8, 8), mode="L", value=100):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(value)
+    shape = (size[1], size[0], len(mode)) if len(mode) > 1 else (size[1], size[0])
+    Image.fromarray(rng.integers(0, 256, shape, "uint8"), mode).save(path)
+    return path
+
+
+def load(path):
+    with np.load(path, allow_pickle=False) as arrays:
+        return {key: arrays[key] for key in arrays.files}
+
+
+# ------------------------------------------------------------------ as a whole
+
+
+def test_help_of_every_command_says_what_it_takes_and_gives_an_example(sslzoo_):
+    code, out, _ = sslzoo_("--help")
+    assert code == 0 and all(f"    {command} " in out for command in COMMANDS)
+    for command in COMMANDS:
+        code, out, _ = sslzoo_(command, "--help")
+        assert code == 0
+        assert "--json" in out and f"  sslzoo {command}" in out.partition("examples:")[2]
+        assert max(map(len, out.splitlines())) < 110
+
+
+@pytest.mark.parametrize("words", [(), ("lits",), ("info",), ("embed", "simvae-digits"), ("evaluate", "simvae-digits"),
+                                   ("embed", "simvae-digits", "x", "-o", "y", "--batch-size", "0"),
+                                   ("embed", "simvae-digits", "x", "-o", "y", "--part", "decoder")])  # fmt: skip
+def test_wrong_usage_exits_with_2(sslzoo_, words):
+    code, out, err = sslzoo_(*words)
+    assert code == 2 and not out and "usage: sslzoo" in err
+
+
+def test_help_list_and_info_import_neither_keras_nor_a_backend():
+    code = """
+import sys
+from sslzoo import cli
+for words in (["--help"], ["embed", "--help"], ["list"], ["list", "--json"], ["info", "simvae-digits"]):
+    try:
+        assert cli.main(words) == 0
+    except SystemExit as stop:
+        assert stop.code == 0
+heavy = {"keras", "tensorflow", "jax", "torch", "numpy", "h5py", "matplotlib", "sklearn"} & set(sys.modules)
+sys.exit(f"imported: {heavy}" if heavy else 0)
+"""
+    done = process(code=code)
+    _, err = done.communicate()
+    assert done.returncode == 0, err
+
+
+def test_the_console_script_and_the_module_lead_here():
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert project["scripts"] == {"sslzoo": "sslzoo.cli:main"}
+    done = process("--version")
+    assert done.communicate()[0] == f"sslzoo {sslzoo.__version__}\n" and done.returncode == 0
+
+
+def test_protocols_are_those_of_the_evaluation():
+    assert evaluation.PROTOCOLS == cli.PROTOCOLS
+
+
+def test_a_reader_that_stops_reading_is_no_error():
+    """`sslzoo list | head -1`"""
+    done = process("info", "simvae-digits")
+    done.stdout.close()
+    err = done.stderr.read()
+    assert done.wait() == 141 and err == ""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has other signals")
+def test_ctrl_c_ends_in_one_line():
+    code = """
+import sys, time
+from sslzoo import cli, zoo
+def slow(*_):
+    print("ready", flush=True)
+    time.sleep(60)
+zoo.list_models = slow
+sys.exit(cli.main(["list"]))
+"""
+    done = process(code=code)
+    assert done.stdout.readline() == "ready\n"
+    time.sleep(0.2)
+    done.send_signal(signal.SIGINT)
+    out, err = done.communicate(timeout=60)
+    assert done.returncode == 130 and err == "sslzoo: interrupted\n" and not out
+
+
+def test_the_packages_errors_are_one_line_without_a_traceback(sslzoo_):
+    for words in (("info", "simvae-digit"), ("list", "--method", "SimVEA"), ("verify", "nothing")):
+        code, out, err = sslzoo_(*words)
+        assert code == 2 and not out
+        assert err.startswith("sslzoo: UnknownNameError: Unknown") and err.count("\n") == 1
+    assert "Did you mean 'simvae-digits'" in sslzoo_("info", "simvae-digit")[2]
+
+
+def test_a_damaged_manifest_is_told(sslzoo_, tmp_path, monkeypatch):
+    (tmp_path / "manifest.json").write_text("{")
+    monkeypatch.setenv("SSLZOO_MANIFEST", str(tmp_path / "manifest.json"))
+    code, out, err = sslzoo_("list")
+    assert code == 2 and not out and "ManifestError" in err and str(tmp_path) in err
+
+
+def test_a_missing_backend_is_told(sslzoo_, monkeypatch):
+    def load(*_, **__):
+        raise ModuleNotFoundError("No module named 'tensorflow'")
+
+    monkeypatch.setattr(zoo, "load", load)
+    code, _, err = sslzoo_("evaluate", "simvae-digits", "--dataset", "digits")
+    assert code == 2 and "No module named 'tensorflow'" in err and "KERAS_BACKEND" in err and err.count("\n") == 1
+
+
+# ------------------------------------------------------------------ list, info
+
+
+def test_list_is_a_table_with_numbers_and_sizes(sslzoo_):
+    code, out, err = sslzoo_("list")
+    lines = out.splitlines()
+    assert code == 0 and not err
+    assert lines[0].split() == ["NAME", "METHOD", "DATASET", "IMAGES", "FEATURES", "SIZE", "KNN", "SAMPLES", "HERE"]
+    assert lines[1].split() == ["mean-photos", "Mean", "photos", "6x10x3", "3", *lines[1].split()[5:7], "-", "-", "yes"]
+    assert lines[2].split()[-4:] == ["97.5", "%", "12.2", "yes"]  # the first number of a protocol, not the best
+    size = sum(entry["bytes"] for entry in manifest.read()["simvae-digits"]["files"].values())
+    assert f"{size / 1000:.3g} kB" in lines[2]
+    assert "KNN: kNN: cosine, k = 10 (majority vote)" in lines
+
+
+def test_list_filters(sslzoo_):
+    assert [m["name"] for m in json.loads(sslzoo_("list", "--json")[1])] == ["mean-photos", "simvae-digits"]
+    for words in (("--method", "simvae"), ("--dataset", "digits"), ("--dataset", "digits", "--method", "SimVAE")):
+        assert [m["name"] for m in json.loads(sslzoo_("list", "--json", *words)[1])] == ["simvae-digits"]
+    code, out, _ = sslzoo_("list", "--dataset", "digits", "--method", "mean")
+    assert code == 2 or "simvae" not in out
+
+
+def test_info_shows_every_number_with_its_protocol(sslzoo_):
+    code, out, _ = sslzoo_("info", "simvae-digits")
+    assert code == 0
+    for part in ("SimVAE", "8x8x1", "encoder, posterior", "not published yet", "python recipes/x.py", "apache-2.0",
+                 "https://arxiv.org/abs/2402.01399", "majority vote", 'sslzoo.load("simvae-digits")'):  # fmt: skip
+        assert part in out
+    (row,) = [line for line in out.splitlines() if "best k" in line]
+    assert row.split() == ["kNN:", "best", "k", "98.5", "%", "99.5", "%", "best", "on", "test"]
+    assert json.loads(sslzoo_("info", "simvae-digits", "--json")[1]) == zoo.info("simvae-digits")
+
+
+# ------------------------------------------------------------------ embed
+
+
+def test_embed_a_folder_gives_what_the_encoder_gives(sslzoo_, tmp_path):
+    paths = [paint(tmp_path / "in" / name, value=i) for i, name in enumerate(["b.png", "a.png", "deep/c.png"])]
+    (tmp_path / "in" / "notes.txt").write_text("no image")
+    (tmp_path / "in" / ".hidden.png").write_bytes(b"")
+    code, out, err = sslzoo_("embed", "simvae-digits", tmp_path / "in", "-o", "out.npz", "--batch-size", 2)
+    assert code == 0 and out == "Wrote out.npz: 3 images, 3 features each\n" and not err
+    arrays = load("out.npz")
+    paths.sort()
+    assert arrays.keys() == {"features", "paths"} and arrays["paths"].tolist() == [str(path) for path in paths]
+    images = np.stack([np.asarray(Image.open(path)) for path in paths])[..., None]
+    expected = evaluation.features(zoo.load("simvae-digits"), images)
+    assert arrays["features"].dtype == np.float32
+    np.testing.assert_allclose(arrays["features"], expected, atol=1e-5)
+    assert [path.name for path in tmp_path.iterdir() if path.name != "in"] == ["out.npz"]
+
+
+def test_embed_an_npz_with_labels_and_splits(sslzoo_, tmp_path):
+    rng = np.random.default_rng(0)
+    images = {split: rng.integers(0, 256, (5, *SHAPE), "uint8") for split in ("train", "test")}
+    np.savez("in.npz", x_train=images["train"], y_train=np.arange(5), x_test=images["test"], y_test=np.arange(5)[::-1])
+    code, _, err = sslzoo_("embed", "simvae-digits", "in.npz", "-o", "out.npz")
+    assert code == 2 and "pass --split with one of train, test" in err and not Path("out.npz").exists()
+    code, out, _ = sslzoo_("embed", "simvae-digits", "in.npz", "-o", "out.npz", "--split", "test", "--json")
+    assert code == 0
+    assert json.loads(out)["arrays"] == {"features": [5, 3], "index": [5], "labels": [5]}
+    arrays = load("out.npz")
+    assert arrays["labels"].tolist() == [4, 3, 2, 1, 0] and arrays["index"].tolist() == [0, 1, 2, 3, 4]
+    np.testing.assert_allclose(
+        arrays["features"], evaluation.features(zoo.load("simvae-digits"), images["test"]), atol=1e-5
+    )
+
+
+def test_embed_keeps_fractions_of_float_images(sslzoo_):
+    images = np.random.default_rng(0).random((3, *SHAPE), "float32") * 255
+    np.savez("in.npz", images=images)
+    assert sslzoo_("embed", "simvae-digits", "in.npz", "-o", "out.npz")[0] == 0
+    expected = evaluation.features(zoo.load("simvae-digits"), images)
+    np.testing.assert_allclose(load("out.npz")["features"], expected, atol=1e-6)
+
+
+def test_embed_a_posterior(sslzoo_, tmp_path):
+    path = paint(tmp_path / "a.png")
+    assert sslzoo_("embed", "simvae-digits", path, "-o", "out.npz", "--part", "posterior")[0] == 0
+    arrays = load("out.npz")
+    mean, log_var = zoo.load("simvae-digits", "posterior").predict_on_batch(
+        np.asarray(Image.open(path))[None, ..., None]
+    )
+    np.testing.assert_allclose(arrays["features"], mean, atol=1e-5)
+    np.testing.assert_allclose(arrays["log_var"], log_var, atol=1e-5)
+    code, _, err = sslzoo_("embed", "mean-photos", path, "-o", "other.npz", "--part", "posterior")
+    assert code == 2 and "Received: part='posterior'" in err
+
+
+def test_embed_labels_a_folder_with_classes(sslzoo_, tmp_path):
+    """A class keeps its number where a split lacks another."""
+    for path in ("train/cat/1.png", "train/dog/2.png", "train/eel/3.png", "test/dog/4.png", "test/eel/5.png"):
+        paint(tmp_path / "in" / path)
+    assert sslzoo_("embed", "simvae-digits", tmp_path / "in", "-o", "out.npz", "--split", "test")[0] == 0
+    arrays = load("out.npz")
+    assert arrays["classes"].tolist() == ["cat", "dog", "eel"] and arrays["labels"].tolist() == [1, 2]
+    assert arrays["classes"][arrays["labels"]].tolist() == [Path(path).parent.name for path in arrays["paths"]]
+    assert sslzoo_("embed", "simvae-digits", tmp_path / "in", "-o", "x.npz", "--split", "tset")[0] == 2
+
+
+def test_embed_says_what_it_did_to_images_of_other_kinds(sslzoo_, tmp_path):
+    """Cropped around the middle and averaged, as `sslzoo.data` does it, and turned grey."""
+    square = np.random.default_rng(0).integers(0, 256, (8, 8), "uint8").repeat(64, 0).repeat(64, 1)
+    (tmp_path / "in").mkdir()
+    Image.fromarray(np.pad(square, ((0, 0), (50, 50)), constant_values=255)).save("in/b.png")
+    Image.fromarray(square).save("in/c.png")
+    expected = evaluation.features(zoo.load("simvae-digits"), sslzoo.data.load("in", "train", image_size=8)[0])
+    Image.fromarray(np.stack([square] * 3, -1)).save("in/a.png")
+    code, _, err = sslzoo_("embed", "simvae-digits", "in", "-o", "out.npz")
+    assert code == 0
+    assert err.splitlines() == [
+        "sslzoo: 1 of 3 images were converted from colour to grey",
+        "sslzoo: 1 of 3 images were cropped and resized to 8 x 8 pixels",
+        "sslzoo: 2 of 3 images were resized to 8 x 8 pixels",
+    ]
+    colour, wide, grey = load("out.npz")["features"]
+    np.testing.assert_allclose([wide, grey], expected, atol=1e-6)
+    np.testing.assert_allclose(colour, grey, atol=1e-6)
+
+
+def test_embed_fits_grey_images_to_an_oblong_colour_encoder(sslzoo_, tmp_path):
+    paint(tmp_path / "grey.png", (20, 20))
+    Image.new("RGB", (40, 24), (255, 102, 0)).save(tmp_path / "orange.png")
+    code, _, err = sslzoo_("embed", "mean-photos", "grey.png", "orange.png", "-o", "out.npz")
+    assert code == 0 and "1 of 2 images were converted from grey to colour" in err
+    features = load("out.npz")["features"]
+    np.testing.assert_allclose(features[1], [1.0, 0.4, 0.0], atol=1e-6)
+    assert features[0].std() < 1e-6
+
+
+def test_embed_turns_photographs_upright(sslzoo_, tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (8, 8), "uint8")
+    Image.fromarray(pixels).save(tmp_path / "upright.png")
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be shown turned by 90 degrees clockwise
+    Image.fromarray(np.rot90(pixels)).save(tmp_path / "turned.png", exif=exif)
+    assert sslzoo_("embed", "simvae-digits", "upright.png", "turned.png", "-o", "out.npz")[0] == 0
+    upright, turned = load("out.npz")["features"]
+    np.testing.assert_allclose(upright, turned, atol=1e-6)
+
+
+@pytest.fixture
+def mixed(tmp_path):
+    """Good images among bad ones."""
+    good = [paint(tmp_path / "in" / f"{name}.png", value=i) for i, name in enumerate("ac")]
+    (tmp_path / "in" / "b.png").write_bytes(good[0].read_bytes()[:60])
+    Image.fromarray(np.zeros((8, 8), "uint16")).save(tmp_path / "in" / "deep.png")
+    return tmp_path / "in"
+
+
+def test_bad_images_are_refused_by_default(sslzoo_, mixed, tmp_path):
+    code, out, err = sslzoo_("embed", "simvae-digits", mixed, "-o", "out.npz")
+    assert code == 2 and not out
+    assert "b.png" in err and "--on-error skip" in err and err.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+def test_bad_images_are_left_out_if_asked(sslzoo_, mixed):
+    code, out, err = sslzoo_("embed", "simvae-digits", mixed, "-o", "out.npz", "--on-error", "skip")
+    assert code == 1 and out == "Wrote out.npz: 2 images, 3 features each, 2 left out\n"
+    assert f"left out {mixed / 'b.png'}" in err and "more than 8 bits per channel" in err
+    assert [Path(path).name for path in load("out.npz")["paths"]] == ["a.png", "c.png"]
+    code, out, _ = sslzoo_("embed", "simvae-digits", mixed, "-o", "out.npz", "--on-error", "skip", "--json", "--force")
+    assert code == 1 and [Path(bad["path"]).name for bad in json.loads(out)["skipped"]] == ["b.png", "deep.png"]
+    code, _, err = sslzoo_("embed", "simvae-digits", mixed / "b.png", "-o", "none.npz", "--on-error", "skip")
+    assert code == 2 and "None of the images" in err and not Path("none.npz").exists()
+
+
+def test_embed_replaces_nothing_unasked(sslzoo_, tmp_path, monkeypatch):
+    path = paint(tmp_path / "a.png")
+    Path("out.npz").write_text("years of work")
+    monkeypatch.setattr(zoo, "load", lambda *_, **__: pytest.fail("the model was loaded before the check"))
+    code, _, err = sslzoo_("embed", "simvae-digits", path, "-o", "out.npz")
+    assert code == 2 and "--force" in err and Path("out.npz").read_text() == "years of work"
+    for output in ("nowhere/out.npz", "."):
+        assert sslzoo_("embed", "simvae-digits", path, "-o", output)[0] == 2
+    monkeypatch.undo()
+
+
+def test_embed_replaces_if_asked(sslzoo_, tmp_path):
+    path = paint(tmp_path / "a.png")
+    Path("out.npz").write_text("old")
+    assert sslzoo_("embed", "simvae-digits", path, "-o", "out.npz", "--force")[0] == 0
+    assert load("out.npz")["features"].shape == (1, 3)
+
+
+@pytest.mark.parametrize("failure", [OSError("No space left on device"), KeyboardInterrupt()])
+def test_a_write_that_fails_leaves_everything_as_it_was(sslzoo_, tmp_path, monkeypatch, failure):
+    path = paint(tmp_path / "a.png")
+    Path("out.npz").write_text("old")
+
+    def savez(file, **_):
+        file.write(b"half")
+        raise failure
+
+    monkeypatch.setattr(np, "savez", savez)
+    code, out, err = sslzoo_("embed", "simvae-digits", path, "-o", "out.npz", "--force")
+    assert code == (130 if isinstance(failure, KeyboardInterrupt) else 2) and not out and err.count("\n") == 1
+    assert Path("out.npz").read_text() == "old" and sorted(p.name for p in tmp_path.iterdir()) == ["a.png", "out.npz"]
+
+
+@pytest.mark.parametrize(
+    "inputs, message",
+    [
+        (["nowhere"], "no such folder or file"),
+        (["empty"], "There are no images below the folder"),
+        (["nowhere.npz"], "nowhere.npz"),
+        (["a.png", "in.npz"], "An .npz comes alone"),
+        (["a.png", "--split", "test"], "has splits"),
+        (["in.npz", "--split", "test"], "Unknown split"),
+    ],
+)
+def test_inputs_that_lead_nowhere_are_told_before_any_work(sslzoo_, tmp_path, monkeypatch, inputs, message):
+    paint(tmp_path / "a.png")
+    (tmp_path / "empty").mkdir()
+    np.savez("in.npz", images=np.zeros((1, *SHAPE), "uint8"))
+    monkeypatch.setattr(zoo, "load", lambda *_, **__: pytest.fail("the model was loaded before the check"))
+    code, out, err = sslzoo_("embed", "simvae-digits", *inputs, "-o", "out.npz")
+    assert code == 2 and not out and message in err and not Path("out.npz").exists()
+
+
+@pytest.mark.skipif(os.name == "nt" or sys.platform == "darwin", reason="their file names are text")
+def test_names_that_are_no_text_are_embedded_and_printed(tmp_path):
+    folder = os.fsencode(tmp_path / "in")
+    os.mkdir(folder)
+    shutil.copy(paint(tmp_path / "a.png"), folder + b"/caf\xe9.png")
+    Path(os.fsdecode(folder + b"/bad\xe9.png")).write_bytes(b"x")
+    done = process("embed", "simvae-digits", tmp_path / "in", "-o", tmp_path / "out.npz", "--on-error", "skip")
+    out, err = done.communicate()
+    assert done.returncode == 1, err
+    assert "1 images" in out and "bad\\udce9.png" in err
+    assert os.fsencode(str(load(tmp_path / "out.npz")["paths"][0])).endswith(b"caf\xe9.png")
+
+
+# ------------------------------------------------------------------ evaluate
+
+
+def test_evaluate_reports_what_the_function_reports(sslzoo_):
+    words = ["evaluate", "simvae-digits", "--dataset", "digits", "--protocols", "knn", "--limit", "300"]
+    code, out, _ = sslzoo_(*words)
+    assert code == 0 and "simvae-digits on digits: 300 train and 360 test images" in out
+    code, out, _ = sslzoo_(*words, "--json")
+    report = evaluation.Report.from_json(out)
+    expected = sslzoo.evaluate(zoo.load("simvae-digits"), "digits", "knn", max_train=300)
+    assert code == 0 and report["knn"] == expected["knn"]
+
+
+def test_evaluate_leaves_standard_output_to_the_answer(sslzoo_, monkeypatch):
+    real = sslzoo.evaluate
+
+    def chatty(*arguments, **kwargs):
+        print("a progress bar")
+        return real(*arguments, **kwargs)
+
+    monkeypatch.setattr(sslzoo, "evaluate", chatty)
+    words = ["evaluate", "simvae-digits", "--dataset", "digits", "--protocols", "knn", "--limit", "50", "--json"]
+    code, out, err = sslzoo_(*words)
+    assert code == 0 and json.loads(out) and "a progress bar" in err
+
+
+def test_evaluate_tells_what_does_not_fit(sslzoo_):
+    code, _, err = sslzoo_("evaluate", "mean-photos", "--dataset", "digits", "--protocols", "knn")
+    assert code == 2 and "must fit the encoder's input (None, 6, 10, 3)" in err and err.count("\n") == 1
+    code, _, err = sslzoo_("evaluate", "simvae-digits", "--dataset", "digit")
+    assert code == 2 and "Did you mean 'digits'" in err
+
+
+# ------------------------------------------------------------------ publish, verify
+
+
+def test_publish_passes_on_what_was_asked(sslzoo_, monkeypatch, tmp_path):
+    asked = []
+    answer = {
+        "name": "x-digits", "repository": "me/x", "url": "https://huggingface.co/me/x", "revision": "a" * 40,
+        "created": True, "changed": ["config.json"], "removed": [], "pull_request": None, "manifest": "m.json",
+        "notes": ["The card was kept"],
+    }  # fmt: skip
+
+    def publish(*arguments, **kwargs):
+        asked.append((arguments, kwargs))
+        return answer
+
+    monkeypatch.setattr(zoo, "publish", publish)
+    code, out, _ = sslzoo_("publish", "folder", "me/x")
+    defaults = {"private": None, "create_pr": False, "manifest": None, "overwrite_card": False}
+    assert code == 0 and asked == [((Path("folder"), "me/x"), defaults)]
+    for part in ("https://huggingface.co/me/x", "a" * 40, "1 files changed", "Pinned in m.json", "The card was kept"):
+        assert part in out
+    flags = ("--private", "--create-pr", "--overwrite-card", "--no-manifest", "--json")
+    code, out, _ = sslzoo_("publish", "folder", "me/x", *flags)
+    assert asked[1][1] == {"private": True, "create_pr": True, "manifest": False, "overwrite_card": True}
+    assert code == 0 and json.loads(out) == answer
+    sslzoo_("publish", "folder", "me/x", "--public", "--manifest", "other.json")
+    assert asked[2][1] == defaults | {"private": False, "manifest": Path("other.json")}
+
+
+def test_publish_checks_before_it_sends(sslzoo_, tmp_path):
+    code, out, err = sslzoo_("publish", tmp_path, "me/x", "--no-manifest")
+    assert code == 2 and not out and "results.json" in err and err.count("\n") == 1
+
+
+def test_the_hubs_refusals_are_one_line(sslzoo_, monkeypatch):
+    def publish(*_, **__):
+        raise HubError("You may not write there.\nLog in. Received: repo_id='me/x'")
+
+    monkeypatch.setattr(zoo, "publish", publish)
+    assert sslzoo_("publish", "folder", "me/x") == (
+        2, "", "sslzoo: HubError: You may not write there. Log in. Received: repo_id='me/x'\n",
+    )  # fmt: skip
+
+
+def test_verify_compares_files_with_the_manifest(sslzoo_, shelf, tmp_path, monkeypatch):
+    code, out, _ = sslzoo_("verify")
+    assert code == 0 and out.count("ok: ") == 2
+    folder = Path(shutil.copytree(shelf / "weights", tmp_path / "weights"))
+    monkeypatch.setattr(zoo, "_weight_folders", lambda: [folder])
+    with open(folder / "simvae-digits" / "model.weights.h5", "ab") as file:
+        file.write(b"x")
+    code, out, _ = sslzoo_("verify")
+    assert code == 1 and "FAILED: simvae-digits" in out and "model.weights.h5 has sha256" in out
+    code, out, _ = sslzoo_("verify", "--json")
+    assert code == 1 and {f["name"]: f["ok"] for f in json.loads(out)} == {"mean-photos": True, "simvae-digits": False}
+    assert sslzoo_("verify", "mean-photos")[0] == 0
+
+
+def test_verify_of_nothing_is_no_success(sslzoo_, tmp_path, monkeypatch):
+    monkeypatch.setattr(zoo, "_weight_folders", lambda: [tmp_path])
+    code, out, _ = sslzoo_("verify", "simvae-digits")
+    assert code == 1 and "not checked: simvae-digits" in out

@@ -1,0 +1,139 @@
+"""Every example runs, draws what it says it draws, and prints numbers that can be true."""
+
+import importlib.util
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+from PIL import Image
+
+import sslzoo
+from sslzoo import evaluation
+
+EXAMPLES = Path(sslzoo.__file__).parent.parent / "examples"
+
+
+def example(name):
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def pixels(path):
+    with Image.open(path) as image:
+        return np.asarray(image.convert("RGB")).astype("int64")
+
+
+def share_of(image, colour, tolerance=12):
+    wanted = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)])
+    return np.mean(np.abs(image - wanted).max(axis=-1) <= tolerance)
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
+def test_every_example_says_how_to_run_it(path, capsys):
+    module = example(path.stem)
+    assert f"python examples/{path.name}" in module.__doc__
+    with pytest.raises(SystemExit) as stop:
+        module.main(["--help"])
+    assert stop.value.code == 0 and module.__doc__.splitlines()[0] in capsys.readouterr().out
+
+
+def test_embed_and_search(capsys):
+    module = example("embed_and_search")
+    precision = module.main(["--k", "5", "--queries", "60", "--out", "found.png"])
+    images, labels = sslzoo.data.load("digits", "train")
+    queries, wanted = (part[:60] for part in sslzoo.data.load("digits", "test"))
+    encoder = sslzoo.load("simvae-digits")
+    bank = evaluation.features(encoder, images)
+    unit = bank / np.linalg.norm(bank, axis=1, keepdims=True)
+    right = 0
+    for feature, label in zip(evaluation.features(encoder, queries), wanted):
+        right += np.sum(labels[np.argsort(-unit @ feature)[:5]] == label)
+    assert precision["simvae-digits"] == pytest.approx(right / 300, abs=1 / 300)
+    assert 0.8 < precision["simvae-digits"] < 1 and 0.8 < precision["raw pixels"] < 1
+    out = capsys.readouterr().out
+    assert f"precision@5 by simvae-digits, 10 numbers per image: {100 * precision['simvae-digits']:.1f} %" in out
+    picture = pixels("found.png")
+    assert share_of(picture, module.RIGHT) > 5 * share_of(picture, module.WRONG) > 0
+
+
+def test_frames_tell_right_from_wrong(tmp_path):
+    module = example("embed_and_search")
+    images = np.full((2, 3, 8, 8, 1), 128, "uint8")
+    shares = []
+    for right in (True, False):
+        module.draw(images[:, 0], images, np.full((2, 3), right), tmp_path / "grid.png")
+        shares.append([share_of(pixels(tmp_path / "grid.png"), colour) for colour in (module.RIGHT, module.WRONG)])
+    assert shares[0][0] > 0.005 and shares[0][1] == 0
+    assert shares[1][1] > 0.002 and shares[1][0] == 0
+
+
+def test_finetune(capsys, monkeypatch):
+    """The probe leaves the encoder as it was, fine-tuning changes it a little, and scratch starts from elsewhere."""
+    module = example("finetune")
+    original, used, load = sslzoo.load("simvae-digits"), [], sslzoo.load
+    monkeypatch.setattr(sslzoo, "load", lambda name: used.append(load(name)) or used[-1])
+    curves = module.main(["--epochs", "3", "--seeds", "1", "--limit", "100", "--out", "curves.png"])
+    out = capsys.readouterr().out
+    assert "100 labelled images, 100 test images, accuracy over 1 seeds" in out
+    for way, runs in curves.items():
+        assert np.shape(runs) == (1, 3) and np.min(runs) >= 0 and np.max(runs) <= 1
+        assert f"{way:<12} {100 * runs[0][-1]:5.1f} %" in out
+    assert curves["probe"][0][0] == pytest.approx(curves["fine-tuning"][0][0], abs=0.02)
+    picture = pixels("curves.png")
+    assert all(share_of(picture, colour) > 5e-4 for colour in module.WAYS.values())
+
+    hashes = [evaluation.weights_sha256(encoder) for encoder in used]
+    assert hashes[0] == evaluation.weights_sha256(original) and len(set(hashes)) == 3
+    kernels = [keras.ops.convert_to_numpy(encoder.get_layer("fc1").kernel) for encoder in used]
+    assert 0 < np.abs(kernels[1] - kernels[0]).max() < 0.05 < np.abs(kernels[2] - kernels[0]).max()
+
+
+def test_the_labelled_part_is_balanced_and_depends_on_the_seed():
+    module = example("finetune")
+    labels = np.random.default_rng(0).integers(0, 4, 200)
+    first, again, other = (module.draw_labelled(labels, 7, seed) for seed in (0, 0, 1))
+    assert np.bincount(labels[first]).tolist() == [7] * 4 and len(set(first)) == 28
+    assert first.tolist() == again.tolist() != other.tolist()
+
+
+def test_reconstruct_and_sample(capsys):
+    module = example("reconstruct_and_sample")
+    errors = module.main(["--components", "3", "--limit", "300", "--out", "drawn"])
+    test, _ = sslzoo.data.load("digits", "test")
+    rebuilt = sslzoo.load("simvae-digits", "decoder").predict(
+        sslzoo.load("simvae-digits").predict(test, verbose=0), verbose=0
+    )
+    assert errors["error"] == pytest.approx(np.mean((rebuilt - test / 255) ** 2), rel=1e-4)
+    assert errors["error"] < 0.3 * errors["constant"]
+    assert f"{errors['error']:.4f}" in capsys.readouterr().out
+    names = {"reconstructions.png", "samples.png", "interpolations.png"}
+    assert {path.name for path in Path("drawn").iterdir()} == names
+    for name in names:
+        assert pixels(Path("drawn") / name)[60:].std() > 30
+
+
+def test_samples_follow_the_mixture():
+    module = example("reconstruct_and_sample")
+    rng = np.random.default_rng(0)
+    latents = np.concatenate([rng.normal(-5, 0.1, (100, 2)), rng.normal(5, 0.5, (300, 2))])
+    mixture = evaluation.fit_gmm(latents.astype("float32"), 2, 2, 0)
+    drawn = module.draw_from(mixture, 2000, rng)
+    left = drawn[:, 0] < 0
+    assert drawn.shape == (2000, 2) and abs(left.mean() - 0.25) < 0.04
+    assert drawn[left].std(axis=0).max() < 0.15 < 0.4 < drawn[~left].std(axis=0).min()
+
+
+def test_pairs_are_of_different_classes():
+    module = example("reconstruct_and_sample")
+    labels, rng = np.array([0, 0, 0, 1]), np.random.default_rng(0)
+    for _ in range(20):
+        first, second = module.different(labels, rng)
+        assert labels[first] != labels[second]
