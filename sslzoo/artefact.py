@@ -552,28 +552,32 @@ def _is_activation(name):
 
 def _check_weights(path):
     """How many numbers a file of weights holds. Raise if it is damaged, or makes HDF5 open other files."""
-    elsewhere, held = [], 0  # h5py garbles errors that are raised inside its walk
+    elsewhere, held = [], 0
 
-    def look(name, link):
+    def look(name, link):  # h5py garbles errors that are raised here; its own objects are slow, so below them
         nonlocal held
-        inside = isinstance(link, h5py.HardLink)
-        if inside and isinstance(item := file[name], h5py.Dataset):
+        inside = link.type == h5py.h5l.TYPE_HARD
+        if inside and isinstance(item := h5py.h5o.open(file.id, name), h5py.h5d.DatasetID):
+            how = item.get_create_plist()
+            inside = how.get_layout() != h5py.h5d.VIRTUAL and how.get_external_count() == 0
+            numbers = math.prod(item.shape)
             # What is compressed, or was never written, can claim any size.
-            inside = not (item.external or item.is_virtual) and item.id.get_storage_size() >= item.nbytes
-            held += item.size or 0
+            inside = inside and item.get_storage_size() >= numbers * item.dtype.itemsize
+            held += numbers
         if not inside:
-            elsewhere.append(name)
+            elsewhere.append(name.decode("utf-8", "replace"))
 
     try:
         with h5py.File(path, "r") as file:
-            file.visititems_links(look)
+            file.id.links.visit(look, info=True)
     except Exception as error:  # so has a damaged HDF5 file
         raise ArtefactError(
             f"The weights cannot be read; the file is damaged or cut short ({error}). Received: '{path}'"
         ) from error
     if elsewhere:
         raise ArtefactError(
-            f"Weights must be in the file itself, not elsewhere, and uncompressed. Received: {elsewhere[:3]} in '{path}'"
+            "Weights must be in the file itself, not elsewhere, and uncompressed. "
+            f"Received: {elsewhere[:3]} in '{path}'"
         )
     return held
 
