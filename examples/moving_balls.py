@@ -73,8 +73,8 @@ def train(method, frames, positions, settings, seed):
     """A trained encoder, and its critic if it has one."""
     keras.utils.set_random_seed(seed)  # of the order of frames
     encoder = centre_of_mass_encoder(frames.shape[1:], maps=len(BALLS), seed=seed)
-    adam = settings.optimizer == "adam"
-    optimizer = (keras.optimizers.Adam if adam else keras.optimizers.SGD)(settings.learning_rate)
+    kind, rate = {"adam": (keras.optimizers.Adam, 0.02), "sgd": (keras.optimizers.SGD, 0.005)}[settings.optimizer]
+    optimizer = kind(settings.learning_rate or rate)
     if method == "supervised":
         encoder.compile(optimizer, loss="mse")
         targets = (2 * positions.reshape(len(frames), -1) + 1) / VIDEO - 1  # pixels -> the encoder's -1..1
@@ -203,7 +203,7 @@ def main(argv=None):
     parser.add_argument("--epochs", type=int, default=30, help="passes over the 699 pairs (30, the paper's)")
     parser.add_argument("--batch-size", type=int, default=30, help="pairs per step (30, the paper's)")
     parser.add_argument("--optimizer", choices=("adam", "sgd"), default="adam", help="the paper has SGD")
-    parser.add_argument("--learning-rate", type=float, default=0.005, help="0.005, the paper's")
+    parser.add_argument("--learning-rate", type=float, help="0.02 of Adam; 0.005 of SGD, the paper's")
     parser.add_argument("--length-scale", type=float, default=0.2, help="L at the start, of latents in -1..1 (0.2)")
     parser.add_argument("--seeds", type=int, default=3, help="number of videos and initial weights (3)")
     parser.add_argument("--out", default="moving_balls.png", help="the picture")
