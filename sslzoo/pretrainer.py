@@ -59,6 +59,15 @@ class Pretrainer(keras.Model):
         self.term_means = {term: keras.metrics.Mean(name=term) for term in self.terms}
         self.built = True  # constructors create every variable: nothing is left to build on the first batch
 
+    @property
+    def compute_dtype(self):
+        """That of the variables: the networks inside cast for themselves, under the dtype policy they were made with.
+
+        Keras would otherwise hand `call` each variable rounded to the policy's dtype (though not under JAX), and a
+        teacher that is rounded to bfloat16 after each step of one part in a thousand never moves.
+        """
+        return self.variable_dtype
+
     def objective(self, images, outputs, training):
         """Named loss terms, scalars, whose sum is the loss."""
         raise NotImplementedError

@@ -63,7 +63,7 @@ class Run:
         settings: dict, data set name -> hyper-parameters; the entries "grey images" and "colour images" serve folders
             and `.npz` files. Each holds at least epochs, batch_size (images per step), num_views, policy, flip,
             learning_rate.
-        variants: dict, variant name -> hyper-parameters that replace those; a value that is a dict picks by data set.
+        variants: dict, variant name -> hyper-parameters that replace those; a dict over data sets picks by data set.
             "only" names the data sets a variant is for.
         argv: list of str, or None for the command line.
         description: str, the recipe's docstring.
@@ -148,7 +148,8 @@ class Run:
         for name, value in variant.items():
             if name in ("only", "published"):
                 continue
-            if not isinstance(value, dict):
+            by_dataset = isinstance(value, dict) and bool(value) and set(value) <= set(settings)
+            if not by_dataset:
                 chosen[name] = value
             elif kind in value:
                 chosen[name] = value[kind]

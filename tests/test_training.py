@@ -265,3 +265,77 @@ def test_a_user_sees_one_line_and_no_traceback(capsys):
 
     with pytest.raises(SystemExit, match=r"InvalidInputError: Expected this\. Received: that=1"):
         training.script(main)
+
+
+# ---------------------------------------------------------------- every recipe
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in RECIPES.glob("*.py")))
+def test_every_recipe_trains_and_hands_over_its_parts(name, tmp_path, monkeypatch):
+    """One epoch of each: settings reach the method, indices and callbacks reach `fit`. Probes are tested above."""
+    finished = {}
+    monkeypatch.setattr(training.Run, "finish", lambda run, model: finished.update(run=run, model=model))
+    small = ["--limit", "240", "--batch-size", "24", "--epochs", "1", "--out", str(tmp_path / "run")]
+    main = recipe(name).main
+    try:
+        main(small)
+    except errors.InvalidInputError as error:  # 240 images are few for a queue
+        assert "queue_size" in str(error)
+        main([*small, "--queue-size", "24"])
+    run, model = finished["run"], finished["model"]
+    assert run.method.replace("-", "_") == name
+    (row,) = rows(tmp_path / "run")
+    assert np.isfinite([float(row[term]) for term in ("loss", *model.terms)]).all()
+    assert model.parts(run.image_shape)["encoder"].input_shape == (None, 8, 8, 1)
+
+
+def test_queues_are_checked_against_the_images(tmp_path):
+    few = ["--limit", "240", "--out", str(tmp_path / "run")]
+    with pytest.raises(errors.InvalidInputError, match=r"at most 30\. Received: queue_size=128 with 240 images"):
+        recipe("moco").main(few)
+    with pytest.raises(errors.InvalidInputError, match=r"has no queue here\. Received: --queue-size=8"):
+        recipe("simclr").main([*few, "--queue-size", "8"])
+    assert not (tmp_path / "run").exists()
+
+
+def colour_images(tmp_path):
+    np.savez(tmp_path / "colour.npz", images=np.random.default_rng(0).integers(0, 256, (600, 16, 16, 3), "uint8"))
+    return str(tmp_path / "colour.npz")
+
+
+@pytest.mark.parametrize("name", ["simclr", "moco", "vicreg", "byol"])
+def test_strong_settings_reach_the_run(name, tmp_path, monkeypatch):
+    class Ready(Exception):
+        pass
+
+    def stop(run, model, optimizer=None):
+        raise Ready(run, model)
+
+    monkeypatch.setattr(training.Run, "prepare", stop)
+    argv = [
+        "--dataset",
+        colour_images(tmp_path),
+        "--variant",
+        "strong",
+        "--batch-size",
+        "8",
+        "--out",
+        str(tmp_path / "r"),
+    ]
+    with pytest.raises(Ready) as caught:
+        recipe(name).main([*argv, *(["--queue-size", "64"] if name == "moco" else [])])
+    run, model = caught.value.args
+    assert model.encoder.output_shape == (None, 512) and model.projector is not None
+    module = recipe(name)
+    expected = module.VARIANTS["strong"]
+    for setting, value in expected.items():
+        if setting not in ("only", "published", "policy_changes", "batch_size", "queue_size"):
+            assert run.settings[setting] == value, setting
+    assert type(run.optimizer()).__name__ == {"lars": "LARS", "sgd": "L2SGD"}[expected["optimizer"]]
+    if "policy_changes" in expected:
+        assert run.settings["policy_changes"] == expected["policy_changes"]["colour images"]
+
+
+def test_strong_is_for_colour_images(tmp_path):
+    with pytest.raises(errors.InvalidInputError, match=r"Variant strong is for cifar10.*Received: --dataset digits"):
+        recipe("simclr").main(["--variant", "strong", "--out", str(tmp_path / "run")])

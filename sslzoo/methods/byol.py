@@ -73,15 +73,6 @@ class BYOL(SimSiam):
         self.teacher_projector = None if projector is None else make_teacher(projector)
         self.step = variable(self, np.zeros((), "int32"), "step")
 
-    @property
-    def compute_dtype(self):
-        """That of the variables: the networks inside cast for themselves, under the dtype policy they were made with.
-
-        Keras would otherwise hand `call` each variable rounded to the policy's dtype (though not under JAX), and a
-        teacher that is rounded to bfloat16 after each step of one part in a thousand never moves.
-        """
-        return self.variable_dtype
-
     def call(self, images, training=False):
         views = self.make_views(images, training)
         if training:
