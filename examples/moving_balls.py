@@ -1,6 +1,6 @@
 """Where are the balls? Three encoders of one video, told apart by what they believe of the next frame.
 
-    KERAS_BACKEND=jax python examples/moving_balls.py                 # TIME
+    KERAS_BACKEND=jax python examples/moving_balls.py                 # 3 minutes of CPU
     python examples/moving_balls.py --size 256 --optimizer sgd        # as the paper has it; hours on a CPU
 
 The experiment of "InfoNCE is a variational autoencoder", section 4. An encoder of two convolutions gives six numbers
@@ -13,7 +13,12 @@ one of two critics, each of which is a prior:
 and regression on the true positions shows what the network can do. Of every encoder, positions are then decoded by
 least squares on its frozen output: fitted on the first 700 frames, measured on the last 200.
 
-TABLE
+    mean distance on held-out frames, px   coral     sky    lime    mean
+    predicting the mean                     94.6    94.6    92.6    93.9
+    untrained encoder                       39.4    44.1    53.3    45.6
+    InfoNCE, linear                          3.3    82.7    48.0    44.7
+    InfoNCE, Gaussian                        5.2     5.1     5.4     5.3
+    supervised                               2.4     2.6     2.4     2.5
 
 The first line predicts each ball's mean position; the second decodes the encoder before any training, whose maps are
 random mixtures of the balls, so that their centres already say something. Frames are averaged down to --size pixels
