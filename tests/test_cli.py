@@ -167,8 +167,9 @@ def test_a_reader_that_stops_reading_is_no_error():
 @pytest.mark.skipif(os.name == "nt", reason="Windows has other signals")
 def test_ctrl_c_ends_in_one_line():
     code = """
-import sys, time
+import signal, sys, time
 from sslzoo import cli, zoo
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs inherit that it is ignored
 def slow(*_):
     print("ready", flush=True)
     time.sleep(60)

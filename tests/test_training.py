@@ -275,7 +275,7 @@ def test_every_recipe_trains_and_hands_over_its_parts(name, tmp_path, monkeypatc
     """One epoch of each: settings reach the method, indices and callbacks reach `fit`. Probes are tested above."""
     finished = {}
     monkeypatch.setattr(training.Run, "finish", lambda run, model: finished.update(run=run, model=model))
-    small = ["--limit", "240", "--batch-size", "24", "--epochs", "1", "--out", str(tmp_path / "run")]
+    small = ["--limit", "240", "--batch-size", "12", "--epochs", "1", "--out", str(tmp_path / "run")]
     main = recipe(name).main
     try:
         main(small)
