@@ -380,7 +380,9 @@ class Run:
         if "test" not in data.splits(self.dataset):
             print("No test split: probes are skipped. The encoder and its pictures are written all the same.")
             return None
-        return self._load("test")
+        images, labels = self._load("test")
+        some = slice(self.arguments.limit)  # all of them without a limit
+        return images[some], labels[some]
 
     def _pictures(self, model, encoder, images, labels):
         folder = self.out / "pictures"
@@ -480,7 +482,7 @@ def flags(method, settings, variants, description):
     add("--precision", choices=("float32", "mixed_bfloat16", "mixed_float16"), default="float32")
     add("--seed", type=int, default=0)
     add("--image-size", type=int, help="pixels: crop and resize a folder's images, whose sizes may differ")
-    add("--limit", type=int, help="train on the first N images only")
+    add("--limit", type=int, help="use the first N images of each split only")
     add("--out", help=f"folder of the run (runs/{method}-<dataset>)")
     add("--resume", action="store_true", help="go on with the run in --out")
     add("--max-minutes", type=float, help="stop training in good order after this much wall time")
