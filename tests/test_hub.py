@@ -382,11 +382,11 @@ def start(hub, *files, revision=None):
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def test_six_processes_at_once(hub):
+def test_ten_processes_at_once(hub):
     hub.fail(STORAGE, "drop", times=2)
-    processes = [start(hub, *PART) for _ in range(6)]
+    processes = [start(hub, *PART) for _ in range(10)]
     outputs = [process.communicate(timeout=120) for process in processes]
-    assert [process.returncode for process in processes] == [0] * 6, outputs
+    assert [process.returncode for process in processes] == [0] * 10, outputs
     assert len({out for out, _ in outputs}) == 1
     assert held() == {file: FILES[file] for file in PART}
 
