@@ -23,6 +23,8 @@ SETTINGS = {
 SETTINGS["digits"] |= {"epochs": 600}
 for dataset in ("mnist", "fashion_mnist"):  # 14.4 million views
     SETTINGS[dataset] |= {"batch_size": 320, "epochs": 240, "learning_rate": 2e-3}
+for dataset in ("cifar10", "cifar100", "svhn_cropped"):  # a million views of 50,000 images
+    SETTINGS[dataset] |= {"batch_size": 240, "epochs": 20, "learning_rate": 2e-3}
 
 # zoo: the budget above. paper: as its text says. workshop: beta of the earlier version's text (its table says 1.2).
 # The authors released no beta-VAE.

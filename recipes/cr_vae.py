@@ -23,6 +23,8 @@ SETTINGS = {
 SETTINGS["digits"] |= {"epochs": 300}
 for dataset in ("mnist", "fashion_mnist"):  # 14.4 million views
     SETTINGS[dataset] |= {"batch_size": 160, "epochs": 120, "learning_rate": 2e-3}
+for dataset in ("cifar10", "cifar100", "svhn_cropped"):  # a million views of 50,000 images
+    SETTINGS[dataset] |= {"batch_size": 120, "epochs": 10, "learning_rate": 2e-3}
 
 # zoo: the budget above. paper: as its text says. released: CR-VAE's own default weight (its code does not run as it
 # stands). workshop: the earlier version of the SimVAE paper.

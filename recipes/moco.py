@@ -22,6 +22,8 @@ SETTINGS = {
     for dataset, setup in training.SETUPS.items()
 }  # fmt: skip
 SETTINGS["digits"] |= {"batch_size": 32, "epochs": 100, "monitor_every": 10, "queue_size": 128}
+for dataset in ("cifar10", "cifar100", "svhn_cropped"):  # a million views of 50,000 images
+    SETTINGS[dataset] |= {"batch_size": 256, "epochs": 10, "monitor_every": 5}
 for kind in ("grey images", "colour images"):  # folders are often small: 4096 images are enough
     SETTINGS[kind] |= {"queue_size": 512}
 

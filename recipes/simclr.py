@@ -24,6 +24,8 @@ SETTINGS = {
 SETTINGS["digits"] |= {"epochs": 300, "monitor_every": 10}
 for dataset in ("mnist", "fashion_mnist"):  # 14.4 million views, as SimVAE's
     SETTINGS[dataset] |= {"monitor_every": 5}
+for dataset in ("cifar10", "cifar100", "svhn_cropped"):  # a million views of 50,000 images
+    SETTINGS[dataset] |= {"batch_size": 256, "epochs": 10, "monitor_every": 5}
 
 # zoo: the budget above. paper: the SimVAE paper's tables, where the loss sees the representation itself. strong: as
 # solo-learn trains it; lightly reports 84.8 % (kNN of 200, best epoch) after 200 epochs, solo-learn 90.7 % (online

@@ -28,6 +28,8 @@ SETTINGS = {
 SETTINGS["digits"] |= {"epochs": 300, "monitor_every": 10}
 for dataset in ("mnist", "fashion_mnist"):  # 14.4 million views, as SimVAE's
     SETTINGS[dataset] |= {"monitor_every": 5}
+for dataset in ("cifar10", "cifar100", "svhn_cropped"):  # a million views of 50,000 images
+    SETTINGS[dataset] |= {"batch_size": 256, "epochs": 10, "monitor_every": 5}
 
 # What differs from SimCLR's views in the variant strong.
 STRONG_VIEWS = {
