@@ -109,6 +109,33 @@ def test_variants_are_what_they_say():
     assert released["entropy_weight"] == pytest.approx(2 * np.pi)
 
 
+def test_every_method_sees_as_many_views_of_cifar10():
+    """The budget of one is the budget of all that are compared."""
+    names = ("simvae", "vae", "beta_vae", "cr_vae", "simclr", "vicreg", "moco")
+    settings = [recipe(name).SETTINGS["cifar10"] for name in names]
+    assert {s["num_views"] * s["epochs"] for s in settings} == {20}
+    assert {s["network"] for s in settings} == {"convnet"}
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in RECIPES.glob("*.py")))
+def test_the_papers_variants_keep_the_papers_networks(name):
+    """They name one for every set of colour images, whatever the default is."""
+    colours = {kind for kind, setup in training.SETUPS.items() if setup["latent_dim"] == 64}
+    variants = recipe(name).VARIANTS
+    for variant in {"paper", "released", "workshop"} & set(variants):
+        network = variants[variant]["network"]
+        assert {network[kind] for kind in colours} <= {"resnet18-simvae", "resnet18-simvae-paper"}, variant
+
+
+def test_the_mixture_starts_as_often_as_the_settings_say(tmp_path):
+    module = recipe("vae")
+    module.SETTINGS["digits"] |= {"epochs": 1, "gmm_restarts": 2}
+    arguments = ["--limit", "240", "--batch-size", "24", "--protocols", "gmm", "--out", str(tmp_path / "run")]
+    results = json.loads((module.main(arguments) / "results.json").read_text())
+    assert results["evaluation"]["protocols"]["gmm"]["restarts"] == 2
+    assert "restarts: 2" in next(m["protocol"] for m in results["metrics"] if m["name"] == "gmm.accuracy")
+
+
 def test_images_without_labels_train_and_say_that_probes_are_skipped(tmp_path, capsys):
     images, _ = sslzoo.data.load("digits", "train")
     np.savez(tmp_path / "mine.npz", images=images[:64])
