@@ -88,6 +88,7 @@ def evaluate(run, encoder):
         run.arguments.protocols or run.settings["protocols"] or evaluation.PROTOCOLS,
         run.arguments.data_dir,
         seed=run.seed,
+        gmm_restarts=run.settings["gmm_restarts"],
     )
     print(report)
     return report
