@@ -1,11 +1,13 @@
 """Encoder and images to one array of features, and the proof that the encoder stayed as it was."""
 
 import hashlib
+import warnings
 from collections.abc import Callable
 
 import keras
 import numpy as np
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 
 
@@ -19,7 +21,7 @@ def features(
 
     Args:
         encoder: Keras model or layer, raw images (B, H, W, C) -> (B, L); or a name or folder for `sslzoo.load`.
-        images: array (N, H, W, C), uint8 or float, values 0..255, N >= 1.
+        images: array (N, H, W, C), uint8 or float, values 0..255, N >= 1. Floats of at most 1 bring a warning.
         batch_size: int, images per call of the encoder.
         progress: callable (images done, images in all), or None.
 
@@ -32,6 +34,8 @@ def features(
     """
     encoder = load_encoder(encoder)
     check_images(encoder, images)
+    if checks.is_unit_range(np.asarray(images[:1000])):
+        warnings.warn(checks.UNIT_RANGE, stacklevel=2)
     if batch_size < 1:
         raise InvalidInputError(f"`batch_size` must be at least 1. Received: batch_size={batch_size}")
     batch_size = min(batch_size, len(images))

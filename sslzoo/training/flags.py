@@ -37,6 +37,7 @@ def parser(method: str, variants: dict, description: str) -> argparse.ArgumentPa
     add("--queue-size", type=int, help="what a method with a queue remembers, at most an eighth of the images")
     add("--set", nargs="+", default=[], metavar="NAME=VALUE", help="any of the settings that --show prints")
     add("--show", action="store_true", help="print the settings in force, and stop")
+    add("--init", metavar="NAME|FOLDER", help="begin with the weights of a trained model, as sslzoo.load takes it")
     add("--views", choices=("device", "tf.data"), default="device", help="where views are made (device)")
     add("--precision", choices=("float32", "mixed_bfloat16", "mixed_float16"), default="float32")
     add("--seed", type=int, default=0)

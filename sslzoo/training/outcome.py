@@ -143,6 +143,9 @@ def results(run, method: type, report=None) -> dict:
         "licence": "apache-2.0",
         "papers": list(method.papers),
         "description": (inspect.getdoc(method) or method.__name__).partition("\n")[0],
-        "remarks": [*endings(run), *([] if report is None else report.remarks)],
+        "remarks": [
+            *(run.beginning.remarks if run.beginning else ()), *endings(run),
+            *([] if report is None else report.remarks),
+        ],
         **({} if report is None else {"evaluation": report.to_dict()}),
     }  # fmt: skip

@@ -23,6 +23,7 @@ from sslzoo.errors import ArtefactError, InvalidInputError, SSLZooError, choose
 from sslzoo.files import write_beside
 from sslzoo.methods import Pretrainer
 from sslzoo.training import flags, outcome
+from sslzoo.training.beginning import Beginning
 from sslzoo.training.settings import SETUPS, Variant, model_name, parse_changes, resolve, table
 from sslzoo.views import Views, policy
 from sslzoo.zoo.results import is_name
@@ -91,6 +92,7 @@ class Run:
         self.published = (in_print or {}).get(self.dataset, {})
         self._check_sizes()
         self._check_folder()
+        self.beginning = Beginning(self.arguments.init) if self.arguments.init else None
         self.test_images, self.test_labels, self.no_test = outcome.test_set(self)
 
         self.steps_per_epoch = len(self.images) // self.settings["batch_size"]
@@ -165,6 +167,7 @@ class Run:
             "views": self.arguments.views,
             "limit": self.arguments.limit,
             "image_size": self.arguments.image_size,
+            "init": self.arguments.init,
             "backend": keras.backend.backend(),
         }
         return json.loads(json.dumps(identity))  # as it reads back: tuples are lists
@@ -214,13 +217,17 @@ class Run:
         return Views(steps, num_views or self.settings["num_views"], size=size or self.image_shape[:2], seed=self.seed)
 
     def encoder(self, posterior: bool = False) -> keras.Model:
-        """The encoder of this run: setting "network", a representation of "latent_dim" numbers."""
+        """The encoder of this run: setting "network", a representation of "latent_dim" numbers; or that of --init."""
+        if self.arguments.init:
+            return self.beginning.encoder(self, posterior)
         return networks.encoder(
             self.settings["network"], self.image_shape, self.settings["latent_dim"], posterior, seed=self.seed
         )
 
     def decoder(self) -> keras.Model:
         """The decoder that belongs to the encoder of this run."""
+        if self.arguments.init:
+            return self.beginning.decoder()
         return networks.decoder(
             self.settings["network"], self.image_shape, self.settings["latent_dim"], seed=self.seed + 1
         )
@@ -230,7 +237,10 @@ class Run:
         if not self.settings.get("head"):
             return None
         options = self.settings.get("head_options", {})
-        return networks.projector(encoder.output_shape[-1], self.settings["head"], seed=self.seed + 1, **options)
+        head = networks.projector(encoder.output_shape[-1], self.settings["head"], seed=self.seed + 1, **options)
+        if self.arguments.init:
+            self.beginning.fill_projector(head, encoder)
+        return head
 
     def predictor(self, projector: keras.Model) -> keras.Model:
         """The prediction head of this run: setting "predictor", its hidden width."""
