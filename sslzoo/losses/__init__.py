@@ -17,7 +17,6 @@ from sslzoo.losses.contrastive import (
     nt_xent_terms,
     queue_nce,
     queue_nce_terms,
-    unit,
 )
 from sslzoo.losses.decorrelation import (
     barlow_twins,
@@ -36,6 +35,7 @@ from sslzoo.losses.elbo import (
     group_prior,
 )
 from sslzoo.losses.regression import negative_cosine, normalized_regression
+from sslzoo.losses.tensors import unit
 
 __all__ = [
     "barlow_twins",

@@ -6,8 +6,10 @@ from sslzoo.methods.corinfomax import CorInfoMax
 from sslzoo.methods.cr_vae import CRVAE
 from sslzoo.methods.deepcluster import DeepCluster
 from sslzoo.methods.info_nce import InfoNCE
+from sslzoo.methods.joint_embedding import JointEmbedding
 from sslzoo.methods.moco import MoCo
 from sslzoo.methods.parametric_instance_discrimination import ParametricInstanceDiscrimination
+from sslzoo.methods.pretrainer import Pretrainer
 from sslzoo.methods.protocpc import ProtoCPC
 from sslzoo.methods.simclr import SimCLR
 from sslzoo.methods.simsiam import SimSiam
@@ -48,8 +50,10 @@ __all__ = [
     "CorInfoMax",
     "DeepCluster",
     "InfoNCE",
+    "JointEmbedding",
     "MoCo",
     "ParametricInstanceDiscrimination",
+    "Pretrainer",
     "ProtoCPC",
     "SimCLR",
     "SimSiam",

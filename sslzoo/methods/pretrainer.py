@@ -20,9 +20,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from sslzoo.artefact import compose
 from sslzoo.data import Stacked
 from sslzoo.errors import InvalidInputError
+from sslzoo.networks.composition import compose
 
 
 def full_precision(tensor):
