@@ -13,6 +13,7 @@ each backend. That is why no method overrides `train_step`.
 import inspect
 
 import keras
+import numpy as np
 from keras import ops
 
 from sslzoo.artefact import compose
@@ -24,6 +25,26 @@ def full_precision(tensor):
     if "float" in keras.backend.standardize_dtype(tensor.dtype):
         return ops.cast(tensor, "float32")
     return tensor
+
+
+def check_index(index, num_images):
+    """Raise unless `index` holds places of training images (batch,), as far as that can be seen."""
+    dtype = keras.backend.standardize_dtype(index.dtype)
+    if "int" not in dtype or len(index.shape) != 1:
+        raise InvalidInputError(
+            "index must be an integer tensor (batch,), places in the training set. "
+            f"Received: index of dtype={dtype}, shape={tuple(index.shape)}"
+        )
+    try:
+        values = np.asarray(index)
+    except (TypeError, ValueError, NotImplementedError):  # traced, or on an accelerator: the loss will tell
+        return
+    outside = values[(values < 0) | (values >= num_images)]
+    if outside.size:
+        raise InvalidInputError(
+            f"index must hold places of {num_images} training images, 0..{num_images - 1}. "
+            f"Received: index={int(outside[0])}"
+        )
 
 
 class Pretrainer(keras.Model):

@@ -7,7 +7,7 @@ and the preprocessing of its views when it is saved.
 from sslzoo.networks.centre_of_mass import centre_of_mass_encoder
 from sslzoo.networks.critics import BilinearCritic, GaussianCritic
 from sslzoo.networks.decoders import DECODERS, decoder
-from sslzoo.networks.encoders import ENCODERS, encoder
+from sslzoo.networks.encoders import ENCODERS, encoder, on_channels
 from sslzoo.networks.heads import predictor, projector
 from sslzoo.networks.initialization import initialize
 
@@ -20,6 +20,7 @@ __all__ = [
     "decoder",
     "encoder",
     "initialize",
+    "on_channels",
     "predictor",
     "projector",
 ]
