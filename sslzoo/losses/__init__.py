@@ -17,7 +17,6 @@ from sslzoo.losses.contrastive import (
     nt_xent_terms,
     queue_nce,
     queue_nce_terms,
-    unit,
 )
 from sslzoo.losses.decorrelation import (
     barlow_twins,
@@ -53,6 +52,7 @@ from sslzoo.losses.neighborhood import (
     within,
 )
 from sslzoo.losses.regression import negative_cosine, normalized_regression
+from sslzoo.losses.tensors import unit
 
 __all__ = [
     "anneal",

@@ -23,7 +23,7 @@ import math
 from keras import ops
 
 from sslzoo.errors import InvalidInputError
-from sslzoo.losses.contrastive import differ, float32, static_shape
+from sslzoo.losses.tensors import differ, float32, static_shape
 
 
 def info_nce_bound(positive, negative):

@@ -30,7 +30,7 @@ import math
 from keras import ops
 
 from sslzoo.errors import InvalidInputError, choose
-from sslzoo.losses.contrastive import differ, float32, static_shape, total
+from sslzoo.losses.tensors import differ, float32, static_shape, total
 
 # Of the released code of instance discrimination: Z / N of the first batch on ImageNet. Random unit vectors in 128
 # dimensions at temperature 0.07 give exp(1 / (2 0.07^2 128)) = 2.22.

@@ -10,9 +10,11 @@ from sslzoo.methods.cr_vae import CRVAE
 from sslzoo.methods.deepcluster import DeepCluster
 from sslzoo.methods.info_nce import InfoNCE
 from sslzoo.methods.instance_discrimination import InstanceDiscrimination
+from sslzoo.methods.joint_embedding import JointEmbedding
 from sslzoo.methods.local_aggregation import LocalAggregation
 from sslzoo.methods.moco import MoCo
 from sslzoo.methods.parametric_instance_discrimination import ParametricInstanceDiscrimination
+from sslzoo.methods.pretrainer import Pretrainer
 from sslzoo.methods.protocpc import ProtoCPC
 from sslzoo.methods.simclr import SimCLR
 from sslzoo.methods.simsiam import SimSiam
@@ -62,9 +64,11 @@ __all__ = [
     "DeepCluster",
     "InfoNCE",
     "InstanceDiscrimination",
+    "JointEmbedding",
     "LocalAggregation",
     "MoCo",
     "ParametricInstanceDiscrimination",
+    "Pretrainer",
     "ProtoCPC",
     "SimCLR",
     "SimSiam",

@@ -8,7 +8,7 @@ from keras import ops
 from sslzoo.errors import choose
 from sslzoo.losses import info_nce_terms, noise_contrastive_terms, unit
 from sslzoo.methods.memory_bank import MemoryBank
-from sslzoo.state import snapshot
+from sslzoo.methods.state import snapshot
 
 FORMS = ("softmax", "nce")
 

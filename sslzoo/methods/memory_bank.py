@@ -21,10 +21,11 @@ from sslzoo.errors import InvalidInputError, TrainingError, choose
 from sslzoo.losses import anneal, nearest, neighborhood_terms, unit, within
 from sslzoo.losses.neighborhood import CURVES
 from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.pretrainer import check_index
+from sslzoo.methods.state import refresh_rows, snapshot, variable
 from sslzoo.methods.swav import check_count, check_fraction
 from sslzoo.methods.vae import check_positive
-from sslzoo.pretrainer import check_index
-from sslzoo.state import refresh_rows, snapshot, unit_rows, variable
+from sslzoo.networks.initialization import unit_rows
 
 
 class Bank(keras.layers.Layer):

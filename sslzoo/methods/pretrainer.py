@@ -16,8 +16,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from sslzoo.artefact import compose
 from sslzoo.errors import InvalidInputError
+from sslzoo.networks.composition import compose
 
 
 def full_precision(tensor):
