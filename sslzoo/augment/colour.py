@@ -1,9 +1,11 @@
 """Transforms of colour: jitter, grey, solarisation, Lab. The meanings, and so the numbers, are torchvision's."""
 
+import math
+
 import keras
 
+from sslzoo import checks
 from sslzoo.augment.transform import ImageTransform, per_image, serializable
-from sslzoo.checks import check_factor, check_interval, check_number, check_probability
 from sslzoo.errors import InvalidInputError
 
 # sRGB (IEC 61966-2-1) to XYZ under D65, each row divided by the white it gives, as in scikit-image: white is (1, 1, 1).
@@ -47,13 +49,13 @@ class ColorJitter(ImageTransform):
         **kwargs,
     ):
         super().__init__(seed=seed, **kwargs)
-        self.brightness = check_factor("brightness", brightness)
-        self.contrast = check_factor("contrast", contrast)
-        self.saturation = check_factor("saturation", saturation)
-        if isinstance(hue, (int, float)) and not isinstance(hue, bool) and hue >= 0:
+        self.brightness = _factor(brightness=brightness)
+        self.contrast = _factor(contrast=contrast)
+        self.saturation = _factor(saturation=saturation)
+        if checks.is_number(hue) and hue >= 0:
             hue = (-hue, hue)
-        self.hue = check_interval("hue", hue, -0.5, 0.5)
-        self.probability = check_probability(probability)
+        self.hue = checks.interval(-0.5, 0.5, hue=hue)
+        self.probability = checks.fraction(probability=probability)
 
     def get_random_transformation(self, images, training=True, seed=None):
         """Dict of float32: brightness, contrast, saturation, hue (B,), and order (B, 4): lower comes first."""
@@ -158,7 +160,7 @@ class Grayscale(ImageTransform):
 
     def __init__(self, probability: float = 0.1, seed: int | None = None, **kwargs):
         super().__init__(seed=seed, **kwargs)
-        self.probability = check_probability(probability)
+        self.probability = checks.fraction(probability=probability)
 
     def get_random_transformation(self, images, training=True, seed=None):
         return {"grey": self._uniform((self._batch_size(images),), seed) < self.probability}
@@ -182,8 +184,8 @@ class Solarize(ImageTransform):
 
     def __init__(self, threshold: float = 0.5, probability: float = 1.0, seed: int | None = None, **kwargs):
         super().__init__(seed=seed, **kwargs)
-        self.threshold = check_number("threshold", threshold, 0.0, 1.0)
-        self.probability = check_probability(probability)
+        self.threshold = checks.fraction(threshold=threshold)
+        self.probability = checks.fraction(probability=probability)
 
     def get_random_transformation(self, images, training=True, seed=None):
         return {"solarize": self._uniform((self._batch_size(images),), seed) < self.probability}
@@ -217,7 +219,7 @@ class Lab(ImageTransform):
 
     def check_channels(self, shape):
         if shape[-1] != 3:
-            raise InvalidInputError(f"Expected RGB images, of 3 channels. Received: images.shape={tuple(shape)}")
+            raise InvalidInputError(f"images must be RGB, of 3 channels. Received: images.shape={tuple(shape)}")
 
     def transform_images(self, images, transformation, training=True):
         return self._convert(images, self.backend.numpy)
@@ -241,3 +243,11 @@ class Lab(ImageTransform):
         if self.scaled:
             lightness, a, b = lightness / 50.0 - 1.0, (a - 6.025) / 92.208, (b + 6.6895) / 101.1675
         return nx.concatenate([lightness, a, b], axis=-1)
+
+
+def _factor(**argument):
+    """A strength s >= 0, which means factors from max(0, 1 - s) to 1 + s, or the range (low, high) itself."""
+    ((_, value),) = argument.items()
+    if checks.is_number(value) and value >= 0:
+        return (max(0.0, 1.0 - value), 1.0 + value)
+    return checks.interval(0, math.inf, **argument)

@@ -29,6 +29,7 @@ import math
 
 from keras import ops
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.losses.tensors import differ, float32, static_shape, total
 
@@ -106,9 +107,8 @@ def noise_contrastive_terms(scores, noise_scores, num_images: int, normalizer: f
             "scores and noise_scores must have shapes (batch,) and (batch, noise). "
             f"Received: scores.shape={own}, noise_scores.shape={noise}"
         )
-    _check_count(1, num_images=num_images)
-    if isinstance(normalizer, bool) or not isinstance(normalizer, (int, float)) or not 0 < normalizer < math.inf:
-        raise InvalidInputError(f"normalizer must be a positive number. Received: normalizer={normalizer!r}")
+    checks.count(1, num_images=num_images)
+    checks.positive(normalizer=normalizer)
     # logit of h: log P - log(K / N), in which N cancels.
     offset = math.log(normalizer) + math.log(noise[1])
     return {
@@ -138,7 +138,7 @@ def nearest(queries, bank, count: int, block: int = 65536):
     """
     queries, bank = float32(queries), float32(bank)
     total_rows = _check_bank(queries, bank)
-    _check_count(1, count=count, block=block)
+    checks.count(1, count=count, block=block)
     if count > total_rows:
         raise InvalidInputError(f"A bank of {total_rows} rows has at most that many nearest. Received: count={count}")
     scores = rows = None
@@ -198,11 +198,9 @@ def anneal(step, start: float, end: float, steps: int, curve: str = "linear"):
         InvalidInputError: numbers out of range.
     """
     choose("curve", curve, CURVES)
-    _check_count(0, steps=steps)
-    if curve == "exponential" and not (start > 0 and end > 0):
-        raise InvalidInputError(
-            f"An exponential curve runs between positive numbers. Received: start={start!r}, end={end!r}"
-        )
+    checks.count(0, steps=steps)
+    if curve == "exponential":
+        checks.positive(start=start, end=end)
     step = ops.cast(step, "float32")
     part = ops.clip(step / max(steps, 1), 0.0, 1.0) if steps else ops.ones_like(step)
     if curve == "step":
@@ -243,9 +241,3 @@ def _check_bank(queries, bank):
             f"Received: queries.shape={shapes[0]}, bank.shape={shapes[1]}"
         )
     return shapes[1][0]
-
-
-def _check_count(least, **arguments):
-    for name, value in arguments.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise InvalidInputError(f"{name} must be an integer >= {least}. Received: {name}={value!r}")

@@ -42,7 +42,7 @@ class Annulus(MemoryBank):
         clusters: int >= 2, clusters of each clustering, or None with `inner`. 300 for CIFAR-10 and 30,000 for ImageNet
             in the paper, which calls them "k-nearest neighbors"; its code runs k-means.
         clusterings: int >= 1.
-        inner: float in (0, 1), share of the ball that is left out instead of clusters.
+        inner: float from 0 to 1, share of the ball that is left out instead of clusters.
 
     Raises:
         InvalidInputError: as `MemoryBank`, or neither `clusters` nor `inner`.

@@ -17,14 +17,13 @@ import keras
 import numpy as np
 from keras import ops
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError, TrainingError, choose
 from sslzoo.losses import anneal, nearest, neighborhood_terms, unit, within
 from sslzoo.losses.neighborhood import CURVES
 from sslzoo.methods.joint_embedding import JointEmbedding
 from sslzoo.methods.pretrainer import check_index
 from sslzoo.methods.state import refresh_rows, snapshot, variable
-from sslzoo.methods.swav import check_count, check_fraction
-from sslzoo.methods.vae import check_positive
 from sslzoo.networks.initialization import unit_rows
 
 
@@ -86,7 +85,7 @@ class MemoryBank(JointEmbedding):
         clusters: int >= 2, clusters of each clustering of the bank; None for none. See `ClusterBank`.
         clusterings: int >= 1, how many there are, from different random numbers. Images are close if they share a
             cluster in any of them.
-        inner: float in (0, 1): instead of clusters, the nearest `inner` of the ball are close; None for none.
+        inner: float from 0 to 1: instead of clusters, the nearest `inner` of the ball are close; None for none.
         temperature: float > 0, T.
         momentum: float from 0 to 1, of the bank.
         seed: int, of the bank's first rows, of drawn negatives and of k-means.
@@ -119,20 +118,20 @@ class MemoryBank(JointEmbedding):
         **kwargs,
     ):
         super().__init__(encoder, projector, views, **kwargs)
-        check_positive(temperature=temperature)
-        check_fraction(momentum=momentum)
-        check_count(2, num_images=num_images)
-        check_count(0, anneal_steps=anneal_steps)
-        check_count(1, clusterings=clusterings)
+        checks.positive(temperature=temperature)
+        checks.fraction(momentum=momentum)
+        checks.count(2, num_images=num_images)
+        checks.count(0, anneal_steps=anneal_steps)
+        checks.count(1, clusterings=clusterings)
         for name, value, least in (("negatives", negatives, 1), ("neighbors", neighbors, 1), ("clusters", clusters, 2)):
             if value is not None:
-                check_count(least, **{name: value})
+                checks.count(least, **{name: value})
         if clusters is not None and clusters > num_images:
             raise InvalidInputError(
                 f"clusters must be at most the number of images, {num_images}. Received: clusters={clusters}"
             )
-        if inner is not None and not (isinstance(inner, float) and 0 < inner < 1):
-            raise InvalidInputError(f"inner must be a number between 0 and 1. Received: inner={inner!r}")
+        if inner is not None:
+            checks.fraction(inner=inner)
         if inner is not None and clusters is not None:
             raise InvalidInputError(
                 "What is close is told by clusters or by an inner radius, not by both. "
@@ -374,8 +373,8 @@ class ClusterBank(keras.callbacks.Callback):
 
     def __init__(self, every: int = 1, start: int = 1):
         super().__init__()
-        check_count(1, every=every)
-        check_count(0, start=start)
+        checks.count(1, every=every)
+        checks.count(0, start=start)
         self.every = every
         self.start = start
         self._found = {}
@@ -414,7 +413,7 @@ class BankMonitor(keras.callbacks.Callback):
 
     def __init__(self, images: np.ndarray, labels: np.ndarray, train_labels: np.ndarray, every: int = 1):
         super().__init__()
-        check_count(1, every=every)
+        checks.count(1, every=every)
         self.images, self.labels, self.train_labels = images, labels, train_labels
         self.every = every
 
