@@ -32,6 +32,7 @@ from sslzoo.errors import InvalidInputError, choose
 #   solarize   Solarize(probability)
 #   threshold  Threshold(value)
 #   normalize  Normalize(mean, std)
+#   lab        Lab(scaled)
 #   noise      GaussianNoise(stddev), in the units of the step before it
 _WIDE = {"scale": (0.4, 1.0), "ratio": (0.75, 1.3)}
 _TIGHT = {"scale": (0.6, 1.0), "ratio": (0.75, 1.3)}
@@ -94,6 +95,13 @@ POLICIES = {
         "jitter": _EVEN,
         "normalize": _IMAGENET,
     },
+    # The same for CMC (section B.3): no grey views, and Lab at the end. The code of CMC does not jitter: `jitter=None`.
+    "mi-cifar10-lab": {
+        "crop": {"scale": (0.2, 1.0), "ratio": (3 / 4, 4 / 3)},
+        "flip": "horizontal",
+        "jitter": _EVEN,
+        "lab": True,
+    },
 }
 
 DTYPES = ("uint8", "int32", "int64", "float16", "bfloat16", "float32", "float64")
@@ -148,6 +156,7 @@ _MAKE = {
     "solarize": lambda probability: [augment.Solarize(probability=probability)],
     "threshold": lambda value: [augment.Threshold(value)],
     "normalize": lambda settings: [augment.Normalize(**settings)],
+    "lab": lambda scaled: [augment.Lab(scaled)],
     "noise": lambda stddev: [augment.GaussianNoise(stddev)],
 }
 
