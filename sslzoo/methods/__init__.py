@@ -5,7 +5,10 @@ from sslzoo.methods.byol import BYOL
 from sslzoo.methods.corinfomax import CorInfoMax
 from sslzoo.methods.cr_vae import CRVAE
 from sslzoo.methods.deepcluster import DeepCluster
+from sslzoo.methods.ebclr import EBCLR
+from sslzoo.methods.gedi import GEDI
 from sslzoo.methods.info_nce import InfoNCE
+from sslzoo.methods.jem import JEM
 from sslzoo.methods.moco import MoCo
 from sslzoo.methods.parametric_instance_discrimination import ParametricInstanceDiscrimination
 from sslzoo.methods.protocpc import ProtoCPC
@@ -35,11 +38,17 @@ METHODS = {
     "swav": SwAV,
     "protocpc": ProtoCPC,
     "deepcluster": DeepCluster,
+    "jem": JEM,
+    "gedi": GEDI,
+    "ebclr": EBCLR,
 }
 
 __all__ = [
     "BYOL",
     "CRVAE",
+    "EBCLR",
+    "GEDI",
+    "JEM",
     "METHODS",
     "VAE",
     "WMSE",
