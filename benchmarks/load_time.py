@@ -18,6 +18,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from sslzoo.networks.composition import compose
+
 ROOT = Path(__file__).resolve().parent.parent
 NETWORKS = {"mlp": (28, 28, 1), "resnet18-simvae": (32, 32, 3), "resnet18": (32, 32, 3)}
 
@@ -26,7 +28,7 @@ def loaders():
     import keras
 
     import sslzoo
-    from sslzoo import artefact, zoo  # noqa: F401  imported beforehand, as Keras is
+    from sslzoo import zoo  # noqa: F401  imported beforehand, as Keras is
 
     def rebuild(name):
         folder = Path(os.environ["SSLZOO_WEIGHTS"]) / name
@@ -64,14 +66,15 @@ def in_own_process(first, folder, manifest, arguments):
 
 def write_models(folder):
     """A freshly initialised encoder of each kind, as model folders. "resnet18" has 11 million weights, 45 MB."""
-    from sslzoo import artefact, networks
+    from sslzoo import networks
+    from sslzoo.zoo import artefact
 
     facts = {
         "method": "none", "dataset": "none", "recipe": "benchmarks/load_time.py", "settings": {}, "seeds": [0],
         "metrics": [], "versions": {}, "wall_seconds": 0, "views_seen": 0, "licence": "apache-2.0", "papers": [],
     }  # fmt: skip
     for name, shape in NETWORKS.items():
-        encoder = artefact.compose(None, networks.encoder(name, shape, 64, seed=0))
+        encoder = compose(None, networks.encoder(name, shape, 64, seed=0))
         yield artefact.write(folder / name, {"encoder": encoder}, facts | {"name": name})
 
 
@@ -90,7 +93,7 @@ def main():
 
     sys.path.insert(0, str(ROOT))
     with tempfile.TemporaryDirectory() as scratch:
-        from sslzoo import manifest
+        from sslzoo.zoo import manifest
 
         entries = Path(scratch) / "manifest.json"
         folders = arguments.folders or [ROOT / "weights" / "simvae-mnist", *write_models(Path(scratch))]

@@ -40,7 +40,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from sslzoo import moving_balls
+from sslzoo.data import moving_balls
 from sslzoo.methods import InfoNCE
 from sslzoo.networks import BilinearCritic, GaussianCritic, centre_of_mass_encoder
 

@@ -20,8 +20,8 @@ _HOMES = {
     "evaluate": "evaluation",
 }
 _ROOMS = {
-    "artefact", "augment", "callbacks", "card", "data", "errors", "evaluation", "health", "hub", "layout", "losses",
-    "manifest", "methods", "moving_balls", "networks", "optimizers", "pretrainer", "state", "training", "views", "zoo",
+    "augment", "callbacks", "checks", "data", "errors", "evaluation", "files", "losses", "methods", "networks",
+    "optimizers", "training", "views", "zoo",
 }  # fmt: skip
 
 __all__ = sorted(["__version__", *_HOMES, *_ROOMS])

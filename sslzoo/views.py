@@ -15,6 +15,9 @@ import keras
 import numpy as np
 
 from sslzoo import augment
+from sslzoo.augment.steps import adopt, apply_step, is_keras_cv
+from sslzoo.augment.transform import RandomLayer
+from sslzoo.checks import check_size
 from sslzoo.errors import InvalidInputError, choose
 
 # Every number of the named policies. A row lists its steps in the order in which they run; None is a step that the row
@@ -152,7 +155,7 @@ _MAKE = {
 
 def _fit_size(steps, size):
     """`steps` that make views of `size`: set in the first crop that leaves it open, else by a Resize before all."""
-    size = augment.check_size(size)
+    size = check_size(size)
     for index, step in enumerate(steps):
         if isinstance(step, (augment.RandomResizedCrop, augment.Resize)):
             if step.size is None:
@@ -167,7 +170,7 @@ def _fit_size(steps, size):
 
 
 @keras.saving.register_keras_serializable("sslzoo")
-class Views(augment.RandomLayer):
+class Views(RandomLayer):
     """Makes J views of each image; every image and every view has random numbers of its own.
 
     Images are scaled by 1/255, then go through the steps of the policy. The same object works in a model on the device,
@@ -214,7 +217,7 @@ class Views(augment.RandomLayer):
     ):
         super().__init__(seed=seed, **kwargs)
         self.num_views = _check_num_views(num_views)
-        self.size = augment.check_size(size)
+        self.size = check_size(size)
         steps = _named_steps(policy) if isinstance(policy, str) else policy
         if not isinstance(steps, (list, tuple)) or not all(isinstance(step, keras.Layer) for step in steps):
             raise InvalidInputError(
@@ -223,7 +226,7 @@ class Views(augment.RandomLayer):
         self.steps = list(steps) if self.size is None else _fit_size(list(steps), self.size)
         self.policy = policy if isinstance(policy, str) else self.steps
         for step in self.steps:
-            augment.adopt(step)
+            adopt(step)
         self.generator = keras.random.SeedGenerator(self.seed)
         self._warn_of_steps()
 
@@ -241,7 +244,7 @@ class Views(augment.RandomLayer):
             part.name
             for step in self.steps
             for part in step._flatten_layers()
-            if augment.is_keras_cv(part) or hasattr(part, "seed_generator")
+            if is_keras_cv(part) or hasattr(part, "seed_generator")
         ]
         if own:
             warnings.warn(
@@ -290,7 +293,7 @@ class Views(augment.RandomLayer):
 
     def _apply(self, steps, batch, training, stream):
         for step in steps:
-            batch = augment.apply_step(step, batch, training, stream, self.backend)
+            batch = apply_step(step, batch, training, stream, self.backend)
         return batch
 
     def prepare(self, images):
@@ -336,7 +339,7 @@ class Views(augment.RandomLayer):
             return step.core_layers(shape, f"{name}_{type(step).__name__.lower()}")
         # Whether a foreign layer does anything at inference shows only when it is asked.
         probe = np.random.default_rng(0).uniform(0, 1, (2, *shape)).astype("float32")
-        result = augment.apply_step(step, self.backend.convert_to_tensor(probe), False, None, self.backend)
+        result = apply_step(step, self.backend.convert_to_tensor(probe), False, None, self.backend)
         result = keras.ops.convert_to_numpy(result)
         if result.shape == probe.shape and np.array_equal(result, probe):
             return []

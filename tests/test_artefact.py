@@ -18,8 +18,12 @@ import pytest
 from keras import layers, ops
 
 import sslzoo
-from sslzoo import artefact, manifest, networks, zoo
+from sslzoo import networks
 from sslzoo.errors import ArtefactError, InvalidInputError, UnknownNameError
+from sslzoo.networks.composition import compose
+from sslzoo.zoo import artefact, layout, loading, manifest
+from sslzoo.zoo.loading import local_models
+from sslzoo.zoo.results import check_results, read_results
 
 SHAPE, LATENT = (8, 8, 1), 3
 IMAGES = np.random.default_rng(0).integers(0, 256, (5, *SHAPE), "uint8")
@@ -45,9 +49,9 @@ def all_parts():
 def fresh_parts():
     network, decoder = posterior_network(), networks.decoder("mlp-small", SHAPE, LATENT, seed=1)
     return {
-        "encoder": artefact.compose(preprocessor(), network, output="mean"),
-        "posterior": artefact.compose(preprocessor(), network),
-        "decoder": artefact.compose(None, decoder, activation="sigmoid"),
+        "encoder": compose(preprocessor(), network, output="mean"),
+        "posterior": compose(preprocessor(), network),
+        "decoder": compose(None, decoder, activation="sigmoid"),
     }
 
 
@@ -83,19 +87,16 @@ def copy(folder, tmp_path):
     return Path(shutil.copytree(folder, tmp_path / "copy"))
 
 
-# ------------------------------------------------------------------ compose
-
-
 def test_compose_is_network_after_preprocessing():
     network = posterior_network()
     seen = (IMAGES > 127).astype("float32")  # 127 / 255 < 0.5 < 128 / 255
     mean, log_var = (numpy(t) for t in network(seen))
-    posterior = artefact.compose(preprocessor(), network)
+    posterior = compose(preprocessor(), network)
     for ours, theirs in zip(posterior(IMAGES), (mean, log_var)):
         np.testing.assert_allclose(numpy(ours), theirs, atol=1e-6)
     for output in (0, "mean"):
-        np.testing.assert_allclose(numpy(artefact.compose(preprocessor(), network, output)(IMAGES)), mean, atol=1e-6)
-    np.testing.assert_allclose(numpy(artefact.compose(preprocessor(), network, 1)(IMAGES)), log_var, atol=1e-6)
+        np.testing.assert_allclose(numpy(compose(preprocessor(), network, output)(IMAGES)), mean, atol=1e-6)
+    np.testing.assert_allclose(numpy(compose(preprocessor(), network, 1)(IMAGES)), log_var, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["resnet18-simvae", "resnet8-gedi"])
@@ -105,7 +106,7 @@ def test_compose_copies_graphs_with_branches(name):
     for weight in network.weights:  # moving statistics too
         weight.assign(weight + 0.1)
     views = np.random.default_rng(0).random((2, 16, 16, 1), "float32")
-    composed = artefact.compose(None, network)
+    composed = compose(None, network)
     np.testing.assert_allclose(composed.predict_on_batch(views), network.predict_on_batch(views), atol=1e-5)
     assert [w.shape for w in composed.weights] == [w.shape for w in network.weights]
 
@@ -121,7 +122,7 @@ def test_composed_model_is_flat_and_its_layers_are_reachable():
 
 def test_composed_model_shares_nothing_with_the_network():
     network = posterior_network()
-    encoder = artefact.compose(preprocessor(), network, "mean")
+    encoder = compose(preprocessor(), network, "mean")
     before = numpy(encoder(IMAGES))
     for weight in network.weights:
         weight.assign(weight * 2.0)
@@ -134,11 +135,11 @@ def test_frozen_and_half_precision_networks_become_trainable_float32():
     try:
         network = posterior_network()
         network.trainable = False
-        encoder = artefact.compose(preprocessor(), network, "mean")
+        encoder = compose(preprocessor(), network, "mean")
     finally:
         keras.config.set_dtype_policy(policy)
     assert encoder.outputs[0].dtype == "float32" and len(encoder.trainable_weights) == 6
-    full = artefact.compose(preprocessor(), posterior_network(), "mean")
+    full = compose(preprocessor(), posterior_network(), "mean")
     np.testing.assert_allclose(numpy(encoder(IMAGES)), numpy(full(IMAGES)), atol=1e-6)
 
 
@@ -150,7 +151,7 @@ def test_models_inside_models_are_opened_and_shared_layers_stay_shared():
     y = keras.Input((4,), name="y")
     a, b = two_outputs(inner(y))
     network = keras.Model(y, layers.Add(name="add")([shared(a), b, y]), name="network")
-    flat = artefact.compose(None, network)
+    flat = compose(None, network)
     assert [layer.name for layer in flat.layers if isinstance(layer, keras.layers.Dense)] == ["dense", "shared"]
     assert {"relu", "relu_1"} <= {layer.name for layer in flat.layers}
     values = np.random.default_rng(0).normal(size=(6, 4)).astype("float32")
@@ -161,7 +162,7 @@ def test_activation_squashes_every_output():
     decoder = networks.decoder("mlp-small", SHAPE, LATENT, seed=1)
     z = np.random.default_rng(0).normal(size=(4, LATENT)).astype("float32")
     expected = 1 / (1 + np.exp(-numpy(decoder(z)).astype("float64")))
-    np.testing.assert_allclose(numpy(artefact.compose(None, decoder, activation="sigmoid")(z)), expected, atol=1e-6)
+    np.testing.assert_allclose(numpy(compose(None, decoder, activation="sigmoid")(z)), expected, atol=1e-6)
 
 
 def subclassed():
@@ -199,9 +200,9 @@ def with_lambda():
 )
 def test_what_cannot_be_composed_is_refused(arguments, message):
     with pytest.raises(InvalidInputError, match=message):
-        artefact.compose(*arguments())
+        compose(*arguments())
     with pytest.raises(UnknownNameError, match="Received: output='means'"):
-        artefact.compose(None, posterior_network(), "means")
+        compose(None, posterior_network(), "means")
 
 
 # ------------------------------------------------------------------ write
@@ -210,33 +211,33 @@ def test_what_cannot_be_composed_is_refused(arguments, message):
 def test_a_folder_holds_what_the_design_says(folder):
     kinds = {"config.json", "metadata.json", "model.weights.h5"}
     expected = kinds | {f"{part}/{file}" for part in ("posterior", "decoder") for file in kinds}
-    assert set(artefact.files(folder)) == expected | {"results.json", "README.md"}
-    assert artefact.parts(folder) == ["encoder", "posterior", "decoder"]
+    assert set(layout.files(folder)) == expected | {"results.json", "README.md"}
+    assert layout.parts(folder) == ["encoder", "posterior", "decoder"]
     assert not any(".partial" in path.name or ".former" in path.name for path in folder.parent.iterdir())
 
 
 def test_results_say_what_the_models_are(folder):
-    results = artefact.read_results(folder)
+    results = read_results(folder)
     assert results["input_shape"] == [8, 8, 1] and results["features"] == LATENT and results["schema"] == 1
     assert results["parameters"] == 65 * 128 + 129 * 64 + 65 * 3 == results["parts"]["encoder"]
     assert list(results["parts"]) == ["encoder", "posterior", "decoder"]
     assert results["metrics"][0]["value"] == 97.5 and results["views_seen"] == 1000
-    assert (folder / "README.md").read_text("utf-8") == sslzoo.card.render(results)
+    assert (folder / "README.md").read_text("utf-8") == sslzoo.zoo.card.render(results)
 
 
 def test_files_are_hashed():
     import hashlib
 
     file = Path(__file__)
-    entry = artefact.files(file.parent)[file.name]
+    entry = layout.files(file.parent)[file.name]
     assert entry == {"sha256": hashlib.sha256(file.read_bytes()).hexdigest(), "bytes": file.stat().st_size}
 
 
 def test_writing_twice_gives_the_same_bytes(folder, tmp_path):
     """But for the date in metadata.json, which Keras writes."""
     time.sleep(1.1)  # HDF5 can record times, in seconds
-    again = artefact.files(artefact.write(tmp_path / "again", fresh_parts(), facts()))
-    first = artefact.files(folder)
+    again = layout.files(artefact.write(tmp_path / "again", fresh_parts(), facts()))
+    first = layout.files(folder)
     assert [path for path in first if first[path] != again[path] and "metadata" not in path] == []
 
 
@@ -247,7 +248,7 @@ def test_pictures_are_copied_and_captioned(tmp_path):
     results = facts(pictures=[{"file": "pictures/mine.png", "caption": "What I drew"}])
     folder = artefact.write(tmp_path / "model", parts, results, pictures=pictures)
     assert (folder / "pictures" / "samples.png").read_bytes() == b"\x89PNG"
-    assert artefact.read_results(folder)["pictures"] == [
+    assert read_results(folder)["pictures"] == [
         {"file": "pictures/samples.png", "caption": "Samples"},
         {"file": "pictures/mine.png", "caption": "What I drew"},
     ]
@@ -256,7 +257,7 @@ def test_pictures_are_copied_and_captioned(tmp_path):
 
 def test_float16_halves_the_file_and_loads_as_float32(folder, tmp_path):
     half = artefact.write(tmp_path / "half", all_parts(), facts(), float16=True)
-    sizes = [artefact.files(f)["model.weights.h5"]["bytes"] for f in (folder, half)]
+    sizes = [layout.files(f)["model.weights.h5"]["bytes"] for f in (folder, half)]
     assert sizes[1] < 0.7 * sizes[0]
     with h5py.File(half / "model.weights.h5") as file:
         found = {}
@@ -265,7 +266,7 @@ def test_float16_halves_the_file_and_loads_as_float32(folder, tmp_path):
     for loaded in (sslzoo.load(half), keras.saving.load_model(half)):
         assert {str(w.dtype) for w in loaded.weights} == {"float32"}
         np.testing.assert_allclose(numpy(loaded(IMAGES)), numpy(sslzoo.load(folder)(IMAGES)), atol=5e-3)
-    assert artefact.read_results(half)["weights"] == "float16"
+    assert read_results(half)["weights"] == "float16"
 
 
 def test_rounded_weights_are_those_that_float16_stores(tmp_path):
@@ -338,12 +339,12 @@ def test_a_method_that_would_not_load_is_not_written(tmp_path):
 
 
 def test_a_folder_is_not_replaced_unasked(folder, copy):
-    before = artefact.files(copy)
+    before = layout.files(copy)
     with pytest.raises(ArtefactError, match=r"holds a model already.*overwrite=True"):
         artefact.write(copy, all_parts(), facts(name="other"))
-    assert artefact.files(copy) == before
+    assert layout.files(copy) == before
     artefact.write(copy, {"encoder": all_parts()["encoder"]}, facts(name="other"), overwrite=True)
-    assert artefact.read_results(copy)["name"] == "other" and artefact.parts(copy) == ["encoder"]
+    assert read_results(copy)["name"] == "other" and layout.parts(copy) == ["encoder"]
     assert [path.name for path in copy.parent.iterdir()] == [copy.name]
 
 
@@ -357,7 +358,7 @@ def test_foreign_files_are_never_removed(copy):
 
 
 def test_a_write_that_fails_leaves_everything_as_it_was(copy, monkeypatch):
-    before = artefact.files(copy)
+    before = layout.files(copy)
     real = artefact._write_model
 
     def failing(folder, model, float16):
@@ -370,7 +371,7 @@ def test_a_write_that_fails_leaves_everything_as_it_was(copy, monkeypatch):
         artefact.write(copy, all_parts(), facts(name="new"), overwrite=True)
     with pytest.raises(OSError, match="No space left"):
         artefact.write(copy.parent / "fresh", all_parts(), facts(name="new"))
-    assert artefact.files(copy) == before
+    assert layout.files(copy) == before
     assert [path.name for path in copy.parent.iterdir()] == [copy.name]
 
 
@@ -379,7 +380,7 @@ def test_what_a_killed_write_left_behind_is_cleared(copy):
     partial.mkdir()
     (partial / "model.weights.h5").write_bytes(b"half")
     artefact.write(copy, all_parts(), facts(), overwrite=True)
-    assert not partial.exists() and "model.weights.h5" in artefact.files(copy)
+    assert not partial.exists() and "model.weights.h5" in layout.files(copy)
 
 
 @pytest.mark.parametrize(
@@ -442,7 +443,7 @@ def test_pictures_that_do_not_fit_are_refused(tmp_path, pictures):
 )
 def test_results_that_do_not_fit_name_the_field(changes, message):
     with pytest.raises((InvalidInputError, UnknownNameError), match=message):
-        artefact.check_results(facts(**changes))
+        check_results(facts(**changes))
 
 
 @pytest.mark.parametrize("field", ["name", "recipe", "seeds", "metrics", "versions", "views_seen", "licence", "papers"])
@@ -450,13 +451,13 @@ def test_a_missing_field_is_named(field):
     results = facts()
     del results[field]
     with pytest.raises(InvalidInputError, match=rf"results\['{field}'\].*missing"):
-        artefact.check_results(results)
+        check_results(results)
 
 
 def test_results_of_later_versions_do_not_stop_a_load(copy):
     results = json.loads((copy / "results.json").read_text("utf-8")) | {"schema": 2, "carbon": 0.1}
     (copy / "results.json").write_text(json.dumps(results), "utf-8")
-    assert artefact.read_results(copy)["carbon"] == 0.1
+    assert read_results(copy)["carbon"] == 0.1
     assert sslzoo.load(copy).output_shape == (None, LATENT)
 
 
@@ -640,7 +641,7 @@ def test_names_are_found_where_the_environment_says(folder, monkeypatch, tmp_pat
     monkeypatch.setenv("SSLZOO_MANIFEST", str(manifest.write({}, tmp_path / "manifest.json")))
     monkeypatch.chdir(tmp_path)
     assert sslzoo.load("simvae-digits").output_shape == (None, LATENT)
-    assert zoo.local_models()["simvae-digits"] == folder
+    assert local_models()["simvae-digits"] == folder
     (tmp_path / "simvae-digits").mkdir()  # a run of that name, say: no model
     assert sslzoo.load("simvae-digits").output_shape == (None, LATENT)
     with pytest.raises(UnknownNameError, match="Did you mean 'simvae-digits'"):
@@ -650,7 +651,7 @@ def test_names_are_found_where_the_environment_says(folder, monkeypatch, tmp_pat
 def test_paths_and_names_that_lead_nowhere(folder, monkeypatch, tmp_path):
     monkeypatch.setenv("SSLZOO_WEIGHTS", str(tmp_path / "nowhere"))
     monkeypatch.setenv("SSLZOO_MANIFEST", str(manifest.write({}, tmp_path / "manifest.json")))
-    monkeypatch.setattr(zoo, "__file__", str(tmp_path / "site-packages" / "sslzoo" / "zoo.py"))
+    monkeypatch.setattr(loading, "__file__", str(tmp_path / "site-packages" / "sslzoo" / "zoo" / "loading.py"))
     with pytest.raises(ArtefactError, match=r"No models found in .*nowhere.*SSLZOO_WEIGHTS"):
         sslzoo.load("simvae-digits")
     for path in (tmp_path / "missing", "../missing/model", "missing.keras", "a/" + 300 * "b", "a/\0"):

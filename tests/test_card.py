@@ -3,7 +3,7 @@
 import pytest
 from huggingface_hub import ModelCard
 
-from sslzoo import card
+from sslzoo.zoo import card
 
 
 def results(**changes):

@@ -17,8 +17,10 @@ from keras import layers
 from PIL import Image
 
 import sslzoo
-from sslzoo import artefact, cli, evaluation, manifest, networks, zoo
+from sslzoo import cli, evaluation, networks, zoo
 from sslzoo.errors import HubError
+from sslzoo.networks.composition import compose
+from sslzoo.zoo import artefact, loading, manifest
 
 ROOT = Path(sslzoo.__file__).parent.parent
 SHAPE = (8, 8, 1)
@@ -49,8 +51,8 @@ def shelf(tmp_path_factory):
     x = keras.Input(SHAPE, name="images")
     preprocessor = keras.Model(x, layers.Rescaling(1 / 255)(x))
     parts = {
-        "encoder": artefact.compose(preprocessor, posterior, "mean"),
-        "posterior": artefact.compose(preprocessor, posterior),
+        "encoder": compose(preprocessor, posterior, "mean"),
+        "posterior": compose(preprocessor, posterior),
     }
     colour = keras.Input((6, 10, 3), name="images")
     small = keras.Model(colour, layers.GlobalAveragePooling2D()(layers.Rescaling(1 / 255)(colour)))
@@ -66,7 +68,7 @@ def environment(shelf, monkeypatch, tmp_path):
     monkeypatch.setenv("SSLZOO_WEIGHTS", str(shelf / "weights"))
     monkeypatch.setenv("SSLZOO_MANIFEST", str(shelf / "manifest.json"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setattr(zoo, "_weight_folders", lambda: [shelf / "weights"])  # not those of the checkout
+    monkeypatch.setattr(loading, "_weight_folders", lambda: [shelf / "weights"])  # not those of the checkout
     monkeypatch.chdir(tmp_path)
 
 
@@ -524,7 +526,7 @@ def test_verify_compares_files_with_the_manifest(sslzoo_, shelf, tmp_path, monke
     code, out, _ = sslzoo_("verify")
     assert code == 0 and out.count("ok: ") == 2
     folder = Path(shutil.copytree(shelf / "weights", tmp_path / "weights"))
-    monkeypatch.setattr(zoo, "_weight_folders", lambda: [folder])
+    monkeypatch.setattr(loading, "_weight_folders", lambda: [folder])
     with open(folder / "simvae-digits" / "model.weights.h5", "ab") as file:
         file.write(b"x")
     code, out, _ = sslzoo_("verify")
@@ -535,6 +537,6 @@ def test_verify_compares_files_with_the_manifest(sslzoo_, shelf, tmp_path, monke
 
 
 def test_verify_of_nothing_is_no_success(sslzoo_, tmp_path, monkeypatch):
-    monkeypatch.setattr(zoo, "_weight_folders", lambda: [tmp_path])
+    monkeypatch.setattr(loading, "_weight_folders", lambda: [tmp_path])
     code, out, _ = sslzoo_("verify", "simvae-digits")
     assert code == 1 and "not checked: simvae-digits" in out

@@ -16,6 +16,7 @@ from keras import ops
 from PIL import Image
 
 from sslzoo import data, errors
+from sslzoo.data.__main__ import main
 from sslzoo.views import Views
 
 needs_tensorflow = pytest.mark.skipif(
@@ -703,7 +704,7 @@ def test_without_tensorflow(tmp_path):
         assert len(history.history["loss"]) == 2
         print("done under", keras.config.backend())
     """
-    root = pathlib.Path(data.__file__).parents[1]
+    root = pathlib.Path(data.__file__).parents[2]
     result = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program)],
         cwd=root,
@@ -718,18 +719,18 @@ def test_without_tensorflow(tmp_path):
 
 def test_export_and_command_line(tmp_path, capsys):
     file = tmp_path / "digits.npz"
-    assert data.main(["digits", "-o", str(file)]) == 0
+    assert main(["digits", "-o", str(file)]) == 0
     assert "train_images: uint8 (1437, 8, 8, 1)" in capsys.readouterr().out
     for split in ("train", "test"):
         for exported, original in zip(data.load(file, split), data.load("digits", split), strict=True):
             np.testing.assert_array_equal(exported, original)
-    assert data.main(["digits", "test", "-o", str(file)]) == 0
+    assert main(["digits", "test", "-o", str(file)]) == 0
     assert data.splits(file) == ("test",)
 
-    assert data.main(["digits", "tset", "-o", str(tmp_path / "no.npz")]) == 2
+    assert main(["digits", "tset", "-o", str(tmp_path / "no.npz")]) == 2
     assert "Did you mean 'test'" in capsys.readouterr().err
-    assert data.main(["digits", "-o", str(tmp_path / "nowhere" / "no.npz")]) == 2
-    assert data.main(["digits", "-o", str(tmp_path / "no.zip")]) == 2
+    assert main(["digits", "-o", str(tmp_path / "nowhere" / "no.npz")]) == 2
+    assert main(["digits", "-o", str(tmp_path / "no.zip")]) == 2
     assert list(tmp_path.iterdir()) == [file]
 
 

@@ -22,8 +22,11 @@ import pytest
 from keras import layers, ops
 
 import sslzoo
-from sslzoo import artefact, layout, networks
+from sslzoo import networks
 from sslzoo.errors import ArtefactError, SSLZooError
+from sslzoo.files import read_json
+from sslzoo.networks.composition import check_config, compose
+from sslzoo.zoo import artefact, layout
 
 SECONDS = 60  # for one configuration, on a machine however busy
 SHAPE = (8, 8, 1)
@@ -35,7 +38,7 @@ SHAPE = (8, 8, 1)
 def plain():
     x = keras.Input(SHAPE, name="images")
     preprocessor = keras.Model(x, ops.cast(ops.greater(layers.Rescaling(1 / 255)(x), 0.5), "float32"))
-    return artefact.compose(preprocessor, networks.encoder("mlp-small", SHAPE, 3, seed=0))
+    return compose(preprocessor, networks.encoder("mlp-small", SHAPE, 3, seed=0))
 
 
 def branched():
@@ -268,7 +271,7 @@ def test_ten_thousand_configurations_end_in_a_verdict(texts, tmp_path):
         content = mutate(rng.choice(texts), rng)
         path.write_bytes(content)
         try:
-            artefact._check_config(layout.read_json(path))
+            check_config(read_json(path))
             verdicts["accepted"] += 1
         except SSLZooError as error:
             assert len(str(error)) < 1000
@@ -289,9 +292,9 @@ def test_a_payload_is_refused_wherever_it_stands(texts, payload):
                 continue  # without the first it is no model, the second is never used
             former, node[key] = node[key], payload
             with pytest.raises(ArtefactError):
-                artefact._check_config(config)
+                check_config(config)
             node[key] = former
-        artefact._check_config(config)
+        check_config(config)
 
 
 def test_what_is_built_touches_nothing_else(folders, tmp_path, monkeypatch):
@@ -307,7 +310,7 @@ def test_what_is_built_touches_nothing_else(folders, tmp_path, monkeypatch):
         name = rng.choice(sorted(copies))
         content = mutate(originals[name], rng)
         try:
-            artefact._check_config(json.loads(content))
+            check_config(json.loads(content))
         except (ArtefactError, ValueError, RecursionError):
             continue
         (copies[name] / layout.CONFIG).write_bytes(content)

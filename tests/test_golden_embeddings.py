@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 import sslzoo
-from sslzoo import layout
+from sslzoo.files import sha256
+from sslzoo.zoo import layout
 
 ROOT = Path(__file__).resolve().parent.parent
 WEIGHTS, GOLDEN = ROOT / "weights", ROOT / "tests" / "golden"
@@ -55,7 +56,7 @@ def outputs(folder):
 
 def hashes(folder):
     """The hash of each part's weights, as one array of texts."""
-    return np.array([layout.sha256(layout.part_folder(folder, part) / layout.WEIGHTS) for part in layout.parts(folder)])
+    return np.array([sha256(layout.part_folder(folder, part) / layout.WEIGHTS) for part in layout.parts(folder)])
 
 
 def write(name):

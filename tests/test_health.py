@@ -14,9 +14,9 @@ import pytest
 from keras import ops
 
 import sslzoo
-from sslzoo import errors, health, methods, networks
-from sslzoo.callbacks import Health
-from sslzoo.pretrainer import Pretrainer
+from sslzoo import errors, methods, networks
+from sslzoo.callbacks import Health, health
+from sslzoo.methods.pretrainer import Pretrainer
 from sslzoo.views import Views
 
 rng = np.random.default_rng(0)
@@ -275,7 +275,7 @@ def judged(monkeypatch):
     return run
 
 
-@pytest.mark.filterwarnings("ignore::sslzoo.health.CollapseWarning")
+@pytest.mark.filterwarnings("ignore::sslzoo.callbacks.health.CollapseWarning")
 def test_a_sign_must_last_and_is_repeated_only_when_much_worse(judged):
     assert judged("std", [0.008, 0.008, 0.9, 0.008, 0.008, 0.008])[0] == [0, 0, 0, 0, 0, 1]
     assert judged("std", [0.002, 0.004, 0.006, 0.008, 0.9])[0] == [0] * 5  # it is getting better by itself
@@ -284,7 +284,7 @@ def test_a_sign_must_last_and_is_repeated_only_when_much_worse(judged):
     assert judged("finite", [True, False, False], grace=100)[0] == [0, 1, 1]
 
 
-@pytest.mark.filterwarnings("ignore::sslzoo.health.CollapseWarning")
+@pytest.mark.filterwarnings("ignore::sslzoo.callbacks.health.CollapseWarning")
 def test_the_gravest_sign_is_told_and_the_lesser_ones_it_brings_are_not(judged):
     counts, watch = judged("rank", [1.1] * 4)
     assert counts[-1] == 1 and "Dimensional" in watch.warnings[0]
@@ -505,7 +505,7 @@ def recipe(name):
     return module
 
 
-@pytest.mark.filterwarnings("ignore::sslzoo.health.CollapseWarning")
+@pytest.mark.filterwarnings("ignore::sslzoo.callbacks.health.CollapseWarning")
 def test_a_recipe_stops_on_collapse_and_its_results_say_why(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(health, "signs", lambda found, loss, chance: {"complete": 0.0})
     monkeypatch.setattr(Health.__init__, "__defaults__", (1, 0, 3, 0, None, 0))  # no grace

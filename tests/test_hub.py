@@ -15,8 +15,8 @@ import fake_hub
 import pytest
 from huggingface_hub import constants, file_download
 
-from sslzoo import hub as hubs
 from sslzoo.errors import HubError, IntegrityError, InvalidInputError
+from sslzoo.zoo import hub as hubs
 
 NAME = "zoo/model"
 FILES = {

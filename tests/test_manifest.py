@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from sslzoo import layout, manifest
 from sslzoo.errors import ArtefactError, InvalidInputError, ManifestError
+from sslzoo.files import sha256
+from sslzoo.zoo import layout, manifest
+from sslzoo.zoo.results import is_name
 
-ROOT = Path(manifest.__file__).resolve().parent.parent
+ROOT = Path(manifest.__file__).resolve().parents[2]
 COMMITTED = sorted(path.parent for path in (ROOT / "weights").glob("*/results.json"))
 
 
@@ -50,7 +52,7 @@ def text(models=None, **changes):
 
 @pytest.mark.parametrize("folder", COMMITTED, ids=lambda folder: folder.name)
 def test_committed_weights_are_what_the_manifest_says(folder):
-    """After a change of weights: python -m sslzoo.manifest weights/*"""
+    """After a change of weights: sslzoo manifest weights/*"""
     entries = manifest.read(ROOT / manifest.FILE)
     made = manifest.entry(folder, f"sslzoo/{folder.name}")
     assert entries[folder.name] | {"revision": None} == made
@@ -79,7 +81,7 @@ def test_the_wheel_holds_the_manifest(tmp_path):
     assert installed.read_bytes() == (ROOT / manifest.FILE).read_bytes()
     assert not (source / "sslzoo" / manifest.FILE).exists()  # building leaves the source as it is
 
-    code = "import sslzoo; print([m['name'] for m in sslzoo.list_models()], sslzoo.manifest.path())"
+    code = "import sslzoo; print([m['name'] for m in sslzoo.list_models()], sslzoo.zoo.manifest.path())"
     environment = {k: v for k, v in os.environ.items() if not k.startswith("SSLZOO_")}
     environment["PYTHONPATH"] = str(tmp_path / "installed")
     done = subprocess.run(
@@ -266,7 +268,7 @@ def test_ten_thousand_mutated_manifests():
             continue
         sound += 1
         for name, found in entries.items():
-            assert layout.is_name(name) and set(found) == set(entry())
+            assert is_name(name) and set(found) == set(entry())
             for file in found["files"]:
                 inside = os.path.normpath(os.path.join("/cache/model", file))
                 assert inside.startswith("/cache/model/") and "\\" not in file and ":" not in file
@@ -352,7 +354,7 @@ def test_hashes_follow_the_content(tmp_path):
     for content in (b"one", b"two", b"six", b"one"):  # of one length, within one tick of the clock
         file.write_bytes(content)
         os.utime(file, ns=(0, 0))
-        assert layout.sha256(file) == hashlib.sha256(content).hexdigest()
+        assert sha256(file) == hashlib.sha256(content).hexdigest()
 
 
 def test_nothing_here_needs_keras():

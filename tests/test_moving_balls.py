@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from sslzoo import moving_balls as balls
+from sslzoo.data import moving_balls as balls
 from sslzoo.errors import InvalidInputError
 
 

@@ -1,5 +1,6 @@
 """Promises of the package as a whole: what importing it costs, and what it may depend on."""
 
+import ast
 import os
 import re
 import subprocess
@@ -36,21 +37,57 @@ def test_every_public_name_resolves():
         sslzoo.lod  # noqa: B018
 
 
-# Room -> what it may name beyond Keras' public face: data reads TFDS and tf.data; augment makes layers that run inside
-# tf.data under any backend, which only a private base class of Keras can; state takes gradients by inputs, for which
-# Keras has no operation.
+FILES = sorted(ROOT.rglob("*.py"))
+
+
+def place(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+# The rooms in the order in which data flows through them. Nothing imports what stands to its right.
+FLOW = [
+    "errors", "checks", "files", "data", "augment", "views", "networks", "losses", "optimizers", "methods", "zoo",
+    "evaluation", "callbacks", "training", "cli",
+]  # fmt: skip
+
+
+def imported_rooms(path):
+    """Every room that a file imports, also inside functions."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            modules = [name.name for name in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports name their room"
+            deeper = node.module == "sslzoo"
+            modules = [f"sslzoo.{name.name}" for name in node.names] if deeper else [node.module]
+        else:
+            continue
+        for module in modules:
+            if module.startswith("sslzoo."):
+                yield module.split(".")[1]
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if place(p) not in ("__init__.py", "__main__.py")], ids=place)
+def test_nothing_imports_what_stands_to_its_right(path):
+    own = FLOW.index(place(path).partition("/")[0].removesuffix(".py"))
+    assert [room for room in imported_rooms(path) if FLOW.index(room) > own] == []
+
+
+# File -> what it may name beyond Keras' public face: sources reads TFDS and tf.data; transform makes layers that run
+# inside tf.data under any backend, which only a private base class of Keras can; state takes gradients by inputs, for
+# which Keras has no operation.
 ALLOWED = {
-    "data.py": {"tensorflow", "tensorflow_datasets"},
-    "augment.py": {"keras.src"},
-    "state.py": {"tensorflow", "jax", "torch"},
+    "data/sources.py": {"tensorflow", "tensorflow_datasets"},
+    "augment/transform.py": {"keras.src"},
+    "methods/state.py": {"tensorflow", "jax", "torch"},
 }
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", FILES, ids=place)
 def test_no_backend_outside_its_room(path):
     pattern = r"^\s*(?:from|import)\s+(tensorflow_datasets|tensorflow|jax|torch|keras\.src)\b"
     found = set(re.findall(pattern, path.read_text(), re.MULTILINE))
-    assert found <= ALLOWED.get(path.name, set())
+    assert found <= ALLOWED.get(place(path), set())
 
 
 @pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="this is about the other two")

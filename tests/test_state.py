@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 from keras import ops
 
-from sslzoo import networks, state
+from sslzoo import networks
 from sslzoo.errors import InvalidInputError
+from sslzoo.methods import state
+from sslzoo.networks.initialization import unit_rows
 
 
 class Memory(keras.Model):
@@ -65,9 +67,9 @@ def test_state_is_float32_under_bfloat16_and_never_trained():
 
 
 def test_unit_rows_lie_on_the_sphere_and_repeat():
-    rows = state.unit_rows(50, 3, seed=4)
+    rows = unit_rows(50, 3, seed=4)
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1.0, rtol=1e-6)
-    np.testing.assert_array_equal(rows, state.unit_rows(50, 3, seed=4))
+    np.testing.assert_array_equal(rows, unit_rows(50, 3, seed=4))
     assert np.abs(rows.mean(axis=0)).max() < 0.3
 
 

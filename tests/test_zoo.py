@@ -20,7 +20,7 @@ from huggingface_hub import ModelCard, constants
 from keras import layers, ops
 
 import sslzoo
-from sslzoo import artefact, layout, manifest, networks, zoo
+from sslzoo import files, networks, zoo
 from sslzoo.errors import (
     ArtefactError,
     HubError,
@@ -30,6 +30,8 @@ from sslzoo.errors import (
     SSLZooError,
     UnknownNameError,
 )
+from sslzoo.networks.composition import compose
+from sslzoo.zoo import artefact, layout, loading, manifest
 
 ROOT = Path(sslzoo.__file__).resolve().parent.parent
 NAME, REPOSITORY = "vae-digits", "someone/vae-digits"
@@ -45,8 +47,8 @@ def models():
     network = networks.encoder("mlp-small", SHAPE, LATENT, seed=0)
     decoder = networks.decoder("mlp-small", SHAPE, LATENT, seed=1)
     return {
-        "encoder": artefact.compose(preprocessor, network),
-        "decoder": artefact.compose(None, decoder, activation="sigmoid"),
+        "encoder": compose(preprocessor, network),
+        "decoder": compose(None, decoder, activation="sigmoid"),
     }
 
 
@@ -91,7 +93,7 @@ def hub(monkeypatch, tmp_path):
         fake_hub.direct(monkeypatch, hub, tmp_path / "home", token=fake_hub.TOKEN)
         monkeypatch.setenv("SSLZOO_MANIFEST", str(tmp_path / "manifest.json"))
         monkeypatch.setenv("SSLZOO_WEIGHTS", str(tmp_path / "weights"))
-        monkeypatch.setattr(zoo, "__file__", str(tmp_path / "site-packages" / "sslzoo" / "zoo.py"))
+        monkeypatch.setattr(loading, "__file__", str(tmp_path / "site-packages" / "sslzoo" / "zoo" / "loading.py"))
         manifest.write({})
         yield hub
         fake_hub.close_connections()
@@ -344,9 +346,6 @@ def test_other_weights_at_the_pinned_commit_are_refused(published):
     sslzoo.load(NAME)
 
 
-# ------------------------------------------------------------------ publish
-
-
 def test_publishing_leaves_a_commit_a_card_and_a_pin(hub, written):
     done = zoo.publish(written, REPOSITORY)
     there = hub.files(REPOSITORY)
@@ -595,7 +594,7 @@ def test_a_local_model_loads_without_the_hubs_client(written, tmp_path):
     manifest.update(NAME, manifest.entry(written, REPOSITORY), tmp_path / "manifest.json")
     code = (
         f"import sys, sslzoo; sslzoo.load({NAME!r}); sslzoo.load({str(written)!r}); "
-        "sys.exit('sslzoo.hub' in sys.modules or 'huggingface_hub.file_download' in sys.modules)"
+        "sys.exit('sslzoo.zoo.hub' in sys.modules or 'huggingface_hub.file_download' in sys.modules)"
     )
     environment = os.environ | {
         "PYTHONPATH": str(ROOT),
@@ -608,12 +607,10 @@ def test_a_local_model_loads_without_the_hubs_client(written, tmp_path):
 
 def test_files_are_hashed_once(published, monkeypatch):
     sslzoo.load(NAME)
-    monkeypatch.setattr(layout, "_SETTLED_NS", 0)
+    monkeypatch.setattr(files, "_SETTLED_NS", 0)
     hashed = []
-    digest = layout.hashlib.file_digest
-    monkeypatch.setattr(
-        layout.hashlib, "file_digest", lambda file, name: hashed.append(file.name) or digest(file, name)
-    )
+    digest = files.hashlib.file_digest
+    monkeypatch.setattr(files.hashlib, "file_digest", lambda file, name: hashed.append(file.name) or digest(file, name))
     sslzoo.load(NAME)
     sslzoo.load(NAME)
     assert len(hashed) == 3  # config.json, model.weights.h5, results.json

@@ -19,7 +19,7 @@ from PIL import Image
 
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.evaluation.features import check_finite
-from sslzoo.evaluation.report import write_beside
+from sslzoo.files import write_beside
 
 MAX_BYTES = 150 * 1024
 MAX_POINTS = 2000

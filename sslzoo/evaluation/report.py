@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from sslzoo.errors import InvalidInputError, choose
+from sslzoo.files import write_beside
 
 FORMAT = "sslzoo.evaluation.Report/1"
 NAMES = {"linear": "linear probe", "mlp": "MLP probe", "knn": "kNN", "gmm": "GMM"}
@@ -295,18 +296,6 @@ def versions() -> dict[str, str]:
         "scikit-learn": sklearn.__version__,
         "python": platform.python_version(),
     }
-
-
-def write_beside(path, content):
-    """Write bytes so that `path` is, at any moment, either what it was before or the whole new file. Returns `path`."""
-    path = Path(path)
-    beside = path.with_name(path.name + ".part")
-    try:
-        beside.write_bytes(content)
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
-    return path
 
 
 def _percent(share):

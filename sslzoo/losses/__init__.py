@@ -18,7 +18,6 @@ from sslzoo.losses.contrastive import (
     nt_xent_terms,
     queue_nce,
     queue_nce_terms,
-    unit,
 )
 from sslzoo.losses.decorrelation import (
     barlow_twins,
@@ -38,6 +37,7 @@ from sslzoo.losses.elbo import (
 )
 from sslzoo.losses.energy import generative_term, log_density, pair_log_density, sgld_step
 from sslzoo.losses.regression import negative_cosine, normalized_regression
+from sslzoo.losses.tensors import unit
 
 __all__ = [
     "barlow_twins",

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from keras import ops
 
 from sslzoo.errors import InvalidInputError
-from sslzoo.losses.contrastive import check_pairs, differ, float32, static_shape, total
+from sslzoo.losses.tensors import check_pairs, differ, float32, static_shape, total
 
 
 def sinkhorn(scores, epsilon: float = 0.05, iterations: int = 3, weights=None):

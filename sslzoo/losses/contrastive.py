@@ -18,27 +18,7 @@ References:
 from keras import ops
 
 from sslzoo.errors import InvalidInputError
-
-SHORTEST = 1e-12  # a vector below this length counts as zero; the square, 1e-24, is still a normal float32
-
-
-def unit(x, axis: int = -1):
-    """x / |x|, and zero where x is zero.
-
-    Args:
-        x: float tensor of any shape and float dtype.
-        axis: int, the axis that holds the vectors.
-
-    Returns:
-        Float32 tensor like `x`, of length 1 along `axis`. Vectors shorter than 1e-12 give zeros, with zero gradient:
-        dividing by a clipped length would multiply the gradient of a dead row by 1e12.
-    """
-    x = float32(x)
-    squared = ops.sum(ops.square(x), axis=axis, keepdims=True)
-    alive = squared > SHORTEST**2
-    # Two `where`s: with the outer one alone, the backward pass meets 0 times the infinite slope of rsqrt, which is NaN.
-    scale = ops.where(alive, ops.rsqrt(ops.where(alive, squared, 1.0)), 0.0)
-    return x * scale
+from sslzoo.losses.tensors import check_pairs, differ, float32, softmax_terms, static_shape, total, unit
 
 
 def info_nce(scores):
@@ -163,38 +143,3 @@ def instance_terms(scores, index) -> dict:
     known = ops.logical_and(index >= 0, index < images)
     own = ops.take_along_axis(scores, ops.cast(ops.where(known, index, 0), "int32")[:, None], axis=1)[:, 0]
     return softmax_terms(ops.where(known, own, float("nan")), scores)
-
-
-# ---------------------------------------------------------------- what they share
-
-
-def softmax_terms(positives, candidates) -> dict:
-    """Cross-entropy of softmax classifiers in two parts: scores (B,) of the positives, (B, K) of all candidates."""
-    return {"alignment": -ops.mean(positives), "contrast": ops.mean(ops.logsumexp(candidates, axis=1))}
-
-
-def total(terms: dict):
-    return terms["alignment"] + terms["contrast"]
-
-
-def float32(x):
-    return ops.convert_to_tensor(x, dtype="float32")
-
-
-def static_shape(tensor) -> tuple:
-    """What is known of a shape: None for a size that TensorFlow leaves open."""
-    return tuple(tensor.shape)
-
-
-def differ(*sizes) -> bool:
-    """Whether two of the known sizes are unequal."""
-    return len({size for size in sizes if size is not None}) > 1
-
-
-def check_pairs(**pair):
-    """Raise unless the two named tensors are matrices of one shape."""
-    shapes = {name: static_shape(tensor) for name, tensor in pair.items()}
-    first, second = shapes.values()
-    if len(first) != 2 or len(second) != 2 or any(map(differ, first, second)):
-        received = ", ".join(f"{name}.shape={shape}" for name, shape in shapes.items())
-        raise InvalidInputError(f"{' and '.join(pair)} must be two matrices (batch, size) alike. Received: {received}")

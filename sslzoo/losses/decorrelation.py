@@ -17,7 +17,7 @@ References:
 from keras import ops
 
 from sslzoo.errors import InvalidInputError
-from sslzoo.losses.contrastive import unit
+from sslzoo.losses.tensors import unit
 
 # Times D: added to the diagonal of a correlation matrix (D, D) before it is factorised. Float32 rounds its eigenvalues
 # by up to about 1e-7 D, so a singular one would come out indefinite; a quarter of this still failed at times.

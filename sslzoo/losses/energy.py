@@ -17,7 +17,7 @@ References:
 from keras import ops
 
 from sslzoo.errors import InvalidInputError
-from sslzoo.losses.contrastive import differ, float32, static_shape, unit
+from sslzoo.losses.tensors import differ, float32, static_shape, unit
 
 
 def log_density(logits):

@@ -11,7 +11,7 @@ References:
 
 from keras import ops
 
-from sslzoo.losses.contrastive import check_pairs, unit
+from sslzoo.losses.tensors import check_pairs, unit
 
 
 def negative_cosine(prediction, target):

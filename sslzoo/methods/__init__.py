@@ -9,8 +9,10 @@ from sslzoo.methods.ebclr import EBCLR
 from sslzoo.methods.gedi import GEDI
 from sslzoo.methods.info_nce import InfoNCE
 from sslzoo.methods.jem import JEM
+from sslzoo.methods.joint_embedding import JointEmbedding
 from sslzoo.methods.moco import MoCo
 from sslzoo.methods.parametric_instance_discrimination import ParametricInstanceDiscrimination
+from sslzoo.methods.pretrainer import Pretrainer
 from sslzoo.methods.protocpc import ProtoCPC
 from sslzoo.methods.simclr import SimCLR
 from sslzoo.methods.simsiam import SimSiam
@@ -57,8 +59,10 @@ __all__ = [
     "CorInfoMax",
     "DeepCluster",
     "InfoNCE",
+    "JointEmbedding",
     "MoCo",
     "ParametricInstanceDiscrimination",
+    "Pretrainer",
     "ProtoCPC",
     "SimCLR",
     "SimSiam",

@@ -8,9 +8,9 @@ from keras import ops
 
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import normalized_regression
+from sslzoo.methods.pretrainer import full_precision
 from sslzoo.methods.simsiam import SimSiam
-from sslzoo.pretrainer import full_precision
-from sslzoo.state import ema_update, make_teacher, snapshot, variable
+from sslzoo.methods.state import ema_update, make_teacher, snapshot, variable
 
 
 @keras.saving.register_keras_serializable("sslzoo")

@@ -4,10 +4,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from sslzoo import state
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import corinfomax_terms, unit
 from sslzoo.losses.decorrelation import covariance
+from sslzoo.methods import state
 from sslzoo.methods.joint_embedding import JointEmbedding
 from sslzoo.methods.vae import check_positive
 

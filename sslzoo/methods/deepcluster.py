@@ -9,8 +9,8 @@ from keras import ops
 from sslzoo.errors import InvalidInputError, TrainingError
 from sslzoo.losses import pseudo_label_terms
 from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.state import snapshot, variable
 from sslzoo.methods.swav import check_count
-from sslzoo.state import snapshot, variable
 
 
 @keras.saving.register_keras_serializable("sslzoo")

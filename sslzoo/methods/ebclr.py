@@ -9,10 +9,10 @@ from keras import ops
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import generative_term, nt_xent_terms, pair_log_density
 from sslzoo.methods.energy_model import EnergyModel, langevin, long_chains
+from sslzoo.methods.pretrainer import full_precision
+from sslzoo.methods.state import variable
 from sslzoo.methods.swav import check_count
 from sslzoo.methods.vae import check_positive
-from sslzoo.pretrainer import full_precision
-from sslzoo.state import variable
 
 
 @keras.saving.register_keras_serializable("sslzoo")

@@ -6,15 +6,15 @@ import keras
 import numpy as np
 from keras import ops
 
-from sslzoo.artefact import compose
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import generative_term, log_density, sgld_step
 from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.pretrainer import full_precision
+from sslzoo.methods.state import input_gradient, variable
 from sslzoo.methods.swav import check_count, check_fraction
 from sslzoo.methods.vae import check_positive
 from sslzoo.networks import initialize
-from sslzoo.pretrainer import full_precision
-from sslzoo.state import input_gradient, variable
+from sslzoo.networks.composition import compose
 
 PIECE = 20  # steps of a long chain that are compiled into one program
 

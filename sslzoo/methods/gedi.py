@@ -9,9 +9,9 @@ from keras import ops
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import cluster_terms
 from sslzoo.methods.energy_model import ClusterEnergyModel
+from sslzoo.methods.pretrainer import full_precision
+from sslzoo.methods.state import snapshot, variable
 from sslzoo.methods.swav import check_count
-from sslzoo.pretrainer import full_precision
-from sslzoo.state import snapshot, variable
 
 
 @keras.saving.register_keras_serializable("sslzoo")

@@ -3,9 +3,9 @@
 import keras
 from keras import ops
 
-from sslzoo.artefact import compose
 from sslzoo.errors import InvalidInputError
-from sslzoo.pretrainer import Pretrainer, full_precision
+from sslzoo.methods.pretrainer import Pretrainer, full_precision
+from sslzoo.networks.composition import compose
 
 
 class JointEmbedding(Pretrainer):

@@ -9,8 +9,9 @@ from keras import ops
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import queue_nce_terms, unit
 from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.state import ema_update, enqueue, make_teacher, snapshot, variable
 from sslzoo.methods.vae import check_positive
-from sslzoo.state import ema_update, enqueue, make_teacher, snapshot, unit_rows, variable
+from sslzoo.networks.initialization import unit_rows
 
 
 @keras.saving.register_keras_serializable("sslzoo")

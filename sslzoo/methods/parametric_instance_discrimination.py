@@ -10,7 +10,7 @@ from sslzoo.errors import InvalidInputError
 from sslzoo.losses import instance_terms, unit
 from sslzoo.methods.joint_embedding import JointEmbedding
 from sslzoo.methods.vae import check_positive
-from sslzoo.state import unit_rows
+from sslzoo.networks.initialization import unit_rows
 
 # Length of the class vectors before training. Short vectors turn quickly towards the representations of their images;
 # vectors of length 1 would first draw the encoder to the random places where they stand.

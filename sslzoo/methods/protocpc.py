@@ -7,9 +7,10 @@ from keras import ops
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import proto_cpc_terms, unit
 from sslzoo.methods.joint_embedding import JointEmbedding
-from sslzoo.methods.swav import check_count, check_fraction, prototype_head
+from sslzoo.methods.state import ema_update, make_teacher, snapshot, variable
+from sslzoo.methods.swav import check_count, check_fraction
 from sslzoo.methods.vae import check_positive
-from sslzoo.state import ema_update, make_teacher, snapshot, variable
+from sslzoo.networks.heads import prototype_head
 
 
 @keras.saving.register_keras_serializable("sslzoo")

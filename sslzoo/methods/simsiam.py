@@ -6,7 +6,7 @@ from keras import ops
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import negative_cosine
 from sslzoo.methods.joint_embedding import JointEmbedding
-from sslzoo.pretrainer import full_precision
+from sslzoo.methods.pretrainer import full_precision
 
 
 @keras.saving.register_keras_serializable("sslzoo")

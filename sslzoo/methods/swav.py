@@ -9,27 +9,9 @@ from keras import ops
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import swapped_terms, unit
 from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.state import enqueue, snapshot, variable
 from sslzoo.methods.vae import check_positive
-from sslzoo.state import enqueue, snapshot, unit_rows, variable
-
-
-def prototype_head(input_dim: int, prototypes: int, seed: int) -> keras.Model:
-    """Embeddings (N, P) -> float32 scores (N, K), inner products with K trained prototypes of unit length.
-
-    A constraint puts prototypes back on the sphere after each step, as SwAV's code does before the next. They start at
-    random points, drawn by NumPy.
-    """
-    embedding = keras.Input((input_dim,), name="embedding")
-    scores = keras.layers.Dense(
-        prototypes,
-        use_bias=False,
-        kernel_constraint=keras.constraints.UnitNorm(axis=0),
-        dtype="float32",
-        name="prototypes",
-    )(embedding)
-    head = keras.Model(embedding, scores, name="prototype_head")
-    head.set_weights([unit_rows(prototypes, input_dim, seed).T])
-    return head
+from sslzoo.networks.heads import prototype_head
 
 
 def check_count(least: int, **arguments):

@@ -3,10 +3,10 @@
 import keras
 from keras import ops
 
-from sslzoo.artefact import compose
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.losses import bernoulli_reconstruction, gaussian_kl, gaussian_reconstruction
-from sslzoo.pretrainer import Pretrainer, full_precision
+from sslzoo.methods.pretrainer import Pretrainer, full_precision
+from sslzoo.networks.composition import compose
 
 # exp(-12) to exp(8) holds every posterior variance a run has a use for (optima lie near 0.2); outside it, bfloat16 and
 # a bad first step could overflow exp().

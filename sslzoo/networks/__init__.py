@@ -1,14 +1,15 @@
 """Networks by name: Functional Keras models of core layers only, built at once.
 
-Encoders and decoders see what `sslzoo.views.Views` makes, not raw images; `sslzoo.artefact.compose` joins an encoder
-and the preprocessing of its views when it is saved.
+Encoders and decoders see what `sslzoo.views.Views` makes, not raw images; `compose` joins an encoder and
+the preprocessing of its views when it is saved.
 """
 
 from sslzoo.networks.centre_of_mass import centre_of_mass_encoder
+from sslzoo.networks.composition import compose
 from sslzoo.networks.critics import BilinearCritic, GaussianCritic
 from sslzoo.networks.decoders import DECODERS, decoder
 from sslzoo.networks.encoders import ENCODERS, encoder
-from sslzoo.networks.heads import predictor, projector
+from sslzoo.networks.heads import predictor, projector, prototype_head
 from sslzoo.networks.initialization import initialize
 
 __all__ = [
@@ -17,9 +18,11 @@ __all__ = [
     "BilinearCritic",
     "GaussianCritic",
     "centre_of_mass_encoder",
+    "compose",
     "decoder",
     "encoder",
     "initialize",
     "predictor",
     "projector",
+    "prototype_head",
 ]

@@ -5,7 +5,7 @@ from keras import layers
 
 from sslzoo.errors import InvalidInputError
 from sslzoo.networks import blocks
-from sslzoo.networks.initialization import initialize
+from sslzoo.networks.initialization import initialize, unit_rows
 
 
 def projector(
@@ -72,3 +72,22 @@ def predictor(input_dim: int, hidden: int, seed: int | None = None, name: str = 
         Functional `keras.Model`: float (B, input_dim) -> (B, input_dim).
     """
     return projector(input_dim, (hidden, input_dim), seed=seed, name=name)
+
+
+def prototype_head(input_dim: int, prototypes: int, seed: int) -> keras.Model:
+    """Embeddings (N, P) -> float32 scores (N, K), inner products with K trained prototypes of unit length.
+
+    A constraint puts prototypes back on the sphere after each step, as SwAV's code does before the next. They start at
+    random points, drawn by NumPy.
+    """
+    embedding = keras.Input((input_dim,), name="embedding")
+    scores = keras.layers.Dense(
+        prototypes,
+        use_bias=False,
+        kernel_constraint=keras.constraints.UnitNorm(axis=0),
+        dtype="float32",
+        name="prototypes",
+    )(embedding)
+    head = keras.Model(embedding, scores, name="prototype_head")
+    head.set_weights([unit_rows(prototypes, input_dim, seed).T])
+    return head

@@ -111,3 +111,12 @@ def _variance_scaling(initializer, shape, rng):
     if initializer.distribution == "untruncated_normal":
         return np.sqrt(variance) * rng.standard_normal(shape)
     return np.sqrt(variance) / _TRUNCATED_STDDEV * _truncated_normal(shape, rng)
+
+
+def unit_rows(rows: int, size: int, seed: int) -> np.ndarray:
+    """Random points on the unit sphere, float32 (rows, size): what a queue holds before it was filled.
+
+    Drawn by NumPy, so that they are equal on every backend.
+    """
+    points = np.random.default_rng(seed).normal(size=(rows, size))
+    return (points / np.linalg.norm(points, axis=1, keepdims=True)).astype("float32")

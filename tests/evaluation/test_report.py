@@ -8,7 +8,8 @@ import pytest
 
 from sslzoo.errors import InvalidInputError, UnknownNameError
 from sslzoo.evaluation import Number, Report
-from sslzoo.evaluation.report import versions, write_beside
+from sslzoo.evaluation.report import versions
+from sslzoo.files import write_beside
 
 
 def make_report(accuracy=0.9, seed=0, **changes):

@@ -9,10 +9,12 @@ import pytest
 from keras import ops
 from oracle import check
 
-from sslzoo import artefact, moving_balls
+from sslzoo.data import moving_balls
 from sslzoo.errors import InvalidInputError
 from sslzoo.networks import centre_of_mass_encoder
 from sslzoo.networks.centre_of_mass import centre_of_mass
+from sslzoo.networks.composition import compose
+from sslzoo.zoo import artefact
 
 
 def to_numpy(tensor):
@@ -122,7 +124,7 @@ def test_the_encoder_is_portable_and_survives_writing(tmp_path):
     model = centre_of_mass_encoder((8, 8, 3), seed=0)
     assert "sslzoo" not in json.dumps(json.loads(model.to_json()))
     rescaling = keras.Sequential([keras.Input((8, 8, 3)), keras.layers.Rescaling(1 / 255)])
-    whole = artefact.compose(rescaling, model)
+    whole = compose(rescaling, model)
     images = np.random.default_rng(0).integers(0, 256, (3, 8, 8, 3), dtype="uint8")
     expected = to_numpy(model(images.astype("float32") / 255))
     np.testing.assert_allclose(to_numpy(whole(images)), expected, atol=1e-5)

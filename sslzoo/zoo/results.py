@@ -1,17 +1,4 @@
-"""What a model folder consists of: its files, its parts, and what its results.json says.
-
-A model's folder is also its Hub repository:
-
-    config.json, metadata.json, model.weights.h5    the encoder, as Keras writes it unzipped
-    posterior/  projection/  decoder/  model/       other parts, each with the same three files
-    results.json                                    numbers and how they came about, see below
-    README.md                                       the card, made from results.json (`sslzoo.card`)
-    pictures/                                       PNG files that the card shows
-
-`encoder` takes raw images (B, H, W, C), values 0..255, uint8 or float, and gives representations (B, L); `posterior`
-gives [mean, log_var] of them, `projection` gives (B, P) after the projection head that a loss was applied to, `decoder`
-turns latents (B, L) into images (B, H, W, C) in [0, 1]. These consist of core Keras layers in float32 and load without
-sslzoo. `model` is the whole training method, which needs it.
+"""The schema of a model's numbers: what results.json says, field by field, and how it is checked.
 
 `results.json` is one JSON object. The recipe gives
 
@@ -45,98 +32,16 @@ and `artefact.write` adds what the models themselves say:
     weights       "float32", or "float16" if kernels were rounded to save space
 """
 
-import hashlib
-import json
 import math
 import os
 import re
-import time
 from pathlib import Path
 
 from sslzoo.errors import ArtefactError, InvalidInputError, choose
+from sslzoo.files import read_json
+from sslzoo.zoo.layout import PICTURES, RESULTS
 
-PARTS = ("encoder", "posterior", "projection", "decoder", "model")
-CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
-RESULTS, CARD, PICTURES = "results.json", "README.md", "pictures"
-PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 SCHEMA = 1
-
-
-# ------------------------------------------------------------------ files
-
-
-def parts(folder: "str | os.PathLike") -> list[str]:
-    """Names of the parts that a model folder holds."""
-    return [part for part in PARTS if (part_folder(folder, part) / CONFIG).is_file()]
-
-
-def part_folder(folder: "str | os.PathLike", part: str) -> Path:
-    """Where the files of a part lie."""
-    return Path(folder) if part == "encoder" else Path(folder) / part
-
-
-def files(folder: "str | os.PathLike") -> dict[str, dict]:
-    """Every file of a model folder with its hash and size, hidden ones left out.
-
-    Returns:
-        dict, path relative to the folder, with "/" -> {"sha256": str, "bytes": int}, sorted by path.
-
-    Raises:
-        ArtefactError: no such folder.
-    """
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise ArtefactError(f"Expected the folder of a model. Received: folder={str(folder)!r}, which is none")
-    found = {}
-    for path in sorted(folder.rglob("*")):
-        relative = path.relative_to(folder)
-        if path.is_file() and not any(name.startswith(".") for name in relative.parts):
-            found[relative.as_posix()] = {"sha256": sha256(path), "bytes": path.stat().st_size}
-    return found
-
-
-def belongs(file: str) -> bool:
-    """Whether a path, relative to a model folder, is one of a model's files."""
-    top, _, rest = file.partition("/")
-    if top in PARTS[1:]:
-        top, _, rest = rest.partition("/")
-        return top in (CONFIG, METADATA, WEIGHTS) and not rest
-    if top == PICTURES:
-        return rest.lower().endswith(PICTURE_SUFFIXES) and "/" not in rest
-    return file in (CONFIG, METADATA, WEIGHTS, RESULTS, CARD)
-
-
-_digests = {}
-# A file that changed this short a time ago may change again within one tick of the file system's clock.
-_SETTLED_NS = 2_000_000_000
-
-
-def sha256(path: "str | os.PathLike") -> str:
-    """Hash of a file's content, in hexadecimal; computed once a process for a file that does not change."""
-    with open(path, "rb") as file:
-        status = os.fstat(file.fileno())
-        key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-        if key not in _digests:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-            if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) < _SETTLED_NS:
-                return digest
-            _digests[key] = digest
-        return _digests[key]
-
-
-def read_json(path: Path) -> object:
-    """What a JSON file holds.
-
-    Raises:
-        ArtefactError: there is none, or it is damaged.
-    """
-    try:
-        return json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ArtefactError(f"Expected a JSON file ({error}). Received: {str(path)!r}") from error
-
-
-# ------------------------------------------------------------------ results
 
 
 def check_results(results: dict) -> dict:
@@ -219,7 +124,6 @@ def dict_of(test):
 
 is_name = matches(r"[a-z0-9][a-z0-9.-]{0,95}")
 is_licence = matches(r"[a-z0-9][a-z0-9.+-]*")
-
 # field -> (required, what it must be, test or fields of each element)
 METRIC = {
     "name": (True, "a text", is_text),

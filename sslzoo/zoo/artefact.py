@@ -1,13 +1,11 @@
 """Trained models as folders: composed, written whole or not at all, checked, and read back.
 
-What such a folder holds, and what its results.json says, is described in `sslzoo.layout`.
+What such a folder holds is described in `sslzoo.zoo.layout`, what its results.json says in `sslzoo.zoo.results`.
 """
 
-import collections
 import json
 import math
 import os
-import re
 import shutil
 import tempfile
 import zipfile
@@ -17,9 +15,11 @@ import h5py
 import keras
 import numpy as np
 
-from sslzoo import card as cards
 from sslzoo.errors import ArtefactError, InvalidInputError, SSLZooError, choose
-from sslzoo.layout import (
+from sslzoo.files import read_json
+from sslzoo.networks.composition import as_functional, check_config, check_published, compose
+from sslzoo.zoo import card as cards
+from sslzoo.zoo.layout import (
     CARD,
     CONFIG,
     METADATA,
@@ -27,16 +27,11 @@ from sslzoo.layout import (
     PICTURE_SUFFIXES,
     PICTURES,
     RESULTS,
-    SCHEMA,
     WEIGHTS,
-    check_results,
-    files,  # noqa: F401  a public name of this room
     part_folder,
     parts,
-    read_json,
-    read_results,
 )
-from sslzoo.networks import blocks
+from sslzoo.zoo.results import SCHEMA, check_results, read_results
 
 _ENTRIES = {CONFIG, METADATA, WEIGHTS, RESULTS, CARD, PICTURES, "assets", ".gitattributes", *PARTS[1:]}
 _CAPTIONS = {
@@ -45,165 +40,6 @@ _CAPTIONS = {
     "embedding": "Features of test images",
     "curves": "Training curves",
 }
-# Layers that run code from the file, or read files that the file names.
-_REFUSED_CLASSES = {
-    "Lambda", "__lambda__", "TFSMLayer", "JaxLayer", "FlaxLayer", "TorchModuleWrapper", "TextVectorization",
-    "StringLookup", "IntegerLookup", "IndexLookup", "__typespec__",
-}  # fmt: skip
-# Where Keras keeps what models consist of. Elsewhere it has functions that download, read and write files.
-_MODELLING = (
-    r"keras(\.src)?(\.(activations|constraints|dtype_policies|initializers|layers|losses|metrics|models|ops|optimizers"
-    r"|quantizers|random|regularizers)(\.\w+)*)?"
-)
-
-
-# ------------------------------------------------------------------ compose
-
-
-def compose(
-    preprocessor: "keras.Model | None",
-    network: keras.Model,
-    output: "int | str | None" = None,
-    activation: str | None = None,
-    name: str | None = None,
-) -> keras.Model:
-    """Joins preprocessing and network into one model that takes raw images.
-
-    The result is a flat Functional model of copies: every layer can be reached by its name, nothing is shared with the
-    network that goes on training, every layer is trainable, and all compute in float32 even if training did not.
-
-    Args:
-        preprocessor: Functional model of core layers, raw images (B, H, W, C), 0..255 -> what the network sees
-            (`Views.preprocessor`); None for a network that takes its input as it is (a decoder).
-        network: built Functional or Sequential model of core layers.
-        output: position or name of the one output to keep ("mean" of a posterior); None keeps all.
-        activation: str, Keras' name of a function to apply to the result ("sigmoid" after a decoder's logits).
-        name: str, name of the new model; the network's by default.
-
-    Returns:
-        Uncompiled Functional `keras.Model` with one float32 input.
-
-    Raises:
-        InvalidInputError: a model that is not Functional or not built, shapes that do not meet, an output that does
-            not exist, or a layer that is no core Keras layer.
-    """
-    for role, model in (("preprocessor", preprocessor), ("network", network)):
-        if model is not None and len(_graph(role, model).inputs) != 1:
-            raise InvalidInputError(f"{role} must have one input. Received: {role} with {len(model.inputs)} inputs")
-    network = _graph("network", network)
-    first = network if preprocessor is None else _graph("preprocessor", preprocessor)
-    if preprocessor is not None and first.output_shape != network.input_shape:
-        raise InvalidInputError(
-            "preprocessor must give what the network takes. "
-            f"Received: preprocessor -> {first.output_shape}, network of {network.input_shape}"
-        )
-    kept = _output_positions(network, output)
-
-    raw = keras.Input(batch_shape=first.input_shape, dtype="float32", name=first.inputs[0].name)
-    copies = _Copies({raw.name})
-    tensors = [raw]
-    for model in (network,) if preprocessor is None else (first, network):
-        tensors = copies.replay(model, tensors[0])
-    tensors = [tensors[position] for position in kept]
-    if activation is not None:
-        labels = [copies.unused(f"{network.output_names[position]}_{activation}") for position in kept]
-        tensors = [keras.layers.Activation(activation, name=n)(t) for n, t in zip(labels, tensors)]
-    outputs = tensors[0] if len(tensors) == 1 else tensors
-    return _check_published(keras.Model(raw, outputs, name=name or network.name))
-
-
-def _graph(role, model):
-    """The model as a Functional one."""
-    if isinstance(model, keras.Sequential) and model.built:
-        model = keras.Model(model.inputs, model.outputs, name=model.name)
-    if not isinstance(model, keras.Model) or not getattr(model, "output_names", None):
-        raise InvalidInputError(f"{role} must be a built Functional or Sequential model. Received: {role}={model!r}")
-    return model
-
-
-def _output_positions(network, output):
-    names = list(network.output_names)
-    if output is None:
-        return range(len(names))
-    if isinstance(output, str):
-        return [names.index(choose("output", output, names))]
-    if isinstance(output, bool) or not isinstance(output, int) or not 0 <= output < len(names):
-        raise InvalidInputError(f"output must be one of {names} or their position. Received: output={output!r}")
-    return [output]
-
-
-class _Copies:
-    """Runs models again on other tensors, with copies of their layers; models inside models are opened."""
-
-    def __init__(self, names):
-        self.names = set(names)
-        self.made = {}
-
-    def unused(self, name):
-        candidates = (name if n == 0 else f"{name}_{n}" for n in range(len(self.names) + 1))
-        name = next(candidate for candidate in candidates if candidate not in self.names)
-        self.names.add(name)
-        return name
-
-    def replay(self, model, tensor):
-        """Outputs of `model` on `tensor`, as a flat list."""
-        model = _graph("layer", model)
-        values = {layer.name: [tensor] for layer in model.layers if isinstance(layer, keras.layers.InputLayer)}
-
-        def call(operation, *args, **kwargs):
-            value = self.apply(operation, *args, **kwargs)
-            values[operation.name] = keras.tree.flatten(value)
-            return value
-
-        # Keras' own walk over the graph. The model it returns is of no use here: `call` has kept the tensors.
-        graph = keras.Model(model.inputs, model.outputs)
-        keras.models.clone_model(graph, [tensor], clone_function=lambda operation: operation, call_function=call)
-        taken = collections.Counter()
-        outputs = []
-        for name in model.output_names:  # a model inside a model may stand here several times, once for each output
-            outputs.append(values[name][min(taken[name], len(values[name]) - 1)])
-            taken[name] += 1
-        return outputs
-
-    def apply(self, operation, *args, **kwargs):
-        if isinstance(operation, keras.Model):
-            if len(args) != 1 or any(value is not None for value in kwargs.values()):
-                raise InvalidInputError(
-                    "A model inside a model must be called on one tensor and nothing else. "
-                    f"Received: {operation.name!r} called with {len(args)} tensors and {kwargs}"
-                )
-            outputs = self.replay(operation, args[0])
-            return outputs[0] if len(outputs) == 1 else outputs
-        if id(operation) in self.made:
-            return self.made[id(operation)](*args, **kwargs)
-        config = operation.get_config()
-        if isinstance(operation, keras.Layer):
-            config |= {"name": self.unused(operation.name), "trainable": True}
-            if {operation.compute_dtype, operation.variable_dtype} & {"float16", "bfloat16"}:
-                config["dtype"] = "float32"
-        else:  # Keras numbers operations through a process: "cast_7"
-            config["name"] = self.unused(re.sub(r"_\d+$", "", operation.name))
-        try:
-            copy = self.made[id(operation)] = type(operation).from_config(config)
-        except Exception as error:
-            raise InvalidInputError(
-                f"A published model consists of core Keras layers. Received: {operation.name!r} of type "
-                f"{type(operation).__name__}, which cannot be copied: {str(error).splitlines()[0][:200]}"
-            ) from error
-        value = blocks.apply(copy, *args, **kwargs) if isinstance(copy, keras.Layer) else copy(*args, **kwargs)
-        if getattr(operation, "weights", None):
-            copy.set_weights(operation.get_weights())
-        return value
-
-
-def _check_published(model, core=True):
-    """The model, if `read` will take it back."""
-    try:
-        _check_config(json.loads(model.to_json()), core)
-    except ArtefactError as error:
-        what = "consists of core Keras layers" if core else "can be loaded in Keras' safe mode"
-        raise InvalidInputError(f"A published model {what}. {error}") from error
-    return model
 
 
 # ------------------------------------------------------------------ write
@@ -225,10 +61,10 @@ def write(
 
     Args:
         folder: where to; its parent is made if need be.
-        parts: part ("encoder", and "posterior", "decoder", "model") -> model; see `sslzoo.layout` for what
+        parts: part ("encoder", and "posterior", "decoder", "model") -> model; see `sslzoo.zoo.layout` for what
             each takes and gives. Models may be compiled or of mixed precision; what is written is not (a `model`
             keeps its precision).
-        results: dict as described in `sslzoo.layout`.
+        results: dict as described in `sslzoo.zoo.results`.
         card: str, Markdown for README.md; by default `card.render` of the completed results.
         pictures: file name ("samples.png") -> image file, copied into `pictures/`. Captions are those in
             `results["pictures"]`, where a file is named as "pictures/samples.png".
@@ -307,9 +143,9 @@ def _check_parts(parts):
         if part == "model":
             if not isinstance(model, keras.Model) or not model.built:
                 raise InvalidInputError(f"parts['model'] must be a built Keras model. Received: {model!r}")
-            checked[part] = _check_published(model, core=False)
+            checked[part] = check_published(model, core=False)
             continue
-        model = _graph(f"parts[{part!r}]", model)
+        model = as_functional(f"parts[{part!r}]", model)
         shapes = [tuple(tensor.shape) for tensor in (*model.inputs, *model.outputs)]
         ranks = {"encoder": [4, 2], "posterior": [4, 2, 2], "projection": [4, 2], "decoder": [2, None]}[part]
         fits = len(shapes) == len(ranks) and all(rank in (None, len(shape)) for rank, shape in zip(ranks, shapes))
@@ -324,7 +160,7 @@ def _check_parts(parts):
                 f"parts[{part!r}] must map float32 {expected}; see artefact.compose. Received: inputs and outputs "
                 f"of shapes {shapes}, input dtype {model.inputs[0].dtype}"
             )
-        checked[part] = _check_published(model) if _is_plain(model) else compose(None, model)
+        checked[part] = check_published(model) if _is_plain(model) else compose(None, model)
     return checked
 
 
@@ -468,7 +304,7 @@ def read(path: "str | os.PathLike", part: str = "encoder", verify: bool = True) 
     if not (where / WEIGHTS).is_file():
         raise ArtefactError(f"The weights are missing: {where / WEIGHTS}. Received: part={part!r} of {str(path)!r}")
     config = read_json(where / CONFIG)
-    _check_config(config, core=part != "model")
+    check_config(config, core=part != "model")
     held = _check_weights(where / WEIGHTS)
     if verify and (path / RESULTS).exists():
         read_results(path)
@@ -485,7 +321,7 @@ def _read_file(path, part):
             config = json.loads(archive.read(CONFIG))
     except Exception as error:  # a damaged archive has many ways to fail
         raise ArtefactError(f"Not a .keras file, or a damaged one ({error}). Received: {str(path)!r}") from error
-    _check_config(config, core=part != "model")
+    check_config(config, core=part != "model")
     with tempfile.TemporaryDirectory() as scratch:
         weights = Path(scratch) / WEIGHTS
         try:
@@ -511,43 +347,6 @@ def _guarded(path, build):
     if not isinstance(model, keras.Model):
         raise ArtefactError(f"Expected a Keras model. Received: {type(model).__name__} in {str(path)!r}")
     return model
-
-
-def _check_config(config, core=True):
-    """Raise if a serialised model asks for more than Keras' own classes (`core`), for code, or for other files."""
-    if not isinstance(config, dict) or "class_name" not in config:
-        raise ArtefactError(f"{CONFIG} must describe a Keras model. Received: {repr(config)[:80]}")
-    waiting = [config | {"compile_config": None}]  # which is not used
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, list):
-            waiting.extend(node)
-        if core and isinstance(node, float) and not math.isfinite(node):
-            raise ArtefactError(f"The numbers in {CONFIG} must be finite. Received: {node}")
-        if not isinstance(node, dict):
-            continue
-        waiting.extend(node.values())
-        if "class_name" not in node:
-            continue
-        name, module, registered = (node.get(key) for key in ("class_name", "module", "registered_name"))
-        received = f"Received: class_name={name!r}, module={module!r}, registered_name={registered!r}"
-        if not isinstance(name, str) or not all(isinstance(value, (str, type(None))) for value in (module, registered)):
-            raise ArtefactError(f"Classes must be named by texts. {received[:300]}")
-        if name in _REFUSED_CLASSES:
-            raise ArtefactError(f"Models with code or files of their own are refused. Received: class_name={name!r}")
-        if name == "function" and not _is_activation(node.get("config")):
-            raise ArtefactError(
-                f"The only functions allowed are Keras' activations. Received: config={repr(node.get('config'))[:100]}"
-            )
-        keras_own = module is None or re.fullmatch(_MODELLING, module) or (name == "function" and module == "builtins")
-        own = keras_own and ">" not in (registered or "")
-        if not own and (core or re.match(r"keras(\.|$)", module or "") or module == "builtins"):
-            raise ArtefactError(f"Only Keras' own classes for models are allowed. {received[:300]}")
-
-
-def _is_activation(name):
-    known = isinstance(name, str) and callable(getattr(keras.activations, name, None))
-    return known and name not in ("deserialize", "get", "serialize")
 
 
 def _check_weights(path):

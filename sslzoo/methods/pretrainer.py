@@ -15,8 +15,8 @@ import inspect
 import keras
 from keras import ops
 
-from sslzoo.artefact import compose
 from sslzoo.errors import InvalidInputError
+from sslzoo.networks.composition import compose
 
 
 def full_precision(tensor):

@@ -21,12 +21,14 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from sslzoo import artefact, callbacks, data, evaluation, networks, optimizers
+from sslzoo import callbacks, data, evaluation, networks, optimizers
 from sslzoo.errors import ArtefactError, InvalidInputError, SSLZooError, choose
 from sslzoo.evaluation import pictures
-from sslzoo.evaluation.report import versions, write_beside
+from sslzoo.evaluation.report import versions
+from sslzoo.files import write_beside
 from sslzoo.methods import METHODS
 from sslzoo.views import Views, policy
+from sslzoo.zoo import artefact
 
 # What the SimVAE papers hold equal across methods, per data set: network, size of the representation, and views.
 # "flip": the paper's figures come from vertical flips (so its code; its text leaves it open), which `--variant paper`

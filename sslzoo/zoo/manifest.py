@@ -3,7 +3,7 @@
 `weights_manifest.json` lies at the root of the repository and, in an installed package, inside it. It is one JSON
 object: `schema` (1) and `models`, name -> entry. An entry holds
 
-    method, dataset, recipe, licence, papers, metrics    as in results.json (`sslzoo.layout`)
+    method, dataset, recipe, licence, papers, metrics    as in results.json (`sslzoo.zoo.results`)
     repository       str, "organisation/name" on the Hugging Face Hub; null: none
     revision         str, the commit there, 40 hexadecimal digits; null: not published yet
     files            object, path -> {"sha256": str, "bytes": int}: all that Keras reads, and results.json. The card and
@@ -13,7 +13,7 @@ object: `schema` (1) and `models`, name -> entry. An entry holds
     features         int, L
     parameters       int, of the encoder
 
-    python -m sslzoo.manifest weights/*      # enter folders, after a model changed
+    sslzoo manifest weights/*      # enter folders, after a model changed
 """
 
 import argparse
@@ -25,9 +25,21 @@ import sys
 import tempfile
 from pathlib import Path
 
-from sslzoo import layout
 from sslzoo.errors import InvalidInputError, ManifestError, SSLZooError, choose
-from sslzoo.layout import is_count, is_text, list_of, matches
+from sslzoo.zoo import layout
+from sslzoo.zoo.results import (
+    METRIC,
+    PAPER,
+    check_fields,
+    is_count,
+    is_licence,
+    is_name,
+    is_text,
+    list_of,
+    matches,
+    plain,
+    read_results,
+)
 
 FILE = "weights_manifest.json"
 SCHEMA = 1
@@ -84,9 +96,9 @@ _ENTRY = {
     "features": (True, "an integer >= 1", lambda value: is_count(value) and value >= 1),
     "parameters": (True, "an integer >= 0", is_count),
     "recipe": (True, "the command that trains it", is_text),
-    "metrics": (True, "a list of objects", layout.METRIC),
-    "licence": (True, "a licence as the Hub writes it, such as apache-2.0", layout.is_licence),
-    "papers": (True, "a list of objects", layout.PAPER),
+    "metrics": (True, "a list of objects", METRIC),
+    "licence": (True, "a licence as the Hub writes it, such as apache-2.0", is_licence),
+    "papers": (True, "a list of objects", PAPER),
 }
 
 
@@ -98,13 +110,13 @@ def path() -> Path:
     named = os.environ.get("SSLZOO_MANIFEST")
     if named:
         return Path(named).expanduser()
-    here = Path(__file__).resolve().parent
-    return here / FILE if (here / FILE).is_file() else here.parent / FILE
+    package = Path(__file__).resolve().parents[1]
+    return package / FILE if (package / FILE).is_file() else package.parent / FILE
 
 
 def is_installed(file: Path) -> bool:
     """Whether a manifest is the installed package's own, which nobody edits."""
-    return file == Path(__file__).resolve().parent / FILE
+    return file == Path(__file__).resolve().parents[1] / FILE
 
 
 def read(file: "str | os.PathLike | None" = None) -> dict[str, dict]:
@@ -174,16 +186,16 @@ def check_entry(name: str, entry: dict) -> dict:
         UnknownNameError: a field that is none.
     """
     where = f"models[{name!r}]"
-    if not layout.is_name(name):
+    if not is_name(name):
         raise InvalidInputError(f"Names consist of lower-case letters, digits, '-' and '.'. Received: {where}")
-    layout.check_fields(where, layout.plain(entry, where), _ENTRY, strict=True)
+    check_fields(where, plain(entry, where), _ENTRY, strict=True)
     for file, facts in entry["files"].items():
         if not is_safe_path(file):
             raise InvalidInputError(
                 f"{where}['files'] must name files inside the repository, as 'decoder/config.json' does. "
                 f"Received: {file!r}"
             )
-        layout.check_fields(f"{where}['files'][{file!r}]", facts, _FILE, strict=True)
+        check_fields(f"{where}['files'][{file!r}]", facts, _FILE, strict=True)
     if len({file.lower() for file in entry["files"]}) < len(entry["files"]):
         raise InvalidInputError(f"{where}['files'] must differ in more than upper and lower case")
     if entry["revision"] is not None and entry["repository"] is None:
@@ -209,7 +221,7 @@ def entry(folder: "str | os.PathLike", repository: str | None = None, revision: 
         ArtefactError: the folder holds no model, or results.json is missing or damaged.
         InvalidInputError: results.json lacks what an entry holds, or repository or revision is none.
     """
-    results = layout.read_results(folder)
+    results = read_results(folder)
     made = {field: results[field] for field in _ENTRY if field in results}
     made |= {"repository": repository, "revision": revision, "files": pinned_files(folder)}
     return check_entry(results["name"], {field: made[field] for field in _ENTRY if field in made})
@@ -264,7 +276,7 @@ def refresh(folder: "str | os.PathLike", organisation: str = "sslzoo", file: "st
         bool, whether the manifest changed.
     """
     file = path() if file is None else Path(file)
-    name = layout.read_results(folder)["name"]
+    name = read_results(folder)["name"]
     former = (read(file) if file.exists() else {}).get(name)
     made = entry(folder, former["repository"] if former else f"{organisation}/{name}")
     if former and former["files"] == made["files"]:
@@ -277,7 +289,7 @@ def refresh(folder: "str | os.PathLike", organisation: str = "sslzoo", file: "st
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m sslzoo.manifest", description="Enter model folders in the manifest of published models."
+        prog="sslzoo manifest", description="Enter model folders in the manifest of published models."
     )
     parser.add_argument("folders", nargs="+", type=Path, help="model folders")
     parser.add_argument("--organisation", default="sslzoo", help="on the Hub, for models that are new (sslzoo)")

@@ -16,9 +16,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from sslzoo import layout, manifest
 from sslzoo.errors import HubError, IntegrityError, InvalidInputError, SSLZooError
-from sslzoo.manifest import SCHEME
+from sslzoo.files import sha256
+from sslzoo.zoo import manifest
+from sslzoo.zoo.manifest import SCHEME
 
 # Seconds before each further attempt, unless the Hub asks for another pause. huggingface_hub has tried several times
 # itself by then, so nothing is tried again that has taken PATIENCE already, and no pause beyond LONGEST_PAUSE is made.
@@ -224,7 +225,7 @@ def _difference(path, expected):
     """In words, how a cached file differs from what it should be; None if it does not."""
     try:
         if expected is not None:
-            size, digest = os.path.getsize(path), layout.sha256(path)
+            size, digest = os.path.getsize(path), sha256(path)
             if digest != expected["sha256"]:
                 return f"sha256 {expected['sha256']}, {expected['bytes']} bytes. Received: {digest}, {size} bytes"
             return None
@@ -232,7 +233,7 @@ def _difference(path, expected):
         # has no links, the name is lost.
         name = os.path.basename(os.path.realpath(path)) if os.path.islink(path) else ""
         if re.fullmatch("[0-9a-f]{64}", name):
-            digest = layout.sha256(path)
+            digest = sha256(path)
         elif re.fullmatch("[0-9a-f]{40}", name):
             digest = git_hash(Path(path).read_bytes())
         else:
@@ -252,9 +253,6 @@ def _discard(path):
 def git_hash(content: bytes) -> str:
     """Name that git gives to a file of this content."""
     return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
-
-
-# ------------------------------------------------------------------ publish
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Model cards: README.md of a model folder, made from its results.json and from nothing else.
 
-The layout of results is described in `sslzoo.layout`.
+What results hold is described in `sslzoo.zoo.results`.
 """
 
 import hashlib

@@ -33,15 +33,6 @@ def variable(model: keras.Model, value: np.ndarray, name: str) -> keras.Variable
     )
 
 
-def unit_rows(rows: int, size: int, seed: int) -> np.ndarray:
-    """Random points on the unit sphere, float32 (rows, size): what a queue holds before it was filled.
-
-    Drawn by NumPy, so that they are equal on every backend.
-    """
-    points = np.random.default_rng(seed).normal(size=(rows, size))
-    return (points / np.linalg.norm(points, axis=1, keepdims=True)).astype("float32")
-
-
 def snapshot(variable: keras.Variable):
     """The variable's value as a constant that a later assignment cannot disturb (PyTorch assigns in place)."""
     return ops.stop_gradient(ops.copy(ops.convert_to_tensor(variable)))

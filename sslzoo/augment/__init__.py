@@ -1,0 +1,44 @@
+"""The image transforms that Keras lacks: one random draw per image, on every backend, in a model and inside `tf.data`.
+
+Each is a Keras layer from images (B, H, W, C), or one image (H, W, C), to images; float32 under every dtype policy,
+values in [0, 1] until `Normalize`. `training=False` draws nothing and leaves only what is deterministic. The meanings,
+and so the numbers, are torchvision's, because that is what papers print.
+
+`sslzoo.views.Views` strings these layers into policies and then hands each of them the random numbers; a layer used on
+its own draws from its own `seed`, or from `seed=` given in the call.
+"""
+
+from sslzoo.augment.colour import ColorJitter, Grayscale, Solarize
+from sslzoo.augment.geometry import (
+    Flip,
+    GaussianBlur,
+    HorizontalFlip,
+    RandomResizedCrop,
+    RandomShift,
+    Resize,
+    SeparableTransform,
+    VerticalFlip,
+)
+from sslzoo.augment.steps import RandomApply
+from sslzoo.augment.transform import ImageTransform, PointwiseTransform
+from sslzoo.augment.values import GaussianNoise, Normalize, Threshold
+
+__all__ = [
+    "ColorJitter",
+    "Flip",
+    "GaussianBlur",
+    "GaussianNoise",
+    "Grayscale",
+    "HorizontalFlip",
+    "ImageTransform",
+    "Normalize",
+    "PointwiseTransform",
+    "RandomApply",
+    "RandomResizedCrop",
+    "RandomShift",
+    "Resize",
+    "SeparableTransform",
+    "Solarize",
+    "Threshold",
+    "VerticalFlip",
+]

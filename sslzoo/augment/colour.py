@@ -1,0 +1,185 @@
+"""Transforms of colour: jitter, grey, solarisation. The meanings, and so the numbers, are torchvision's."""
+
+from sslzoo.augment.transform import ImageTransform, per_image, serializable
+from sslzoo.checks import check_factor, check_interval, check_number, check_probability
+
+LUMA = (0.299, 0.587, 0.114)  # ITU-R 601, what Pillow and torchvision call grey
+
+
+@serializable
+class ColorJitter(ImageTransform):
+    """Brightness, contrast, saturation and hue by a random amount each, in an order drawn anew for each image.
+
+    As torchvision's. With factor f, and values clipped to [0, 1] after each:
+    brightness f x; contrast f x + (1 - f) mean(grey(x)); saturation f x + (1 - f) grey(x); hue turns the hue of HSV.
+    f is uniform in [max(0, 1 - s), 1 + s] for strength s, or in the interval given; the turn is uniform in [-h, h], in
+    fractions of the full circle. One-channel images have no saturation or hue: those two leave them as they are.
+
+    Args:
+        brightness: float s >= 0, or an interval (low, high) of factors, 0 <= low. 0 switches it off.
+        contrast: as `brightness`.
+        saturation: as `brightness`.
+        hue: float h in [0, 0.5], or an interval in [-0.5, 0.5]. 0 switches it off.
+        probability: float in [0, 1]. The fraction of images that are jittered at all.
+        seed: as in `ImageTransform`.
+    """
+
+    colour = True
+    affine = ("brightness", "contrast", "saturation")
+
+    def __init__(
+        self,
+        brightness: float | tuple[float, float] = 0.0,
+        contrast: float | tuple[float, float] = 0.0,
+        saturation: float | tuple[float, float] = 0.0,
+        hue: float | tuple[float, float] = 0.0,
+        probability: float = 1.0,
+        seed: int | None = None,
+        **kwargs,
+    ):
+        super().__init__(seed=seed, **kwargs)
+        self.brightness = check_factor("brightness", brightness)
+        self.contrast = check_factor("contrast", contrast)
+        self.saturation = check_factor("saturation", saturation)
+        if isinstance(hue, (int, float)) and not isinstance(hue, bool) and hue >= 0:
+            hue = (-hue, hue)
+        self.hue = check_interval("hue", hue, -0.5, 0.5)
+        self.probability = check_probability(probability)
+
+    def get_random_transformation(self, images, training=True, seed=None):
+        """Dict of float32: brightness, contrast, saturation, hue (B,), and order (B, 4): lower comes first."""
+        uniform = self._uniform((self._batch_size(images), 9), seed)
+        jitter = uniform[:, 8] < self.probability
+        draws = {"order": uniform[:, 4:8]}
+        for column, name in enumerate((*self.affine, "hue")):
+            low, high = getattr(self, name)
+            amount = low + (high - low) * uniform[:, column]
+            draws[name] = self.backend.numpy.where(jitter, amount, 0.0 if name == "hue" else 1.0)
+        return draws
+
+    def transform_images(self, images, transformation, training=True):
+        nx = self.backend.numpy
+        grey_images = images.shape[-1] == 1
+        names = [n for n in self.affine if getattr(self, n) != (1.0, 1.0) and not (grey_images and n == "saturation")]
+        turns = self.hue != (0.0, 0.0) and not grey_images
+        order = {name: transformation["order"][:, i] for i, name in enumerate((*self.affine, "hue"))}
+        slots = {name: self._slot(name, names, order) for name in names}
+
+        # Brightness, contrast and saturation are one formula, f x + (1 - f) pivot, so a slot costs one pass whichever
+        # of them an image has there. Hue is dear: it runs once, between the slots before it and the slots after it, and
+        # a slot whose operation belongs to the other side has f = 1. Six cheap passes and a dear one, for any of the 24
+        # orders.
+        planes = nx.transpose(images, (3, 0, 1, 2))
+        for side in ("before hue", "after hue") if turns else ("",):
+            for slot in range(len(names)):
+                factors = {}
+                for name in names:
+                    here = slots[name] == slot
+                    if turns:
+                        before = order[name] < order["hue"]
+                        here = nx.logical_and(here, before if side == "before hue" else nx.logical_not(before))
+                    factors[name] = nx.where(here, transformation[name], 1.0)
+                planes = self._blend(planes, factors)
+            if side == "before hue":
+                planes = self._turn_hue(planes, transformation["hue"])
+        return nx.transpose(planes, (1, 2, 3, 0))
+
+    def _slot(self, name, names, order):
+        """(B,) place of `name` among `names` in each image's order; ties go to the first, so that no slot holds two."""
+        place = self.backend.numpy.zeros_like(order[name])
+        for other in names:
+            if other != name:
+                first = names.index(other) < names.index(name)
+                ahead = order[other] <= order[name] if first else order[other] < order[name]
+                place = place + self.backend.cast(ahead, "float32")
+        return place
+
+    def _blend(self, planes, factors):
+        """f x + (1 - f) pivot, clipped; of an image's factors, each (B,), at most one differs from 1."""
+        nx = self.backend.numpy
+        scale, shift = 1.0, 0.0
+        grey = self._grey(planes) if set(factors) - {"brightness"} else None
+        for name, factor in factors.items():
+            scale = scale * factor
+            if name == "contrast":
+                shift = shift + ((1 - factor) * nx.mean(grey, axis=(1, 2)))[:, None, None]
+            elif name == "saturation":
+                shift = shift + (1 - factor)[:, None, None] * grey
+        return nx.clip(planes * scale[:, None, None] + shift, 0.0, 1.0)
+
+    def _grey(self, planes):
+        if planes.shape[0] == 1:
+            return planes[0]
+        return LUMA[0] * planes[0] + LUMA[1] * planes[1] + LUMA[2] * planes[2]
+
+    def _turn_hue(self, planes, turn):
+        """Planes (3, B, H, W) with hue + `turn` (B,), in circles; saturation and value stay."""
+        nx = self.backend.numpy
+        red, green, blue = planes[0], planes[1], planes[2]
+        value = nx.maximum(nx.maximum(red, green), blue)
+        chroma = value - nx.minimum(nx.minimum(red, green), blue)
+        inverse = 1.0 / nx.where(chroma > 0, chroma, 1.0)
+        hue = nx.where(
+            value == red,
+            (green - blue) * inverse,
+            nx.where(value == green, 2.0 + (blue - red) * inverse, 4.0 + (red - green) * inverse),
+        )
+        hue = hue + (6.0 * turn)[:, None, None]
+
+        # Of the six parts of the circle, a channel is full within one of its own hue and empty beyond two. `mod` would
+        # be a library call per pixel under XLA on a CPU, ten times the cost of all the rest; floor is one instruction.
+        def channel(own_hue):
+            distance = hue - own_hue
+            distance = nx.abs(distance - 6.0 * nx.floor(distance * (1 / 6) + 0.5))
+            return value - chroma * nx.clip(distance - 1.0, 0.0, 1.0)
+
+        return nx.stack([channel(0.0), channel(2.0), channel(4.0)])
+
+
+@serializable
+class Grayscale(ImageTransform):
+    """Turns an image grey (ITU-R 601, all channels equal) with a probability. One-channel images stay as they are.
+
+    Args:
+        probability: float in [0, 1].
+        seed: as in `ImageTransform`.
+    """
+
+    colour = True
+
+    def __init__(self, probability: float = 0.1, seed: int | None = None, **kwargs):
+        super().__init__(seed=seed, **kwargs)
+        self.probability = check_probability(probability)
+
+    def get_random_transformation(self, images, training=True, seed=None):
+        return {"grey": self._uniform((self._batch_size(images),), seed) < self.probability}
+
+    def transform_images(self, images, transformation, training=True):
+        if images.shape[-1] == 1:
+            return images
+        grey = LUMA[0] * images[..., 0:1] + LUMA[1] * images[..., 1:2] + LUMA[2] * images[..., 2:3]
+        return self.backend.numpy.where(per_image(transformation["grey"]), grey, images)
+
+
+@serializable
+class Solarize(ImageTransform):
+    """Inverts the pixels at or above a threshold, with a probability per image.
+
+    Args:
+        threshold: float in [0, 1].
+        probability: float in [0, 1].
+        seed: as in `ImageTransform`.
+    """
+
+    def __init__(self, threshold: float = 0.5, probability: float = 1.0, seed: int | None = None, **kwargs):
+        super().__init__(seed=seed, **kwargs)
+        self.threshold = check_number("threshold", threshold, 0.0, 1.0)
+        self.probability = check_probability(probability)
+
+    def get_random_transformation(self, images, training=True, seed=None):
+        return {"solarize": self._uniform((self._batch_size(images),), seed) < self.probability}
+
+    def transform_images(self, images, transformation, training=True):
+        nx = self.backend.numpy
+        invert = nx.logical_and(images >= self.threshold, per_image(transformation["solarize"]))
+        return nx.where(invert, 1.0 - images, images)

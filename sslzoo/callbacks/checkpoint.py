@@ -1,0 +1,180 @@
+"""What a run keeps of itself: its checkpoint, its journal, its time."""
+
+import csv
+import io
+import json
+import signal
+import time
+from pathlib import Path
+
+import keras
+import numpy as np
+
+from sslzoo.errors import ArtefactError
+from sslzoo.files import write_beside
+
+
+class Checkpoint(keras.callbacks.Callback):
+    """Writes everything a run is made of after each epoch, so that a killed run goes on as if it never stopped.
+
+    One `.npz` holds every variable of model and optimizer, the states of all random generators among them (which
+    Keras' own model files and `BackupAndRestore` leave out), the number of finished epochs, and the journal. The
+    order of the data is a function of seed and epoch, so it needs no state.
+
+    Neither an epoch with a loss that is not finite nor one cut short is written: the file on disk stays the last good
+    one, from which the cut epoch is run again whole.
+
+    Args:
+        path: str or Path of the file.
+        journal: `Journal` of the run.
+        stopwatch: `Stopwatch` of the run, which knows whether an epoch was cut short.
+    """
+
+    def __init__(self, path: "str | Path", journal: "Journal", stopwatch: "Stopwatch"):
+        super().__init__()
+        self.path = Path(path)
+        self.journal = journal
+        self.stopwatch = stopwatch
+
+    def on_epoch_end(self, epoch, logs=None):
+        if not self.stopwatch.reason:
+            self.write(epoch + 1)
+
+    def write(self, epochs_done):
+        arrays = {f"{i:05d}": np.asarray(keras.ops.convert_to_numpy(v)) for i, v in enumerate(_variables(self.model))}
+        note = {"epochs_done": epochs_done, "rows": self.journal.rows, "seconds": self.journal.seconds()}
+        buffer = io.BytesIO()
+        np.savez(buffer, note=np.array(json.dumps(note)), **arrays)
+        write_beside(self.path, buffer.getvalue())
+
+    def restore(self, model: keras.Model) -> int:
+        """Put the file's state into a compiled model and the journal.
+
+        Returns:
+            int, the number of epochs the file's run had finished; 0 where there is no file yet.
+
+        Raises:
+            ArtefactError: the file is damaged, or was written by another model.
+        """
+        if not self.path.exists():
+            return 0
+        variables = _variables(model)
+        try:
+            with np.load(self.path) as data:
+                note = json.loads(str(data["note"]))
+                arrays = [data[name] for name in sorted(set(data.files) - {"note"})]
+        except Exception as error:
+            raise ArtefactError(
+                f"The checkpoint cannot be read ({error}). Delete it to start over. Received: path={self.path}"
+            ) from error
+        shapes = [tuple(a.shape) for a in arrays]
+        if shapes != [tuple(v.shape) for v in variables]:
+            raise ArtefactError(
+                f"The checkpoint belongs to another model: expected {len(variables)} variables with the shapes of this "
+                f"one. Received: {len(arrays)} arrays in path={self.path}"
+            )
+        for variable, array in zip(variables, arrays):
+            variable.assign(array)
+        self.journal.rows = note["rows"]
+        self.journal.seconds_before = note["seconds"]
+        return note["epochs_done"]
+
+
+def _variables(model):
+    if not model.optimizer.built:
+        model.optimizer.build(model.trainable_variables)
+    return [*model.variables, *model.optimizer.variables]
+
+
+class Journal(keras.callbacks.Callback):
+    """Keeps one row per epoch (terms, monitor, seconds, views per second) and writes them as `history.csv`.
+
+    Unlike `CSVLogger` it is part of the checkpoint, so a resumed run has one history without gaps or doubles.
+
+    Args:
+        path: str or Path of the CSV file.
+        views_per_step: int, views the networks see in one step.
+
+    Attributes:
+        rows: list of dict, one per epoch, an epoch cut short included: terms, `views` and `seconds` so far, speed.
+    """
+
+    BOOKKEEPING = ("views", "views_per_second", "seconds")
+
+    def __init__(self, path: "str | Path", views_per_step: int):
+        super().__init__()
+        self.path = Path(path)
+        self.views_per_step = views_per_step
+        self.rows = []
+        self.seconds_before = 0.0
+        self._began = time.monotonic()
+
+    def seconds(self):
+        """Wall time of training so far in seconds, resumed runs included."""
+        return self.seconds_before + time.monotonic() - self._began
+
+    def on_train_begin(self, logs=None):
+        self._began = time.monotonic()
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._epoch_began = time.monotonic()
+        self._steps = 0
+
+    def on_train_batch_end(self, batch, logs=None):
+        self._steps += 1
+
+    def on_epoch_end(self, epoch, logs=None):
+        seconds = time.monotonic() - self._epoch_began
+        seen = self._steps * self.views_per_step
+        row = {"epoch": epoch + 1, **{k: float(v) for k, v in (logs or {}).items()}}
+        row["views"] = seen + (self.rows[-1]["views"] if self.rows else 0)
+        row["views_per_second"] = round(seen / seconds, 1)
+        row["seconds"] = round(self.seconds(), 1)
+        self.rows.append(row)
+        names = list(dict.fromkeys(name for row in self.rows for name in row))
+        text = io.StringIO()
+        writer = csv.DictWriter(text, names)
+        writer.writeheader()
+        writer.writerows(self.rows)
+        write_beside(self.path, text.getvalue().encode())
+
+
+class Stopwatch(keras.callbacks.Callback):
+    """Ends training in good order after `minutes`, or at the first Ctrl-C (a second one interrupts at once).
+
+    Args:
+        minutes: float, wall time from the start of training, or None for no limit.
+
+    Attributes:
+        reason: why training ended early, or None.
+    """
+
+    def __init__(self, minutes: float | None = None):
+        super().__init__()
+        self.minutes = minutes
+        self.reason = None
+        self._previous = None
+
+    def on_train_begin(self, logs=None):
+        self._deadline = time.monotonic() + 60 * self.minutes if self.minutes else float("inf")
+        try:
+            self._previous = signal.signal(signal.SIGINT, self._interrupted)
+        except ValueError:  # not the main thread: Ctrl-C is somebody else's business there
+            self._previous = None
+
+    def _interrupted(self, number, frame):
+        self._stop("interrupted")
+        print("\nInterrupted: finishing this step, then writing what there is. Ctrl-C again to leave at once.")
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def _stop(self, reason):
+        self.reason = reason
+        self._model.stop_training = True  # not `self.model`, which waits for the device under JAX
+
+    def on_train_batch_end(self, batch, logs=None):
+        if time.monotonic() > self._deadline:
+            self._stop(f"stopped after --max-minutes {self.minutes:g}")
+
+    def on_train_end(self, logs=None):
+        if self._previous is not None:
+            signal.signal(signal.SIGINT, self._previous)

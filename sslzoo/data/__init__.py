@@ -1,0 +1,24 @@
+"""Images: what is known of a set, how it becomes arrays, and the order in which an epoch sees them.
+
+images, labels = sslzoo.data.load("mnist", "train")                   # uint8 (60000, 28, 28, 1), int64 (60000,)
+batches = sslzoo.data.pipeline((images, labels), None, 128, seed=0)   # a tf.data.Dataset, or
+batches = sslzoo.data.Batches(images, labels, 128, seed=0)            # the same batches without TensorFlow
+"""
+
+from sslzoo.data.batches import Batches, epoch_order, pipeline
+from sslzoo.data.catalogue import CELEBA_ATTRIBUTES, DatasetInfo, celeba_task, info
+from sslzoo.data.sources import check, export, load, splits
+
+__all__ = [
+    "CELEBA_ATTRIBUTES",
+    "Batches",
+    "DatasetInfo",
+    "celeba_task",
+    "check",
+    "epoch_order",
+    "export",
+    "info",
+    "load",
+    "pipeline",
+    "splits",
+]

@@ -1,0 +1,39 @@
+"""`python -m sslzoo.data NAME [SPLIT ...] -o FILE.npz`: a data set as a file."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+
+from sslzoo import errors
+from sslzoo.data.catalogue import KNOWN
+from sslzoo.data.sources import export
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """`python -m sslzoo.data NAME [SPLIT ...] -o FILE.npz`: `export` for the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m sslzoo.data",
+        description="Write a data set to an .npz file, which sslzoo reads without TensorFlow.",
+    )
+    parser.add_argument("name", help=f"{' '.join(KNOWN)}, or the path of a folder of images")
+    parser.add_argument("splits", nargs="*", metavar="split", help="train, test ...; default: all")
+    parser.add_argument("-o", "--out", required=True, metavar="FILE.npz")
+    parser.add_argument("--data-dir", help="TFDS folder; default: TFDS_DATA_DIR, else ~/tensorflow_datasets")
+    parser.add_argument("--image-size", type=int, help="crop the images of a folder to squares of so many pixels")
+    options = parser.parse_args(arguments)
+    try:
+        path = export(options.name, options.out, options.splits, options.data_dir, options.image_size)
+    except errors.SSLZooError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    with np.load(path) as arrays:
+        for key in arrays.files:
+            print(f"{key}: {arrays[key].dtype} {arrays[key].shape}")
+    print(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

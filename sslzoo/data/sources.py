@@ -1,0 +1,471 @@
+"""From the name of a data set to raw images: known sets, `.npz` files, folders.
+
+    images, labels = sslzoo.data.load("mnist", "train")  # uint8 (60000, 28, 28, 1), int64 (60000,)
+
+`load` takes one of three kinds of name:
+
+* a known name, see `info`. `digits` comes with scikit-learn. The others are read by TensorFlow Datasets (TFDS) from
+  `data_dir`, else from the folder in the environment variable `TFDS_DATA_DIR`, else from TFDS' default
+  (`~/tensorflow_datasets`); what is not there, TFDS downloads.
+* the path of an `.npz` file. The arrays `<split>_images` and `<split>_labels`, or `x_<split>` and `y_<split>` as in
+  Keras' own files, make the split `<split>`; plain `images` and `labels` make the split "train". Labels are optional.
+* the path of a folder of images. With sub-folders `train`, `validation` or `test`, these are the splits, and where all
+  images of a split lie in sub-folders of it (at least two), these are the classes, numbered by their sorted names.
+  Without, every image below the folder, however deep, is the unlabelled split "train". Images are sorted by path, and
+  read as grey if all of them are, else as colour; transparency is dropped.
+
+A known name wins over a file of that name; write `./mnist` to mean the file.
+
+TensorFlow is imported here and nowhere else in the package (`import_tensorflow`), only to read TFDS or to make a
+`tf.data.Dataset`. Where it is missing, sets travel as `.npz`: `python -m sslzoo.data mnist -o mnist.npz` writes one.
+"""
+
+import contextlib
+import os
+import pathlib
+import re
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+
+import keras
+import numpy as np
+
+from sslzoo import errors
+from sslzoo.data.catalogue import CELEBA_ATTRIBUTES, CELEBA_CROP, CELEBA_SIZE, KNOWN
+
+
+def splits(name: str | os.PathLike) -> tuple[str, ...]:
+    """Names of the splits that `load(name, split)` knows; reads no image.
+
+    Args:
+        name: a known name, the path of an `.npz` file, or of a folder of images, as for `load`.
+
+    Raises:
+        UnknownNameError, MissingDataError, InvalidInputError: as `load`.
+    """
+    kind = _kind(name)
+    if kind == "known":
+        return tuple(KNOWN[name].splits)
+    if kind == "npz":
+        with _open_npz(name) as arrays:
+            return tuple(_npz_keys(arrays, name))
+    return tuple(_folder_splits(pathlib.Path(name).expanduser()))
+
+
+def load(
+    name: str | os.PathLike,
+    split: str,
+    data_dir: str | os.PathLike | None = None,
+    image_size: int | None = None,
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Read one split of a data set into memory.
+
+    Args:
+        name: a known name, or the path of an `.npz` file or of a folder of images, by the rules at the top of
+            `sslzoo.data`.
+        split: "train", "test", or another that `splits(name)` gives ("validation" of celeb_a, "extra" of svhn_cropped).
+        data_dir: TFDS folder, which must exist; used for the known sets other than `digits`.
+        image_size: pixels, for a folder of images only: each image is cropped to its largest centred square and
+            resized to (image_size, image_size), bilinear and antialiased. Without, all images must share one size.
+
+    Returns:
+        `(images, labels)`: images uint8 (N, H, W, C) in 0..255 with C = 1 or 3 (of an `.npz` that holds floats in
+        0..255, float32); labels int64 (N,), of CelebA int64 (N, 40) in the order of `CELEBA_ATTRIBUTES`, or None for a
+        set without labels. The i-th image is the same at every call.
+
+    Raises:
+        UnknownNameError: unknown data set or split.
+        MissingDataError: the file, folder or data set is not there, and could not be had.
+        InvalidInputError: an unreadable image or file; images of differing size; arrays of a wrong rank, dtype, number
+            of channels or range.
+    """
+    kind = _kind(name)
+    if image_size is not None and kind != "folder":
+        raise errors.InvalidInputError(
+            f"`image_size` resizes a folder of images; {name!r} is not one. Received: image_size={image_size!r}"
+        )
+    if kind == "npz":
+        return _load_npz(name, split)
+    if kind == "folder":
+        return _load_folder(pathlib.Path(name).expanduser(), split, image_size)
+    errors.choose("split", split, KNOWN[name].splits)
+    return _load_digits(split) if name == "digits" else _load_tfds(name, split, data_dir)
+
+
+def check(images, labels=None) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return raw images and labels as the rest of the package expects them, or say what is wrong with them.
+
+    Args:
+        images: array (N, H, W, C), N > 0, C = 1 or 3, uint8, or floats in 0..255.
+        labels: integers (N,) or (N, 1) >= 0, or (N, T) of 0 and 1 for T attributes, or None.
+
+    Returns:
+        `(images, labels)`: images uint8 as they came, or float32; labels int64 (N,) or (N, T), or None.
+
+    Raises:
+        InvalidInputError: anything else.
+    """
+    images = np.asarray(images)
+    if images.ndim != 4:
+        grey = " (for grey images, add a channel axis: images[..., None])" if images.ndim == 3 else ""
+        raise errors.InvalidInputError(f"Expected images of shape (N, H, W, C){grey}. Received: shape={images.shape}")
+    if 0 in images.shape or images.shape[-1] not in (1, 3):
+        raise errors.InvalidInputError(
+            "Expected at least one image, channels last, with 1 channel (grey) or 3 (red, green, blue), as "
+            f"(N, H, W, C). Received: shape={images.shape}"
+        )
+    if images.dtype != "uint8":
+        if not np.issubdtype(images.dtype, np.floating):
+            raise errors.InvalidInputError(
+                "Expected raw images as uint8, or as floats in 0..255; convert with images.astype('uint8') if that "
+                f"loses nothing. Received: dtype={images.dtype}"
+            )
+        low, high = images.min(), images.max()
+        if not (low >= 0 and high <= 255):  # a NaN fails both comparisons
+            raise errors.InvalidInputError(f"Expected float images in 0..255. Received: range=[{low}, {high}]")
+        if high <= 1:
+            raise errors.InvalidInputError(
+                "Expected raw images in 0..255, but these look scaled to 0..1; multiply them by 255. "
+                f"Received: range=[{low}, {high}]"
+            )
+        images = images.astype("float32", copy=False)
+    if labels is None:
+        return images, None
+
+    labels = np.asarray(labels)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if not (np.issubdtype(labels.dtype, np.integer) or labels.dtype == bool) or labels.ndim not in (1, 2):
+        raise errors.InvalidInputError(
+            "Expected integer labels (N,), or (N, T) of 0 and 1 for T attributes. "
+            f"Received: dtype={labels.dtype}, shape={labels.shape}"
+        )
+    if len(labels) != len(images):
+        raise errors.InvalidInputError(f"Expected one label per image. Received: {len(images)=}, {len(labels)=}")
+    if labels.min() < 0 or (labels.ndim == 2 and labels.max() > 1):
+        raise errors.InvalidInputError(
+            "Expected labels (N,) >= 0, or attributes (N, T) of 0 and 1. "
+            f"Received: shape={labels.shape}, range=[{labels.min()}, {labels.max()}]"
+        )
+    return images, labels.astype("int64")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Where images come from
+
+
+def _kind(name):
+    """Which of the three kinds `name` is: "known", "npz" or "folder"; raises if it is none."""
+    if not isinstance(name, str | os.PathLike):
+        raise errors.InvalidInputError(
+            f"Expected the name of a data set, or the path of an .npz file or of a folder. Received: name={name!r}"
+        )
+    if name in KNOWN:
+        return "known"
+    path = pathlib.Path(name).expanduser()
+    if path.is_dir():
+        return "folder"
+    if path.is_file():
+        if path.suffix == ".npz":
+            return "npz"
+        raise errors.InvalidInputError(
+            f"Expected an .npz file or a folder of images. Received: name={os.fspath(name)!r}"
+        )
+    if isinstance(name, os.PathLike) or path.suffix == ".npz" or len(path.parts) > 1:
+        raise errors.MissingDataError(
+            f"Looked for an .npz file or a folder of images at {path.absolute()}, and found nothing. "
+            f"Received: name={os.fspath(name)!r}"
+        )
+    return errors.choose("dataset", name, KNOWN)
+
+
+def _load_digits(split):
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+
+    digits = load_digits()
+    train, test = train_test_split(np.arange(len(digits.target)), test_size=360, stratify=digits.target, random_state=0)
+    rows = np.sort(train if split == "train" else test)
+    images = np.rint(digits.images[rows, :, :, None] * (255 / 16)).astype("uint8")
+    return images, digits.target[rows].astype("int64")
+
+
+@contextlib.contextmanager
+def _open_npz(name):
+    try:
+        with np.load(pathlib.Path(name).expanduser(), allow_pickle=False) as arrays:
+            yield arrays
+    except errors.SSLZooError:
+        raise
+    except Exception as error:  # zipfile, zlib, NumPy and the system each have their own
+        raise errors.InvalidInputError(f"This .npz file cannot be read ({error}). Received: name={name!r}") from error
+
+
+def _npz_keys(arrays, name):
+    """Split -> (key of its images, key of its labels or None), by the rule at the top of the file."""
+    found = {}
+    for key in arrays.files:
+        for pattern, labels in ((r"(\w+)_images", r"{}_labels"), (r"x_(\w+)", r"y_{}"), (r"()images", r"labels")):
+            if match := re.fullmatch(pattern, key):
+                labels = labels.format(match[1])
+                found.setdefault(match[1] or "train", (key, labels if labels in arrays.files else None))
+    if not found:
+        raise errors.InvalidInputError(
+            "Expected an .npz file with the arrays train_images and train_labels, x_train and y_train, or images and "
+            f"labels (and likewise for test). Received: name={os.fspath(name)!r}, arrays={arrays.files}"
+        )
+    return found
+
+
+def _load_npz(name, split):
+    with _open_npz(name) as arrays:
+        found = _npz_keys(arrays, name)
+        images, labels = found[errors.choose("split", split, found)]
+        try:
+            return check(arrays[images], None if labels is None else arrays[labels])
+        except errors.InvalidInputError as error:
+            raise errors.InvalidInputError(f"In {os.fspath(name)}, split {split!r}: {error}") from None
+
+
+IMAGE_SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+GREY_MODES = {"1", "L", "LA"}
+DEEP_MODES = {"F", "I", "I;16", "I;16B", "I;16L", "I;16N"}
+
+
+def is_visible(path, root):
+    return not any(part.startswith(".") for part in path.relative_to(root).parts)
+
+
+def _folder_splits(root):
+    return [split for split in ("train", "validation", "test") if (root / split).is_dir()] or ["train"]
+
+
+def folder_labels(root, split, files):
+    """Class of each file of a split folder, or None where the files are not sorted into at least two classes."""
+    if not (root / split).is_dir() or any(len(file.relative_to(root / split).parts) < 2 for file in files):
+        return None
+    # Over all splits, so that a class has the same number in each of them.
+    folders = [folder for name in _folder_splits(root) for folder in (root / name).iterdir() if folder.is_dir()]
+    classes = sorted({folder.name for folder in folders if not folder.name.startswith(".")})
+    if len(classes) < 2:
+        return None
+    return np.array([classes.index(file.relative_to(root / split).parts[0]) for file in files], "int64")
+
+
+def _load_folder(root, split, image_size):
+    from PIL import Image, ImageOps
+
+    if image_size is not None and (not isinstance(image_size, int) or image_size < 1):
+        raise errors.InvalidInputError(f"Expected a size in pixels, at least 1. Received: image_size={image_size!r}")
+    errors.choose("split", split, _folder_splits(root))
+    base = root / split if (root / split).is_dir() else root
+    files = sorted(p for p in base.rglob("*") if p.suffix.lower() in IMAGE_SUFFIXES and is_visible(p, base))
+    if not files:
+        raise errors.MissingDataError(
+            f"Looked below {base.absolute()} for images ({' '.join(sorted(IMAGE_SUFFIXES))}) and found none. "
+            f"Received: name={os.fspath(root)!r}"
+        )
+
+    @contextlib.contextmanager
+    def opened(file):
+        try:
+            with Image.open(file) as image:
+                yield image
+        except errors.SSLZooError:
+            raise
+        except Exception as error:  # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error ...
+            raise errors.InvalidInputError(
+                f"This image cannot be read; repair it or take it away. Received: {file} ({error})"
+            ) from error
+
+    # The headers first: one colour image makes the whole set a colour set.
+    mode = "L"
+    for file in files:
+        with opened(file) as image:
+            if image.mode in DEEP_MODES:
+                raise errors.InvalidInputError(
+                    "Expected images of 8 bits per channel; this one has more, and cutting it to 8 is not ours to "
+                    f"choose. Received: {file} (Pillow mode {image.mode!r})"
+                )
+            if image.mode not in GREY_MODES:
+                mode = "RGB"
+
+    images = None
+    progress = _progress(len(files))
+    for index, file in enumerate(files):
+        with opened(file) as image:
+            image = ImageOps.exif_transpose(image).convert(mode)
+            if image_size is not None:
+                image = ImageOps.fit(image, (image_size, image_size), method=Image.Resampling.BILINEAR)
+            pixels = np.asarray(image).reshape(image.height, image.width, len(mode))
+        if images is None:
+            images = np.empty((len(files), *pixels.shape), "uint8")
+        if pixels.shape != images.shape[1:]:
+            raise errors.InvalidInputError(
+                f"Expected one size; {file} is {pixels.shape[0]} x {pixels.shape[1]} pixels (height x width), "
+                f"{files[0]} {images.shape[1]} x {images.shape[2]}. Pass `image_size` to crop each to its centred "
+                f"square and resize it. Received: image_size={image_size}"
+            )
+        images[index] = pixels
+        progress(index + 1)
+    return images, folder_labels(root, split, files)
+
+
+def _load_tfds(name, split, data_dir):
+    chosen = data_dir or os.environ.get("TFDS_DATA_DIR") or None
+    if chosen is not None and not pathlib.Path(chosen).expanduser().is_dir():
+        origin = "data_dir" if data_dir else "TFDS_DATA_DIR"
+        raise errors.MissingDataError(
+            f"Looked for {name!r} in the TFDS folder {pathlib.Path(chosen).expanduser().absolute()}, which does not "
+            "exist. Name the folder that holds it, or create this one to have TFDS download into it. "
+            f"Received: {origin}={os.fspath(chosen)!r}"
+        )
+    try:
+        tf = import_tensorflow()
+        import tensorflow_datasets as tfds
+    except ImportError as error:
+        raise errors.MissingDataError(
+            f"Reading {name!r} takes TensorFlow and TensorFlow Datasets (pip install 'sslzoo[tensorflow]'), and "
+            f"importing them failed ({error}). Where they are installed, write the set to a file with\n"
+            f"    python -m sslzoo.data {name} -o {name}.npz\n"
+            f"and pass that file instead of the name: it is read without TensorFlow. Received: name={name!r}"
+        ) from error
+
+    root = pathlib.Path(chosen or tfds.core.constants.DATA_DIR).expanduser()
+    # Any version: the newest of those that lie in the folder; if there is none, the one that TFDS would make.
+    builder = tfds.builder(name, data_dir=root, version="*.*.*")
+    if not builder.is_prepared():
+        _download(builder, root)
+    errors.choose("split", split, builder.info.splits)
+
+    rows = builder.info.splits[split].num_examples
+    dataset = builder.as_dataset(
+        split=split,
+        shuffle_files=False,
+        # One shard after the other: the order of the files is the order of the images.
+        read_config=tfds.ReadConfig(try_autocache=False, interleave_cycle_length=1),
+    )
+    parts = _celeba_parts if name == "celeb_a" else _class_parts
+    dataset = dataset.map(parts, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).batch(512).prefetch(2)
+
+    images = labels = None
+    done, progress = 0, _progress(rows)
+    try:
+        for some_images, some_labels in dataset.as_numpy_iterator():
+            if images is None:
+                images = np.empty((rows, *some_images.shape[1:]), "uint8")
+                labels = np.empty((rows, *some_labels.shape[1:]), "int64")
+            images[done : done + len(some_images)] = some_images
+            labels[done : done + len(some_labels)] = some_labels
+            done += len(some_images)
+            progress(done)
+    except (tf.errors.OpError, ValueError) as error:
+        raise _damaged(builder, split, str(error).splitlines()[0]) from error
+    if done != rows or rows == 0:
+        raise _damaged(builder, split, f"{rows} images announced, {done} found")
+    return check(images, labels)
+
+
+def _damaged(builder, split, what):
+    return errors.MissingDataError(
+        f"The data set in {builder.data_dir} is damaged: delete that folder and prepare the set again. "
+        f"Received: split={split!r} ({what})"
+    )
+
+
+def _download(builder, root):
+    """Have TFDS prepare a data set below `root`, or raise MissingDataError."""
+    import requests
+
+    try:
+        # TFDS retries an unreachable server for minutes, so one short question goes first.
+        for url in list(builder.url_infos or ())[:1]:
+            requests.head(url, timeout=10)
+        builder.download_and_prepare()
+    except Exception as error:  # network, disk, checksum, quota, an archive of another form
+        raise errors.MissingDataError(
+            f"Looked for {builder.name!r} version {builder.version} in {builder.data_dir}, and it is not there; "
+            f"downloading it failed ({type(error).__name__}: {error}). Prepare it on a machine that reaches the "
+            f"network with\n    python -c \"import tensorflow_datasets as t; t.load('{builder.name}')\"\n"
+            f"and copy ~/tensorflow_datasets/{builder.name} to {root / builder.name}, or pass the folder that holds it "
+            f"as data_dir (or TFDS_DATA_DIR). Received: data_dir={os.fspath(root)!r}"
+        ) from error
+
+
+def _class_parts(example):
+    return example["image"], example["label"]
+
+
+def _celeba_parts(example):
+    tf = import_tensorflow()
+    image = tf.image.resize_with_crop_or_pad(example["image"], CELEBA_CROP, CELEBA_CROP)
+    image = tf.image.resize(image, (CELEBA_SIZE, CELEBA_SIZE), antialias=True)
+    attributes = [tf.cast(example["attributes"][name], tf.int64) for name in CELEBA_ATTRIBUTES]
+    return tf.cast(tf.round(image), tf.uint8), tf.stack(attributes)
+
+
+def import_tensorflow():
+    """TensorFlow, as a reader of data: under another backend it must leave the GPUs alone. Raises ImportError."""
+    import tensorflow as tf
+
+    if keras.config.backend() != "tensorflow":
+        with contextlib.suppress(RuntimeError):  # too late: someone has used its devices already
+            tf.config.set_visible_devices([], "GPU")
+    return tf
+
+
+def _progress(total) -> Callable[[int], None]:
+    """A function of the number of images done; draws a bar once reading has taken five seconds."""
+    start = time.monotonic()
+    bar = keras.utils.Progbar(total, interval=1, unit_name="image")
+
+    def update(done):
+        if time.monotonic() - start > 5:
+            bar.update(done)
+
+    return update
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# A set as a file
+
+
+def export(
+    name: str | os.PathLike,
+    path: str | os.PathLike,
+    splits_to_write: Sequence[str] = (),
+    data_dir: str | os.PathLike | None = None,
+    image_size: int | None = None,
+) -> pathlib.Path:
+    """Write a data set to an `.npz` file, which `load` reads without TensorFlow.
+
+    Args:
+        name, data_dir, image_size: as for `load`.
+        path: file to write, ending in `.npz`. It appears complete or not at all.
+        splits_to_write: names of splits; all of them if empty.
+
+    Returns:
+        The path.
+
+    Raises:
+        UnknownNameError, MissingDataError, InvalidInputError: as `load`; a path that does not end in `.npz` or whose
+            folder does not exist.
+    """
+    path = pathlib.Path(path).expanduser()
+    if path.suffix != ".npz" or not path.parent.is_dir():
+        raise errors.InvalidInputError(
+            f"Expected a file *.npz in a folder that exists. Received: path={os.fspath(path)!r}"
+        )
+    known = splits(name)
+    arrays = {}
+    for split in [errors.choose("split", split, known) for split in splits_to_write] or known:
+        images, labels = load(name, split, data_dir, image_size)
+        arrays[f"{split}_images"] = images
+        if labels is not None:
+            arrays[f"{split}_labels"] = labels
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.stem}-") as beside:
+        part = pathlib.Path(beside, path.name)
+        np.savez_compressed(part, **arrays)
+        os.replace(part, path)
+    return path

@@ -1,0 +1,51 @@
+"""Files that are whole or not there: written beside and renamed, read with a clear error, told apart by sha256."""
+
+import hashlib
+import json
+import os
+import time
+from pathlib import Path
+
+from sslzoo.errors import ArtefactError
+
+
+def write_beside(path, content):
+    """Write bytes so that `path` is, at any moment, either what it was before or the whole new file. Returns `path`."""
+    path = Path(path)
+    beside = path.with_name(path.name + ".part")
+    try:
+        beside.write_bytes(content)
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+    return path
+
+
+_digests = {}
+# A file that changed this short a time ago may change again within one tick of the file system's clock.
+_SETTLED_NS = 2_000_000_000
+
+
+def sha256(path: "str | os.PathLike") -> str:
+    """Hash of a file's content, in hexadecimal; computed once a process for a file that does not change."""
+    with open(path, "rb") as file:
+        status = os.fstat(file.fileno())
+        key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        if key not in _digests:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) < _SETTLED_NS:
+                return digest
+            _digests[key] = digest
+        return _digests[key]
+
+
+def read_json(path: Path) -> object:
+    """What a JSON file holds.
+
+    Raises:
+        ArtefactError: there is none, or it is damaged.
+    """
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ArtefactError(f"Expected a JSON file ({error}). Received: {str(path)!r}") from error

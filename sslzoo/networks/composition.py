@@ -1,0 +1,205 @@
+"""Preprocessing and network as one model of core layers: what is published, and what that may consist of."""
+
+import collections
+import json
+import math
+import re
+
+import keras
+
+from sslzoo.errors import ArtefactError, InvalidInputError, choose
+from sslzoo.networks import blocks
+
+# Layers that run code from the file, or read files that the file names.
+_REFUSED_CLASSES = {
+    "Lambda", "__lambda__", "TFSMLayer", "JaxLayer", "FlaxLayer", "TorchModuleWrapper", "TextVectorization",
+    "StringLookup", "IntegerLookup", "IndexLookup", "__typespec__",
+}  # fmt: skip
+# Where Keras keeps what models consist of. Elsewhere it has functions that download, read and write files.
+_MODELLING = (
+    r"keras(\.src)?(\.(activations|constraints|dtype_policies|initializers|layers|losses|metrics|models|ops|optimizers"
+    r"|quantizers|random|regularizers)(\.\w+)*)?"
+)
+
+
+def compose(
+    preprocessor: "keras.Model | None",
+    network: keras.Model,
+    output: "int | str | None" = None,
+    activation: str | None = None,
+    name: str | None = None,
+) -> keras.Model:
+    """Joins preprocessing and network into one model that takes raw images.
+
+    The result is a flat Functional model of copies: every layer can be reached by its name, nothing is shared with the
+    network that goes on training, every layer is trainable, and all compute in float32 even if training did not.
+
+    Args:
+        preprocessor: Functional model of core layers, raw images (B, H, W, C), 0..255 -> what the network sees
+            (`Views.preprocessor`); None for a network that takes its input as it is (a decoder).
+        network: built Functional or Sequential model of core layers.
+        output: position or name of the one output to keep ("mean" of a posterior); None keeps all.
+        activation: str, Keras' name of a function to apply to the result ("sigmoid" after a decoder's logits).
+        name: str, name of the new model; the network's by default.
+
+    Returns:
+        Uncompiled Functional `keras.Model` with one float32 input.
+
+    Raises:
+        InvalidInputError: a model that is not Functional or not built, shapes that do not meet, an output that does
+            not exist, or a layer that is no core Keras layer.
+    """
+    for role, model in (("preprocessor", preprocessor), ("network", network)):
+        if model is not None and len(as_functional(role, model).inputs) != 1:
+            raise InvalidInputError(f"{role} must have one input. Received: {role} with {len(model.inputs)} inputs")
+    network = as_functional("network", network)
+    first = network if preprocessor is None else as_functional("preprocessor", preprocessor)
+    if preprocessor is not None and first.output_shape != network.input_shape:
+        raise InvalidInputError(
+            "preprocessor must give what the network takes. "
+            f"Received: preprocessor -> {first.output_shape}, network of {network.input_shape}"
+        )
+    kept = _output_positions(network, output)
+
+    raw = keras.Input(batch_shape=first.input_shape, dtype="float32", name=first.inputs[0].name)
+    copies = _Copies({raw.name})
+    tensors = [raw]
+    for model in (network,) if preprocessor is None else (first, network):
+        tensors = copies.replay(model, tensors[0])
+    tensors = [tensors[position] for position in kept]
+    if activation is not None:
+        labels = [copies.unused(f"{network.output_names[position]}_{activation}") for position in kept]
+        tensors = [keras.layers.Activation(activation, name=n)(t) for n, t in zip(labels, tensors)]
+    outputs = tensors[0] if len(tensors) == 1 else tensors
+    return check_published(keras.Model(raw, outputs, name=name or network.name))
+
+
+def as_functional(role, model):
+    """The model as a Functional one."""
+    if isinstance(model, keras.Sequential) and model.built:
+        model = keras.Model(model.inputs, model.outputs, name=model.name)
+    if not isinstance(model, keras.Model) or not getattr(model, "output_names", None):
+        raise InvalidInputError(f"{role} must be a built Functional or Sequential model. Received: {role}={model!r}")
+    return model
+
+
+def _output_positions(network, output):
+    names = list(network.output_names)
+    if output is None:
+        return range(len(names))
+    if isinstance(output, str):
+        return [names.index(choose("output", output, names))]
+    if isinstance(output, bool) or not isinstance(output, int) or not 0 <= output < len(names):
+        raise InvalidInputError(f"output must be one of {names} or their position. Received: output={output!r}")
+    return [output]
+
+
+class _Copies:
+    """Runs models again on other tensors, with copies of their layers; models inside models are opened."""
+
+    def __init__(self, names):
+        self.names = set(names)
+        self.made = {}
+
+    def unused(self, name):
+        candidates = (name if n == 0 else f"{name}_{n}" for n in range(len(self.names) + 1))
+        name = next(candidate for candidate in candidates if candidate not in self.names)
+        self.names.add(name)
+        return name
+
+    def replay(self, model, tensor):
+        """Outputs of `model` on `tensor`, as a flat list."""
+        model = as_functional("layer", model)
+        values = {layer.name: [tensor] for layer in model.layers if isinstance(layer, keras.layers.InputLayer)}
+
+        def call(operation, *args, **kwargs):
+            value = self.apply(operation, *args, **kwargs)
+            values[operation.name] = keras.tree.flatten(value)
+            return value
+
+        # Keras' own walk over the graph. The model it returns is of no use here: `call` has kept the tensors.
+        graph = keras.Model(model.inputs, model.outputs)
+        keras.models.clone_model(graph, [tensor], clone_function=lambda operation: operation, call_function=call)
+        taken = collections.Counter()
+        outputs = []
+        for name in model.output_names:  # a model inside a model may stand here several times, once for each output
+            outputs.append(values[name][min(taken[name], len(values[name]) - 1)])
+            taken[name] += 1
+        return outputs
+
+    def apply(self, operation, *args, **kwargs):
+        if isinstance(operation, keras.Model):
+            if len(args) != 1 or any(value is not None for value in kwargs.values()):
+                raise InvalidInputError(
+                    "A model inside a model must be called on one tensor and nothing else. "
+                    f"Received: {operation.name!r} called with {len(args)} tensors and {kwargs}"
+                )
+            outputs = self.replay(operation, args[0])
+            return outputs[0] if len(outputs) == 1 else outputs
+        if id(operation) in self.made:
+            return self.made[id(operation)](*args, **kwargs)
+        config = operation.get_config()
+        if isinstance(operation, keras.Layer):
+            config |= {"name": self.unused(operation.name), "trainable": True}
+            if {operation.compute_dtype, operation.variable_dtype} & {"float16", "bfloat16"}:
+                config["dtype"] = "float32"
+        else:  # Keras numbers operations through a process: "cast_7"
+            config["name"] = self.unused(re.sub(r"_\d+$", "", operation.name))
+        try:
+            copy = self.made[id(operation)] = type(operation).from_config(config)
+        except Exception as error:
+            raise InvalidInputError(
+                f"A published model consists of core Keras layers. Received: {operation.name!r} of type "
+                f"{type(operation).__name__}, which cannot be copied: {str(error).splitlines()[0][:200]}"
+            ) from error
+        value = blocks.apply(copy, *args, **kwargs) if isinstance(copy, keras.Layer) else copy(*args, **kwargs)
+        if getattr(operation, "weights", None):
+            copy.set_weights(operation.get_weights())
+        return value
+
+
+def check_published(model, core=True):
+    """The model, if `read` will take it back."""
+    try:
+        check_config(json.loads(model.to_json()), core)
+    except ArtefactError as error:
+        what = "consists of core Keras layers" if core else "can be loaded in Keras' safe mode"
+        raise InvalidInputError(f"A published model {what}. {error}") from error
+    return model
+
+
+def check_config(config, core=True):
+    """Raise if a serialised model asks for more than Keras' own classes (`core`), for code, or for other files."""
+    if not isinstance(config, dict) or "class_name" not in config:
+        raise ArtefactError(f"config.json must describe a Keras model. Received: {repr(config)[:80]}")
+    waiting = [config | {"compile_config": None}]  # which is not used
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, list):
+            waiting.extend(node)
+        if core and isinstance(node, float) and not math.isfinite(node):
+            raise ArtefactError(f"The numbers in config.json must be finite. Received: {node}")
+        if not isinstance(node, dict):
+            continue
+        waiting.extend(node.values())
+        if "class_name" not in node:
+            continue
+        name, module, registered = (node.get(key) for key in ("class_name", "module", "registered_name"))
+        received = f"Received: class_name={name!r}, module={module!r}, registered_name={registered!r}"
+        if not isinstance(name, str) or not all(isinstance(value, (str, type(None))) for value in (module, registered)):
+            raise ArtefactError(f"Classes must be named by texts. {received[:300]}")
+        if name in _REFUSED_CLASSES:
+            raise ArtefactError(f"Models with code or files of their own are refused. Received: class_name={name!r}")
+        if name == "function" and not _is_activation(node.get("config")):
+            raise ArtefactError(
+                f"The only functions allowed are Keras' activations. Received: config={repr(node.get('config'))[:100]}"
+            )
+        keras_own = module is None or re.fullmatch(_MODELLING, module) or (name == "function" and module == "builtins")
+        own = keras_own and ">" not in (registered or "")
+        if not own and (core or re.match(r"keras(\.|$)", module or "") or module == "builtins"):
+            raise ArtefactError(f"Only Keras' own classes for models are allowed. {received[:300]}")
+
+
+def _is_activation(name):
+    known = isinstance(name, str) and callable(getattr(keras.activations, name, None))
+    return known and name not in ("deserialize", "get", "serialize")

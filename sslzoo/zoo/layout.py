@@ -1,0 +1,70 @@
+"""What a model folder consists of: its files and its parts.
+
+A model's folder is also its Hub repository:
+
+    config.json, metadata.json, model.weights.h5    the encoder, as Keras writes it unzipped
+    posterior/  projection/  decoder/  model/       other parts, each with the same three files
+    results.json                                    numbers and how they came about (`sslzoo.zoo.results`)
+    README.md                                       the card, made from results.json (`sslzoo.zoo.card`)
+    pictures/                                       PNG files that the card shows
+
+`encoder` takes raw images (B, H, W, C), values 0..255, uint8 or float, and gives representations (B, L); `posterior`
+gives [mean, log_var] of them, `projection` gives (B, P) after the projection head that a loss was applied to, `decoder`
+turns latents (B, L) into images (B, H, W, C) in [0, 1]. These consist of core Keras layers in float32 and load without
+sslzoo. `model` is the whole training method, which needs it.
+"""
+
+import os
+from pathlib import Path
+
+from sslzoo.errors import ArtefactError
+from sslzoo.files import sha256
+
+PARTS = ("encoder", "posterior", "projection", "decoder", "model")
+CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
+RESULTS, CARD, PICTURES = "results.json", "README.md", "pictures"
+PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+
+
+def parts(folder: "str | os.PathLike") -> list[str]:
+    """Names of the parts that a model folder holds."""
+    return [part for part in PARTS if (part_folder(folder, part) / CONFIG).is_file()]
+
+
+def part_folder(folder: "str | os.PathLike", part: str) -> Path:
+    """Where the files of a part lie."""
+    return Path(folder) if part == "encoder" else Path(folder) / part
+
+
+def files(folder: "str | os.PathLike") -> dict[str, dict]:
+    """Every file of a model folder with its hash and size, hidden ones left out.
+
+    Returns:
+        dict, path relative to the folder, with "/" -> {"sha256": str, "bytes": int}, sorted by path.
+
+    Raises:
+        ArtefactError: no such folder.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ArtefactError(f"Expected the folder of a model. Received: folder={str(folder)!r}, which is none")
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        relative = path.relative_to(folder)
+        if path.is_file() and not any(name.startswith(".") for name in relative.parts):
+            found[relative.as_posix()] = {"sha256": sha256(path), "bytes": path.stat().st_size}
+    return found
+
+
+def belongs(file: str) -> bool:
+    """Whether a path, relative to a model folder, is one of a model's files."""
+    top, _, rest = file.partition("/")
+    if top in PARTS[1:]:
+        top, _, rest = rest.partition("/")
+        return top in (CONFIG, METADATA, WEIGHTS) and not rest
+    if top == PICTURES:
+        return rest.lower().endswith(PICTURE_SUFFIXES) and "/" not in rest
+    return file in (CONFIG, METADATA, WEIGHTS, RESULTS, CARD)
+
+
+# ------------------------------------------------------------------ results

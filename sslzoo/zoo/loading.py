@@ -1,0 +1,293 @@
+"""The zoo: load a trained model by name or path, list what there is, publish, verify.
+
+A name stands for an entry of the manifest (`sslzoo.zoo.manifest`), and is looked for in this order:
+
+    1. the folder that the environment variable SSLZOO_WEIGHTS names, then `weights/` of a checkout
+    2. the cache of the Hugging Face Hub, without asking the Hub anything
+    3. the Hub itself, at the commit that the manifest pins
+
+Wherever the files come from, they are checked against the hashes of the manifest before Keras opens them.
+"""
+
+import copy
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sslzoo.errors import ArtefactError, HubError, IntegrityError, InvalidInputError, SSLZooError, choose
+from sslzoo.files import sha256
+from sslzoo.zoo import layout
+from sslzoo.zoo import manifest as manifests
+
+if TYPE_CHECKING:
+    import keras
+
+# ------------------------------------------------------------------ load
+
+
+def load(
+    name_or_path: "str | os.PathLike", part: str = "encoder", revision: str | None = None, verify: bool = True
+) -> "keras.Model":
+    """Loads a trained model: a plain Keras model that takes raw images.
+
+        encoder = sslzoo.load("simvae-mnist")
+        features = encoder.predict(images)  # uint8 (B, 28, 28, 1) -> float32 (B, 10)
+
+        sslzoo.load("runs/mine")                     # a model folder, or a .keras file
+        sslzoo.load("hf://someone/their-model")      # anyone's repository on the Hugging Face Hub, newest commit
+        sslzoo.load("hf://someone/their-model@v1")   # a tag, branch or commit of it
+
+    A model folder or `.keras` file of that path comes first; then a name is looked for as the head of this module
+    says. Only the files of that part are downloaded. What the cache holds is used without asking the Hub, except for a
+    branch or tag, which may have moved; HF_HUB_OFFLINE=1 keeps from asking even then.
+
+    Args:
+        name_or_path: model folder, `.keras` file, name such as "simvae-mnist", or "hf://organisation/name[@revision]".
+        part: "encoder": raw images (B, H, W, C), values 0..255, uint8 or float -> (B, L);
+            "posterior": the same -> [mean, log_var]; "projection": the same -> (B, P), after the projection head;
+            "decoder": (B, L) -> images in [0, 1]; "model": the whole training method.
+        revision: commit, tag or branch of the Hub repository, instead of the one that the manifest pins.
+        verify: check files before use: those of a name against the manifest, those of a repository against what the
+            Hub says of them, and results.json. A cached file that fails is downloaded again, once.
+
+    Returns:
+        `keras.Model`, uncompiled and trainable, on the active backend. All but "model" consist of core Keras layers.
+
+    Raises:
+        UnknownNameError: no model or part of that name; the nearest names are given.
+        ArtefactError: the model lacks that part, or its files are missing or damaged.
+        IntegrityError: a file is not the one that was published.
+        HubError: the Hub could not be reached, refused, or has no such model; the message says what to do.
+        ManifestError: the manifest is damaged.
+        InvalidInputError: a revision of something that has none, or two that differ.
+    """
+    choose("part", part, layout.PARTS)
+    path = _fetch(name_or_path, part, revision, verify)
+    from sslzoo.zoo import artefact
+
+    return artefact.read(path, part, verify)
+
+
+def _fetch(name_or_path, part, revision, verify):
+    """Path of a folder or file on this machine that holds the part, checked."""
+    if isinstance(name_or_path, str) and name_or_path.startswith(manifests.SCHEME):
+        from sslzoo.zoo import hub
+
+        repository, stated = hub.parse(name_or_path)
+        if stated and revision and stated != revision:
+            raise InvalidInputError(
+                f"The path and the argument must name one revision. Received: {name_or_path!r}, revision={revision!r}"
+            )
+        return hub.fetch(repository, stated or revision, _files_of(part), optional=[layout.RESULTS], verify=verify)
+    path = _find_path(name_or_path)
+    if path is not None:
+        _refuse_revision(revision, path)
+        return path
+    return _fetch_named(str(name_or_path), part, revision, verify)
+
+
+def _fetch_named(name, part, revision, verify):
+    local = local_models().get(name)
+    if local is not None and revision is None and not verify and _holds(local, part):
+        return local
+    entries = manifests.read()
+    entry = entries.get(name)
+    if entry is None:
+        _check_known(name, entries)
+        _refuse_revision(revision, local)
+        return local
+    pinned = revision in (None, entry["revision"])
+    if local is not None and pinned and (_holds(local, part) or entry["revision"] is None):
+        if verify:
+            _check_local(name, local, part, entry)
+        return local
+    if entry["revision"] is None and revision is None:
+        searched = " or ".join(str(folder) for folder in _weight_folders())
+        raise HubError(
+            f"{name} is not published yet, and there is no copy of it in {searched}. Set SSLZOO_WEIGHTS to a folder "
+            f"that holds it, or train it: {entry['recipe']}. Received: name_or_path={name!r}"
+        )
+    if entry["repository"] is None:
+        _refuse_revision(revision, name)
+    from sslzoo.zoo import hub
+
+    files = _files_of(part)
+    if not pinned:
+        return hub.fetch(entry["repository"], revision, files, optional=[layout.RESULTS], verify=verify)
+    missing = [file for file in files if file not in entry["files"]]
+    if missing:
+        raise ArtefactError(
+            f"The model has the parts {', '.join(_parts_of(entry))}. Received: part={part!r} of {name!r}"
+        )
+    optional = [layout.RESULTS] if layout.RESULTS in entry["files"] else []
+    return hub.fetch(entry["repository"], entry["revision"], files, optional, entry["files"], verify)
+
+
+def _check_local(name, folder, part, entry):
+    for file in (*_files_of(part), layout.RESULTS):
+        if (folder / file).is_file() and file in entry["files"]:
+            found, expected = sha256(folder / file), entry["files"][file]["sha256"]
+            if found != expected:
+                raise IntegrityError(
+                    f"{folder / file} is not the file that the manifest has for {name}. Give the path of the folder "
+                    "to load a model of your own, or verify=False; restore the file, or enter the new model by "
+                    f"`sslzoo manifest {folder}`. Expected sha256 {expected}. Received: {found}"
+                )
+
+
+def _files_of(part):
+    """Files that reading a part takes, relative to the folder of the model."""
+    folder = "" if part == "encoder" else f"{part}/"
+    return [folder + layout.CONFIG, folder + layout.WEIGHTS]
+
+
+def _parts_of(entry):
+    return [part for part in layout.PARTS if all(file in entry["files"] for file in _files_of(part))]
+
+
+def _holds(folder, part):
+    return (layout.part_folder(folder, part) / layout.CONFIG).is_file()
+
+
+def _refuse_revision(revision, path):
+    if revision is not None:
+        raise InvalidInputError(
+            f"Only Hub repositories have revisions. Received: revision={revision!r} of {str(path)!r}"
+        )
+
+
+# ------------------------------------------------------------------ find
+
+
+def find(name_or_path: "str | os.PathLike") -> Path:
+    """Path of a model folder or `.keras` file on this machine.
+
+    Args:
+        name_or_path: folder, file, or name of a local model; see `local_models`.
+
+    Raises:
+        UnknownNameError: no model of that name.
+        ArtefactError: a path that does not exist.
+    """
+    path, known = _find_path(name_or_path), local_models()
+    if path is None:
+        _check_known(str(name_or_path))
+        path = known[str(name_or_path)]
+    return path
+
+
+def _check_known(name, entries=()):
+    """Raise unless there is a local model or an entry of that name."""
+    known = {*entries, *local_models()}
+    if not known:
+        searched = " or ".join(str(folder) for folder in _weight_folders())
+        raise ArtefactError(
+            f"No models found in {searched}. Give the path of a model folder, or set SSLZOO_WEIGHTS to the folder "
+            f"that holds them. Received: name_or_path={name!r}"
+        )
+    choose("model", name, known)
+
+
+def _find_path(name_or_path):
+    """The path, if it is one that exists and no name stands for a model instead; None for what can only be a name."""
+    if not isinstance(name_or_path, (str, os.PathLike)) or not os.fspath(name_or_path):
+        raise InvalidInputError(f"Expected a name or a path. Received: name_or_path={name_or_path!r}")
+    path, name = Path(name_or_path).expanduser(), str(name_or_path)
+    exists = os.path.exists(path)  # which, unlike Path.exists, says no to a name that no file can have
+    if exists and (path.is_file() or layout.parts(path)):
+        return path
+    if isinstance(name_or_path, str) and (name in local_models() or _is_entry(name)):
+        return None  # a folder of that name that holds no model does not hide the model
+    if exists:
+        return path
+    if isinstance(name_or_path, os.PathLike) or path.suffix == ".keras" or len(path.parts) > 1:
+        raise ArtefactError(f"No such folder or file. Received: name_or_path={os.fspath(name_or_path)!r}")
+    return None
+
+
+def _is_entry(name):
+    try:
+        return name in manifests.read()
+    except SSLZooError:
+        return False
+
+
+def local_models() -> dict[str, Path]:
+    """Models on this machine that `load` knows by name, the Hub's cache left out: name -> folder."""
+    found = {}
+    for folder in _weight_folders():
+        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+            if (path / layout.CONFIG).is_file():
+                found.setdefault(path.name, path)
+    return found
+
+
+def _weight_folders():
+    """Where models lie by name, first come first served."""
+    named = os.environ.get("SSLZOO_WEIGHTS")
+    return [*([Path(named).expanduser()] if named else []), Path(__file__).resolve().parents[2] / "weights"]
+
+
+# ------------------------------------------------------------------ list
+
+
+def list_models(method: str | None = None, dataset: str | None = None) -> list[dict]:
+    """The models of the zoo.
+
+    Args:
+        method: keep those of this method ("SimVAE"; case, "-" and " " do not count).
+        dataset: keep those trained on this data set ("fashion_mnist"; likewise).
+
+    Returns:
+        list of dicts, sorted by name: name, method, dataset, repository, revision (null: not published yet), parts,
+        files, bytes (of all files), input_shape, input_range, features, parameters, recipe, metrics, licence, papers
+        (see `sslzoo.zoo.manifest`), and local: bool, whether the encoder loads without a network.
+
+    Raises:
+        UnknownNameError: no model is of that method or data set.
+        ManifestError: the manifest is damaged.
+    """
+    entries = manifests.read()
+    for field, wanted in (("method", method), ("dataset", dataset)):
+        if wanted is not None:
+            known = {_plainly(entry[field]): entry[field] for entry in manifests.read().values()}
+            chosen = known.get(_plainly(wanted)) or choose(field, wanted, set(known.values()))
+            entries = {name: entry for name, entry in entries.items() if entry[field] == chosen}
+    local = local_models()
+    return [_described(name, entry, local) for name, entry in entries.items()]
+
+
+def info(name: str) -> dict:
+    """What is known about one model, as `list_models` gives it.
+
+    Args:
+        name: of a model in the manifest or on this machine.
+
+    Raises:
+        UnknownNameError: no model of that name; the nearest names are given.
+    """
+    entries, local = manifests.read(), local_models()
+    choose("model", name, {*entries, *local})
+    return _described(name, entries[name] if name in entries else manifests.entry(local[name]), local)
+
+
+def _plainly(text):
+    return str(text).lower().translate(str.maketrans("", "", "-_ "))
+
+
+def _described(name, entry, local):
+    facts = {
+        "name": name,
+        "parts": _parts_of(entry),
+        "bytes": sum(file["bytes"] for file in entry["files"].values()),
+        "local": name in local or _is_cached(entry),
+    }
+    return facts | copy.deepcopy(entry)
+
+
+def _is_cached(entry):
+    if entry["revision"] is None:
+        return False
+    from sslzoo.zoo import hub
+
+    return hub.cached(entry["repository"], entry["revision"], _files_of("encoder")) is not None
