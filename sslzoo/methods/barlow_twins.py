@@ -2,9 +2,9 @@
 
 import keras
 
+from sslzoo import checks
 from sslzoo.losses import barlow_twins_terms
 from sslzoo.methods.joint_embedding import JointEmbedding
-from sslzoo.methods.vae import check_positive
 
 
 @keras.saving.register_keras_serializable("sslzoo")
@@ -45,7 +45,7 @@ class BarlowTwins(JointEmbedding):
         **kwargs,
     ):
         super().__init__(encoder, projector, views, **kwargs)
-        check_positive(off_diagonal_weight=off_diagonal_weight, scale=scale)
+        checks.positive(off_diagonal_weight=off_diagonal_weight, scale=scale)
         self.off_diagonal_weight = off_diagonal_weight
         self.scale = scale
 

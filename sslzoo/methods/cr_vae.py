@@ -3,9 +3,10 @@
 import keras
 from keras import ops
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import gaussian_kl_between
-from sslzoo.methods.vae import VAE, check_positive
+from sslzoo.methods.vae import VAE
 
 
 @keras.saving.register_keras_serializable("sslzoo")
@@ -44,7 +45,7 @@ class CRVAE(VAE):
         **kwargs,
     ):
         super().__init__(encoder, decoder, views, likelihood, likelihood_variance, seed, **kwargs)
-        check_positive(consistency_weight=consistency_weight)
+        checks.positive(consistency_weight=consistency_weight)
         self.consistency_weight = consistency_weight
 
     def make_views(self, images, training):

@@ -4,10 +4,10 @@ import math
 
 import keras
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import nt_xent_terms
 from sslzoo.methods.joint_embedding import JointEmbedding
-from sslzoo.methods.vae import check_positive
 
 
 @keras.saving.register_keras_serializable("sslzoo")
@@ -45,7 +45,7 @@ class SimCLR(JointEmbedding):
         **kwargs,
     ):
         super().__init__(encoder, projector, views, **kwargs)
-        check_positive(temperature=temperature)
+        checks.positive(temperature=temperature)
         self.temperature = temperature
 
     def objective(self, images, outputs, training):

@@ -2,9 +2,9 @@
 
 import keras
 
+from sslzoo import checks
 from sslzoo.losses import vicreg_terms
 from sslzoo.methods.joint_embedding import JointEmbedding
-from sslzoo.methods.vae import check_positive
 
 
 @keras.saving.register_keras_serializable("sslzoo")
@@ -49,7 +49,7 @@ class VICReg(JointEmbedding):
         **kwargs,
     ):
         super().__init__(encoder, projector, views, **kwargs)
-        check_positive(
+        checks.positive(
             invariance_weight=invariance_weight, variance_weight=variance_weight, covariance_weight=covariance_weight
         )
         self.invariance_weight = invariance_weight

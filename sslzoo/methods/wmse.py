@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import w_mse
 from sslzoo.methods.joint_embedding import JointEmbedding
@@ -54,8 +55,7 @@ class WMSE(JointEmbedding):
         **kwargs,
     ):
         super().__init__(encoder, projector, views, **kwargs)
-        if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1:
-            raise InvalidInputError(f"iterations must be an integer >= 1. Received: iterations={iterations!r}")
+        checks.count(iterations=iterations)
         if whitening_size is not None and whitening_size <= self.embedding_dim:
             raise InvalidInputError(
                 f"whitening_size must be larger than the {self.embedding_dim} features of an embedding. "
