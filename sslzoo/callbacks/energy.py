@@ -4,6 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from sslzoo import checks
 from sslzoo.callbacks import health
 from sslzoo.callbacks.checkpoint import _variables
 from sslzoo.errors import InvalidInputError, TrainingError
@@ -40,12 +41,8 @@ class DivergenceGuard(keras.callbacks.Callback):
 
     def __init__(self, every: int = 50, limit: float = 1e8, attempts: int = 3):
         super().__init__()
-        for name, value in (("every", every), ("attempts", attempts)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InvalidInputError(f"{name} must be an integer >= 1. Received: {name}={value!r}")
-        if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not limit > 0:
-            raise InvalidInputError(f"limit must be a number > 0. Received: limit={limit!r}")
-        self.every, self.limit, self.attempts = every, limit, attempts
+        self.every, self.attempts = checks.count(every=every, attempts=attempts)
+        self.limit = checks.positive(limit=limit)
         self.rollbacks = []
 
     def on_train_begin(self, logs=None):
@@ -136,9 +133,8 @@ class EnergyHealth(keras.callbacks.Callback):
                 "images must be at least two raw images (N, H, W, C), or ready-made views (N, J, H, W, C) of as many. "
                 f"Received: images of shape {np.shape(images)}"
             )
-        if isinstance(every, bool) or not isinstance(every, int) or every < 1:
-            raise InvalidInputError(f"every must be an integer >= 1. Received: every={every!r}")
-        self.images, self.every, self.seed = images, every, seed
+        self.images, self.seed = images, seed
+        self.every = checks.count(every=every)
 
     def on_train_begin(self, logs=None):
         model = self.model

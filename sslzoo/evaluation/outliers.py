@@ -19,6 +19,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation.features import check_finite, check_images
 from sslzoo.losses import log_density
@@ -54,10 +55,8 @@ def scores(
         InvalidInputError: images that do not fit the network or are not finite, or a network of another output.
     """
     check_images(network, images)
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-        raise InvalidInputError(f"batch_size must be an integer >= 1. Received: batch_size={batch_size!r}")
-    if isinstance(noise, bool) or not isinstance(noise, (int, float)) or not noise >= 0:
-        raise InvalidInputError(f"noise must be a number >= 0. Received: noise={noise!r}")
+    checks.count(batch_size=batch_size)
+    checks.number(0, noise=noise)
     slope, rng, found = _Slope(network), np.random.default_rng(seed), np.empty(len(images))
     batch_size = min(batch_size, len(images))
     for start in range(0, len(images), batch_size):

@@ -6,13 +6,12 @@ import keras
 import numpy as np
 from keras import ops
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import generative_term, nt_xent_terms, pair_log_density
 from sslzoo.methods.energy_model import EnergyModel, langevin, long_chains
 from sslzoo.methods.pretrainer import full_precision
 from sslzoo.methods.state import variable
-from sslzoo.methods.swav import check_count
-from sslzoo.methods.vae import check_positive
 
 
 @keras.saving.register_keras_serializable("sslzoo")
@@ -83,17 +82,10 @@ class EBCLR(EnergyModel):
         super().__init__(
             encoder, projector, views, sgld_steps, step_size, noise, buffer_size, restart, seed=seed, **kwargs
         )
-        check_positive(temperature=temperature, cooling=cooling, clip=clip)
-        amounts = {"generative_weight": generative_weight, "norm_weight": norm_weight, "max_noise": max_noise}
-        for name, value in amounts.items():
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
-                raise InvalidInputError(f"{name} must be a number >= 0. Received: {name}={value!r}")
-        self.temperature = temperature
-        self.generative_weight = generative_weight
-        self.norm_weight = norm_weight
-        self.max_noise = max_noise
-        self.cooling = cooling
-        self.clip = clip
+        self.temperature, self.cooling, self.clip = checks.positive(temperature=temperature, cooling=cooling, clip=clip)
+        self.generative_weight, self.norm_weight, self.max_noise = checks.number(
+            0, generative_weight=generative_weight, norm_weight=norm_weight, max_noise=max_noise
+        )
         if generative_weight:
             self.buffer = variable(self, np.zeros((buffer_size, *self.sample_shape), "float32"), "buffer")
             self.visits = variable(self, np.full((buffer_size,), -1, "int32"), "visits")  # -1: nothing there yet
@@ -190,7 +182,7 @@ class EBCLR(EnergyModel):
         Raises:
             InvalidInputError: no reference.
         """
-        check_count(1, n=n)
+        checks.count(n=n)
         if reference is None:
             raise InvalidInputError(
                 "EBCLR's density is a sum over images that x may be a view of. Received: reference=None"

@@ -6,13 +6,12 @@ import keras
 import numpy as np
 from keras import ops
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import generative_term, log_density, sgld_step
 from sslzoo.methods.joint_embedding import JointEmbedding
 from sslzoo.methods.pretrainer import full_precision
 from sslzoo.methods.state import input_gradient, variable
-from sslzoo.methods.swav import check_count, check_fraction
-from sslzoo.methods.vae import check_positive
 from sslzoo.networks import initialize
 from sslzoo.networks.composition import compose
 
@@ -72,7 +71,7 @@ def long_chains(
     Raises:
         InvalidInputError: steps below 0.
     """
-    check_count(0, steps=steps)
+    checks.count(0, steps=steps)
     x, rng = np.asarray(start, "float32"), np.random.default_rng(seed)
     chains = _Chains(model, function, step_size, noise, clip)
     bar = keras.utils.Progbar(steps, unit_name="step") if verbose and steps else None
@@ -147,20 +146,14 @@ class EnergyModel(JointEmbedding):
         **kwargs,
     ):
         super().__init__(encoder, projector, views, **kwargs)
-        check_count(1, sgld_steps=sgld_steps, buffer_size=buffer_size)
-        check_positive(step_size=step_size)
-        check_fraction(restart=restart)
-        if isinstance(noise, bool) or not isinstance(noise, (int, float)) or not noise >= 0:
-            raise InvalidInputError(f"noise must be a number >= 0. Received: noise={noise!r}")
+        self.sgld_steps, self.buffer_size = checks.count(sgld_steps=sgld_steps, buffer_size=buffer_size)
+        self.step_size = checks.positive(step_size=step_size)
+        self.noise = checks.number(0, noise=noise)
+        self.restart = checks.fraction(restart=restart)
         if len(sample_range) != 2 or not sample_range[0] < sample_range[1]:
             raise InvalidInputError(
                 f"sample_range must be two numbers, the lower first. Received: sample_range={sample_range!r}"
             )
-        self.sgld_steps = sgld_steps
-        self.step_size = step_size
-        self.noise = noise
-        self.buffer_size = buffer_size
-        self.restart = restart
         self.sample_range = tuple(sample_range)
         self.seed = seed
         self.random = keras.random.SeedGenerator(seed)
@@ -237,7 +230,7 @@ class EnergyModel(JointEmbedding):
         Returns:
             float32 array (n, ...) as the networks see images, in [-1, 1] or a little outside, since nothing is clipped.
         """
-        check_count(1, n=n)
+        checks.count(n=n)
         if start is None:
             start = np.random.default_rng([seed, 1]).uniform(*self.sample_range, (n, *self.sample_shape))
         settings = {"step_size": self.step_size, "noise": self.noise, "seed": seed, "verbose": verbose}
@@ -296,10 +289,8 @@ class ClusterEnergyModel(EnergyModel):
         super().__init__(
             encoder, projector, views, sgld_steps, step_size, noise, buffer_size, restart, sample_range, seed, **kwargs
         )
-        check_count(1, clusters=clusters)
-        check_positive(temperature=temperature)
-        self.clusters = clusters
-        self.temperature = temperature
+        self.clusters = checks.count(clusters=clusters)
+        self.temperature = checks.positive(temperature=temperature)
         self.cluster_head = cluster_head((projector or encoder).output_shape[-1], clusters, temperature, seed)
 
     @property

@@ -6,12 +6,12 @@ import keras
 import numpy as np
 from keras import ops
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import cluster_terms
 from sslzoo.methods.energy_model import ClusterEnergyModel
 from sslzoo.methods.pretrainer import full_precision
 from sslzoo.methods.state import snapshot, variable
-from sslzoo.methods.swav import check_count
 
 
 @keras.saving.register_keras_serializable("sslzoo")
@@ -87,26 +87,19 @@ class GEDI(ClusterEnergyModel):
         seed: int = 0,
         **kwargs,
     ):
-        amounts = {
-            "generative_weight": generative_weight, "invariance_weight": invariance_weight,
-            "prior_weight": prior_weight, "data_noise": data_noise,
-        }  # fmt: skip
-        for name, value in amounts.items():
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
-                raise InvalidInputError(f"{name} must be a number >= 0. Received: {name}={value!r}")
-        if not generative_weight + invariance_weight + prior_weight > 0:
+        weights = checks.number(
+            0, generative_weight=generative_weight, invariance_weight=invariance_weight, prior_weight=prior_weight
+        )
+        if not any(weights):
             raise InvalidInputError("A loss needs a term: one weight must be above 0. Received: three weights of 0")
-        check_count(2, clusters=clusters)
-        check_count(0, generative_steps=generative_steps)
+        checks.count(2, clusters=clusters)
         super().__init__(
             encoder, clusters, projector, views, temperature, sgld_steps, step_size, noise, buffer_size, restart,
             sample_range, seed, **kwargs,
         )  # fmt: skip
-        self.generative_weight = generative_weight
-        self.invariance_weight = invariance_weight
-        self.prior_weight = prior_weight
-        self.data_noise = data_noise
-        self.generative_steps = generative_steps
+        self.generative_weight, self.invariance_weight, self.prior_weight = weights
+        self.data_noise = checks.number(0, data_noise=data_noise)
+        self.generative_steps = checks.count(0, generative_steps=generative_steps)
         if generative_weight:
             self.buffer = self.make_buffer()
         if generative_steps:
