@@ -66,11 +66,15 @@ def sigreg(z, directions):
             f"directions must have shape ({z.shape[2]}, K), one direction a column. "
             f"Received: directions.shape={static_shape(directions)}"
         )
-    knots, window, weights = (float32(row) for row in (KNOTS, WINDOW, TRAPEZOID * WINDOW))
-    angles = ops.einsum("bjd,dk->bjk", z, directions)[..., None] * knots
-    real, imaginary = ops.mean(ops.cos(angles), axis=0), ops.mean(ops.sin(angles), axis=0)
-    error = ops.square(real - window) + ops.square(imaginary)
-    return ops.cast(ops.shape(z)[0], "float32") * ops.mean(ops.sum(error * weights, axis=-1))
+    # Knots lie evenly, so each is one turn of the last: one sine and cosine for all of them. At t = 0 nothing is wrong.
+    turn = ops.einsum("bjd,dk->bjk", z, directions) * float(KNOTS[1])
+    turn_cos, turn_sin = ops.cos(turn), ops.sin(turn)
+    cos, sin, statistic = turn_cos, turn_sin, 0.0
+    for window, weight in zip(WINDOW[1:], (TRAPEZOID * WINDOW)[1:]):
+        error = ops.square(ops.mean(cos, axis=0) - float(window)) + ops.square(ops.mean(sin, axis=0))
+        statistic += float(weight) * ops.mean(error)
+        cos, sin = cos * turn_cos - sin * turn_sin, sin * turn_cos + cos * turn_sin
+    return ops.cast(ops.shape(z)[0], "float32") * statistic
 
 
 def lejepa_terms(z, directions, num_global: int | None = None) -> dict:
