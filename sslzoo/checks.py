@@ -1,59 +1,112 @@
-"""CHECKS"""
+"""Checks of arguments, in one voice: "NAME must be ... Received: NAME=value".
+
+Each takes the argument under its own name, so that a message can say it, and gives it back in the form that is kept
+(several arguments come back as a tuple):
+
+    self.temperature = checks.positive(temperature=temperature)
+    self.queue_size = checks.count(queue_size=queue_size)
+
+All raise `sslzoo.errors.InvalidInputError`.
+"""
 
 import math
+import numbers
 
 from sslzoo.errors import InvalidInputError
 
-
-def check_number(name, value, low, high):
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
-        raise InvalidInputError(f"Expected `{name}` as a number in [{low}, {high}]. Received: {name}={value!r}")
-    return float(value)
+SEED_LIMIT = 2**31  # what every backend's seed type holds
 
 
-def check_probability(value):
-    return check_number("probability", value, 0.0, 1.0)
+def is_number(value) -> bool:
+    """Whether it is a real number, of Python or NumPy; True and False are none."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
-def check_interval(name, value, low, high, above=False):
-    """(a, b) with low <= a <= b <= high; low < a if `above`."""
-    good = isinstance(value, (tuple, list)) and len(value) == 2 and all(isinstance(v, (int, float)) for v in value)
-    if not good or not low <= value[0] <= value[1] <= high or (above and value[0] <= low) or math.isinf(value[1]):
-        bracket = "(" if above else "["
-        raise InvalidInputError(
-            f"Expected `{name}` as (low, high) with low <= high, in {bracket}{low}, {high}]. Received: {name}={value!r}"
-        )
-    return (float(value[0]), float(value[1]))
+def is_integer(value) -> bool:
+    """Whether it is an integer, of Python or NumPy; True and False are none."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
-def check_factor(name, value):
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0:
-        return (max(0.0, 1.0 - value), 1.0 + value)
-    return check_interval(name, value, 0.0, math.inf)
+def number(least: float = -math.inf, most: float = math.inf, **arguments):
+    """Finite numbers from `least` to `most`, unchanged."""
+    if most < math.inf:
+        needed = f"a number from {least:g} to {most:g}"
+    else:
+        needed = "a number" if least == -math.inf else f"a number >= {least:g}"
+    return _each(arguments, lambda value: is_number(value) and math.isfinite(value) and least <= value <= most, needed)
 
 
-def check_channels(name, value, low):
-    values = value if isinstance(value, (tuple, list)) else [value]
-    if not values or not all(isinstance(v, (int, float)) and not isinstance(v, bool) and v >= low for v in values):
-        raise InvalidInputError(
-            f"Expected `{name}` as a number >= {low}, or one per channel. Received: {name}={value!r}"
-        )
-    return tuple(float(v) for v in values) if isinstance(value, (tuple, list)) else float(value)
+def positive(**arguments):
+    """Finite numbers above 0, unchanged."""
+    return _each(arguments, lambda value: is_number(value) and 0 < value < math.inf, "a number > 0")
 
 
-def check_size(size):
-    """None, or (height, width)."""
-    if size is None:
-        return None
-    sides = size if isinstance(size, (tuple, list)) else (size, size)
-    if len(sides) != 2 or not all(isinstance(s, int) and not isinstance(s, bool) and s >= 1 for s in sides):
-        raise InvalidInputError(f"Expected `size` as an int or (height, width), at least 1. Received: size={size!r}")
-    return tuple(sides)
+def fraction(**arguments):
+    """Numbers from 0 to 1, unchanged."""
+    return number(0, 1, **arguments)
 
 
-def check_reflection(pixels, shape):
-    if min(tuple(shape)[-3:-1]) <= pixels:
-        raise InvalidInputError(
-            f"Expected images with sides above {pixels} pixels, since that many are reflected at the border. "
-            f"Received: images.shape={tuple(shape)}"
-        )
+def count(least: int = 1, **arguments):
+    """Integers of at least `least`, as int."""
+    return _each(arguments, lambda value: is_integer(value) and value >= least, f"an integer >= {least}", int)
+
+
+def seed(**arguments):
+    """Seeds: integers from 0 to 2**31 - 1, as int, or None."""
+    return _each(
+        arguments,
+        lambda value: value is None or (is_integer(value) and 0 <= value < SEED_LIMIT),
+        f"an integer from 0 to {SEED_LIMIT - 1}, or None",
+        lambda value: None if value is None else int(value),
+    )
+
+
+def interval(low: float, high: float, above: bool = False, **arguments):
+    """Pairs (a, b) of finite numbers with low <= a <= b <= high, and low < a if `above`: tuples of float."""
+
+    def fits(pair):
+        good = isinstance(pair, (tuple, list)) and len(pair) == 2 and all(map(is_number, pair))
+        return good and low <= pair[0] <= pair[1] <= high and not (above and pair[0] <= low) and math.isfinite(pair[1])
+
+    needed = f"(a, b) with {low:g} {'<' if above else '<='} a <= b"
+    if high < math.inf:
+        needed += f" <= {high:g}"
+    return _each(arguments, fits, needed, lambda pair: (float(pair[0]), float(pair[1])))
+
+
+def size(**arguments):
+    """Sizes of images: an integer, (height, width), or None: None or a pair of int, each of at least 1."""
+
+    def sides(value):
+        return value if isinstance(value, (tuple, list)) else (value, value)
+
+    def fits(value):
+        return value is None or (len(sides(value)) == 2 and all(is_integer(n) and n >= 1 for n in sides(value)))
+
+    return _each(
+        arguments,
+        fits,
+        "an integer >= 1, (height, width), or None",
+        lambda value: None if value is None else tuple(int(n) for n in sides(value)),
+    )
+
+
+def shape(rank: int | None = None, **arguments):
+    """Shapes without the batch, all sizes known and at least 1 (of `rank` axes, if given): tuples of int."""
+
+    def fits(value):
+        known = isinstance(value, (tuple, list)) and bool(value) and all(is_integer(n) and n >= 1 for n in value)
+        return known and (rank is None or len(value) == rank)
+
+    expected = "(height, width, channels)" if rank == 3 else "a tuple such as (height, width, channels)"
+    needed = f"{expected} of positive integers, without the batch"
+    return _each(arguments, fits, needed, lambda value: tuple(int(n) for n in value))
+
+
+def _each(arguments, fits, needed, kept=lambda value: value):
+    """The one sentence."""
+    for name, value in arguments.items():
+        if not fits(value):
+            raise InvalidInputError(f"{name} must be {needed}. Received: {name}={value!r}")
+    values = tuple(kept(value) for value in arguments.values())
+    return values[0] if len(values) == 1 else values

@@ -8,11 +8,10 @@ w <- w - v. PyTorch, and so the peers' LARS, has it outside: v <- momentum v + g
 the two are one rule; under a schedule they differ by what the rate changes in about 1 / (1 - momentum) steps.
 """
 
-import numbers
-
 import keras
 from keras import ops
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 
 Rate = float | keras.optimizers.schedules.LearningRateSchedule
@@ -46,7 +45,7 @@ class L2SGD(keras.optimizers.SGD):
         nesterov: bool = False,
         **kwargs,
     ):
-        _check_number("weight_decay", weight_decay, least=0)
+        checks.number(0, weight_decay=weight_decay)
         super().__init__(learning_rate, momentum=momentum, nesterov=nesterov, weight_decay=weight_decay, **kwargs)
         self.exclude_bias_and_norm = exclude_bias_and_norm
 
@@ -114,8 +113,8 @@ class LARS(L2SGD):
         nesterov: bool = False,
         **kwargs,
     ):
-        _check_number("trust_coefficient", trust_coefficient, above=0)
-        _check_number("epsilon", epsilon, least=0)
+        checks.positive(trust_coefficient=trust_coefficient)
+        checks.number(0, epsilon=epsilon)
         super().__init__(learning_rate, momentum, weight_decay, exclude_bias_and_norm, nesterov, **kwargs)
         self.trust_coefficient = trust_coefficient
         self.clip = clip
@@ -163,8 +162,8 @@ def warmup_cosine(
     Raises:
         InvalidInputError: an argument outside its range.
     """
-    _check_number("peak", peak, above=0)
-    _check_number("total_steps", total_steps, above=0)
+    checks.positive(peak=peak)
+    checks.positive(total_steps=total_steps)
     if not 0 <= warmup_steps < total_steps:
         raise InvalidInputError(
             f"warmup_steps must be at least 0 and less than total_steps={total_steps}. "
@@ -178,30 +177,3 @@ def warmup_cosine(
     return schedule(
         0.0, total_steps - warmup_steps, alpha=final / peak, warmup_target=float(peak), warmup_steps=warmup_steps
     )
-
-
-def scaled_rate(base: float, batch_size: int, reference: int = 256) -> float:
-    """The linear scaling rule: base x batch_size / reference.
-
-    Args:
-        base: float > 0, the rate stated for `reference` images per step.
-        batch_size: int > 0, images (not views) per step.
-        reference: int > 0; SimCLR, BYOL, SimSiam and the recipes of solo-learn state rates for 256, lightly for 128.
-
-    Raises:
-        InvalidInputError: an argument that is not greater than 0.
-
-    Reference:
-        Goyal et al., "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour", section 2.1.
-    """
-    for name, value in (("base", base), ("batch_size", batch_size), ("reference", reference)):
-        _check_number(name, value, above=0)
-    return base * batch_size / reference
-
-
-def _check_number(name, value, above=None, least=None):
-    """Refuse what is not a number > above, or >= least; NaN is neither."""
-    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not (number and (value > above if least is None else value >= least)):
-        needed = f"> {above}" if least is None else f">= {least}"
-        raise InvalidInputError(f"{name} must be a number {needed}. Received: {name}={value!r}")

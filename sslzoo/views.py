@@ -14,10 +14,9 @@ import warnings
 import keras
 import numpy as np
 
-from sslzoo import augment
+from sslzoo import augment, checks
 from sslzoo.augment.steps import adopt, apply_step, is_keras_cv
 from sslzoo.augment.transform import RandomLayer
-from sslzoo.checks import check_size
 from sslzoo.errors import InvalidInputError, choose
 
 # Every number of the named policies. A row lists its steps in the order in which they run; None is a step that the row
@@ -155,7 +154,7 @@ _MAKE = {
 
 def _fit_size(steps, size):
     """`steps` that make views of `size`: set in the first crop that leaves it open, else by a Resize before all."""
-    size = check_size(size)
+    size = checks.size(size=size)
     for index, step in enumerate(steps):
         if isinstance(step, (augment.RandomResizedCrop, augment.Resize)):
             if step.size is None:
@@ -216,8 +215,8 @@ class Views(RandomLayer):
         **kwargs,
     ):
         super().__init__(seed=seed, **kwargs)
-        self.num_views = _check_num_views(num_views)
-        self.size = check_size(size)
+        self.num_views = checks.count(num_views=num_views)
+        self.size = checks.size(size=size)
         steps = _named_steps(policy) if isinstance(policy, str) else policy
         if not isinstance(steps, (list, tuple)) or not all(isinstance(step, keras.Layer) for step in steps):
             raise InvalidInputError(
@@ -260,7 +259,7 @@ class Views(RandomLayer):
 
     def call(self, images, training=None, seed=None, num_views=None):
         nx = self.backend.numpy
-        count = self.num_views if num_views is None else _check_num_views(num_views)
+        count = self.num_views if num_views is None else checks.count(num_views=num_views)
         rank = len(images.shape)
         batch = self.backend.cast(images, "float32")
         batch = batch if rank == 2 else batch * (1 / 255)
@@ -402,9 +401,3 @@ class Views(RandomLayer):
 
 def _named_steps(name):
     return policy(name)
-
-
-def _check_num_views(num_views):
-    if isinstance(num_views, bool) or not isinstance(num_views, int) or num_views < 1:
-        raise InvalidInputError(f"Expected `num_views` as an int of at least 1. Received: num_views={num_views!r}")
-    return num_views

@@ -516,7 +516,7 @@ def test_a_seed_may_be_a_tensor():
     ],
 )
 def test_wrong_arguments(make, message):
-    with pytest.raises(InvalidInputError, match=f"`{message}`.*Received: {message}="):
+    with pytest.raises(InvalidInputError, match=f"{message} must be.*Received: {message}="):
         make()
 
 

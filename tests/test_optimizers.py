@@ -10,7 +10,7 @@ from keras import ops
 
 from sslzoo import optimizers
 from sslzoo.errors import InvalidInputError
-from sslzoo.optimizers import L2SGD, LARS, scaled_rate, warmup_cosine
+from sslzoo.optimizers import L2SGD, LARS, warmup_cosine
 
 SHAPES = {"kernel": (5, 3), "bias": (3,), "temperature": ()}
 STEPS = 6
@@ -261,12 +261,6 @@ def test_warmup_cosine_follows_its_formula(warmup, final):
     np.testing.assert_allclose(found[:4], [0.0 if warmup else 0.8, 0.8, final, final], atol=1e-6)
 
 
-def test_scaled_rate_is_linear_in_the_batch():
-    assert scaled_rate(0.3, 256) == 0.3
-    assert scaled_rate(0.3, 1024) == pytest.approx(1.2)
-    assert scaled_rate(0.06, 512, reference=128) == pytest.approx(0.24)
-
-
 # ---------------------------------------------------------------- wrong ways
 
 
@@ -282,7 +276,6 @@ def test_scaled_rate_is_linear_in_the_batch():
         (lambda: warmup_cosine(0.1, 0), "total_steps must be a number > 0"),
         (lambda: warmup_cosine(0.1, 10, 10), "less than total_steps=10. Received: warmup_steps=10"),
         (lambda: warmup_cosine(0.1, 10, 2, 0.2), "between 0 and peak=0.1. Received: final=0.2"),
-        (lambda: scaled_rate(0.1, 0), "batch_size must be a number > 0. Received: batch_size=0"),
     ],
 )
 def test_bad_input_is_refused(build, message):

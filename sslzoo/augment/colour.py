@@ -1,7 +1,9 @@
 """Transforms of colour: jitter, grey, solarisation. The meanings, and so the numbers, are torchvision's."""
 
+import math
+
+from sslzoo import checks
 from sslzoo.augment.transform import ImageTransform, per_image, serializable
-from sslzoo.checks import check_factor, check_interval, check_number, check_probability
 
 LUMA = (0.299, 0.587, 0.114)  # ITU-R 601, what Pillow and torchvision call grey
 
@@ -38,13 +40,13 @@ class ColorJitter(ImageTransform):
         **kwargs,
     ):
         super().__init__(seed=seed, **kwargs)
-        self.brightness = check_factor("brightness", brightness)
-        self.contrast = check_factor("contrast", contrast)
-        self.saturation = check_factor("saturation", saturation)
-        if isinstance(hue, (int, float)) and not isinstance(hue, bool) and hue >= 0:
+        self.brightness = _factor(brightness=brightness)
+        self.contrast = _factor(contrast=contrast)
+        self.saturation = _factor(saturation=saturation)
+        if checks.is_number(hue) and hue >= 0:
             hue = (-hue, hue)
-        self.hue = check_interval("hue", hue, -0.5, 0.5)
-        self.probability = check_probability(probability)
+        self.hue = checks.interval(-0.5, 0.5, hue=hue)
+        self.probability = checks.fraction(probability=probability)
 
     def get_random_transformation(self, images, training=True, seed=None):
         """Dict of float32: brightness, contrast, saturation, hue (B,), and order (B, 4): lower comes first."""
@@ -149,7 +151,7 @@ class Grayscale(ImageTransform):
 
     def __init__(self, probability: float = 0.1, seed: int | None = None, **kwargs):
         super().__init__(seed=seed, **kwargs)
-        self.probability = check_probability(probability)
+        self.probability = checks.fraction(probability=probability)
 
     def get_random_transformation(self, images, training=True, seed=None):
         return {"grey": self._uniform((self._batch_size(images),), seed) < self.probability}
@@ -173,8 +175,8 @@ class Solarize(ImageTransform):
 
     def __init__(self, threshold: float = 0.5, probability: float = 1.0, seed: int | None = None, **kwargs):
         super().__init__(seed=seed, **kwargs)
-        self.threshold = check_number("threshold", threshold, 0.0, 1.0)
-        self.probability = check_probability(probability)
+        self.threshold = checks.fraction(threshold=threshold)
+        self.probability = checks.fraction(probability=probability)
 
     def get_random_transformation(self, images, training=True, seed=None):
         return {"solarize": self._uniform((self._batch_size(images),), seed) < self.probability}
@@ -183,3 +185,11 @@ class Solarize(ImageTransform):
         nx = self.backend.numpy
         invert = nx.logical_and(images >= self.threshold, per_image(transformation["solarize"]))
         return nx.where(invert, 1.0 - images, images)
+
+
+def _factor(**argument):
+    """A strength s >= 0, which means factors from max(0, 1 - s) to 1 + s, or the range (low, high) itself."""
+    ((_, value),) = argument.items()
+    if checks.is_number(value) and value >= 0:
+        return (max(0.0, 1.0 - value), 1.0 + value)
+    return checks.interval(0, math.inf, **argument)

@@ -4,8 +4,8 @@ import math
 
 import keras
 
+from sslzoo import checks
 from sslzoo.augment.transform import ImageTransform, per_image, serializable
-from sslzoo.checks import check_interval, check_probability, check_reflection, check_size
 from sslzoo.errors import InvalidInputError
 
 CROP_TRIES = 10  # proposals per image before torchvision falls back to the central crop
@@ -90,9 +90,9 @@ class RandomResizedCrop(SeparableTransform):
     ):
         super().__init__(seed=seed, **kwargs)
         self.whole_pixels = bool(whole_pixels)
-        self.size = check_size(size)
-        self.scale = check_interval("scale", scale, 0.0, 1.0, above=True)
-        self.ratio = check_interval("ratio", ratio, 0.0, math.inf, above=True)
+        self.size = checks.size(size=size)
+        self.scale = checks.interval(0, 1, above=True, scale=scale)
+        self.ratio = checks.interval(0, math.inf, above=True, ratio=ratio)
 
     def get_random_transformation(self, images, training=True, seed=None, count=None):
         """Boxes in pixels: dict of float32 (N,): top, left, height, width; `count` of them, or one per image."""
@@ -180,13 +180,11 @@ class RandomShift(SeparableTransform):
 
     def __init__(self, pixels: int = 4, seed: int | None = None, **kwargs):
         super().__init__(seed=seed, **kwargs)
-        if isinstance(pixels, bool) or not isinstance(pixels, int) or pixels < 1:
-            raise InvalidInputError(f"Expected `pixels` as an int of at least 1. Received: pixels={pixels!r}")
-        self.pixels = pixels
+        self.pixels = checks.count(pixels=pixels)
 
     def _check(self, images):
         single = super()._check(images)
-        check_reflection(self.pixels, images.shape)
+        _check_reflection(self.pixels, images.shape)
         return single
 
     def get_random_transformation(self, images, training=True, seed=None, count=None):
@@ -232,15 +230,15 @@ class GaussianBlur(SeparableTransform):
         **kwargs,
     ):
         super().__init__(seed=seed, **kwargs)
-        if isinstance(kernel_size, bool) or not isinstance(kernel_size, int) or kernel_size < 1 or kernel_size % 2 == 0:
-            raise InvalidInputError(f"Expected `kernel_size` as an odd int. Received: kernel_size={kernel_size!r}")
-        self.kernel_size = kernel_size
-        self.sigma = check_interval("sigma", sigma, 0.0, math.inf, above=True)
-        self.probability = check_probability(probability)
+        self.kernel_size = checks.count(kernel_size=kernel_size)
+        if kernel_size % 2 == 0:
+            raise InvalidInputError(f"kernel_size must be an odd integer. Received: kernel_size={kernel_size!r}")
+        self.sigma = checks.interval(0, math.inf, above=True, sigma=sigma)
+        self.probability = checks.fraction(probability=probability)
 
     def _check(self, images):
         single = super()._check(images)
-        check_reflection(self.kernel_size // 2, images.shape)
+        _check_reflection(self.kernel_size // 2, images.shape)
         return single
 
     def get_random_transformation(self, images, training=True, seed=None, count=None):
@@ -290,7 +288,7 @@ class Resize(ImageTransform):
 
     def __init__(self, size: int | tuple[int, int], **kwargs):
         super().__init__(**kwargs)
-        self.size = check_size(size)
+        self.size = checks.size(size=size)
         if self.size is None:
             raise InvalidInputError("Expected `size` as an int or (height, width). Received: size=None")
 
@@ -316,7 +314,7 @@ class Flip(ImageTransform):
 
     def __init__(self, probability: float = 0.5, seed: int | None = None, **kwargs):
         super().__init__(seed=seed, **kwargs)
-        self.probability = check_probability(probability)
+        self.probability = checks.fraction(probability=probability)
 
     def get_random_transformation(self, images, training=True, seed=None):
         return {"flip": self._uniform((self._batch_size(images),), seed) < self.probability}
@@ -370,3 +368,12 @@ def resizing_layers(size, image_shape, name):
         return []
     options = {"interpolation": "bilinear", "antialias": True, "data_format": "channels_last", "dtype": "float32"}
     return [keras.layers.Resizing(*size, name=f"{name}_resize", **options)]
+
+
+def _check_reflection(pixels, shape):
+    """Images must be larger than what is reflected at their border."""
+    if min(tuple(shape)[-3:-1]) <= pixels:
+        raise InvalidInputError(
+            f"images must have sides above {pixels} pixels, since that many are reflected at the border. "
+            f"Received: images.shape={tuple(shape)}"
+        )

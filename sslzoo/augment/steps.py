@@ -5,8 +5,8 @@ import inspect
 
 import keras
 
+from sslzoo import checks
 from sslzoo.augment.transform import DataLayer, ImageTransform, per_image, serializable
-from sslzoo.checks import check_probability
 from sslzoo.errors import InvalidInputError
 
 
@@ -26,7 +26,7 @@ class RandomApply(ImageTransform):
             raise InvalidInputError(f"Expected `step` as a Keras layer. Received: step={step!r}")
         adopt(step)
         self.step = step
-        self.probability = check_probability(probability)
+        self.probability = checks.fraction(probability=probability)
 
     def transform_batch(self, images, training, seed):
         if training is not None and not training:

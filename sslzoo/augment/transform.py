@@ -5,6 +5,7 @@ import inspect
 import keras
 import numpy as np
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 
 # The one private import of this package. `DataLayer` is what lets Keras' own preprocessing layers run inside `tf.data`
@@ -14,7 +15,6 @@ try:
     from keras.src.layers.preprocessing.data_layer import DataLayer
 except ImportError:
     DataLayer = keras.layers.Rescaling.__base__
-SEED_LIMIT = 2**31  # what every backend's seed type holds
 
 
 class Stream(keras.random.SeedGenerator):
@@ -36,7 +36,7 @@ class Stream(keras.random.SeedGenerator):
         # draws apart. Both fit the int32 that PyTorch multiplies, and wraps, in.
         self.draws += 1
         scale = np.array([1_540_483_477, 1])
-        shift = np.array([self.draws * 668_265_263 % SEED_LIMIT, 0])
+        shift = np.array([self.draws * 668_265_263 % checks.SEED_LIMIT, 0])
         dtype = self.backend.random_seed_dtype()
         scale, shift = (self.backend.convert_to_tensor(x, dtype=dtype) for x in (scale, shift))
         return self.pair * scale + shift
@@ -54,7 +54,7 @@ class RandomLayer(DataLayer):
     def __init__(self, seed=None, **kwargs):
         kwargs["dtype"] = "float32"  # pixels need more than bfloat16's 8 bits, whatever the model's policy
         super().__init__(**kwargs)
-        self.seed = check_seed(seed)
+        self.seed = checks.seed(seed=seed)
 
     def __call__(self, images, **kwargs):
         seed = kwargs.get("seed")
@@ -87,7 +87,7 @@ class RandomLayer(DataLayer):
             if isinstance(part, (bool, float, str)) or "int" not in str(getattr(part, "dtype", "int")):
                 raise InvalidInputError(f"Expected integer seeds. Received: seed={seed!r}")
             if isinstance(part, int):
-                check_seed(part)
+                checks.seed(seed=part)
         parts = [self.backend.cast(self.backend.convert_to_tensor(part), dtype) for part in parts]
         shapes = [tuple(part.shape) for part in parts]
         if shapes == [(2,)]:
@@ -106,14 +106,6 @@ class RandomLayer(DataLayer):
             if name != "self" and parameter.kind is not parameter.VAR_KEYWORD
         ]
         return {**super().get_config(), **{name: getattr(self, name) for name in arguments}}
-
-
-def check_seed(seed):
-    if seed is None:
-        return None
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < SEED_LIMIT:
-        raise InvalidInputError(f"Expected `seed` as an int in [0, 2**31), or None. Received: seed={seed!r}")
-    return int(seed)
 
 
 class ImageTransform(RandomLayer):

@@ -5,8 +5,8 @@ import math
 import keras
 import numpy as np
 
+from sslzoo import checks
 from sslzoo.augment.transform import PointwiseTransform, serializable
-from sslzoo.checks import check_channels, check_number
 from sslzoo.errors import InvalidInputError
 
 
@@ -21,7 +21,7 @@ class GaussianNoise(PointwiseTransform):
 
     def __init__(self, stddev: float, seed: int | None = None, **kwargs):
         super().__init__(seed=seed, **kwargs)
-        self.stddev = check_number("stddev", stddev, 0.0, math.inf)
+        self.stddev = checks.number(0, stddev=stddev)
 
     def get_random_transformation(self, images, training=True, seed=None):
         shape = self.backend.shape(images)
@@ -43,7 +43,7 @@ class Threshold(PointwiseTransform):
 
     def __init__(self, value: float = 0.5, **kwargs):
         super().__init__(**kwargs)
-        self.value = check_number("value", value, 1e-6, math.inf)
+        self.value = checks.number(1e-6, value=value)
 
     def transform_images(self, images, transformation, training=True):
         return self.backend.cast(images > self.value, "float32")
@@ -72,8 +72,8 @@ class Normalize(PointwiseTransform):
 
     def __init__(self, mean: float | tuple[float, ...], std: float | tuple[float, ...], **kwargs):
         super().__init__(**kwargs)
-        self.mean = check_channels("mean", mean, -math.inf)
-        self.std = check_channels("std", std, 1e-12)
+        self.mean = _per_channel(-math.inf, mean=mean)
+        self.std = _per_channel(1e-12, std=std)
 
     def _scale_and_offset(self):
         mean, std = np.broadcast_arrays(np.float64(self.mean), np.float64(self.std))
@@ -95,3 +95,13 @@ class Normalize(PointwiseTransform):
     def core_layers(self, image_shape, name):
         scale, offset = self._scale_and_offset()
         return [keras.layers.Rescaling(scale, offset, dtype="float32", name=name)]
+
+
+def _per_channel(least, **argument):
+    """A number of at least `least`, or one per channel, as float."""
+    ((name, value),) = argument.items()
+    if not isinstance(value, (tuple, list)):
+        return float(checks.number(least, **argument))
+    if not value or not all(checks.is_number(v) and v >= least for v in value):
+        raise InvalidInputError(f"{name} must be a number >= {least:g}, or one per channel. Received: {name}={value!r}")
+    return tuple(float(v) for v in value)

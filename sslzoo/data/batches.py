@@ -13,7 +13,7 @@ from collections.abc import Callable
 import keras
 import numpy as np
 
-from sslzoo import errors
+from sslzoo import checks, errors
 from sslzoo.data.sources import check, import_tensorflow, load
 
 
@@ -27,20 +27,17 @@ class _Plan:
 
     def __init__(self, images, labels, batch_size, seed, shuffle, start_epoch, drop_remainder):
         self.images, self.labels = check(images, labels)
-        for name, value, least in (("batch_size", batch_size, 1), ("start_epoch", start_epoch, 0)):
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-                raise errors.InvalidInputError(f"Expected an integer >= {least}. Received: {name}={value!r}")
-        if seed is None:
-            seed = int(np.random.SeedSequence().generate_state(1)[0] >> 1)
+        self.batch_size = checks.count(batch_size=batch_size)
+        self.start_epoch = checks.count(0, start_epoch=start_epoch)
         # 31 bits: the seed is one half of the int32 pair that random views are drawn from.
-        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**31:
-            raise errors.InvalidInputError(f"Expected None or an integer in 0..2**31-1. Received: seed={seed!r}")
+        self.seed = checks.seed(seed=seed)
+        if self.seed is None:
+            self.seed = int(np.random.SeedSequence().generate_state(1)[0] >> 1)
         if len(self.images) < batch_size and drop_remainder:
             raise errors.InvalidInputError(
                 "The data set is smaller than one batch, and the remainder is dropped: no batch would be left. Take a "
                 f"batch_size of at most {len(self.images)}. Received: batch_size={batch_size}"
             )
-        self.batch_size, self.seed, self.start_epoch = int(batch_size), int(seed), int(start_epoch)
         self.shuffle, self.drop_remainder = bool(shuffle), bool(drop_remainder)
         batches = len(self.images) / self.batch_size
         self.steps = math.floor(batches) if self.drop_remainder else math.ceil(batches)

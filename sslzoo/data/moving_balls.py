@@ -4,10 +4,9 @@ Section 4 of "InfoNCE is a variational autoencoder": three coloured balls, each 
 frame in a direction that hardly changes. What a good representation holds is known here, namely where the balls are.
 """
 
-import numbers
-
 import numpy as np
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 
 BACKGROUND = (20, 24, 38)
@@ -59,14 +58,9 @@ def moving_balls(
     Reference:
         "InfoNCE is a variational autoencoder", section 4, whose figures the defaults are.
     """
-    for name, value, least in (
-        ("frames", frames, 1),
-        ("size", size, 2),
-        ("num_balls", num_balls, 1),
-        ("seed", seed, 0),
-    ):
-        if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-            raise InvalidInputError(f"{name} must be an integer >= {least}. Received: {name}={value!r}")
+    checks.count(frames=frames, num_balls=num_balls)
+    checks.count(2, size=size)
+    checks.count(0, seed=seed)
     if num_balls > len(COLOURS):
         raise InvalidInputError(f"num_balls must be at most {len(COLOURS)}. Received: num_balls={num_balls}")
     diameter = size / 8 if diameter is None else diameter

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 
 from keras import ops
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses.tensors import differ, float32, static_shape, total
 
@@ -50,9 +51,8 @@ def sinkhorn(scores, epsilon: float = 0.05, iterations: int = 3, weights=None):
     shape = static_shape(scores)
     if len(shape) != 2:
         raise InvalidInputError(f"scores must be a matrix (batch, prototypes). Received: scores.shape={shape}")
-    _check_positive(epsilon=epsilon)
-    if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1:
-        raise InvalidInputError(f"iterations must be an integer >= 1. Received: iterations={iterations!r}")
+    checks.positive(epsilon=epsilon)
+    checks.count(iterations=iterations)
 
     logits = ops.stop_gradient(float32(scores)) / epsilon
     in_totals = 0.0 if weights is None else _log(ops.stop_gradient(float32(weights)))[:, None]
@@ -81,7 +81,7 @@ def swapped_terms(
     scores = [float32(view) for view in scores]
     assigning = len(scores) if num_assigning is None else num_assigning
     _check_views(scores, assigning, queue)
-    _check_positive(temperature=temperature)
+    checks.positive(temperature=temperature)
 
     logits = [view / temperature for view in scores]
     alignment = contrast = 0.0
@@ -156,7 +156,7 @@ def proto_cpc_terms(student, teacher, temperature: float = 0.1, prior=None):
             "student scores and teacher probabilities must be matrices (batch, prototypes) of one shape. "
             f"Received: student.shape={shape}, teacher.shape={shape_teacher}"
         )
-    _check_positive(temperature=temperature)
+    checks.positive(temperature=temperature)
     prior = ops.mean(teacher, axis=0) if prior is None else ops.stop_gradient(float32(prior))
     logits = student / temperature
     return {
@@ -226,12 +226,6 @@ def pseudo_label_terms(logits, labels, weights=None):
 def _log(weights):
     """Logarithm whose value at 0 makes log-sum-exp leave the entry out, yet is finite: where all are 0, none is."""
     return ops.where(weights > 0, ops.log(ops.where(weights > 0, weights, 1.0)), -1e30)
-
-
-def _check_positive(**arguments):
-    for name, value in arguments.items():
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-            raise InvalidInputError(f"{name} must be a number > 0. Received: {name}={value!r}")
 
 
 def _check_views(scores, assigning, queue):

@@ -2,9 +2,9 @@
 
 import keras
 
+from sslzoo import checks
 from sslzoo.losses import barlow_twins_terms
 from sslzoo.methods.joint_embedding import JointEmbedding
-from sslzoo.methods.vae import check_positive
 
 
 @keras.saving.register_keras_serializable("sslzoo")
@@ -32,6 +32,13 @@ class BarlowTwins(JointEmbedding):
         Zbontar et al., "Barlow Twins: Self-Supervised Learning via Redundancy Reduction", eq. 1 and 2.
     """
 
+    papers = (
+        {
+            "title": "Barlow Twins: Self-Supervised Learning via Redundancy Reduction",
+            "url": "https://arxiv.org/abs/2103.03230",
+        },
+        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+    )
     terms = ("invariance", "redundancy")
     joint_statistics = False
 
@@ -45,7 +52,7 @@ class BarlowTwins(JointEmbedding):
         **kwargs,
     ):
         super().__init__(encoder, projector, views, **kwargs)
-        check_positive(off_diagonal_weight=off_diagonal_weight, scale=scale)
+        checks.positive(off_diagonal_weight=off_diagonal_weight, scale=scale)
         self.off_diagonal_weight = off_diagonal_weight
         self.scale = scale
 

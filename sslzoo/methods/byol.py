@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from sslzoo.errors import InvalidInputError
+from sslzoo import checks
 from sslzoo.losses import normalized_regression
 from sslzoo.methods.pretrainer import full_precision
 from sslzoo.methods.simsiam import SimSiam
@@ -52,6 +52,13 @@ class BYOL(SimSiam):
         for the momentum, section 3.2.
     """
 
+    papers = (
+        {
+            "title": "Bootstrap Your Own Latent: A New Approach to Self-Supervised Learning",
+            "url": "https://arxiv.org/abs/2006.07733",
+        },
+    )
+
     def __init__(
         self,
         encoder: keras.Model,
@@ -63,10 +70,9 @@ class BYOL(SimSiam):
         **kwargs,
     ):
         super().__init__(encoder, projector, predictor, views, **kwargs)
-        if isinstance(momentum, bool) or not isinstance(momentum, (int, float)) or not 0 <= momentum <= 1:
-            raise InvalidInputError(f"momentum must be a number from 0 to 1. Received: momentum={momentum!r}")
-        if total_steps is not None and (not isinstance(total_steps, int) or total_steps < 1):
-            raise InvalidInputError(f"total_steps must be an integer >= 1, or None. Received: {total_steps=}")
+        checks.fraction(momentum=momentum)
+        if total_steps is not None:
+            checks.count(total_steps=total_steps)
         self.momentum = momentum
         self.total_steps = total_steps
         self.teacher_encoder = make_teacher(encoder)

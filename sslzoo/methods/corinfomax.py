@@ -4,12 +4,12 @@ import keras
 import numpy as np
 from keras import ops
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import corinfomax_terms, unit
 from sslzoo.losses.decorrelation import covariance
 from sslzoo.methods import state
 from sslzoo.methods.joint_embedding import JointEmbedding
-from sslzoo.methods.vae import check_positive
 
 
 @keras.saving.register_keras_serializable("sslzoo")
@@ -43,6 +43,13 @@ class CorInfoMax(JointEmbedding):
         of its released code; the GEDI paper (arXiv 2212.13425), section 2.2.
     """
 
+    papers = (
+        {
+            "title": "Self-Supervised Learning with an Information Maximization Criterion",
+            "url": "https://arxiv.org/abs/2209.07999",
+        },
+        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+    )
     terms = ("invariance", "log_determinant")
     joint_statistics = False
 
@@ -58,9 +65,9 @@ class CorInfoMax(JointEmbedding):
         **kwargs,
     ):
         super().__init__(encoder, projector, views, **kwargs)
-        check_positive(invariance_weight=invariance_weight, regularizer=regularizer)
-        if isinstance(momentum, bool) or not isinstance(momentum, (int, float)) or not 0 <= momentum < 1:
-            raise InvalidInputError(f"momentum must be a number in [0, 1). Received: momentum={momentum!r}")
+        checks.positive(invariance_weight=invariance_weight, regularizer=regularizer)
+        if checks.fraction(momentum=momentum) == 1:
+            raise InvalidInputError("momentum must be below 1, to see any batch. Received: momentum=1")
         self.invariance_weight = invariance_weight
         self.regularizer = regularizer
         self.momentum = momentum

@@ -3,9 +3,10 @@
 import keras
 from keras import ops
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import gaussian_kl_between
-from sslzoo.methods.vae import VAE, check_positive
+from sslzoo.methods.vae import VAE
 
 
 @keras.saving.register_keras_serializable("sslzoo")
@@ -30,6 +31,13 @@ class CRVAE(VAE):
         exp(log_var) as a standard deviation in this term; the formula, with variances, is followed here).
     """
 
+    papers = (
+        {
+            "title": "Consistency Regularization for Variational Auto-Encoders",
+            "url": "https://arxiv.org/abs/2105.14859",
+        },
+        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+    )
     terms = ("reconstruction", "prior", "consistency")
 
     def __init__(
@@ -44,7 +52,7 @@ class CRVAE(VAE):
         **kwargs,
     ):
         super().__init__(encoder, decoder, views, likelihood, likelihood_variance, seed, **kwargs)
-        check_positive(consistency_weight=consistency_weight)
+        checks.positive(consistency_weight=consistency_weight)
         self.consistency_weight = consistency_weight
 
     def make_views(self, images, training):

@@ -6,11 +6,11 @@ import keras
 import numpy as np
 from keras import ops
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError, TrainingError
 from sslzoo.losses import pseudo_label_terms
 from sslzoo.methods.joint_embedding import JointEmbedding
 from sslzoo.methods.state import snapshot, variable
-from sslzoo.methods.swav import check_count
 
 
 @keras.saving.register_keras_serializable("sslzoo")
@@ -55,6 +55,13 @@ class DeepCluster(JointEmbedding):
         model of "A Probabilistic Model behind Self-Supervised Learning", section 3.3.
     """
 
+    papers = (
+        {
+            "title": "Deep Clustering for Unsupervised Learning of Visual Features",
+            "url": "https://arxiv.org/abs/1807.05520",
+        },
+        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+    )
     terms = ("alignment", "contrast")
     indexed = True
     view_counts = (1, None)
@@ -71,8 +78,8 @@ class DeepCluster(JointEmbedding):
         **kwargs,
     ):
         super().__init__(encoder, None, views, **kwargs)
-        check_count(2, num_images=num_images, clusters=clusters)
-        check_count(1, whitened_dim=whitened_dim)
+        checks.count(2, num_images=num_images, clusters=clusters)
+        checks.count(1, whitened_dim=whitened_dim)
         if clusters > num_images:
             raise InvalidInputError(
                 f"clusters must be at most the number of images, {num_images}. Received: clusters={clusters}"
@@ -220,7 +227,7 @@ class Recluster(keras.callbacks.Callback):
 
     def __init__(self, images: np.ndarray, every: int = 1):
         super().__init__()
-        check_count(1, every=every)
+        checks.count(1, every=every)
         self.images = images
         self.every = every
         self._encoder = None

@@ -6,11 +6,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from sslzoo.errors import InvalidInputError
+from sslzoo import checks
 from sslzoo.losses import queue_nce_terms, unit
 from sslzoo.methods.joint_embedding import JointEmbedding
 from sslzoo.methods.state import ema_update, enqueue, make_teacher, snapshot, variable
-from sslzoo.methods.vae import check_positive
 from sslzoo.networks.initialization import unit_rows
 
 
@@ -46,6 +45,13 @@ class MoCo(JointEmbedding):
         SimVAE paper gives no settings for it; the defaults are those of MoCo's CIFAR-10 demonstration.
     """
 
+    papers = (
+        {
+            "title": "Momentum Contrast for Unsupervised Visual Representation Learning",
+            "url": "https://arxiv.org/abs/1911.05722",
+        },
+        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+    )
     terms = ("alignment", "contrast")
     joint_statistics = False
 
@@ -62,11 +68,9 @@ class MoCo(JointEmbedding):
         **kwargs,
     ):
         super().__init__(encoder, projector, views, **kwargs)
-        check_positive(temperature=temperature)
-        if isinstance(queue_size, bool) or not isinstance(queue_size, int) or queue_size < 1:
-            raise InvalidInputError(f"queue_size must be an integer >= 1. Received: queue_size={queue_size!r}")
-        if isinstance(momentum, bool) or not isinstance(momentum, (int, float)) or not 0 <= momentum <= 1:
-            raise InvalidInputError(f"momentum must be a number from 0 to 1. Received: momentum={momentum!r}")
+        checks.positive(temperature=temperature)
+        checks.count(queue_size=queue_size)
+        checks.fraction(momentum=momentum)
         self.queue_size = queue_size
         self.momentum = momentum
         self.temperature = temperature

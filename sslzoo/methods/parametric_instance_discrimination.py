@@ -6,10 +6,10 @@ import keras
 import numpy as np
 from keras import ops
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import instance_terms, unit
 from sslzoo.methods.joint_embedding import JointEmbedding
-from sslzoo.methods.vae import check_positive
 from sslzoo.networks.initialization import unit_rows
 
 # Length of the class vectors before training. Short vectors turn quickly towards the representations of their images;
@@ -48,6 +48,17 @@ class ParametricInstanceDiscrimination(JointEmbedding):
         Feature Learning via Non-Parametric Instance Discrimination", eq. 1 (this, the parametric classifier).
     """
 
+    papers = (
+        {
+            "title": "Discriminative Unsupervised Feature Learning with Convolutional Neural Networks",
+            "url": "https://arxiv.org/abs/1406.6909",
+        },
+        {
+            "title": "Unsupervised Feature Learning via Non-Parametric Instance Discrimination",
+            "url": "https://arxiv.org/abs/1805.01978",
+        },
+        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+    )
     terms = ("alignment", "contrast")
     indexed = True
     view_counts = (1, None)
@@ -63,10 +74,9 @@ class ParametricInstanceDiscrimination(JointEmbedding):
         **kwargs,
     ):
         super().__init__(encoder, projector, views, **kwargs)
-        if isinstance(num_images, bool) or not isinstance(num_images, int) or num_images < 2:
-            raise InvalidInputError(f"num_images must be an integer >= 2. Received: num_images={num_images!r}")
+        checks.count(2, num_images=num_images)
         if temperature is not None:
-            check_positive(temperature=temperature)
+            checks.positive(temperature=temperature)
         self.num_images = num_images
         self.temperature = temperature
         self.seed = seed

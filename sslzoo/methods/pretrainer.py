@@ -46,6 +46,8 @@ class Pretrainer(keras.Model):
     """
 
     terms: tuple[str, ...] = ()
+    # What a card cites: {"title": str, "url": str} each.
+    papers: tuple[dict, ...] = ()
     # True for methods that know each image by its place in the training set: their inputs are
     # {"images": (B, H, W, C) or (B, J, H, W, C), "index": int32 (B,)}, as `data.pipeline(with_index=True)` gives them.
     indexed = False

@@ -4,12 +4,11 @@ import keras
 import numpy as np
 from keras import ops
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import proto_cpc_terms, unit
 from sslzoo.methods.joint_embedding import JointEmbedding
 from sslzoo.methods.state import ema_update, make_teacher, snapshot, variable
-from sslzoo.methods.swav import check_count, check_fraction
-from sslzoo.methods.vae import check_positive
 from sslzoo.networks.heads import prototype_head
 
 
@@ -46,6 +45,16 @@ class ProtoCPC(JointEmbedding):
         in the GEDI paper (arXiv 2212.13425), appendix H, last line.
     """
 
+    papers = (
+        {
+            "title": "Representation Distillation by Prototypical Contrastive Predictive Coding",
+            "url": "https://openreview.net/forum?id=8la28hZOwug",
+        },
+        {
+            "title": "Unifying Self-Supervised Clustering and Energy-Based Models",
+            "url": "https://arxiv.org/abs/2212.13425",
+        },
+    )
     terms = ("alignment", "contrast")
     view_counts = (2, None)
 
@@ -63,9 +72,9 @@ class ProtoCPC(JointEmbedding):
         **kwargs,
     ):
         super().__init__(encoder, projector, views, **kwargs)
-        check_positive(temperature=temperature, teacher_temperature=teacher_temperature)
-        check_count(2, prototypes=prototypes)
-        check_fraction(momentum=momentum, prior_momentum=prior_momentum)
+        checks.positive(temperature=temperature, teacher_temperature=teacher_temperature)
+        checks.count(2, prototypes=prototypes)
+        checks.fraction(momentum=momentum, prior_momentum=prior_momentum)
         if prior_momentum == 1:
             raise InvalidInputError("prior_momentum must be below 1, to see any batch. Received: prior_momentum=1")
         self.prototypes = prototypes

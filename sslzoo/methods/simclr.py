@@ -4,10 +4,10 @@ import math
 
 import keras
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import nt_xent_terms
 from sslzoo.methods.joint_embedding import JointEmbedding
-from sslzoo.methods.vae import check_positive
 
 
 @keras.saving.register_keras_serializable("sslzoo")
@@ -34,6 +34,13 @@ class SimCLR(JointEmbedding):
         Its released code adds the means over first and second views; this is the mean over both, half of that.
     """
 
+    papers = (
+        {
+            "title": "A Simple Framework for Contrastive Learning of Visual Representations",
+            "url": "https://arxiv.org/abs/2002.05709",
+        },
+        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+    )
     terms = ("alignment", "contrast")
 
     def __init__(
@@ -45,7 +52,7 @@ class SimCLR(JointEmbedding):
         **kwargs,
     ):
         super().__init__(encoder, projector, views, **kwargs)
-        check_positive(temperature=temperature)
+        checks.positive(temperature=temperature)
         self.temperature = temperature
 
     def objective(self, images, outputs, training):

@@ -3,9 +3,10 @@
 import keras
 from keras import ops
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import gaussian_entropy, group_prior
-from sslzoo.methods.vae import VAE, check_positive
+from sslzoo.methods.vae import VAE
 
 
 @keras.saving.register_keras_serializable("sslzoo")
@@ -35,6 +36,9 @@ class SimVAE(VAE):
         there adds the entropy to a minimised loss and averages the squared error over pixels; the text is followed.
     """
 
+    papers = (
+        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+    )
     terms = ("reconstruction", "entropy", "prior")
 
     def __init__(
@@ -51,9 +55,9 @@ class SimVAE(VAE):
         **kwargs,
     ):
         super().__init__(encoder, decoder, views, likelihood, likelihood_variance, seed, **kwargs)
-        check_positive(prior_variance=prior_variance, entropy_weight=entropy_weight)
+        checks.positive(prior_variance=prior_variance, entropy_weight=entropy_weight)
         if centre_variance is not None:
-            check_positive(centre_variance=centre_variance)
+            checks.positive(centre_variance=centre_variance)
         self.prior_variance = prior_variance
         self.centre_variance = centre_variance
         self.entropy_weight = entropy_weight

@@ -6,26 +6,12 @@ import keras
 import numpy as np
 from keras import ops
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import swapped_terms, unit
 from sslzoo.methods.joint_embedding import JointEmbedding
 from sslzoo.methods.state import enqueue, snapshot, variable
-from sslzoo.methods.vae import check_positive
 from sslzoo.networks.heads import prototype_head
-
-
-def check_count(least: int, **arguments):
-    """Raise unless every given value is an integer of at least `least`."""
-    for name, value in arguments.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise InvalidInputError(f"{name} must be an integer >= {least}. Received: {name}={value!r}")
-
-
-def check_fraction(**arguments):
-    """Raise unless every given value is a number from 0 to 1."""
-    for name, value in arguments.items():
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-            raise InvalidInputError(f"{name} must be a number from 0 to 1. Received: {name}={value!r}")
 
 
 @keras.saving.register_keras_serializable("sslzoo")
@@ -70,6 +56,13 @@ class SwAV(JointEmbedding):
         Caron et al., "Unsupervised Learning of Visual Features by Contrasting Cluster Assignments", eq. 1-6.
     """
 
+    papers = (
+        {
+            "title": "Unsupervised Learning of Visual Features by Contrasting Cluster Assignments",
+            "url": "https://arxiv.org/abs/2006.09882",
+        },
+        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+    )
     terms = ("alignment", "contrast")
     view_counts = (2, None)
 
@@ -90,10 +83,10 @@ class SwAV(JointEmbedding):
         **kwargs,
     ):
         super().__init__(encoder, projector, views, **kwargs)
-        check_positive(temperature=temperature, epsilon=epsilon)
-        check_count(2, prototypes=prototypes)
-        check_count(1, iterations=iterations)
-        check_count(0, queue_size=queue_size, queue_start=queue_start, freeze_prototypes=freeze_prototypes)
+        checks.positive(temperature=temperature, epsilon=epsilon)
+        checks.count(2, prototypes=prototypes)
+        checks.count(1, iterations=iterations)
+        checks.count(0, queue_size=queue_size, queue_start=queue_start, freeze_prototypes=freeze_prototypes)
         if queue_size and views is None:
             raise InvalidInputError(
                 "A queue has one column for each view, so `views` must say how many there are. "

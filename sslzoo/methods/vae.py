@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.losses import bernoulli_reconstruction, gaussian_kl, gaussian_reconstruction
 from sslzoo.methods.pretrainer import Pretrainer, full_precision
@@ -11,13 +12,6 @@ from sslzoo.networks.composition import compose
 # exp(-12) to exp(8) holds every posterior variance a run has a use for (optima lie near 0.2); outside it, bfloat16 and
 # a bad first step could overflow exp().
 LOG_VARIANCE_RANGE = (-12.0, 8.0)
-
-
-def check_positive(**arguments):
-    """Raise unless every given value is a positive number."""
-    for name, value in arguments.items():
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-            raise InvalidInputError(f"{name} must be a number > 0. Received: {name}={value!r}")
 
 
 @keras.saving.register_keras_serializable("sslzoo")
@@ -44,6 +38,10 @@ class VAE(Pretrainer):
         Self-Supervised Learning", appendix A.7.
     """
 
+    papers = (
+        {"title": "Auto-Encoding Variational Bayes", "url": "https://arxiv.org/abs/1312.6114"},
+        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+    )
     terms = ("reconstruction", "prior")
     beta = 1.0
 
@@ -63,7 +61,7 @@ class VAE(Pretrainer):
         self.likelihood_variance = likelihood_variance
         self.seed = seed
         self.random = keras.random.SeedGenerator(seed)
-        check_positive(likelihood_variance=likelihood_variance)
+        checks.positive(likelihood_variance=likelihood_variance)
         if len(encoder.outputs) != 2 or encoder.outputs[0].shape != encoder.outputs[1].shape:
             raise InvalidInputError(
                 "encoder must have two outputs of one shape, [mean, log_var]; see networks.encoder(posterior=True). "
@@ -171,6 +169,14 @@ class BetaVAE(VAE):
         Higgins et al., "beta-VAE", eq. 4.
     """
 
+    papers = (
+        {
+            "title": "beta-VAE: Learning Basic Visual Concepts with a Constrained Variational Framework",
+            "url": "https://openreview.net/forum?id=Sy2fzU9gl",
+        },
+        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+    )
+
     def __init__(
         self,
         encoder: keras.Model,
@@ -183,5 +189,5 @@ class BetaVAE(VAE):
         **kwargs,
     ):
         super().__init__(encoder, decoder, views, likelihood, likelihood_variance, seed, **kwargs)
-        check_positive(beta=beta)
+        checks.positive(beta=beta)
         self.beta = beta

@@ -2,9 +2,9 @@
 
 import keras
 
+from sslzoo import checks
 from sslzoo.losses import vicreg_terms
 from sslzoo.methods.joint_embedding import JointEmbedding
-from sslzoo.methods.vae import check_positive
 
 
 @keras.saving.register_keras_serializable("sslzoo")
@@ -35,6 +35,13 @@ class VICReg(JointEmbedding):
         eq. 6, with the constants of its released code: half the variance term of the paper's equation.
     """
 
+    papers = (
+        {
+            "title": "VICReg: Variance-Invariance-Covariance Regularization for Self-Supervised Learning",
+            "url": "https://arxiv.org/abs/2105.04906",
+        },
+        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+    )
     terms = ("invariance", "variance", "covariance")
     joint_statistics = False
 
@@ -49,7 +56,7 @@ class VICReg(JointEmbedding):
         **kwargs,
     ):
         super().__init__(encoder, projector, views, **kwargs)
-        check_positive(
+        checks.positive(
             invariance_weight=invariance_weight, variance_weight=variance_weight, covariance_weight=covariance_weight
         )
         self.invariance_weight = invariance_weight

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import w_mse
 from sslzoo.methods.joint_embedding import JointEmbedding
@@ -38,6 +39,10 @@ class WMSE(JointEmbedding):
         2212.13425), appendix I, writes the sum of the cosines: the same up to scale and a constant.
     """
 
+    papers = (
+        {"title": "Whitening for Self-Supervised Representation Learning", "url": "https://arxiv.org/abs/2007.06346"},
+        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+    )
     terms = ("invariance",)
     view_counts = (2, None)
     joint_statistics = False
@@ -54,8 +59,7 @@ class WMSE(JointEmbedding):
         **kwargs,
     ):
         super().__init__(encoder, projector, views, **kwargs)
-        if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1:
-            raise InvalidInputError(f"iterations must be an integer >= 1. Received: iterations={iterations!r}")
+        checks.count(iterations=iterations)
         if whitening_size is not None and whitening_size <= self.embedding_dim:
             raise InvalidInputError(
                 f"whitening_size must be larger than the {self.embedding_dim} features of an embedding. "

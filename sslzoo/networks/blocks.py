@@ -6,7 +6,6 @@ are (B, H, W, C) whatever `keras.config.image_data_format` says.
 """
 
 import math
-import numbers
 
 from keras import initializers, layers
 
@@ -104,28 +103,6 @@ def dense_stack(x, widths, name, initializer=None):
         options = initializer(x.shape[-1]) if initializer else {}
         x = dense(x, width, f"{name}{index}", activation="relu", **options)
     return x
-
-
-def check_size(name, value):
-    """Return `value` as int if it is a positive integer, else raise."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
-        raise InvalidInputError(f"{name} must be a positive integer. Received: {name}={value!r}")
-    return int(value)
-
-
-def check_shape(name, shape, rank=None):
-    """Return `shape` as a tuple of ints if it is a full shape without the batch (of `rank`, if given), else raise."""
-    try:
-        sizes = tuple(shape)
-    except TypeError:
-        sizes = ()
-    whole = all(isinstance(n, numbers.Integral) and not isinstance(n, bool) and n > 0 for n in sizes)
-    if not sizes or not whole or (rank is not None and len(sizes) != rank):
-        expected = "(height, width, channels)" if rank == 3 else "a tuple such as (height, width, channels)"
-        raise InvalidInputError(
-            f"{name} must be {expected} of positive integers, without the batch. Received: {name}={shape!r}"
-        )
-    return tuple(int(n) for n in sizes)
 
 
 def check_options(kind, name, builder, options):

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 from keras import layers, ops
 
+from sslzoo import checks
 from sslzoo.networks import blocks
 from sslzoo.networks.initialization import initialize
 
@@ -61,8 +62,8 @@ def centre_of_mass_encoder(
     Reference:
         "InfoNCE is a variational autoencoder", section 4 and figure 2.
     """
-    images = keras.Input(blocks.check_shape("input_shape", input_shape, rank=3), name="views")
-    maps, hidden = blocks.check_size("maps", maps), blocks.check_size("hidden", hidden)
+    images = keras.Input(checks.shape(input_shape=input_shape, rank=3), name="views")
+    maps, hidden = checks.count(maps=maps), checks.count(hidden=hidden)
     x = blocks.conv(images, hidden, 3, "conv1")
     x = blocks.relu(blocks.batch_norm(x, "bn1"), "relu1")
     x = blocks.conv(x, maps, 3, "conv2")

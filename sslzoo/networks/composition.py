@@ -7,6 +7,7 @@ import re
 
 import keras
 
+from sslzoo import checks
 from sslzoo.errors import ArtefactError, InvalidInputError, choose
 from sslzoo.networks import blocks
 
@@ -89,7 +90,7 @@ def _output_positions(network, output):
         return range(len(names))
     if isinstance(output, str):
         return [names.index(choose("output", output, names))]
-    if isinstance(output, bool) or not isinstance(output, int) or not 0 <= output < len(names):
+    if not checks.is_integer(output) or not 0 <= output < len(names):
         raise InvalidInputError(f"output must be one of {names} or their position. Received: output={output!r}")
     return [output]
 

@@ -10,8 +10,8 @@ import math
 import keras
 from keras import ops
 
-from sslzoo.errors import InvalidInputError, choose
-from sslzoo.networks import blocks
+from sslzoo import checks
+from sslzoo.errors import choose
 
 
 def critic(name: str, embedding_dim: int) -> keras.Layer:
@@ -53,7 +53,7 @@ class BilinearCritic(_Critic):
 
     def __init__(self, embedding_dim: int, **kwargs):
         super().__init__(**kwargs)
-        self.embedding_dim = blocks.check_size("embedding_dim", embedding_dim)
+        self.embedding_dim = checks.count(embedding_dim=embedding_dim)
         self.kernel = self.add_weight((self.embedding_dim,) * 2, initializer="identity", name="kernel")
         self.built = True
 
@@ -82,9 +82,7 @@ class GaussianCritic(_Critic):
 
     def __init__(self, length_scale: float = 1.0, **kwargs):
         super().__init__(**kwargs)
-        if isinstance(length_scale, bool) or not isinstance(length_scale, (int, float)) or not length_scale > 0:
-            raise InvalidInputError(f"length_scale must be a number > 0. Received: length_scale={length_scale!r}")
-        self.length_scale = length_scale
+        self.length_scale = checks.positive(length_scale=length_scale)
         start = keras.initializers.Constant(math.log(length_scale))
         self.log_length_scale = self.add_weight((), initializer=start, name="log_length_scale")
         self.built = True

@@ -10,6 +10,7 @@ import math
 import keras
 from keras import layers
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.networks import blocks
 from sslzoo.networks.blocks import batch_norm, conv, conv_up, relu
@@ -43,8 +44,8 @@ def decoder(
         InvalidInputError: a shape, size or option that does not fit the network.
     """
     builder = DECODERS[choose("decoder", name, DECODERS)]
-    output_shape = blocks.check_shape("output_shape", output_shape, rank=None if name.startswith("mlp") else 3)
-    latent_dim = blocks.check_size("latent_dim", latent_dim)
+    output_shape = checks.shape(output_shape=output_shape, rank=None if name.startswith("mlp") else 3)
+    latent_dim = checks.count(latent_dim=latent_dim)
     blocks.check_options("decoder", name, builder, options)
     latent = keras.Input((latent_dim,), name="latent")
     return initialize(keras.Model(latent, builder(latent, output_shape, **options), name=name), seed)
@@ -141,7 +142,7 @@ def resnet18_simvae_paper(z, output_shape):
 def _dense(z, output_shape, widths, initializer):
     if isinstance(widths, int) or not widths:
         raise InvalidInputError(f"widths must be a tuple of positive integers. Received: widths={widths!r}")
-    widths = tuple(blocks.check_size("widths", width) for width in widths)
+    widths = tuple(checks.count(widths=width) for width in widths)
     x = blocks.dense_stack(z, widths, "fc", initializer)
     options = initializer(x.shape[-1]) if initializer else {}
     x = blocks.dense(x, math.prod(output_shape), "pixels", **options)

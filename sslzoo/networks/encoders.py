@@ -7,6 +7,7 @@ paper's table and its released code disagree, both are here under their own name
 import keras
 from keras import initializers, layers
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.networks import blocks
 from sslzoo.networks.blocks import basic_block, batch_norm, conv, relu
@@ -50,10 +51,10 @@ def encoder(
         InvalidInputError: a shape, size or option that does not fit the network.
     """
     builder = ENCODERS[choose("encoder", name, ENCODERS)]
-    input_shape = blocks.check_shape("input_shape", input_shape, rank=None if name.startswith("mlp") else 3)
+    input_shape = checks.shape(input_shape=input_shape, rank=None if name.startswith("mlp") else 3)
     blocks.check_options("encoder", name, builder, options)
     if latent_dim is not None:
-        latent_dim = blocks.check_size("latent_dim", latent_dim)
+        latent_dim = checks.count(latent_dim=latent_dim)
     elif posterior or name not in FEATURE_ENCODERS:
         which = "a posterior" if posterior else f"encoder {name!r}"
         raise InvalidInputError(f"{which} needs a latent_dim, a positive integer. Received: latent_dim=None")
@@ -209,7 +210,7 @@ def resnet8_gedi(x, *, width=128):
     VERA's code has both, and the paper's parameter counts fit either reading. Initial weights as in VERA: Glorot
     uniform times sqrt(2), times 1 for the very first convolution; zero biases.
     """
-    width = blocks.check_size("width", width)
+    width = checks.count(width=width)
     height, breadth = x.shape[1:3]
     if height % 4 or breadth % 4:
         raise InvalidInputError(
@@ -253,7 +254,7 @@ def _pool(x):
 def _widths(widths):
     if isinstance(widths, int) or not widths:
         raise InvalidInputError(f"widths must be a tuple of positive integers. Received: widths={widths!r}")
-    return tuple(blocks.check_size("widths", width) for width in widths)
+    return tuple(checks.count(widths=width) for width in widths)
 
 
 def _check_side(name, x, least):

@@ -3,6 +3,7 @@
 import keras
 from keras import layers
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.networks import blocks
 from sslzoo.networks.initialization import initialize, unit_rows
@@ -44,10 +45,10 @@ def projector(
     Raises:
         InvalidInputError: a size that is not a positive integer, or no widths.
     """
-    x = features = keras.Input((blocks.check_size("input_dim", input_dim),), name="features")
+    x = features = keras.Input((checks.count(input_dim=input_dim),), name="features")
     if isinstance(widths, int) or not widths:
         raise InvalidInputError(f"widths must be a tuple of positive integers. Received: widths={widths!r}")
-    *hidden, output = (blocks.check_size("widths", width) for width in widths)
+    *hidden, output = (checks.count(widths=width) for width in widths)
     for index, width in enumerate(hidden, 1):
         x = blocks.dense(x, width, f"fc{index}", use_bias=not batch_norm)
         if batch_norm:

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 from keras import initializers
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 
 # Standard deviation of a standard normal cut off at +-2, by which Keras divides to keep the variance asked for.
@@ -37,8 +38,7 @@ def initialize(model, seed):
     """
     if seed is None:
         seed = random.randrange(2**31)
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise InvalidInputError(f"seed must be an integer >= 0. Received: seed={seed!r}")
+    checks.count(0, seed=seed)
     if not model.built:
         raise InvalidInputError(f"initialize needs a built model. Received: {model.name!r}, which has no weights yet")
     draws = []  # all drawn before any is assigned: a refused layer leaves the model as it was

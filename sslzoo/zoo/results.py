@@ -37,6 +37,7 @@ import os
 import re
 from pathlib import Path
 
+from sslzoo import checks
 from sslzoo.errors import ArtefactError, InvalidInputError, choose
 from sslzoo.files import read_json
 from sslzoo.zoo.layout import PICTURES, RESULTS
@@ -102,12 +103,8 @@ def is_text(value):
     return isinstance(value, str) and bool(value.strip())
 
 
-def is_number(value):
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
 def is_count(value):
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return checks.is_integer(value) and value >= 0
 
 
 def matches(pattern):
@@ -127,13 +124,13 @@ is_licence = matches(r"[a-z0-9][a-z0-9.+-]*")
 # field -> (required, what it must be, test or fields of each element)
 METRIC = {
     "name": (True, "a text", is_text),
-    "value": (True, "a number", is_number),
+    "value": (True, "a number", checks.is_number),
     "protocol": (True, "a text that says how it was measured", is_text),
     "label": (False, "a text", is_text),
     "unit": (False, "a text", lambda value: isinstance(value, str)),
-    "paper": (False, "a number or null", lambda value: value is None or is_number(value)),
-    "error": (False, "a number or null", lambda value: value is None or is_number(value)),
-    "chance": (False, "a number or null", lambda value: value is None or is_number(value)),
+    "paper": (False, "a number or null", lambda value: value is None or checks.is_number(value)),
+    "error": (False, "a number or null", lambda value: value is None or checks.is_number(value)),
+    "chance": (False, "a number or null", lambda value: value is None or checks.is_number(value)),
 }
 PAPER = {
     "title": (True, "a text", is_text),
@@ -153,7 +150,7 @@ _RESULTS = {
     "seeds": (True, "a list of one or more integers", list_of(is_count, 1)),
     "metrics": (True, "a list of objects", METRIC),
     "versions": (True, "an object of texts", dict_of(is_text)),
-    "wall_seconds": (True, "a number >= 0", lambda value: is_number(value) and value >= 0),
+    "wall_seconds": (True, "a number >= 0", lambda value: checks.is_number(value) and value >= 0),
     "views_seen": (True, "an integer >= 0", is_count),
     "licence": (True, "a licence as the Hub writes it, such as apache-2.0", is_licence),
     "papers": (True, "a list of objects", PAPER),

@@ -145,8 +145,8 @@ def test_a_seed_fixes_the_weights():
     ("arguments", "message"),
     [
         (((8, 8),), "input_shape must be \\(height, width, channels\\)"),
-        (((8, 8, 3), 0), "maps must be a positive integer. Received: maps=0"),
-        (((8, 8, 3), 3, -1), "hidden must be a positive integer. Received: hidden=-1"),
+        (((8, 8, 3), 0), "maps must be an integer >= 1. Received: maps=0"),
+        (((8, 8, 3), 3, -1), "hidden must be an integer >= 1. Received: hidden=-1"),
     ],
 )
 def test_wrong_arguments_are_refused(arguments, message):

@@ -135,7 +135,7 @@ def test_critics_by_name():
     [
         (lambda: GaussianCritic(0.0), "length_scale must be a number > 0. Received: length_scale=0.0"),
         (lambda: GaussianCritic("wide"), "Received: length_scale='wide'"),
-        (lambda: BilinearCritic(0), "embedding_dim must be a positive integer. Received: embedding_dim=0"),
+        (lambda: BilinearCritic(0), "embedding_dim must be an integer >= 1. Received: embedding_dim=0"),
     ],
 )
 def test_wrong_arguments_are_refused(make, message):

@@ -126,7 +126,7 @@ def test_unknown_name_suggests_near_ones():
 @pytest.mark.parametrize(
     "arguments, options, message",
     [
-        (("mlp", (28, 28, 1), None), {}, "latent_dim must be a positive integer"),
+        (("mlp", (28, 28, 1), None), {}, "latent_dim must be an integer >= 1"),
         (("mlp", (28, 28, -1), 4), {}, "output_shape must be"),
         (("resnet18-simvae", (28, 28, 1), 4), {}, r"divisible by 16. Received: output_shape=\(28, 28, 1\)"),
         (("resnet18-simvae-paper", (32, 20, 3), 4), {}, "divisible by 16"),

@@ -215,8 +215,8 @@ def test_unknown_name_suggests_near_ones():
     [
         (("mlp", (28, 28, 1), None), {}, "needs a latent_dim"),
         (("resnet18", (32, 32, 3), None), {"posterior": True}, "posterior needs a latent_dim"),
-        (("mlp", (28, 28, 1), 0), {}, "latent_dim must be a positive integer"),
-        (("mlp", (28, 28, 1), 2.5), {}, "latent_dim must be a positive integer"),
+        (("mlp", (28, 28, 1), 0), {}, "latent_dim must be an integer >= 1"),
+        (("mlp", (28, 28, 1), 2.5), {}, "latent_dim must be an integer >= 1"),
         (("mlp", (28, None, 1), 2), {}, "input_shape must be"),
         (("mlp", 784, 2), {}, "input_shape must be"),
         (("mlp", (), 2), {}, "input_shape must be"),
@@ -227,7 +227,7 @@ def test_unknown_name_suggests_near_ones():
         (("resnet8-gedi", (32, 32, 3), None), {"widths": (3,)}, "has the options width. Received: widths"),
         (("resnet18", (32, 32, 3), None), {"width": 3}, "has no options"),
         (("mlp", (8, 8, 1), 2), {"widths": 64}, "widths must be a tuple"),
-        (("mlp", (8, 8, 1), 2), {"widths": (64, 0)}, "widths must be a positive integer"),
+        (("mlp", (8, 8, 1), 2), {"widths": (64, 0)}, "widths must be an integer >= 1"),
         (("mlp", (8, 8, 1), 2), {"seed": -1}, "seed must be an integer >= 0"),
     ],
 )
