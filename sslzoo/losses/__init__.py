@@ -34,10 +34,29 @@ from sslzoo.losses.elbo import (
     gaussian_reconstruction,
     group_prior,
 )
+from sslzoo.losses.information import (
+    barber_agakov_bound,
+    info_nce_bound,
+    nwj_bound,
+    tuba_bound,
+    vince_bound,
+    vince_threshold,
+)
+from sslzoo.losses.neighborhood import (
+    anneal,
+    nearest,
+    neighborhood_nce,
+    neighborhood_terms,
+    noise_contrastive,
+    noise_contrastive_terms,
+    within,
+)
 from sslzoo.losses.regression import negative_cosine, normalized_regression
 from sslzoo.losses.tensors import unit
 
 __all__ = [
+    "anneal",
+    "barber_agakov_bound",
     "barlow_twins",
     "barlow_twins_terms",
     "bernoulli_reconstruction",
@@ -48,13 +67,20 @@ __all__ = [
     "gaussian_reconstruction",
     "group_prior",
     "info_nce",
+    "info_nce_bound",
     "info_nce_terms",
     "instance_cross_entropy",
     "instance_terms",
+    "nearest",
     "negative_cosine",
+    "neighborhood_nce",
+    "neighborhood_terms",
+    "noise_contrastive",
+    "noise_contrastive_terms",
     "normalized_regression",
     "nt_xent",
     "nt_xent_terms",
+    "nwj_bound",
     "proto_cpc",
     "proto_cpc_terms",
     "pseudo_label_terms",
@@ -63,8 +89,12 @@ __all__ = [
     "sinkhorn",
     "swapped_prediction",
     "swapped_terms",
+    "tuba_bound",
     "unit",
     "vicreg_terms",
+    "vince_bound",
+    "vince_threshold",
     "w_mse",
     "whiten",
+    "within",
 ]

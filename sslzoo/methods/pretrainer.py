@@ -82,6 +82,26 @@ def _stack(batches):
     return keras.tree.map_structure(lambda *arrays: None if arrays[0] is None else stack(arrays, axis=1), *pairs)
 
 
+def check_index(index, num_images):
+    """Raise unless `index` holds places of training images (batch,), as far as that can be seen."""
+    dtype = keras.backend.standardize_dtype(index.dtype)
+    if "int" not in dtype or len(index.shape) != 1:
+        raise InvalidInputError(
+            "index must be an integer tensor (batch,), places in the training set. "
+            f"Received: index of dtype={dtype}, shape={tuple(index.shape)}"
+        )
+    try:
+        values = np.asarray(index)
+    except (TypeError, ValueError, NotImplementedError):  # traced, or on an accelerator: the loss will tell
+        return
+    outside = values[(values < 0) | (values >= num_images)]
+    if outside.size:
+        raise InvalidInputError(
+            f"index must hold places of {num_images} training images, 0..{num_images - 1}. "
+            f"Received: index={int(outside[0])}"
+        )
+
+
 class Pretrainer(keras.Model):
     """Trains an encoder on views of unlabelled images with `model.fit`.
 
@@ -102,6 +122,8 @@ class Pretrainer(keras.Model):
     """
 
     terms: tuple[str, ...] = ()
+    # What a card cites: {"title": str, "url": str} each.
+    papers: tuple[dict, ...] = ()
     # True for methods that know each image by its place in the training set: their inputs are
     # {"images": (B, H, W, C) or (B, J, H, W, C), "index": int32 (B,)}, as `data.pipeline(with_index=True)` gives them.
     indexed = False
