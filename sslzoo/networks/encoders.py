@@ -72,6 +72,36 @@ def encoder(
     return initialize(keras.Model(images, outputs, name=name), seed)
 
 
+def on_channels(network: keras.Model, channels: tuple[int, int], of: int) -> keras.Model:
+    """A network that takes images of more channels and looks at some of them.
+
+        on_channels(encoder("resnet18", (32, 32, 1), None), (0, 1), of=3)  # the lightness of Lab images
+
+    Args:
+        network: built model of images (N, H, W, last - first).
+        channels: (first, last), the ones it sees: first, ..., last - 1.
+        of: int, channels of the images.
+
+    Returns:
+        Functional `keras.Model` (N, H, W, of) -> what the network gives, of the network's layers and name.
+
+    Raises:
+        InvalidInputError: channels that images do not have, or not as many as the network takes.
+    """
+    if not getattr(network, "built", False) or len(network.input_shape) != 4:
+        raise InvalidInputError(f"network must be a built model of images. Received: network={network!r}")
+    first, last = channels
+    if not 0 <= first < last <= of or last - first != network.input_shape[-1]:
+        raise InvalidInputError(
+            f"channels must be {network.input_shape[-1]} of the images' {of}, as (first, last). "
+            f"Received: channels={channels}"
+        )
+    images = keras.Input((*network.input_shape[1:3], of), name="views")
+    # Cropping2D crops the last two axes of what it takes for channels-first images: here the last one alone.
+    crop = layers.Cropping2D(((0, 0), (first, of - last)), data_format="channels_first", name="channels")
+    return keras.Model(images, network(crop(images)), name=network.name)
+
+
 def mlp(x, *, widths=(500, 500, 2000)):
     """Table 3(a) of "A Probabilistic Model behind Self-Supervised Learning": D-500-500-2000-L, ReLU.
 
