@@ -12,13 +12,13 @@ import importlib.util
 import json
 import os
 import sys
-import tempfile
 import textwrap
 from pathlib import Path
 
 import sslzoo
-from sslzoo import zoo
+from sslzoo import progress, zoo
 from sslzoo.errors import InvalidInputError, SSLZooError, choose
+from sslzoo.files import write_beside
 
 # What `sslzoo.evaluation.PROTOCOLS` holds, which imports Keras.
 PROTOCOLS = ("linear", "mlp", "knn", "gmm")
@@ -71,17 +71,6 @@ def _working():
     """Libraries that print (Keras' progress bars) do so on standard error: standard output is for the answer."""
     with contextlib.redirect_stdout(sys.stderr):
         yield
-
-
-def _progress(what):
-    """A callable (done, in all) that shows how far the work is, at a terminal."""
-
-    def show(done, total):
-        if sys.stderr.isatty():
-            end = "\r" + " " * 60 + "\r" if done == total else ""
-            print(f"\r{what}: {done:,} of {total:,}  {end}", end="", file=sys.stderr, flush=True)
-
-    return show
 
 
 # ------------------------------------------------------------------ words
@@ -294,7 +283,7 @@ def _embed(arguments):
     with _working():
         embedding = sslzoo.embed(
             arguments.name, arguments.inputs, arguments.split, arguments.part, arguments.revision,
-            arguments.batch_size, arguments.on_error, _progress("embedded"),
+            arguments.batch_size, arguments.on_error, progress.line("embedded"),
         )  # fmt: skip
         arrays = embedding.arrays()
         _write_npz(arguments.output, arrays, arguments.force)
@@ -326,16 +315,11 @@ def _write_npz(path, arrays, force):
     """Writes beside the file and renames, so that there is never half of one."""
     import numpy as np
 
-    handle, partial = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, **arrays)
-        os.chmod(partial, 0o644)
+    def save(file):
+        np.savez(file, **arrays)
         _check_output(path, force)  # someone else may have written it since
-        os.replace(partial, path)
-    except BaseException:
-        Path(partial).unlink(missing_ok=True)
-        raise
+
+    write_beside(path, save)
 
 
 # ------------------------------------------------------------------ evaluate
@@ -406,8 +390,8 @@ def _train(arguments):
     spec = importlib.util.spec_from_file_location(f"recipes.{recipe.stem}", recipe)
     module = importlib.util.module_from_spec(spec)
     sys.argv[0] = f"sslzoo train {arguments.method}"  # what the recipe's parser calls itself
-    helps = {"-h", "--help"} & set(arguments.flags)
-    with contextlib.nullcontext() if helps else _working():
+    asks = {"-h", "--help", "--show"} & set(arguments.flags)  # answers that the recipe prints
+    with contextlib.nullcontext() if asks else _working():
         spec.loader.exec_module(module)
         folder = str(module.main(arguments.flags))
     return 0, {"folder": folder} if arguments.json else folder
