@@ -95,7 +95,7 @@ def evaluate(run, encoder):
 
 
 def draw(run, model, encoder) -> dict[str, Path]:
-    """Curves, reconstructions, samples and an embedding, as far as there are such: file name -> path."""
+    """Curves, reconstructions, samples, views, neighbours and an embedding, as far as there are such: name -> path."""
     folder = run.out / "pictures"
     folder.mkdir(exist_ok=True)
     images = run.images if run.test_images is None else run.test_images
@@ -111,8 +111,14 @@ def draw(run, model, encoder) -> dict[str, Path]:
         except InvalidInputError:  # uniform centres: there is no prior to draw centres from
             samples, title = model.sample(50, like=images[:10], seed=run.seed), "Samples around ten test images"
         drawn.append(pictures.samples(keras.ops.convert_to_numpy(samples), folder / "samples.png", title=title))
+    if model.views is not None:
+        shown = run.images[:8]
+        made = keras.ops.convert_to_numpy(model.views(shown, training=True, seed=run.seed, num_views=8))
+        drawn.append(pictures.views(shown, made, folder / "views.png", title="Training images, and views of them"))
+    features = evaluation.features(encoder, images[:2000])
+    if len(features) > 1:
+        drawn.append(pictures.neighbours(images[:2000], features, folder / "neighbours.png", seed=run.seed))
     if labels is not None and labels.ndim == 1:
-        features = evaluation.features(encoder, images[:2000])
         drawn.append(pictures.embedding(features, labels[:2000], folder / "embedding.png"))
     return {path.name: path for path in drawn}
 
