@@ -377,6 +377,7 @@ def _add_evaluate(commands):
         "The encoder stays frozen: a hash of its weights before and after proves it.",
         [
             "sslzoo evaluate simvae-digits --dataset digits",
+            "sslzoo evaluate simvae-mnist --dataset digits            # transfer: images are made to fit",
             "sslzoo evaluate simvae-mnist --dataset mnist --data-dir ~/tensorflow_datasets --protocols knn linear",
             "sslzoo evaluate runs/mine --dataset mine.npz --json > report.json",
         ],
@@ -387,6 +388,7 @@ def _add_evaluate(commands):
     add("--data-dir", help="folder of prepared TFDS data sets")
     add("--protocols", nargs="+", choices=PROTOCOLS, default=PROTOCOLS, metavar="P",
         help=f"some of {', '.join(PROTOCOLS)} (all)")  # fmt: skip
+    add("--image-size", type=_positive, metavar="N", help="of a folder's images, for an encoder of any size")
     add("--limit", type=_positive, metavar="N", help="at most that many train images, chosen at random")
     add("--epochs", type=_positive, default=200, metavar="N", help="of the probes (200)")
     add("--batch-size", type=_positive, default=500, metavar="N", help="images per call of the encoder (500)")
@@ -398,7 +400,7 @@ def _evaluate(arguments):
         encoder = zoo.load(arguments.name, revision=arguments.revision)
         report = sslzoo.evaluate(
             encoder, arguments.dataset, arguments.protocols, arguments.data_dir, batch_size=arguments.batch_size,
-            seed=arguments.seed, epochs=arguments.epochs, max_train=arguments.limit,
+            seed=arguments.seed, epochs=arguments.epochs, max_train=arguments.limit, image_size=arguments.image_size,
         )  # fmt: skip
         report.encoder = arguments.name
     return 0, report.to_dict() if arguments.json else str(report)

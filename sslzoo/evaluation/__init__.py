@@ -9,7 +9,7 @@
 
 from sslzoo.evaluation.clustering import fit_gmm, hungarian_accuracy, minibatch_scores, scores
 from sslzoo.evaluation.embedding import Embedding, embed
-from sslzoo.evaluation.features import features, weights_sha256
+from sslzoo.evaluation.features import TorchEncoder, features, weights_sha256
 from sslzoo.evaluation.neighbors import knn_accuracy, nearest
 from sslzoo.evaluation.probes import ProbeResult, balanced_accuracy, train_probe
 from sslzoo.evaluation.protocols import PROTOCOLS, evaluate, evaluate_features
@@ -23,6 +23,7 @@ __all__ = [
     "Number",
     "ProbeResult",
     "Report",
+    "TorchEncoder",
     "balanced_accuracy",
     "embed",
     "evaluate",
