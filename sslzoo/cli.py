@@ -391,6 +391,7 @@ def _add_evaluate(commands):
     add("--image-size", type=_positive, metavar="N", help="of a folder's images, for an encoder of any size")
     add("--limit", type=_positive, metavar="N", help="at most that many train images, chosen at random")
     add("--epochs", type=_positive, default=200, metavar="N", help="of the probes (200)")
+    add("--gmm-restarts", type=_positive, default=20, metavar="N", help="of the mixture (20)")
     add("--batch-size", type=_positive, default=500, metavar="N", help="images per call of the encoder (500)")
     add("--seed", type=int, default=0, help="of probes and mixtures (0)")
 
@@ -401,6 +402,7 @@ def _evaluate(arguments):
         report = sslzoo.evaluate(
             encoder, arguments.dataset, arguments.protocols, arguments.data_dir, batch_size=arguments.batch_size,
             seed=arguments.seed, epochs=arguments.epochs, max_train=arguments.limit, image_size=arguments.image_size,
+            gmm_restarts=arguments.gmm_restarts,
         )  # fmt: skip
         report.encoder = arguments.name
     return 0, report.to_dict() if arguments.json else str(report)

@@ -12,6 +12,7 @@ from sslzoo.evaluation.report import versions
 from sslzoo.training import flags
 from sslzoo.training.settings import SETUPS, data_name
 from sslzoo.zoo import artefact
+from sslzoo.zoo.card import UNSTATED
 
 # The paper's numbers under our names: probes at their best epoch, kNN at its best k, clusters per mini-batch.
 PAPERS_WAY = {
@@ -146,11 +147,12 @@ def results(run, method: type, report=None) -> dict:
         "versions": versions() if report is None else report.versions,
         "wall_seconds": round(run.journal.seconds()),
         "views_seen": run.journal.rows[-1]["views"] if run.journal.rows else 0,
-        "licence": "apache-2.0",
+        # Of a model of their own images people state the licence themselves.
+        "licence": run.arguments.licence or ("apache-2.0" if run.dataset in SETUPS else UNSTATED),
         "papers": list(method.papers),
         "description": (inspect.getdoc(method) or method.__name__).partition("\n")[0],
         "remarks": [
-            *(run.beginning.remarks if run.beginning else ()), *endings(run),
+            *run.extensions(), *(run.beginning.remarks if run.beginning else ()), *endings(run),
             *([] if report is None else report.remarks),
         ],
         **({} if report is None else {"evaluation": report.to_dict()}),

@@ -98,6 +98,7 @@ class Run:
         in_print = published if self.variant == "zoo" or variants[self.variant].published else None
         self.published = (in_print or {}).get(self.dataset, {})
         self._check_sizes()
+        self.extended = []
         self._check_folder()
         self.beginning = Beginning(self.arguments.init) if self.arguments.init else None
         self.test_images, self.test_labels, self.no_test = outcome.test_set(self)
@@ -194,16 +195,36 @@ class Run:
                 theirs = json.loads(record.read_text())
             except ValueError as error:
                 raise ArtefactError(f"The run's record must be JSON ({error}). Received: {record}") from error
-            ours = self._identity()
-            differing = [key for key in ours if theirs.get(key) != ours[key]]
-            if differing:
-                told = ", ".join(f"{key}={ours[key]!r} (was {theirs.get(key)!r})" for key in differing)
-                raise ArtefactError(f"--resume needs the configuration of the run in {self.out}. Received: {told}")
+            self._compare(theirs)
         elif self.out.exists() and any(self.out.iterdir()):
             raise ArtefactError(
                 "The output folder must be new, empty, or hold a run of this recipe (with --resume). "
                 f"Received: --out={self.out}, which holds {sorted(p.name for p in self.out.iterdir())[:3]}"
             )
+
+    def _compare(self, theirs):
+        """Refuse to go on with a run of other settings; more epochs extend it."""
+        ours, theirs = self._identity(), theirs if isinstance(theirs, dict) else {}
+        was, now = (dict(_flat(record)) for record in (theirs, ours))
+        differing = {name for name in {*was, *now} - {"extended"} if was.get(name) != now.get(name)}
+        before, after = was.get("settings.epochs"), now["settings.epochs"]
+        self.extended = list(theirs.get("extended") or [])
+        if "settings.epochs" in differing and isinstance(before, int) and after > before:
+            self.extended.append(before)
+            differing -= {"settings.epochs", "settings.monitor_every"}
+        if differing:
+            told = ", ".join(
+                f"{name.removeprefix('settings.')}={now.get(name)!r} (was {was.get(name)!r})"
+                for name in sorted(differing)
+            )
+            raise ArtefactError(f"--resume needs the configuration of the run in {self.out}. Received: {told}")
+
+    def extensions(self) -> list[str]:
+        """What the card must say of a run that was given more epochs on its way."""
+        return [
+            f"The run was planned for {epochs} epochs and then extended; until it was, its rate fell as for {epochs}."
+            for epochs in self.extended
+        ]
 
     # ------------------------------------------------------------------ for the recipe
 
@@ -278,7 +299,8 @@ class Run:
         model.compile(optimizer=optimizer or self.optimizer())
         self.model = model
         self.out.mkdir(parents=True, exist_ok=True)
-        write_beside(self.out / "run.json", (json.dumps(self._identity(), indent=1) + "\n").encode())
+        record = self._identity() | ({"extended": self.extended} if self.extended else {})
+        write_beside(self.out / "run.json", (json.dumps(record, indent=1) + "\n").encode())
         if self.arguments.resume:
             self.initial_epoch = self.checkpoint.restore(model)
         print(
@@ -307,7 +329,8 @@ class Run:
         Args:
             extra: callbacks of the method's own, which come before those that watch.
         """
-        watchers = [*extra, self.stopwatch, callbacks.FiniteGuard(self.model.terms)]
+        pace = callbacks.Pace(self.settings["epochs"], self.arguments.max_minutes)
+        watchers = [*extra, pace, self.stopwatch, callbacks.FiniteGuard(self.model.terms)]
         if self.monitor_sets:
             encoder, every = self.model.live_encoder(self.image_shape), self.settings["monitor_every"]
             watchers.append(callbacks.KNNMonitor(encoder, *self.monitor_sets, every))
@@ -328,8 +351,19 @@ class Run:
         return outcome.write(self, model)
 
 
+def _flat(record, path=""):
+    """(dotted name, value) of everything inside nested dicts."""
+    for name, value in record.items():
+        if isinstance(value, dict) and value:
+            yield from _flat(value, f"{path}{name}.")
+        else:
+            yield f"{path}{name}", value
+
+
 def script(main: Callable) -> None:
     """Run a recipe's `main` from the shell: what the user can mend is told in a line, without a traceback."""
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(line_buffering=True)  # whoever reads a log file or a pipe sees each line as it comes
     try:
         main()
     except SSLZooError as error:
