@@ -6,7 +6,7 @@ from sslzoo.methods.corinfomax import CorInfoMax
 from sslzoo.methods.cr_vae import CRVAE
 from sslzoo.methods.deepcluster import DeepCluster
 from sslzoo.methods.info_nce import InfoNCE
-from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.joint_embedding import JointEmbedding, TeacherStudent
 from sslzoo.methods.moco import MoCo
 from sslzoo.methods.parametric_instance_discrimination import ParametricInstanceDiscrimination
 from sslzoo.methods.pretrainer import Pretrainer
@@ -59,5 +59,6 @@ __all__ = [
     "SimSiam",
     "SimVAE",
     "SwAV",
+    "TeacherStudent",
     "VICReg",
 ]
