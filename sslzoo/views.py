@@ -184,6 +184,15 @@ class Views(RandomLayer):
     Images are scaled by 1/255, then go through the steps of the policy. The same object works in a model on the device,
     compiled or not, and inside `tf.data` under every backend.
 
+    Example:
+        import numpy as np
+        from sslzoo import views
+
+        images = np.random.default_rng(0).integers(0, 256, (4, 28, 28, 1)).astype("uint8")
+        make = views.Views("simvae-mnist", num_views=10, seed=0)
+        make(images).shape          # (4, 10, 28, 28, 1), float32
+        make.prepare(images).shape  # (4, 28, 28, 1): what a network sees at evaluation
+
     Call arguments:
         images: (B, H, W, C), or one image (H, W, C) of at most 4 channels, values 0..255: uint8, or ints or floats of
             that range. Policies of Gaussian noise only also take points (B, D), in their own units.

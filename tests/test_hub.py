@@ -369,7 +369,7 @@ def test_a_server_that_names_no_commit_is_refused(hub, tmp_path):
 
 FETCH = """
 import sys
-from sslzoo import hub
+from sslzoo.zoo import hub
 folder = hub.fetch(sys.argv[1], sys.argv[2], sys.argv[3:])
 print({file: (folder / file).stat().st_size for file in sys.argv[3:]})
 """
