@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from sslzoo.errors import ArtefactError
@@ -19,15 +20,26 @@ def write_synced(path, content):
         os.fsync(file.fileno())
 
 
-def write_beside(path, content):
-    """Write bytes so that `path` is, at any moment, either what it was before or the whole new file. Returns `path`.
+def write_beside(path: "str | os.PathLike", content: "bytes | Callable") -> Path:
+    """Writes a file so that it is, at any moment, either what it was before or whole and on the disk.
 
-    The disk has them before they take the name, so that this holds for a power cut too.
+    Args:
+        path: where to; the folder exists.
+        content: bytes, or a callable that writes them to the open binary file it is given.
+
+    Returns:
+        The path.
     """
     path = Path(path)
-    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        write_synced(beside, content)
+        with open(beside, "wb") as file:
+            if callable(content):
+                content(file)
+            else:
+                file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(beside, path)
     finally:
         beside.unlink(missing_ok=True)
