@@ -228,9 +228,7 @@ class Views(RandomLayer):
         self.size = checks.size(size=size)
         steps = _named_steps(policy) if isinstance(policy, str) else policy
         if not isinstance(steps, (list, tuple)) or not all(isinstance(step, keras.Layer) for step in steps):
-            raise InvalidInputError(
-                f"Expected `policy` as a name or a list of Keras layers. Received: policy={policy!r}"
-            )
+            raise InvalidInputError(f"policy must be a name or a list of Keras layers. Received: policy={policy!r}")
         self.steps = list(steps) if self.size is None else _fit_size(list(steps), self.size)
         self.policy = policy if isinstance(policy, str) else self.steps
         for step in self.steps:
@@ -331,7 +329,7 @@ class Views(RandomLayer):
         """
         image_shape = tuple(image_shape)
         if len(image_shape) != 3 or not all(isinstance(side, int) and side > 0 for side in image_shape):
-            raise InvalidInputError(f"Expected `image_shape` as (H, W, C). Received: image_shape={image_shape!r}")
+            raise InvalidInputError(f"image_shape must be (H, W, C). Received: image_shape={image_shape!r}")
         probe = np.random.default_rng(0).uniform(0, 255, (2, *image_shape)).astype("float32")
         self.prepare(probe)  # refuses a shape that the policy cannot take
 

@@ -1,6 +1,7 @@
 """The objectives as pure functions of tensors: no state, no random numbers, no Keras layers."""
 
 from sslzoo.losses.clustering import (
+    cluster_terms,
     proto_cpc,
     proto_cpc_terms,
     pseudo_label_terms,
@@ -34,6 +35,7 @@ from sslzoo.losses.elbo import (
     gaussian_reconstruction,
     group_prior,
 )
+from sslzoo.losses.energy import generative_term, log_density, pair_log_density, sgld_step
 from sslzoo.losses.information import (
     barber_agakov_bound,
     info_nce_bound,
@@ -60,17 +62,20 @@ __all__ = [
     "barlow_twins",
     "barlow_twins_terms",
     "bernoulli_reconstruction",
+    "cluster_terms",
     "corinfomax_terms",
     "gaussian_entropy",
     "gaussian_kl",
     "gaussian_kl_between",
     "gaussian_reconstruction",
+    "generative_term",
     "group_prior",
     "info_nce",
     "info_nce_bound",
     "info_nce_terms",
     "instance_cross_entropy",
     "instance_terms",
+    "log_density",
     "nearest",
     "negative_cosine",
     "neighborhood_nce",
@@ -81,11 +86,13 @@ __all__ = [
     "nt_xent",
     "nt_xent_terms",
     "nwj_bound",
+    "pair_log_density",
     "proto_cpc",
     "proto_cpc_terms",
     "pseudo_label_terms",
     "queue_nce",
     "queue_nce_terms",
+    "sgld_step",
     "sinkhorn",
     "swapped_prediction",
     "swapped_terms",

@@ -8,8 +8,11 @@ from sslzoo.methods.cmc import CMC
 from sslzoo.methods.corinfomax import CorInfoMax
 from sslzoo.methods.cr_vae import CRVAE
 from sslzoo.methods.deepcluster import DeepCluster
+from sslzoo.methods.ebclr import EBCLR
+from sslzoo.methods.gedi import GEDI
 from sslzoo.methods.info_nce import InfoNCE
 from sslzoo.methods.instance_discrimination import InstanceDiscrimination
+from sslzoo.methods.jem import JEM
 from sslzoo.methods.joint_embedding import JointEmbedding
 from sslzoo.methods.local_aggregation import LocalAggregation
 from sslzoo.methods.moco import MoCo
@@ -47,12 +50,18 @@ METHODS = {
     "swav": SwAV,
     "protocpc": ProtoCPC,
     "deepcluster": DeepCluster,
+    "jem": JEM,
+    "gedi": GEDI,
+    "ebclr": EBCLR,
 }
 
 __all__ = [
     "BYOL",
     "CMC",
     "CRVAE",
+    "EBCLR",
+    "GEDI",
+    "JEM",
     "METHODS",
     "VAE",
     "WMSE",

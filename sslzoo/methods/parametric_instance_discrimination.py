@@ -47,6 +47,17 @@ class ParametricInstanceDiscrimination(JointEmbedding):
         Feature Learning via Non-Parametric Instance Discrimination", eq. 1 (this, the parametric classifier).
     """
 
+    papers = (
+        {
+            "title": "Discriminative Unsupervised Feature Learning with Convolutional Neural Networks",
+            "url": "https://arxiv.org/abs/1406.6909",
+        },
+        {
+            "title": "Unsupervised Feature Learning via Non-Parametric Instance Discrimination",
+            "url": "https://arxiv.org/abs/1805.01978",
+        },
+        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+    )
     terms = ("alignment", "contrast")
     indexed = True
     view_counts = (1, None)

@@ -6,6 +6,8 @@ used, and its variables are frozen, not its layers (a frozen layer would also sw
 statistics).
 """
 
+from collections.abc import Callable
+
 import keras
 import numpy as np
 from keras import ops
@@ -68,6 +70,53 @@ def ema_update(teacher: keras.Model, student: keras.Model, momentum) -> None:
         if new.trainable:
             new = ops.cast(ops.stop_gradient(ops.convert_to_tensor(new)), "float32")
             old.assign(momentum * snapshot(old) + (1.0 - momentum) * new)
+
+
+def input_gradient(model: keras.Layer, function: Callable, x):
+    """d sum(function(x)) / dx as a constant: what a Langevin step ascends, and what tells outliers.
+
+    Keras has no such operation, so this is the one place where the three backends part. Whatever `function` writes
+    (statistics of batch normalisation, states of random generators) is thrown away, and the model's variables are
+    constants inside, so that a training step around it neither differentiates nor remembers the way to the gradient.
+
+    Args:
+        model: layer or model whose variables `function` reads.
+        function: callable, tensor like `x` -> float tensor of any shape. For a gradient of each row on its own, what it
+            gives for a row must depend on that row alone: call networks with `training=False`.
+        x: float tensor.
+
+    Returns:
+        Tensor like `x`, without gradient.
+    """
+    x = ops.convert_to_tensor(x)
+
+    def total(x):
+        # The values are read outside the inner scope, which would otherwise hide those of a scope around it (JAX).
+        with keras.StatelessScope(values):
+            return ops.sum(function(x))
+
+    values = [(variable, ops.stop_gradient(variable.value)) for variable in model.variables]
+    backend = keras.backend.backend()
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(x)
+            y = total(x)
+        return tf.stop_gradient(tape.gradient(y, x, unconnected_gradients="zero"))
+    if backend == "jax":
+        import jax
+
+        return jax.lax.stop_gradient(jax.grad(total)(x))
+    import torch
+
+    with torch.enable_grad():  # `evaluate` and `predict` run without
+        leaf = x.detach().requires_grad_(True)
+        y = total(leaf)
+        if not y.requires_grad:  # it does not depend on x
+            return torch.zeros_like(x)
+        (slope,) = torch.autograd.grad(y, leaf)  # `backward` would fill every `.grad`
+    return slope
 
 
 def enqueue(queue: keras.Variable, pointer: keras.Variable, rows) -> None:
