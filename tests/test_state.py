@@ -108,6 +108,45 @@ def test_teacher_of_something_unbuilt_is_refused():
         state.make_teacher(keras.Sequential([keras.layers.Dense(2)]))
 
 
+# ---------------------------------------------------------------- banks
+
+
+def refreshed(bank, index, rows, momentum):
+    """One row after the other, in float64."""
+    bank, old = bank.astype("float64"), bank.astype("float64")
+    for i, row in zip(index, rows.astype("float64")):
+        mixed = momentum * old[i] + (1 - momentum) * row
+        bank[i] = mixed / np.linalg.norm(mixed)
+    return bank
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.5, 0.9, 1.0])
+@pytest.mark.parametrize("index", [[3, 0, 6], [2, 5, 2, 2, 0, 5]])  # the second with images that come again
+def test_a_bank_takes_the_last_row_of_each_image(index, momentum):
+    start, rows = unit_rows(7, 3, 0), unit_rows(len(index), 3, 1)
+    memory = Memory(start)
+    state.refresh_rows(memory.queue, ops.convert_to_tensor(index), ops.convert_to_tensor(rows), momentum)
+    found = array(memory.queue)
+    np.testing.assert_allclose(found, refreshed(start, index, rows, momentum), atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0, rtol=1e-6)
+    untouched = [i for i in range(7) if i not in index]
+    np.testing.assert_array_equal(found[untouched], start[untouched])
+
+
+@pytest.mark.parametrize("outside", [-1, 7])
+def test_a_bank_takes_nothing_of_a_batch_with_an_image_that_it_does_not_know(outside):
+    start, rows = unit_rows(7, 3, 0), unit_rows(3, 3, 1)
+    memory = Memory(start)
+    state.refresh_rows(memory.queue, ops.convert_to_tensor([2, outside, 0]), ops.convert_to_tensor(rows), 0.5)
+    np.testing.assert_array_equal(array(memory.queue), start)
+
+
+def test_opposite_vectors_leave_a_row_as_it_was():
+    memory = Memory(np.array([[0.6, 0.8], [1.0, 0.0]], "float32"))
+    state.refresh_rows(memory.queue, ops.convert_to_tensor([0]), -ops.convert_to_tensor([[0.6, 0.8]]), 0.5)
+    np.testing.assert_array_equal(array(memory.queue), [[np.float32(0.6), np.float32(0.8)], [1, 0]])
+
+
 # ---------------------------------------------------------------- input gradients
 
 

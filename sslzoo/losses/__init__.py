@@ -36,10 +36,29 @@ from sslzoo.losses.elbo import (
     group_prior,
 )
 from sslzoo.losses.energy import generative_term, log_density, pair_log_density, sgld_step
+from sslzoo.losses.information import (
+    barber_agakov_bound,
+    info_nce_bound,
+    nwj_bound,
+    tuba_bound,
+    vince_bound,
+    vince_threshold,
+)
+from sslzoo.losses.neighborhood import (
+    anneal,
+    nearest,
+    neighborhood_nce,
+    neighborhood_terms,
+    noise_contrastive,
+    noise_contrastive_terms,
+    within,
+)
 from sslzoo.losses.regression import negative_cosine, normalized_regression
 from sslzoo.losses.tensors import unit
 
 __all__ = [
+    "anneal",
+    "barber_agakov_bound",
     "barlow_twins",
     "barlow_twins_terms",
     "bernoulli_reconstruction",
@@ -52,14 +71,21 @@ __all__ = [
     "generative_term",
     "group_prior",
     "info_nce",
+    "info_nce_bound",
     "info_nce_terms",
     "instance_cross_entropy",
     "instance_terms",
     "log_density",
+    "nearest",
     "negative_cosine",
+    "neighborhood_nce",
+    "neighborhood_terms",
+    "noise_contrastive",
+    "noise_contrastive_terms",
     "normalized_regression",
     "nt_xent",
     "nt_xent_terms",
+    "nwj_bound",
     "pair_log_density",
     "proto_cpc",
     "proto_cpc_terms",
@@ -70,8 +96,12 @@ __all__ = [
     "sinkhorn",
     "swapped_prediction",
     "swapped_terms",
+    "tuba_bound",
     "unit",
     "vicreg_terms",
+    "vince_bound",
+    "vince_threshold",
     "w_mse",
     "whiten",
+    "within",
 ]

@@ -1,15 +1,20 @@
 """The methods, one file each. `METHODS` maps the name used by recipes, weights and tests to the class."""
 
+from sslzoo.methods.annulus import Annulus
+from sslzoo.methods.ball import Ball
 from sslzoo.methods.barlow_twins import BarlowTwins
 from sslzoo.methods.byol import BYOL
+from sslzoo.methods.cmc import CMC
 from sslzoo.methods.corinfomax import CorInfoMax
 from sslzoo.methods.cr_vae import CRVAE
 from sslzoo.methods.deepcluster import DeepCluster
 from sslzoo.methods.ebclr import EBCLR
 from sslzoo.methods.gedi import GEDI
 from sslzoo.methods.info_nce import InfoNCE
+from sslzoo.methods.instance_discrimination import InstanceDiscrimination
 from sslzoo.methods.jem import JEM
 from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.local_aggregation import LocalAggregation
 from sslzoo.methods.moco import MoCo
 from sslzoo.methods.parametric_instance_discrimination import ParametricInstanceDiscrimination
 from sslzoo.methods.pretrainer import Pretrainer
@@ -31,6 +36,11 @@ METHODS = {
     "moco": MoCo,
     "info-nce": InfoNCE,
     "parametric-instance-discrimination": ParametricInstanceDiscrimination,
+    "instance-discrimination": InstanceDiscrimination,
+    "ball": Ball,
+    "annulus": Annulus,
+    "local-aggregation": LocalAggregation,
+    "cmc": CMC,
     "vicreg": VICReg,
     "barlow-twins": BarlowTwins,
     "corinfomax": CorInfoMax,
@@ -47,6 +57,7 @@ METHODS = {
 
 __all__ = [
     "BYOL",
+    "CMC",
     "CRVAE",
     "EBCLR",
     "GEDI",
@@ -54,12 +65,16 @@ __all__ = [
     "METHODS",
     "VAE",
     "WMSE",
+    "Annulus",
+    "Ball",
     "BarlowTwins",
     "BetaVAE",
     "CorInfoMax",
     "DeepCluster",
     "InfoNCE",
+    "InstanceDiscrimination",
     "JointEmbedding",
+    "LocalAggregation",
     "MoCo",
     "ParametricInstanceDiscrimination",
     "Pretrainer",

@@ -45,6 +45,13 @@ class MoCo(JointEmbedding):
         SimVAE paper gives no settings for it; the defaults are those of MoCo's CIFAR-10 demonstration.
     """
 
+    papers = (
+        {
+            "title": "Momentum Contrast for Unsupervised Visual Representation Learning",
+            "url": "https://arxiv.org/abs/1911.05722",
+        },
+        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+    )
     terms = ("alignment", "contrast")
     joint_statistics = False
 

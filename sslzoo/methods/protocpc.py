@@ -45,6 +45,16 @@ class ProtoCPC(JointEmbedding):
         in the GEDI paper (arXiv 2212.13425), appendix H, last line.
     """
 
+    papers = (
+        {
+            "title": "Representation Distillation by Prototypical Contrastive Predictive Coding",
+            "url": "https://openreview.net/forum?id=8la28hZOwug",
+        },
+        {
+            "title": "Unifying Self-Supervised Clustering and Energy-Based Models",
+            "url": "https://arxiv.org/abs/2212.13425",
+        },
+    )
     terms = ("alignment", "contrast")
     view_counts = (2, None)
 

@@ -34,6 +34,13 @@ class SimCLR(JointEmbedding):
         Its released code adds the means over first and second views; this is the mean over both, half of that.
     """
 
+    papers = (
+        {
+            "title": "A Simple Framework for Contrastive Learning of Visual Representations",
+            "url": "https://arxiv.org/abs/2002.05709",
+        },
+        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+    )
     terms = ("alignment", "contrast")
 
     def __init__(

@@ -36,6 +36,9 @@ class SimVAE(VAE):
         there adds the entropy to a minimised loss and averages the squared error over pixels; the text is followed.
     """
 
+    papers = (
+        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+    )
     terms = ("reconstruction", "entropy", "prior")
 
     def __init__(

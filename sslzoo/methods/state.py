@@ -1,4 +1,4 @@
-"""What methods remember between steps: teachers, their moving averages, and queues. Each trick once.
+"""What methods remember between steps: teachers, their moving averages, queues and banks. Each trick once.
 
 State is float32 under every dtype policy, is part of the model's variables (so of every checkpoint), and keeps three
 rules that make it equal on TensorFlow, JAX and PyTorch: it is read through a `snapshot`, written once, after it was
@@ -139,3 +139,29 @@ def enqueue(queue: keras.Variable, pointer: keras.Variable, rows) -> None:
     slots = (first + ops.arange(count, dtype="int32")) % queue.shape[0]
     queue.assign(ops.scatter_update(snapshot(queue), slots[:, None], ops.stop_gradient(rows)))
     pointer.assign((first + ops.cast(count, "int32")) % queue.shape[0])
+
+
+def refresh_rows(bank: keras.Variable, index, rows, momentum: float) -> None:
+    """bank[i] <- unit(momentum bank[i] + (1 - momentum) row), for the images i of a batch.
+
+    An image that stands in the batch more than once takes its last row. It is that row which all of its writes carry,
+    so that it does not matter in which order a backend makes them. If any index is outside the bank, nothing is
+    written at all.
+
+    Args:
+        bank: float variable (N, D) of unit rows.
+        index: int tensor (B,), which rows.
+        rows: float tensor (B, D), of length 1.
+        momentum: float in [0, 1]: 1 leaves the bank as it is, 0 replaces its rows.
+    """
+    index, rows = ops.cast(index, "int32"), ops.stop_gradient(rows)
+    known = ops.all(ops.logical_and(index >= 0, index < bank.shape[0]))
+    index = ops.where(known, index, 0)
+    places = ops.arange(ops.shape(index)[0], dtype="int32")
+    last = ops.max(ops.where(index[:, None] == index[None, :], places[None, :], 0), axis=1)
+    before = snapshot(bank)
+    old = ops.take(before, index, axis=0)
+    mixed = momentum * old + (1.0 - momentum) * ops.take(rows, last, axis=0)
+    lengths = ops.sqrt(ops.sum(ops.square(mixed), axis=1, keepdims=True))
+    new = ops.where(ops.logical_and(known, lengths > 1e-12), mixed / ops.maximum(lengths, 1e-12), old)
+    bank.assign(ops.scatter_update(before, index[:, None], new))

@@ -56,6 +56,13 @@ class SwAV(JointEmbedding):
         Caron et al., "Unsupervised Learning of Visual Features by Contrasting Cluster Assignments", eq. 1-6.
     """
 
+    papers = (
+        {
+            "title": "Unsupervised Learning of Visual Features by Contrasting Cluster Assignments",
+            "url": "https://arxiv.org/abs/2006.09882",
+        },
+        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+    )
     terms = ("alignment", "contrast")
     view_counts = (2, None)
 
