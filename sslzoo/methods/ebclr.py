@@ -56,6 +56,12 @@ class EBCLR(EnergyModel):
         code, which draws new chains from the whole training set rather than from batches gone by.
     """
 
+    papers = (
+        {
+            "title": "Energy-Based Contrastive Learning of Visual Representations",
+            "url": "https://arxiv.org/abs/2202.04933",
+        },
+    )
     terms = ("alignment", "contrast", "generative", "norm")
     view_counts = (2, 2)
     buffer = None

@@ -64,6 +64,12 @@ class GEDI(ClusterEnergyModel):
         algorithm 1, table 9. The paper's sums over images are means here, as in its figures.
     """
 
+    papers = (
+        {
+            "title": "Unifying Self-Supervised Clustering and Energy-Based Models",
+            "url": "https://arxiv.org/abs/2212.13425",
+        },
+    )
     terms = ("generative", "invariance", "prior")
 
     def __init__(

@@ -33,6 +33,16 @@ class JEM(ClusterEnergyModel):
         labels as the baseline of the GEDI paper (arXiv 2212.13425), section 6.
     """
 
+    papers = (
+        {
+            "title": "Your Classifier is Secretly an Energy Based Model and You Should Treat it Like One",
+            "url": "https://arxiv.org/abs/1912.03263",
+        },
+        {
+            "title": "Unifying Self-Supervised Clustering and Energy-Based Models",
+            "url": "https://arxiv.org/abs/2212.13425",
+        },
+    )
     terms = ("generative",)
 
     def __init__(
