@@ -26,7 +26,7 @@ class JEM(ClusterEnergyModel):
     Args:
         encoder, clusters, projector, temperature: as in `ClusterEnergyModel`. "resnet8-gedi" is the papers' encoder.
         views: `sslzoo.views.Views` with any number of views, all of them data, or None.
-        sgld_steps, step_size, noise, buffer_size, restart, sample_range, seed: as in `EnergyModel`.
+        sgld_steps, step_size, noise, buffer_size, restart, sample_range, clip, seed: as in `EnergyModel`.
 
     Reference:
         Grathwohl et al., "Your Classifier is Secretly an Energy Based Model and You Should Treat it Like One"; without
@@ -58,12 +58,13 @@ class JEM(ClusterEnergyModel):
         buffer_size: int = 10_000,
         restart: float = 0.05,
         sample_range: tuple[float, float] = (-1.0, 1.0),
+        clip: float | None = None,
         seed: int = 0,
         **kwargs,
     ):
         super().__init__(
             encoder, clusters, projector, views, temperature, sgld_steps, step_size, noise, buffer_size, restart,
-            sample_range, seed, **kwargs,
+            sample_range, clip, seed, **kwargs,
         )  # fmt: skip
         self.buffer = self.make_buffer()
 
