@@ -60,6 +60,25 @@ def test_moons_and_circles_runs(capsys):
         assert np.asarray(image.convert("L")).std() > 10
 
 
+# ---------------------------------------------------------------- outliers
+
+
+def test_detect_outliers(capsys, monkeypatch):
+    module = example("detect_outliers")
+    rng = np.random.default_rng(0)
+    digits, _ = sslzoo.data.load("digits", "test")
+    sets = {"digits": digits, "noise": rng.integers(0, 256, digits.shape).astype("uint8"), "again": digits}
+    monkeypatch.setattr(module.data, "load", lambda name, split, data_dir: (sets[name], None))
+    found = module.main(
+        ["simvae-digits", "--inside", "digits", "--outside", "noise", "again", "--limit", "200", "--out", "found.png"]
+    )
+    assert abs(found["again"] - 0.5) < 0.05  # the same images under other noise
+    out = capsys.readouterr().out
+    assert "simvae-digits (encoder)" in out and f"AUROC {found['noise']:.3f}" in out
+    with Image.open("found.png") as image:
+        assert np.asarray(image.convert("L")).std() > 10
+
+
 # ---------------------------------------------------------------- sums of digits
 
 
