@@ -11,6 +11,7 @@ the others look more typical than the data itself, which happens. The network is
 """
 
 import argparse
+from pathlib import Path
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -19,6 +20,7 @@ from matplotlib.figure import Figure
 import sslzoo
 from sslzoo import data
 from sslzoo.evaluation import outliers
+from sslzoo.zoo import layout
 
 PAGE, INK, GREY = "#fbfaf7", "#222222", "#77736b"
 COLOURS = ("#2f6690", "#c2572b", "#d9a441", "#5b8c5a", "#7b5e7b")
@@ -26,7 +28,8 @@ COLOURS = ("#2f6690", "#c2572b", "#d9a441", "#5b8c5a", "#7b5e7b")
 
 def load(name):
     """The part that a loss was applied to, else the encoder; and which it is."""
-    part = "projection" if "projection" in sslzoo.info(name)["parts"] else "encoder"
+    parts = layout.parts(name) if Path(name).is_dir() else sslzoo.info(name)["parts"]
+    part = "projection" if "projection" in parts else "encoder"
     return sslzoo.load(name, part), part
 
 
