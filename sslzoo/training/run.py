@@ -47,6 +47,13 @@ class Run:
 
     Raises:
         SSLZooError: whatever can be told before the first step.
+
+    Example:
+        run = training.Run("simclr", {"head": None}, argv=["--limit", "256", "--epochs", "1", "--protocols", "knn"])
+        model = methods.SimCLR(run.encoder(), None, run.views())
+        run.prepare(model)
+        model.fit(run.data(), **run.fit_arguments())
+        encoder = sslzoo.load(run.finish(model))
     """
 
     def __init__(
