@@ -48,6 +48,14 @@ def sigreg(z, directions):
 
     averaged over directions and views.
 
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        z = np.random.default_rng(0).normal(size=(32, 4, 8))
+        a = np.linalg.qr(np.random.default_rng(1).normal(size=(8, 8)))[0]
+        statistic = losses.sigreg(z, directions=a)
+
     Args:
         z: float tensor (B, J, D), embeddings of J views; each view is held against N(0, I) by itself.
         directions: float tensor (D, K), columns of unit length.
@@ -83,6 +91,14 @@ def lejepa_terms(z, directions, num_global: int | None = None) -> dict:
     invariance = mean over images, views and coordinates of (z_v - mean over global views of z)^2
     sigreg     = `sigreg` of all views
 
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        z = np.random.default_rng(0).normal(size=(32, 4, 8))
+        a = np.linalg.qr(np.random.default_rng(1).normal(size=(8, 8)))[0]
+        terms = losses.lejepa_terms(z, a, num_global=2)
+
     Args:
         z: float tensor (B, J, D), embeddings of J views, the global ones first.
         directions: float tensor (D, K), columns of unit length; the paper's K is 1024.
@@ -108,6 +124,14 @@ def visreg_terms(z, directions, num_global: int | None = None) -> dict:
 
     `shape` standardises by (std + 1e-4) held constant, so that it moves points against each other and leaves their
     spread to `scale`, whose gradient is there also where embeddings have collapsed.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        z = np.random.default_rng(0).normal(size=(32, 4, 8))
+        a = np.linalg.qr(np.random.default_rng(1).normal(size=(8, 8)))[0]
+        terms = losses.visreg_terms(z, a)
 
     Args:
         z, directions, num_global: as in `lejepa_terms`; the paper has 4096 directions.
@@ -142,6 +166,13 @@ def view_invariance(z, num_global: int | None = None):
     """Mean squared distance, per coordinate, of each view from the centre of the global views of its image.
 
     J / 2 times this, summed over coordinates, is SimVAE's prior of unit variance, where all views are global.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        z = np.random.default_rng(0).normal(size=(32, 4, 8))
+        distance = losses.view_invariance(z, num_global=2)
 
     Args:
         z: float tensor (B, J, D), the global views first.
