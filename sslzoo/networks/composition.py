@@ -114,7 +114,7 @@ def without_preprocessing(model: keras.Model) -> keras.Model:
 
 def preprocessing(model: keras.Model) -> keras.Model:
     """The layers before the network inside a composed model: raw images -> what the network sees. Shares them."""
-    return keras.Model(model.inputs, model.get_layer(preprocessing_end(model)).output)
+    return keras.Model(model.input, model.get_layer(preprocessing_end(model)).output)
 
 
 def preprocessing_end(model: keras.Model) -> str:
@@ -153,13 +153,13 @@ def logits(decoder: keras.Model) -> keras.Model:
     last = decoder.layers[-1]
     if not isinstance(last, keras.layers.Activation) or last.get_config()["activation"] != "sigmoid":
         raise InvalidInputError(f"decoder must end in a sigmoid. Received: {decoder.name!r}, which ends in {last!r}")
-    return keras.Model(decoder.inputs, last.input, name=decoder.name)
+    return keras.Model(decoder.input, last.input, name=decoder.name)
 
 
 def stretched(model: keras.Model, low: float, high: float) -> keras.Model:
     """A model whose outputs in 0..1 are spread over low..high by one more layer. Shares the others."""
     rescaling = keras.layers.Rescaling(high - low, low, dtype="float32", name="output_range")
-    return keras.Model(model.inputs, rescaling(model.outputs[0]), name=model.name)
+    return keras.Model(model.input, rescaling(model.outputs[0]), name=model.name)
 
 
 def with_policy(model: keras.Model, dtype: "str | keras.DTypePolicy") -> keras.Model:
