@@ -36,12 +36,10 @@ class Files:
         return len(self.paths)
 
     def read(self, index):
-        from PIL import Image, ImageOps
+        from PIL import ImageOps
 
         try:
-            with Image.open(self.paths[index]) as image:
-                if image.mode in sources.DEEP_MODES:
-                    raise ValueError(f"more than 8 bits per channel, Pillow mode {image.mode}")
+            with sources.open_image(self.paths[index]) as image:
                 image.load()
                 return ImageOps.exif_transpose(image)
         except Exception as error:  # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error ...
@@ -73,12 +71,10 @@ def source_of(inputs, split):
     for path in inputs:
         if path.is_dir():
             base = path / split if split and (path / split).is_dir() else path
-            found = [
-                p for p in base.rglob("*") if p.suffix.lower() in sources.IMAGE_SUFFIXES and sources.is_visible(p, base)
-            ]
+            found = sources.image_files(base)
             if not found:
                 raise MissingDataError(f"There are no images below the folder. Received: '{base}'")
-            paths += sorted(found)
+            paths += found
         elif path.is_file():
             paths.append(path)
         else:
