@@ -168,6 +168,14 @@ CASES = {
     "gedi-two-stage": (2, energy_model(methods.GEDI, generative_steps=3, temperature=0.5)),
     "ebclr": (2, joint_embedding(methods.EBCLR, with_head=True, sgld_steps=3, buffer_size=26)),
     "ebclr-no-gen": (2, joint_embedding(methods.EBCLR, generative_weight=0)),
+    "lejepa": (3, joint_embedding(methods.LeJEPA, with_head=True, slices=7)),
+    "lejepa-global": (4, joint_embedding(methods.LeJEPA, slices=7, num_global=2, weight=0.5)),
+    "visreg": (3, joint_embedding(methods.VISReg, with_head=True, slices=7)),
+    "fastsiam": (3, predicting(methods.FastSiam)),
+    "emp-ssl": (4, joint_embedding(methods.EMPSSL, with_head=True)),
+    "mmcr": (3, joint_embedding(methods.MMCR, with_head=True, manifold_weight=0.01)),
+    "frossl": (3, joint_embedding(methods.FroSSL, with_head=True)),
+    "nnclr": (2, predicting(methods.NNCLR, queue_size=36)),
 }
 
 # name -> variables that a training step leaves alone, because something else is there to write them.

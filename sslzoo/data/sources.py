@@ -261,19 +261,25 @@ def open_image(path):
     if not path.is_file():  # a pipe would wait for ever
         raise ValueError("this is no file")
     image = Image.open(path, formats=IMAGE_FORMATS)
-    if image.mode in DEEP_MODES or _has_deep_colours(image):
+    try:
+        check_image(image)
+    except errors.InvalidInputError:
         image.close()
+        raise
+    return image
+
+
+def check_image(image):
+    """Raise InvalidInputError if a Pillow image has more than 8 bits a channel, or too many pixels."""
+    if image.mode in DEEP_MODES or _has_deep_colours(image):
         raise errors.InvalidInputError(
             "Expected images of 8 bits per channel; this one has more, and cutting it to 8 is not ours to choose. "
-            f"Received: {path} (Pillow mode {image.mode!r})"
+            f"Received: Pillow mode {image.mode!r}"
         )
     if image.width * image.height > MOST_PIXELS:
-        image.close()
         raise errors.InvalidInputError(
-            f"Expected an image of at most {MOST_PIXELS:,} pixels. "
-            f"Received: {path} of {image.height} x {image.width} pixels"
+            f"Expected an image of at most {MOST_PIXELS:,} pixels. Received: {image.height} x {image.width} pixels"
         )
-    return image
 
 
 def _has_deep_colours(image):
@@ -349,11 +355,9 @@ def _load_folder(root, split, image_size):
         try:
             with open_image(file) as image:
                 yield image
-        except errors.SSLZooError:
-            raise
         except Exception as error:  # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error ...
             raise errors.InvalidInputError(
-                f"This image cannot be read; repair it or take it away. Received: {file} ({error})"
+                f"This image cannot be read ({error}); repair it or take it away. Received: {file}"
             ) from error
 
     # The headers first: one colour image makes the whole set a colour set.

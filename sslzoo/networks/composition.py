@@ -38,6 +38,14 @@ def compose(
     The result is a flat Functional model of copies: every layer can be reached by its name, nothing is shared with the
     network that goes on training, every layer is trainable, and all compute in float32 even if training did not.
 
+    Example:
+        import numpy as np
+        from sslzoo import networks, views
+
+        preprocessor = views.Views("simvae-digits", 2).preprocessor((8, 8, 1))
+        encoder = networks.compose(preprocessor, networks.encoder("mlp-small", (8, 8, 1), 10))
+        encoder.predict(np.zeros((4, 8, 8, 1), "uint8"), verbose=0).shape  # raw images -> (4, 10)
+
     Args:
         preprocessor: Functional model of core layers, raw images (B, H, W, C), 0..255 -> what the network sees
             (`Views.preprocessor`); None for a network that takes its input as it is (a decoder).
@@ -76,6 +84,47 @@ def compose(
         tensors = [keras.layers.Activation(activation, name=n)(t) for n, t in zip(labels, tensors)]
     outputs = tensors[0] if len(tensors) == 1 else tensors
     return check_published(keras.Model(raw, outputs, name=name or network.name))
+
+
+def at_size(network: keras.Model, size: tuple[int, int]) -> keras.Model:
+    """A network's layers, shared, on images of another size: what it makes of small crops (multi-crop).
+
+    Networks that end in a mean over positions can ("resnet18"); those that flatten their last maps cannot.
+
+    Example:
+        import numpy as np
+        from sslzoo import networks
+
+        network = networks.encoder("resnet18", (32, 32, 3), 64)
+        small = networks.at_size(network, (16, 16))
+        small(np.zeros((4, 16, 16, 3), "float32")).shape  # (4, 64), by the same weights
+
+    Args:
+        network: built Functional or Sequential model, images (N, H, W, C) -> (N, L).
+        size: (height, width) of the other images.
+
+    Returns:
+        Functional `keras.Model`, images (N, height, width, C) -> (N, L), of the network's own layers; the network
+        itself where the size is its own.
+
+    Raises:
+        InvalidInputError: layers that cannot take images of that size, or give something else for them.
+    """
+    shape = network.input_shape[1:]
+    if tuple(size) == shape[:2]:
+        return network
+    images = keras.Input((*size, *shape[2:]), name="resized")
+    try:
+        resized = keras.models.clone_model(network, input_tensors=images, clone_function=lambda layer: layer)
+        reason = None if resized.output_shape == network.output_shape else f"it would give {resized.output_shape}"
+    except ValueError as error:
+        reason = str(error).partition("\n")[0]
+    if reason is not None:
+        raise InvalidInputError(
+            f"size must be one that the layers of the network can take; this network takes {shape} only ({reason}). "
+            f"Received: size={tuple(size)}"
+        )
+    return resized
 
 
 def as_functional(role, model):
