@@ -176,6 +176,10 @@ CASES = {
     "mmcr": (3, joint_embedding(methods.MMCR, with_head=True, manifold_weight=0.01)),
     "frossl": (3, joint_embedding(methods.FroSSL, with_head=True)),
     "nnclr": (2, predicting(methods.NNCLR, queue_size=36)),
+    "tico": (2, joint_embedding(methods.TiCo, with_head=True, momentum=0.9)),
+    "dino": (2, joint_embedding(methods.DINO, with_head=True, prototypes=7, momentum=0.9, freeze_prototypes=2)),
+    "dino-schedules": (3, joint_embedding(methods.DINO, prototypes=7, momentum=0.8, total_steps=6, warmup_steps=4)),
+    "simdino": (3, joint_embedding(methods.SimDINO, with_head=True, momentum=0.9, total_steps=9)),
 }
 
 # name -> variables that a training step leaves alone, because something else is there to write them.
