@@ -8,32 +8,22 @@ Papers: Higgins et al., "beta-VAE"; Bizeul, Schoelkopf and Allen, "A Probabilist
 Learning" (arXiv 2402.01399), which sets the likelihood's variance instead of beta.
 """
 
-from sslzoo import networks, training
+from sslzoo import training
 from sslzoo.methods import BetaVAE
+from sslzoo.training import VAE_PAPER, Per
 
-# As many views as SimVAE's recipe, one of each image at a time.
 SETTINGS = {
-    dataset: setup
-    | {
-        "num_views": 1, "batch_size": 120, "epochs": 200, "learning_rate": 1e-3, "monitor_every": 10,
-        "likelihood": "gaussian", "likelihood_variance": 0.01, "beta": 1.0,
-    }
-    for dataset, setup in training.SETUPS.items()
+    "num_views": 1,
+    "batch_size": Per(120, mnist=320, fashion_mnist=320, cifar10=240, cifar100=240, svhn_cropped=240),
+    "learning_rate": Per(1e-3, mnist=2e-3, fashion_mnist=2e-3, cifar10=2e-3, cifar100=2e-3, svhn_cropped=2e-3),
+    "likelihood": "gaussian", "likelihood_variance": 0.01, "beta": 1.0,
 }  # fmt: skip
-SETTINGS["digits"] |= {"epochs": 600}
-for dataset in ("mnist", "fashion_mnist"):  # 14.4 million views
-    SETTINGS[dataset] |= {"batch_size": 320, "epochs": 240, "learning_rate": 2e-3}
 
-# zoo: the budget above. paper: as its text says. workshop: beta of the earlier version's text (its table says 1.2).
-# The authors released no beta-VAE.
-PAPER = {
-    "network": training.PAPER_NETWORKS, "flip": "vertical", "num_views": 1, "batch_size": 128,
-    "epochs": 400, "learning_rate": 8e-5, "schedule": "constant", "adam_epsilon": 1e-8,
-}  # fmt: skip
+# paper: as its text says. workshop: beta of the earlier version's text (its table says 1.2). The authors released no
+# beta-VAE.
 VARIANTS = {
-    "zoo": {},
-    "paper": PAPER,
-    "workshop": PAPER | {"beta": 0.1, "likelihood_variance": 1.0},
+    "paper": VAE_PAPER,
+    "workshop": VAE_PAPER | {"beta": 0.1, "likelihood_variance": 1.0},
 }
 
 # Percent, from tables 1 and 5 of the SimVAE paper.
@@ -43,28 +33,14 @@ PUBLISHED = {
     "cifar10": {"mlp": 36.6, "knn": 28.5, "linear": 26.9, "gmm": 31.2},
 }
 
-PAPERS = [
-    {
-        "title": "beta-VAE: Learning Basic Visual Concepts with a Constrained Variational Framework",
-        "url": "https://openreview.net/forum?id=Sy2fzU9gl",
-    },
-    {
-        "title": "A Probabilistic Model behind Self-Supervised Learning",
-        "url": "https://arxiv.org/abs/2402.01399",
-    },
-]
-
 
 def main(argv=None):
-    run = training.Run("beta-vae", SETTINGS, VARIANTS, argv, __doc__, PUBLISHED, PAPERS)
-    s = run.settings
+    run = training.Run("beta-vae", SETTINGS, VARIANTS, argv, __doc__, PUBLISHED)
     model = BetaVAE(
-        networks.encoder(s["network"], run.image_shape, s["latent_dim"], posterior=True, seed=run.seed),
-        networks.decoder(s["network"], run.image_shape, s["latent_dim"], seed=run.seed + 1),
+        run.encoder(posterior=True),
+        run.decoder(),
         run.views(),
-        beta=s["beta"],
-        likelihood=s["likelihood"],
-        likelihood_variance=s["likelihood_variance"],
+        **run.options("beta", "likelihood", "likelihood_variance"),
         seed=run.seed,
     )
     run.prepare(model)

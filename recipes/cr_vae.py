@@ -8,33 +8,22 @@ Papers: Sinha and Dieng, "Consistency Regularization for Variational Auto-Encode
 Probabilistic Model behind Self-Supervised Learning" (arXiv 2402.01399).
 """
 
-from sslzoo import networks, training
+from sslzoo import training
 from sslzoo.methods import CRVAE
+from sslzoo.training import VAE_PAPER, Per
 
-# As many views as SimVAE's recipe, two of each image at a time.
 SETTINGS = {
-    dataset: setup
-    | {
-        "num_views": 2, "batch_size": 60, "epochs": 100, "learning_rate": 1e-3, "monitor_every": 5,
-        "likelihood": "gaussian", "likelihood_variance": 0.01, "consistency_weight": 0.1,
-    }
-    for dataset, setup in training.SETUPS.items()
+    "batch_size": Per(60, mnist=160, fashion_mnist=160, cifar10=120, cifar100=120, svhn_cropped=120),
+    "learning_rate": Per(1e-3, mnist=2e-3, fashion_mnist=2e-3, cifar10=2e-3, cifar100=2e-3, svhn_cropped=2e-3),
+    "likelihood": "gaussian", "likelihood_variance": 0.01, "consistency_weight": 0.1,
 }  # fmt: skip
-SETTINGS["digits"] |= {"epochs": 300}
-for dataset in ("mnist", "fashion_mnist"):  # 14.4 million views
-    SETTINGS[dataset] |= {"batch_size": 160, "epochs": 120, "learning_rate": 2e-3}
 
-# zoo: the budget above. paper: as its text says. released: CR-VAE's own default weight (its code does not run as it
-# stands). workshop: the earlier version of the SimVAE paper.
-PAPER = {
-    "network": training.PAPER_NETWORKS, "flip": "vertical", "num_views": 2, "batch_size": 64,
-    "epochs": 400, "learning_rate": 8e-5, "schedule": "constant", "adam_epsilon": 1e-8,
-}  # fmt: skip
+# paper: as its text says. released: CR-VAE's own default weight (its code does not run as it stands). workshop: the
+# earlier version of the SimVAE paper.
 VARIANTS = {
-    "zoo": {},
-    "paper": PAPER,
-    "released": PAPER | {"consistency_weight": 1e-3},
-    "workshop": PAPER | {"consistency_weight": 0.01, "likelihood_variance": 1.0},
+    "paper": VAE_PAPER | {"batch_size": 64},
+    "released": VAE_PAPER | {"batch_size": 64, "consistency_weight": 1e-3},
+    "workshop": VAE_PAPER | {"batch_size": 64, "consistency_weight": 0.01, "likelihood_variance": 1.0},
 }
 
 # Percent, from tables 1 and 5 of the SimVAE paper.
@@ -44,28 +33,14 @@ PUBLISHED = {
     "cifar10": {"mlp": 36.8, "knn": 28.1, "linear": 26.8, "gmm": 30.3},
 }
 
-PAPERS = [
-    {
-        "title": "Consistency Regularization for Variational Auto-Encoders",
-        "url": "https://arxiv.org/abs/2105.14859",
-    },
-    {
-        "title": "A Probabilistic Model behind Self-Supervised Learning",
-        "url": "https://arxiv.org/abs/2402.01399",
-    },
-]
-
 
 def main(argv=None):
-    run = training.Run("cr-vae", SETTINGS, VARIANTS, argv, __doc__, PUBLISHED, PAPERS)
-    s = run.settings
+    run = training.Run("cr-vae", SETTINGS, VARIANTS, argv, __doc__, PUBLISHED)
     model = CRVAE(
-        networks.encoder(s["network"], run.image_shape, s["latent_dim"], posterior=True, seed=run.seed),
-        networks.decoder(s["network"], run.image_shape, s["latent_dim"], seed=run.seed + 1),
+        run.encoder(posterior=True),
+        run.decoder(),
         run.views(),
-        consistency_weight=s["consistency_weight"],
-        likelihood=s["likelihood"],
-        likelihood_variance=s["likelihood_variance"],
+        **run.options("consistency_weight", "likelihood", "likelihood_variance"),
         seed=run.seed,
     )
     run.prepare(model)

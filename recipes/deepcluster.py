@@ -12,47 +12,28 @@ Schoelkopf and Allen, "A Probabilistic Model behind Self-Supervised Learning" (a
 from sslzoo import training
 from sslzoo.methods import DeepCluster
 from sslzoo.methods.deepcluster import Recluster
+from sslzoo.training import PAPER, STRONG, Per
 
-# batch_size counts images: the networks see num_views times as many. recluster_every counts epochs: the classifier
-# starts anew each time and needs a hundred steps or more to learn, which are many epochs of a small data set.
+# recluster_every counts epochs: the classifier starts anew each time and needs a hundred steps or more to learn, which
+# are many epochs of a small data set.
 SETTINGS = {
-    dataset: setup
-    | {
-        "num_views": 2, "batch_size": 128, "epochs": 120, "learning_rate": 1e-3,
-        "clusters": 100, "recluster_every": 1,
-    }
-    for dataset, setup in training.SETUPS.items()
+    "learning_rate": Per(1e-3, digits=2e-3),
+    "clusters": 100, "recluster_every": Per(1, digits=10),
 }  # fmt: skip
-SETTINGS["digits"] |= {"epochs": 300, "monitor_every": 10, "learning_rate": 2e-3, "recluster_every": 10}
 
-# zoo: the budget above. paper: networks, views and optimiser of the SimVAE paper's tables, whose section 3.3 discusses
-# this method and does not train it; one view, as in the original. strong: networks and views of the CIFAR-10
-# benchmarks, rate and decay of the original; no library reports a number for it there (solo-learn's 88.9 % is
-# DeepCluster-v2's, another method).
+# paper: networks, views and optimiser of the SimVAE paper's tables, whose section 3.3 discusses this method and does
+# not train it; one view, as in the original. strong: networks and views of the CIFAR-10 benchmarks, rate and decay of
+# the original; no library reports a number for it there (solo-learn's 88.9 % is DeepCluster-v2's, another method).
 VARIANTS = {
-    "zoo": {},
-    "paper": {
-        "network": training.PAPER_NETWORKS, "flip": "vertical", "num_views": 1, "epochs": 600,
-        "learning_rate": 8e-5, "schedule": "constant", "adam_epsilon": 1e-8,
+    "paper": PAPER | {"num_views": 1},
+    "strong": STRONG | {
+        "num_views": 1, "clusters": 1000, "optimizer": "sgd", "learning_rate": 0.05, "weight_decay": 1e-5,
     },
-    "strong": training.STRONG
-    | {"num_views": 1, "clusters": 1000, "optimizer": "sgd", "learning_rate": 0.05, "weight_decay": 1e-5},
 }  # fmt: skip
-
-PAPERS = [
-    {
-        "title": "Deep Clustering for Unsupervised Learning of Visual Features",
-        "url": "https://arxiv.org/abs/1807.05520",
-    },
-    {
-        "title": "A Probabilistic Model behind Self-Supervised Learning",
-        "url": "https://arxiv.org/abs/2402.01399",
-    },
-]
 
 
 def main(argv=None):
-    run = training.Run("deepcluster", SETTINGS, VARIANTS, argv, __doc__, papers=PAPERS)
+    run = training.Run("deepcluster", SETTINGS, VARIANTS, argv, __doc__)
     s = run.settings
     model = DeepCluster(run.encoder(), len(run.images), s["clusters"], run.views(), seed=run.seed)
     run.prepare(model)

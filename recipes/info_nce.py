@@ -12,45 +12,25 @@ and prints no figures for these data sets.
 from sslzoo import training
 from sslzoo.methods import InfoNCE
 from sslzoo.networks import GaussianCritic
+from sslzoo.training import PAPER
 
-# batch_size counts images: the networks see num_views times as many. length_scale is where L starts; it is learned.
-SETTINGS = {
-    dataset: setup
-    | {
-        "num_views": 2, "batch_size": 128, "epochs": 120, "learning_rate": 1e-3,
-        "head": None, "critic": "gaussian", "length_scale": 1.0, "symmetric": False,
-    }
-    for dataset, setup in training.SETUPS.items()
-}  # fmt: skip
-SETTINGS["digits"] |= {"epochs": 300, "monitor_every": 10}
-for dataset in ("mnist", "fashion_mnist"):  # 14.4 million views, as SimVAE's
-    SETTINGS[dataset] |= {"monitor_every": 5}
+# length_scale is where L starts; it is learned.
+SETTINGS = {"head": None, "critic": "gaussian", "length_scale": 1.0, "symmetric": False}
 
 # zoo: the Gaussian prior. linear: the critic of the original InfoNCE. paper: the Gaussian prior under the networks and
-# the budget of the SimVAE paper's SimCLR ("A Probabilistic Model behind Self-Supervised Learning").
+# the budget of the SimVAE paper's SimCLR.
 VARIANTS = {
-    "zoo": {},
-    "linear": {"critic": "bilinear", "length_scale": None},
-    "paper": {
-        "network": training.PAPER_NETWORKS, "flip": "vertical", "epochs": 600,
-        "learning_rate": 8e-5, "schedule": "constant", "adam_epsilon": 1e-8,
-    },
-}  # fmt: skip
-
-PAPERS = [{"title": "InfoNCE is a variational autoencoder", "url": "https://arxiv.org/abs/2107.02495"}]
+    "linear": training.Variant({"critic": "bilinear", "length_scale": None}),
+    "paper": PAPER,
+}
 
 
 def main(argv=None):
-    run = training.Run("info-nce", SETTINGS, VARIANTS, argv, __doc__, papers=PAPERS)
+    run = training.Run("info-nce", SETTINGS, VARIANTS, argv, __doc__)
     s = run.settings
     encoder = run.encoder()
-    model = InfoNCE(
-        encoder,
-        run.projector(encoder),
-        run.views(),
-        critic=GaussianCritic(s["length_scale"]) if s["critic"] == "gaussian" else "bilinear",
-        symmetric=s["symmetric"],
-    )
+    critic = GaussianCritic(s["length_scale"]) if s["critic"] == "gaussian" else s["critic"]
+    model = InfoNCE(encoder, run.projector(encoder), run.views(), critic=critic, symmetric=s["symmetric"])
     run.prepare(model)
     model.fit(run.data(), **run.fit_arguments())
     return run.finish(model)

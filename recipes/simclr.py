@@ -11,31 +11,19 @@ Bizeul, Schoelkopf and Allen, "A Probabilistic Model behind Self-Supervised Lear
 
 from sslzoo import training
 from sslzoo.methods import SimCLR
+from sslzoo.training import PAPER, STRONG, Per
 
-# batch_size counts images: the networks see num_views times as many.
+# Zoo and paper: the loss sees the representation itself.
 SETTINGS = {
-    dataset: setup
-    | {
-        "num_views": 2, "batch_size": 128, "epochs": 120, "learning_rate": 1e-3,
-        "head": None, "temperature": 0.7,
-    }
-    for dataset, setup in training.SETUPS.items()
+    "batch_size": Per(128, cifar10=256, cifar100=256, svhn_cropped=256),
+    "head": None, "temperature": 0.7,
 }  # fmt: skip
-SETTINGS["digits"] |= {"epochs": 300, "monitor_every": 10}
-for dataset in ("mnist", "fashion_mnist"):  # 14.4 million views, as SimVAE's
-    SETTINGS[dataset] |= {"monitor_every": 5}
 
-# zoo: the budget above. paper: the SimVAE paper's tables, where the loss sees the representation itself. strong: as
-# solo-learn trains it; lightly reports 84.8 % (kNN of 200, best epoch) after 200 epochs, solo-learn 90.7 % (online
-# probe) after 1000.
+# paper: the SimVAE paper's tables. strong: as solo-learn trains it; lightly reports 84.8 % (kNN of 200, best epoch)
+# after 200 epochs, solo-learn 90.7 % (online probe) after 1000.
 VARIANTS = {
-    "zoo": {},
-    "paper": {
-        "network": training.PAPER_NETWORKS, "flip": "vertical", "epochs": 600,
-        "learning_rate": 8e-5, "schedule": "constant", "adam_epsilon": 1e-8,
-    },
-    "strong": training.STRONG
-    | {
+    "paper": PAPER,
+    "strong": STRONG | {
         "head": (2048, 256), "head_options": {"batch_norm": False}, "temperature": 0.2,
         "optimizer": "lars", "learning_rate": 0.4, "weight_decay": 1e-4,
     },
@@ -49,22 +37,11 @@ PUBLISHED = {
     "cifar10": {"mlp": 67.4, "knn": 64.0, "linear": 65.4, "gmm": 49.8},
 }
 
-PAPERS = [
-    {
-        "title": "A Simple Framework for Contrastive Learning of Visual Representations",
-        "url": "https://arxiv.org/abs/2002.05709",
-    },
-    {
-        "title": "A Probabilistic Model behind Self-Supervised Learning",
-        "url": "https://arxiv.org/abs/2402.01399",
-    },
-]
-
 
 def main(argv=None):
-    run = training.Run("simclr", SETTINGS, VARIANTS, argv, __doc__, PUBLISHED, PAPERS)
+    run = training.Run("simclr", SETTINGS, VARIANTS, argv, __doc__, PUBLISHED)
     encoder = run.encoder()
-    model = SimCLR(encoder, run.projector(encoder), run.views(), temperature=run.settings["temperature"])
+    model = SimCLR(encoder, run.projector(encoder), run.views(), **run.options("temperature"))
     run.prepare(model)
     model.fit(run.data(), **run.fit_arguments())
     return run.finish(model)

@@ -14,61 +14,40 @@ Manhaeve, "Unifying Self-Supervised Clustering and Energy-Based Models" (GEDI, a
 
 from sslzoo import training
 from sslzoo.methods import SwAV
+from sslzoo.training import PAPER, STRONG, Per, Variant
 
-# batch_size counts images: the networks see num_views times as many, and local_views smaller ones, of local_size pixels
-# (None: that of the images) that show local_scale of the image. A queue holds an eighth of the images at most; it is
-# used, and prototypes start to move, after that many epochs.
+# local_views: smaller ones beside the num_views, of local_size pixels (None: that of the images), that show local_scale
+# of the image. A queue holds an eighth of the images at most; it is used, and prototypes start to move, after that many
+# epochs.
 SETTINGS = {
-    dataset: setup
-    | {
-        "num_views": 2, "batch_size": 128, "epochs": 120, "learning_rate": 1e-3,
-        "head": None, "prototypes": 100, "temperature": 0.1, "epsilon": 0.05,
-        "queue_size": 0, "queue_epochs": 0, "freeze_epochs": 1,
-        "local_views": 0, "local_size": None, "local_scale": (0.05, 0.4),
-    }
-    for dataset, setup in training.SETUPS.items()
+    "head": None, "prototypes": 100, "temperature": 0.1, "epsilon": 0.05,
+    "queue_size": 0, "queue_epochs": 0, "freeze_epochs": 1,
+    "local_views": 0, "local_size": None, "local_scale": (0.05, 0.4),
 }  # fmt: skip
-SETTINGS["digits"] |= {"epochs": 300, "monitor_every": 10}
 
-STRONG = training.STRONG | {
+# paper: networks, views and optimiser of the SimVAE paper's tables, which have no row for SwAV. strong: as solo-learn
+# trains it; lightly reports 84.2 % (kNN of 200, best epoch) after 200 epochs of 512 images, solo-learn 89.2 % (probe
+# trained along) after 1000. multi-crop: the same with four crops of 16 pixels that only predict. gedi: the GEDI paper's
+# baseline, which leaves the number of prototypes open; its classes are taken.
+SOLO_LEARN = STRONG | {
     "head": (2048, 128), "prototypes": 3000, "queue_size": 3840, "queue_epochs": 50, "freeze_epochs": 2,
     "optimizer": "lars", "learning_rate": 0.6, "weight_decay": 1e-6,
 }  # fmt: skip
-
-# zoo: the budget above. paper: networks, views and optimiser of the SimVAE paper's tables, which have no row for SwAV.
-# strong: as solo-learn trains it; lightly reports 84.2 % (kNN of 200, best epoch) after 200 epochs of 512 images,
-# solo-learn 89.2 % (probe trained along) after 1000. multi-crop: the same with four crops of 16 pixels that only
-# predict. gedi: the GEDI paper's baseline, which leaves the number of prototypes open; its classes are taken.
-VARIANTS = {
-    "zoo": {},
-    "paper": {
-        "network": training.PAPER_NETWORKS, "flip": "vertical", "epochs": 600,
-        "learning_rate": 8e-5, "schedule": "constant", "adam_epsilon": 1e-8,
-    },
-    "strong": STRONG,
-    "multi-crop": STRONG | {"local_views": 4, "local_size": 16},
-    "gedi": {
-        "only": ("cifar10", "svhn_cropped"), "network": "resnet8-gedi", "latent_dim": None, "head": (256, 128),
-        "policy": {"cifar10": "gedi-cifar10", "svhn_cropped": "gedi-svhn"}, "prototypes": 10,
-        "batch_size": 64, "epochs": {"cifar10": 200, "svhn_cropped": 20},
-        "learning_rate": 1e-4, "schedule": "constant",
-    },
+GEDI = {
+    "network": "resnet8-gedi", "latent_dim": None, "head": (256, 128), "prototypes": 10, "batch_size": 64,
+    "policy": Per(cifar10="gedi-cifar10", svhn_cropped="gedi-svhn"), "epochs": Per(cifar10=200, svhn_cropped=20),
+    "learning_rate": 1e-4, "schedule": "constant",
 }  # fmt: skip
-
-PAPERS = [
-    {
-        "title": "Unsupervised Learning of Visual Features by Contrasting Cluster Assignments",
-        "url": "https://arxiv.org/abs/2006.09882",
-    },
-    {
-        "title": "A Probabilistic Model behind Self-Supervised Learning",
-        "url": "https://arxiv.org/abs/2402.01399",
-    },
-]
+VARIANTS = {
+    "paper": PAPER,
+    "strong": SOLO_LEARN,
+    "multi-crop": SOLO_LEARN | {"local_views": 4, "local_size": 16},
+    "gedi": Variant(GEDI, only=("cifar10", "svhn_cropped")),
+}
 
 
 def main(argv=None):
-    run = training.Run("swav", SETTINGS, VARIANTS, argv, __doc__, papers=PAPERS)
+    run = training.Run("swav", SETTINGS, VARIANTS, argv, __doc__)
     s = run.settings
     encoder = run.encoder()
     local_views = None
@@ -80,9 +59,7 @@ def main(argv=None):
         run.projector(encoder),
         run.views(),
         local_views,
-        temperature=s["temperature"],
-        epsilon=s["epsilon"],
-        queue_size=s["queue_size"],
+        **run.options("temperature", "epsilon", "queue_size"),
         queue_start=s["queue_epochs"] * run.steps_per_epoch,
         freeze_prototypes=s["freeze_epochs"] * run.steps_per_epoch,
         seed=run.seed,

@@ -8,37 +8,25 @@ Papers: Kingma and Welling, "Auto-Encoding Variational Bayes"; Bizeul, Schoelkop
 behind Self-Supervised Learning" (arXiv 2402.01399).
 """
 
-from sslzoo import networks, training
+from sslzoo import training
 from sslzoo.methods import VAE
+from sslzoo.training import RELEASED, VAE_PAPER, Per
 
-# Ten times SimVAE's images and epochs at one view each: the same number of views, in batches of the same size.
 SETTINGS = {
-    dataset: setup
-    | {
-        "num_views": 1, "batch_size": 120, "epochs": 200, "learning_rate": 1e-3, "monitor_every": 10,
-        "likelihood": "gaussian", "likelihood_variance": 1.0,
-    }
-    for dataset, setup in training.SETUPS.items()
+    "num_views": 1,
+    "batch_size": Per(120, mnist=320, fashion_mnist=320, cifar10=240, cifar100=240, svhn_cropped=240),
+    "learning_rate": Per(1e-3, mnist=2e-3, fashion_mnist=2e-3, cifar10=2e-3, cifar100=2e-3, svhn_cropped=2e-3),
+    "likelihood": "gaussian", "likelihood_variance": 1.0,
 }  # fmt: skip
-SETTINGS["digits"] |= {"epochs": 600}
-for dataset in ("mnist", "fashion_mnist"):  # 14.4 million views
-    SETTINGS[dataset] |= {"batch_size": 320, "epochs": 240, "learning_rate": 2e-3}
 
-# zoo: the budget above. paper: as its text says. released: the authors' code. workshop: the earlier version.
-PAPER = {
-    "network": training.PAPER_NETWORKS, "flip": "vertical", "num_views": 1, "batch_size": 128,
-    "epochs": 400, "learning_rate": 8e-5, "schedule": "constant", "adam_epsilon": 1e-8,
-}  # fmt: skip
+# paper: as its text says. released: the authors' code. workshop: the earlier version, in nothing else.
 VARIANTS = {
-    "zoo": {},
-    "paper": PAPER,
-    "released": PAPER
-    | {
-        "network": training.RELEASED_NETWORKS,
-        "likelihood": {"mnist": "bernoulli", "fashion_mnist": "bernoulli"}, "likelihood_variance": 0.01005,
+    "paper": VAE_PAPER,
+    "released": RELEASED | {
+        "likelihood": Per(mnist="bernoulli", fashion_mnist="bernoulli"), "likelihood_variance": 0.01005,
         "adam_epsilon": 1e-4 / 128,  # the code's 1e-4 belongs to a loss summed over its 128 images
     },
-    "workshop": PAPER,
+    "workshop": VAE_PAPER,
 }  # fmt: skip
 
 # Percent, from tables 1 and 5 of the SimVAE paper.
@@ -48,27 +36,14 @@ PUBLISHED = {
     "cifar10": {"mlp": 30.3, "knn": 25.6, "linear": 24.7, "gmm": 23.4},
 }
 
-PAPERS = [
-    {
-        "title": "Auto-Encoding Variational Bayes",
-        "url": "https://arxiv.org/abs/1312.6114",
-    },
-    {
-        "title": "A Probabilistic Model behind Self-Supervised Learning",
-        "url": "https://arxiv.org/abs/2402.01399",
-    },
-]
-
 
 def main(argv=None):
-    run = training.Run("vae", SETTINGS, VARIANTS, argv, __doc__, PUBLISHED, PAPERS)
-    s = run.settings
+    run = training.Run("vae", SETTINGS, VARIANTS, argv, __doc__, PUBLISHED)
     model = VAE(
-        networks.encoder(s["network"], run.image_shape, s["latent_dim"], posterior=True, seed=run.seed),
-        networks.decoder(s["network"], run.image_shape, s["latent_dim"], seed=run.seed + 1),
+        run.encoder(posterior=True),
+        run.decoder(),
         run.views(),
-        likelihood=s["likelihood"],
-        likelihood_variance=s["likelihood_variance"],
+        **run.options("likelihood", "likelihood_variance"),
         seed=run.seed,
     )
     run.prepare(model)

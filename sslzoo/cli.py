@@ -11,13 +11,13 @@ import contextlib
 import json
 import os
 import sys
-import tempfile
 import textwrap
 from pathlib import Path
 
 import sslzoo
-from sslzoo import zoo
+from sslzoo import progress, zoo
 from sslzoo.errors import InvalidInputError, SSLZooError
+from sslzoo.files import write_beside
 
 # What `sslzoo.evaluation.PROTOCOLS` holds, which imports Keras.
 PROTOCOLS = ("linear", "mlp", "knn", "gmm")
@@ -70,17 +70,6 @@ def _working():
     """Libraries that print (Keras' progress bars) do so on standard error: standard output is for the answer."""
     with contextlib.redirect_stdout(sys.stderr):
         yield
-
-
-def _progress(what):
-    """A callable (done, in all) that shows how far the work is, at a terminal."""
-
-    def show(done, total):
-        if sys.stderr.isatty():
-            end = "\r" + " " * 60 + "\r" if done == total else ""
-            print(f"\r{what}: {done:,} of {total:,}  {end}", end="", file=sys.stderr, flush=True)
-
-    return show
 
 
 # ------------------------------------------------------------------ words
@@ -316,16 +305,11 @@ def _write_npz(path, arrays, force):
     """Writes beside the file and renames, so that there is never half of one."""
     import numpy as np
 
-    handle, partial = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, **arrays)
-        os.chmod(partial, 0o644)
+    def save(file):
+        np.savez(file, **arrays)
         _check_output(path, force)  # someone else may have written it since
-        os.replace(partial, path)
-    except BaseException:
-        Path(partial).unlink(missing_ok=True)
-        raise
+
+    write_beside(path, save)
 
 
 def _features_of(source, model, arguments):
@@ -336,7 +320,7 @@ def _features_of(source, model, arguments):
     from sslzoo.evaluation.features import check_finite
 
     fit = Fit(model.input_shape[1:])
-    show = _progress("embedded")
+    show = progress.line("embedded")
     rows, found, pending = [], [], []
 
     def flush():

@@ -4,17 +4,32 @@ import hashlib
 import json
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from sslzoo.errors import ArtefactError
 
 
-def write_beside(path, content):
-    """Write bytes so that `path` is, at any moment, either what it was before or the whole new file. Returns `path`."""
+def write_beside(path: "str | os.PathLike", content: "bytes | Callable") -> Path:
+    """Writes a file so that it is, at any moment, either what it was before or whole and on the disk.
+
+    Args:
+        path: where to; the folder exists.
+        content: bytes, or a callable that writes them to the open binary file it is given.
+
+    Returns:
+        The path.
+    """
     path = Path(path)
-    beside = path.with_name(path.name + ".part")
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        beside.write_bytes(content)
+        with open(beside, "wb") as file:
+            if callable(content):
+                content(file)
+            else:
+                file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(beside, path)
     finally:
         beside.unlink(missing_ok=True)

@@ -32,6 +32,7 @@ from sslzoo.errors import InvalidInputError, choose
 #   solarize   Solarize(probability)
 #   threshold  Threshold(value)
 #   normalize  Normalize(mean, std)
+#   lab        Lab(scaled)
 #   noise      GaussianNoise(stddev), in the units of the step before it
 _WIDE = {"scale": (0.4, 1.0), "ratio": (0.75, 1.3)}
 _TIGHT = {"scale": (0.6, 1.0), "ratio": (0.75, 1.3)}
@@ -94,6 +95,13 @@ POLICIES = {
         "jitter": _EVEN,
         "normalize": _IMAGENET,
     },
+    # The same for CMC (section B.3): no grey views, and Lab at the end. The code of CMC does not jitter: `jitter=None`.
+    "mi-cifar10-lab": {
+        "crop": {"scale": (0.2, 1.0), "ratio": (3 / 4, 4 / 3)},
+        "flip": "horizontal",
+        "jitter": _EVEN,
+        "lab": True,
+    },
 }
 
 DTYPES = ("uint8", "int32", "int64", "float16", "bfloat16", "float32", "float64")
@@ -148,6 +156,7 @@ _MAKE = {
     "solarize": lambda probability: [augment.Solarize(probability=probability)],
     "threshold": lambda value: [augment.Threshold(value)],
     "normalize": lambda settings: [augment.Normalize(**settings)],
+    "lab": lambda scaled: [augment.Lab(scaled)],
     "noise": lambda stddev: [augment.GaussianNoise(stddev)],
 }
 
@@ -228,9 +237,7 @@ class Views(RandomLayer):
         self.size = checks.size(size=size)
         steps = _named_steps(policy) if isinstance(policy, str) else policy
         if not isinstance(steps, (list, tuple)) or not all(isinstance(step, keras.Layer) for step in steps):
-            raise InvalidInputError(
-                f"Expected `policy` as a name or a list of Keras layers. Received: policy={policy!r}"
-            )
+            raise InvalidInputError(f"policy must be a name or a list of Keras layers. Received: policy={policy!r}")
         self.steps = list(steps) if self.size is None else _fit_size(list(steps), self.size)
         self.policy = policy if isinstance(policy, str) else self.steps
         for step in self.steps:
@@ -331,7 +338,7 @@ class Views(RandomLayer):
         """
         image_shape = tuple(image_shape)
         if len(image_shape) != 3 or not all(isinstance(side, int) and side > 0 for side in image_shape):
-            raise InvalidInputError(f"Expected `image_shape` as (H, W, C). Received: image_shape={image_shape!r}")
+            raise InvalidInputError(f"image_shape must be (H, W, C). Received: image_shape={image_shape!r}")
         probe = np.random.default_rng(0).uniform(0, 255, (2, *image_shape)).astype("float32")
         self.prepare(probe)  # refuses a shape that the policy cannot take
 

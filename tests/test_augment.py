@@ -540,3 +540,54 @@ def test_wrong_images(step, shape, message):
 def test_wrong_seeds(seed):
     with pytest.raises(InvalidInputError, match="seed"):
         augment.HorizontalFlip()(np.zeros((1, 2, 2, 1), "float32"), training=True, seed=seed)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Lab
+
+# sRGB colour -> L*a*b* under D65, as published in tables of colour converters (Lindbloom's, to two decimals).
+LAB = {
+    (0, 0, 0): (0.0, 0.0, 0.0),
+    (255, 255, 255): (100.0, 0.0, 0.0),
+    (255, 0, 0): (53.24, 80.09, 67.20),
+    (0, 255, 0): (87.73, -86.18, 83.18),
+    (0, 0, 255): (32.30, 79.19, -107.86),
+    (255, 255, 0): (97.14, -21.55, 94.48),
+    (0, 255, 255): (91.11, -48.09, -14.13),
+    (255, 0, 255): (60.32, 98.23, -60.82),
+    (128, 128, 128): (53.59, 0.0, 0.0),
+}
+
+
+def test_lab_equals_published_colours():
+    colours = np.array(list(LAB), "float32").reshape(1, 3, 3, 3) / 255
+    found = array(augment.Lab(scaled=False)(colours)).reshape(-1, 3)
+    np.testing.assert_allclose(found, list(LAB.values()), atol=0.02)
+
+
+def test_scaled_lab_fills_minus_one_to_one_over_all_colours():
+    levels = np.linspace(0, 1, 18, dtype="float32")
+    cube = np.stack(np.meshgrid(levels, levels, levels), axis=-1).reshape(1, 18 * 18, 18, 3)
+    plain, scaled = (array(augment.Lab(scaled=flag)(cube)).reshape(-1, 3) for flag in (False, True))
+    np.testing.assert_allclose(scaled.min(axis=0), -1, atol=1e-3)
+    np.testing.assert_allclose(scaled.max(axis=0), 1, atol=1e-3)
+    np.testing.assert_allclose(scaled, (plain - [50, 6.025, -6.6895]) / [50, 92.208, 101.1675], rtol=1e-4, atol=1e-5)
+
+
+def test_lab_of_grey_has_no_colour_and_grows_with_it():
+    grey = np.repeat(np.linspace(0, 1, 64, dtype="float32").reshape(1, 8, 8, 1), 3, axis=-1)
+    found = array(augment.Lab(scaled=False)(grey)).reshape(-1, 3)
+    assert (np.diff(found[:, 0]) > 0).all() and np.abs(found[:, 1:]).max() < 0.02
+
+
+def test_lab_has_finite_gradients_everywhere():
+    from oracle import gradient
+
+    for colours in (np.zeros((1, 2, 2, 3), "float32"), np.full((1, 2, 2, 3), 0.04045, "float32"), pictures(1, 2, 2, 3)):
+        (slope,) = gradient(lambda x: ops.sum(ops.square(augment.Lab()(x))), colours)
+        assert np.isfinite(slope).all() and np.abs(slope).max() > 0
+
+
+def test_lab_wants_colours():
+    with pytest.raises(InvalidInputError, match=r"RGB, of 3 channels. Received: images.shape=\(2, 4, 4, 1\)"):
+        augment.Lab()(pictures(2, 4, 4, 1))

@@ -176,3 +176,124 @@ def test_ema_moves_parameters_and_leaves_statistics(momentum):
 def test_teacher_of_something_unbuilt_is_refused():
     with pytest.raises(InvalidInputError, match="built model"):
         state.make_teacher(keras.Sequential([keras.layers.Dense(2)]))
+
+
+# ---------------------------------------------------------------- banks
+
+
+def refreshed(bank, index, rows, momentum):
+    """One row after the other, in float64."""
+    bank, old = bank.astype("float64"), bank.astype("float64")
+    for i, row in zip(index, rows.astype("float64")):
+        mixed = momentum * old[i] + (1 - momentum) * row
+        bank[i] = mixed / np.linalg.norm(mixed)
+    return bank
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.5, 0.9, 1.0])
+@pytest.mark.parametrize("index", [[3, 0, 6], [2, 5, 2, 2, 0, 5]])  # the second with images that come again
+def test_a_bank_takes_the_last_row_of_each_image(index, momentum):
+    start, rows = unit_rows(7, 3, 0), unit_rows(len(index), 3, 1)
+    memory = Memory(start)
+    state.refresh_rows(memory.queue, ops.convert_to_tensor(index), ops.convert_to_tensor(rows), momentum)
+    found = array(memory.queue)
+    np.testing.assert_allclose(found, refreshed(start, index, rows, momentum), atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0, rtol=1e-6)
+    untouched = [i for i in range(7) if i not in index]
+    np.testing.assert_array_equal(found[untouched], start[untouched])
+
+
+@pytest.mark.parametrize("outside", [-1, 7])
+def test_a_bank_takes_nothing_of_a_batch_with_an_image_that_it_does_not_know(outside):
+    start, rows = unit_rows(7, 3, 0), unit_rows(3, 3, 1)
+    memory = Memory(start)
+    state.refresh_rows(memory.queue, ops.convert_to_tensor([2, outside, 0]), ops.convert_to_tensor(rows), 0.5)
+    np.testing.assert_array_equal(array(memory.queue), start)
+
+
+def test_opposite_vectors_leave_a_row_as_it_was():
+    memory = Memory(np.array([[0.6, 0.8], [1.0, 0.0]], "float32"))
+    state.refresh_rows(memory.queue, ops.convert_to_tensor([0]), -ops.convert_to_tensor([[0.6, 0.8]]), 0.5)
+    np.testing.assert_array_equal(array(memory.queue), [[np.float32(0.6), np.float32(0.8)], [1, 0]])
+
+
+# ---------------------------------------------------------------- input gradients
+
+
+def normalised(seed=0, dropout=0.5):
+    """A model with batch normalisation and dropout: both write state when they train."""
+    x = inputs = keras.Input((3,))
+    x = keras.layers.BatchNormalization(momentum=0.5)(keras.layers.Dense(4, activation="tanh")(x))
+    x = keras.layers.Dropout(dropout, seed=1)(x)
+    return networks.initialize(keras.Model(inputs, keras.layers.Dense(2)(x)), seed)
+
+
+def points(rows=5, seed=0):
+    return np.random.default_rng(seed).normal(size=(rows, 3)).astype("float32")
+
+
+def test_the_gradient_of_a_quadratic_is_minus_x():
+    x = points()
+    found = state.input_gradient(normalised(), lambda t: -0.5 * ops.sum(t**2, axis=1), x)
+    np.testing.assert_allclose(array(found), -x, rtol=1e-6)
+
+
+def test_input_gradient_of_a_network_equals_differences():
+    model, x = normalised(), points().astype("float64")
+    found = array(state.input_gradient(model, lambda t: ops.logsumexp(model(t, training=False), axis=1), points()))
+
+    def value(x):
+        return array(ops.logsumexp(model(x.astype("float32"), training=False), axis=1)).astype("float64")
+
+    for column in range(3):
+        step = np.zeros(3)
+        step[column] = 1e-2
+        slope = (value(x + step) - value(x - step)) / 2e-2
+        np.testing.assert_allclose(found[:, column], slope, atol=2e-3)
+
+
+def test_a_function_that_ignores_its_input_has_gradient_zero():
+    found = state.input_gradient(normalised(), lambda t: ops.ones((5,)), points())
+    np.testing.assert_array_equal(array(found), 0.0)
+
+
+def test_input_gradient_leaves_no_trace_even_of_layers_in_training():
+    model = normalised()
+    before = [array(v) for v in model.variables]
+    state.input_gradient(model, lambda t: model(t, training=True), points())
+    for old, new in zip(before, model.variables):
+        np.testing.assert_array_equal(old, array(new), err_msg=new.path)
+
+
+class Ascent(keras.Model):
+    """Trains -mean f(x + df/dx), or -mean f(x): the input gradient is to be a constant inside a training step.
+
+    f is the network in inference mode; its input gradient may be taken in training mode, `inside`.
+    """
+
+    def __init__(self, network, inside):
+        super().__init__()
+        self.network, self.inside, self.built = network, inside, True
+
+    def call(self, x, training=False):
+        if self.inside is not None:
+            x = x + state.input_gradient(self, lambda t: self.network(t, training=self.inside), x)
+        return self.network(x, training=False)
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        return -ops.mean(y_pred)
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_inside_a_compiled_training_step_it_is_a_constant_and_leaves_statistics_alone(inside):
+    """The step equals one by hand on the moved points: nothing of the way to them was differentiated."""
+    model, twin, x = Ascent(normalised(dropout=0.0), inside), normalised(dropout=0.0), points(8)
+    moved = x + array(state.input_gradient(twin, lambda t: twin(t, training=inside), x))
+    model.compile(keras.optimizers.SGD(0.1))
+    model.fit(x, batch_size=8, verbose=0)
+    expected = Ascent(twin, None)
+    expected.compile(keras.optimizers.SGD(0.1))
+    expected.fit(moved, batch_size=8, verbose=0)
+    for ours, theirs, start in zip(model.network.weights, twin.weights, normalised(dropout=0.0).weights):
+        np.testing.assert_allclose(array(ours), array(theirs), atol=1e-6, err_msg=ours.path)
+        assert np.array_equal(array(ours), array(start)) == (not ours.trainable), ours.path

@@ -16,8 +16,11 @@ import pytest
 
 import sslzoo
 from sslzoo import callbacks, errors, training
+from sslzoo.methods import METHODS
+from sslzoo.training.settings import resolve
 
 RECIPES = Path(__file__).parent.parent / "recipes"
+RECIPE_NAMES = sorted(path.stem for path in RECIPES.glob("*.py"))
 SMALL = ["--limit", "240", "--batch-size", "24", "--protocols", "knn"]
 
 
@@ -103,10 +106,45 @@ def test_the_other_recipes_run(name, tmp_path):
 
 def test_variants_are_what_they_say():
     for name in ("simvae", "vae", "beta_vae", "cr_vae"):
-        variants = recipe(name).VARIANTS
-        assert {"zoo", "paper", "workshop"} <= set(variants)
+        assert {"paper", "workshop"} <= set(recipe(name).VARIANTS)
     released = recipe("simvae").VARIANTS["released"]
-    assert released["entropy_weight"] == pytest.approx(2 * np.pi)
+    assert released.settings["entropy_weight"] == pytest.approx(2 * np.pi)
+
+
+def test_two_recipes_do_not_print_one_papers_numbers():
+    """A recipe made from another must not show that one's published numbers, or cite its paper first."""
+    modules = [recipe(name) for name in RECIPE_NAMES]
+    tables = [json.dumps(module.PUBLISHED) for module in modules if hasattr(module, "PUBLISHED")]
+    assert len(tables) == len(set(tables))
+    cited = [method.papers[0]["url"] for method in METHODS.values()]
+    assert len(cited) == len(set(cited))
+
+
+def test_every_method_sees_as_many_views_of_cifar10():
+    """The budget of one is the budget of all that are compared, and the network is the same."""
+    names = ("simvae", "vae", "beta_vae", "cr_vae", "simclr", "vicreg", "moco")
+    settings = [resolve(recipe(name).SETTINGS, {}, "zoo", "cifar10") for name in names]
+    assert {s["num_views"] * s["epochs"] for s in settings} == {20}
+    assert {s["network"] for s in settings} == {"convnet"}
+
+
+@pytest.mark.parametrize("name", RECIPE_NAMES)
+def test_the_papers_variants_keep_the_papers_networks(name):
+    """They name one for every set of colour images, whatever the default is."""
+    module = recipe(name)
+    for variant in {"paper", "released", "workshop"} & set(module.VARIANTS):
+        for kind in (kind for kind, setup in training.SETUPS.items() if setup["latent_dim"] == 64):
+            network = resolve(module.SETTINGS, module.VARIANTS, variant, kind, 3)["network"]
+            assert network in ("resnet18-simvae", "resnet18-simvae-paper"), (variant, kind)
+
+
+def test_the_mixture_starts_as_often_as_the_settings_say(tmp_path):
+    arguments = ["--limit", "240", "--batch-size", "24", "--protocols", "gmm", "--epochs", "1"]
+    folder = recipe("vae").main([*arguments, "--set", "gmm_restarts=2", "--out", str(tmp_path / "run")])
+    results = json.loads((folder / "results.json").read_text())
+    assert "--set gmm_restarts=2" in results["recipe"] and results["settings"]["gmm_restarts"] == 2
+    assert results["evaluation"]["protocols"]["gmm"]["restarts"] == 2
+    assert "restarts: 2" in next(m["protocol"] for m in results["metrics"] if m["name"] == "gmm.accuracy")
 
 
 def test_images_without_labels_train_and_say_that_probes_are_skipped(tmp_path, capsys):
@@ -216,6 +254,11 @@ def test_a_loss_that_is_not_finite_names_the_term_and_keeps_the_good_checkpoint(
         (["--batch-size", "4000"], errors.InvalidInputError, "4000 images"),
         (["--dataset", "mnist", "--data-dir", "/nowhere"], errors.MissingDataError, "/nowhere"),
         (["--protocols", "lineer"], errors.UnknownNameError, "Did you mean 'linear'"),
+        (["--seed", "-1"], errors.InvalidInputError, "Received: seed=-1"),
+        (["--name", "My Model"], errors.InvalidInputError, "Received: --name='My Model'"),
+        (["--set", "prior_varience=1"], errors.UnknownNameError, "Did you mean 'prior_variance'"),
+        (["--set", "prior_variance"], errors.InvalidInputError, "takes name=value"),
+        (["--set", "prior_variance=much"], errors.InvalidInputError, "must be a number, as 0.15 is"),
     ],
 )
 def test_wrong_flags_are_refused_before_anything_is_trained(arguments, error, message, tmp_path):
@@ -270,7 +313,7 @@ def test_a_user_sees_one_line_and_no_traceback(capsys):
 # ---------------------------------------------------------------- every recipe
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in RECIPES.glob("*.py")))
+@pytest.mark.parametrize("name", RECIPE_NAMES)
 def test_every_recipe_trains_and_hands_over_its_parts(name, tmp_path, monkeypatch):
     """One epoch of each: settings reach the method, indices and callbacks reach `fit`. Probes are tested above."""
     finished = {}
@@ -327,13 +370,11 @@ def test_strong_settings_reach_the_run(name, tmp_path, monkeypatch):
     run, model = caught.value.args
     assert model.encoder.output_shape == (None, 512) and model.projector is not None
     module = recipe(name)
-    expected = module.VARIANTS["strong"]
+    expected = module.VARIANTS["strong"].settings
     for setting, value in expected.items():
-        if setting not in ("only", "published", "policy_changes", "batch_size", "queue_size"):
+        if setting not in ("batch_size", "queue_size"):
             assert run.settings[setting] == value, setting
     assert type(run.optimizer()).__name__ == {"lars": "LARS", "sgd": "L2SGD"}[expected["optimizer"]]
-    if "policy_changes" in expected:
-        assert run.settings["policy_changes"] == expected["policy_changes"]["colour images"]
 
 
 def test_strong_is_for_colour_images(tmp_path):

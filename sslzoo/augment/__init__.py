@@ -8,7 +8,7 @@ and so the numbers, are torchvision's, because that is what papers print.
 its own draws from its own `seed`, or from `seed=` given in the call.
 """
 
-from sslzoo.augment.colour import ColorJitter, Grayscale, Solarize
+from sslzoo.augment.colour import ColorJitter, Grayscale, Lab, Solarize
 from sslzoo.augment.geometry import (
     Flip,
     GaussianBlur,
@@ -31,6 +31,7 @@ __all__ = [
     "Grayscale",
     "HorizontalFlip",
     "ImageTransform",
+    "Lab",
     "Normalize",
     "PointwiseTransform",
     "RandomApply",

@@ -1,10 +1,19 @@
-"""Transforms of colour: jitter, grey, solarisation. The meanings, and so the numbers, are torchvision's."""
+"""Transforms of colour: jitter, grey, solarisation, Lab. The meanings, and so the numbers, are torchvision's."""
 
 import math
 
+import keras
+
 from sslzoo import checks
 from sslzoo.augment.transform import ImageTransform, per_image, serializable
+from sslzoo.errors import InvalidInputError
 
+# sRGB (IEC 61966-2-1) to XYZ under D65, each row divided by the white it gives, as in scikit-image: white is (1, 1, 1).
+_XYZ = (
+    (0.412453 / 0.95047, 0.357580 / 0.95047, 0.180423 / 0.95047),
+    (0.212671, 0.715160, 0.072169),
+    (0.019334 / 1.08883, 0.119193 / 1.08883, 0.950227 / 1.08883),
+)
 LUMA = (0.299, 0.587, 0.114)  # ITU-R 601, what Pillow and torchvision call grey
 
 
@@ -206,6 +215,62 @@ class Solarize(ImageTransform):
         nx = self.backend.numpy
         invert = nx.logical_and(images >= self.threshold, per_image(transformation["solarize"]))
         return nx.where(invert, 1.0 - images, images)
+
+
+@serializable
+class Lab(ImageTransform):
+    """From RGB to CIE L*a*b* (sRGB, D65): channel 0 is lightness, 1 and 2 are colour. Deterministic.
+
+    L runs from 0 to 100, a from green to magenta, b from blue to yellow; a grey pixel has a = b = 0.
+
+    Example:
+        import numpy as np
+        from sslzoo import augment
+
+        images = np.random.default_rng(0).uniform(size=(4, 8, 8, 3)).astype("float32")
+        augment.Lab()(images).shape  # (4, 8, 8, 3)
+
+    Args:
+        scaled: bool. True brings each channel to [-1, 1] over all sRGB colours, as in the code of CMC: (L - 50) / 50,
+            (a - 6.025) / 92.208, (b + 6.6895) / 101.1675. False leaves L*a*b*.
+
+    Reference:
+        CIE 15:2004; Tian, Krishnan and Isola, "Contrastive Multiview Coding", for the scales.
+    """
+
+    random = False
+    colour = True
+
+    def __init__(self, scaled: bool = True, **kwargs):
+        super().__init__(**kwargs)
+        self.scaled = bool(scaled)
+
+    def check_channels(self, shape):
+        if shape[-1] != 3:
+            raise InvalidInputError(f"images must be RGB, of 3 channels. Received: images.shape={tuple(shape)}")
+
+    def transform_images(self, images, transformation, training=True):
+        return self._convert(images, self.backend.numpy)
+
+    def core_layers(self, image_shape, name):
+        return [lambda images: self._convert(images, keras.ops)]  # of Keras' operations, which saved models may hold
+
+    def _convert(self, images, nx):
+        # Each power is taken of numbers from its own side of the bend alone: the other side's slopes are infinite.
+        bright = nx.power((nx.maximum(images, 0.04045) + 0.055) / 1.055, 2.4)
+        linear = nx.where(images > 0.04045, bright, images / 12.92)
+        red, green, blue = linear[..., 0:1], linear[..., 1:2], linear[..., 2:3]
+        bend = (6 / 29) ** 3
+        perceived = []
+        for of_red, of_green, of_blue in _XYZ:
+            x = of_red * red + of_green * green + of_blue * blue
+            root = nx.power(nx.maximum(x, bend), 1 / 3)
+            perceived.append(nx.where(x > bend, root, x * (29 / 6) ** 2 / 3 + 4 / 29))
+        x, y, z = perceived
+        lightness, a, b = 116.0 * y - 16.0, 500.0 * (x - y), 200.0 * (y - z)
+        if self.scaled:
+            lightness, a, b = lightness / 50.0 - 1.0, (a - 6.025) / 92.208, (b + 6.6895) / 101.1675
+        return nx.concatenate([lightness, a, b], axis=-1)
 
 
 def _factor(**argument):

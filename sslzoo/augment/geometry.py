@@ -326,7 +326,7 @@ class Resize(ImageTransform):
         super().__init__(**kwargs)
         self.size = checks.size(size=size)
         if self.size is None:
-            raise InvalidInputError("Expected `size` as an int or (height, width). Received: size=None")
+            raise InvalidInputError("size must be an integer >= 1 or (height, width). Received: size=None")
 
     def transform_images(self, images, transformation, training=True):
         return resize(images, self.size, self.backend)

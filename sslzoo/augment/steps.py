@@ -30,7 +30,7 @@ class RandomApply(ImageTransform):
     def __init__(self, step: keras.Layer, probability: float = 0.5, seed: int | None = None, **kwargs):
         super().__init__(seed=seed, **kwargs)
         if not isinstance(step, keras.Layer):
-            raise InvalidInputError(f"Expected `step` as a Keras layer. Received: step={step!r}")
+            raise InvalidInputError(f"step must be a Keras layer. Received: step={step!r}")
         adopt(step)
         self.step = step
         self.probability = checks.fraction(probability=probability)

@@ -145,7 +145,8 @@ class Journal(keras.callbacks.Callback):
         self._steps = 0
 
     def on_train_batch_end(self, batch, logs=None):
-        self._steps += 1
+        # Fused steps are told of once for all, and the last of an epoch as if it were full.
+        self._steps = min(batch + 1, self.params["steps"] or batch + 1)
 
     def on_epoch_end(self, epoch, logs=None):
         seconds = time.monotonic() - self._epoch_began

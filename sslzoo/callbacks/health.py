@@ -339,3 +339,36 @@ def sentence(
         return f"{told}."
     *most, last = tries[:3]
     return f"{told}; try {', '.join(most)} or {last}." if most else f"{told}; try {last}."
+
+
+def clustering_failure(invariance: float, prior: float, clusters: int) -> str | None:
+    """Which of the three ways to fail GEDI's terms show, in a sentence; None where they show none of them.
+
+    Args:
+        invariance, prior: float, unweighted (`losses.cluster_terms`), for equal shares.
+        clusters: int >= 2, K.
+
+    Reference:
+        Sansone and Manhaeve, "Unifying Self-Supervised Clustering and Energy-Based Models" (arXiv 2212.13425),
+        definitions 8-10 and proposition 1: at the optimum invariance is 0 and prior is log K.
+    """
+    if not (np.isfinite(invariance) and np.isfinite(prior)):
+        return "Terms are not finite."
+    best = np.log(clusters)
+    if prior > 1.25 * best and invariance < 0.5 * best:
+        return (
+            f"Cluster collapse: views agree (invariance {invariance:.2g}), but few clusters have all images (prior "
+            f"{prior:.3g}, at best {best:.3g}); try a higher prior weight."
+        )
+    if abs(invariance - best) < 0.05 * best and prior < 1.05 * best:
+        return (
+            f"Representational collapse: every image is assigned alike, to no cluster in particular (invariance "
+            f"{invariance:.3g}, prior {prior:.3g}, both log K); try a higher generative or invariance weight, or a "
+            "higher learning rate."
+        )
+    if invariance > 1.05 * best:
+        return (
+            "Label inconsistency: a view often falls into another cluster than its image (invariance "
+            f"{invariance:.3g}, at random {best:.3g} or more); try a higher invariance weight or milder views."
+        )
+    return None

@@ -281,7 +281,7 @@ class FiniteGuard(keras.callbacks.Callback):
 
     Args:
         terms: names of the loss terms.
-        every: int, steps between two looks. A look waits for the device, so it is not free.
+        every: int, steps between two looks, at least. A look waits for the device, so it is not free.
     """
 
     def __init__(self, terms: Sequence[str], every: int = 50):
@@ -289,8 +289,12 @@ class FiniteGuard(keras.callbacks.Callback):
         self.terms = tuple(terms)
         self.every = every
 
+    def on_epoch_begin(self, epoch, logs=None):
+        self._looked = 0
+
     def on_train_batch_end(self, batch, logs=None):
-        if (batch + 1) % self.every == 0:
+        if batch + 1 - self._looked >= self.every:  # fused steps pass many numbers at once
+            self._looked = batch + 1
             self.check(logs, f"step {batch + 1}")
 
     def on_epoch_end(self, epoch, logs=None):

@@ -5,7 +5,7 @@ batches = sslzoo.data.pipeline((images, labels), None, 128, seed=0)   # a tf.dat
 batches = sslzoo.data.Batches(images, labels, 128, seed=0)            # the same batches without TensorFlow
 """
 
-from sslzoo.data.batches import Batches, epoch_order, pipeline
+from sslzoo.data.batches import Batches, Stacked, epoch_order, pipeline
 from sslzoo.data.catalogue import CELEBA_ATTRIBUTES, DatasetInfo, celeba_task, info
 from sslzoo.data.sources import check, export, load, splits
 
@@ -13,6 +13,7 @@ __all__ = [
     "CELEBA_ATTRIBUTES",
     "Batches",
     "DatasetInfo",
+    "Stacked",
     "celeba_task",
     "check",
     "epoch_order",

@@ -9,6 +9,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -52,6 +53,16 @@ def _element(images, labels, index):
     """One batch as Keras unpacks it: `(x,)` or `(x, y)`, where x is a dict if the sample index goes with it."""
     x = images if index is None else {"images": images, "index": index}
     return (x,) if labels is None else (x, labels)
+
+
+class Stacked(NamedTuple):
+    """Several batches in one array each, (B, steps, ...): what one program of fused training steps takes.
+
+    Images come first and steps second, so that a batch lies on several devices as a single one would.
+    """
+
+    x: "np.ndarray | dict[str, np.ndarray]"
+    y: "np.ndarray | None" = None
 
 
 def pipeline(
@@ -168,9 +179,14 @@ class Batches(keras.utils.PyDataset):
         start_epoch: the epoch to begin with.
         repeat: see above.
         drop_remainder: leave out the last, smaller batch of each epoch.
+        steps_per_execution: K, the number that `model.compile` was given, where a method fuses its steps itself
+            (`Pretrainer.make_train_function`): the stream then gives up to K batches at a time, in one array each, the
+            last of an epoch what is left of it. Takes `repeat=True`, raw images and whole batches; and a model that
+            was called once (`model.views(images[:1], training=False)`), or Keras builds its views on a stack.
 
     Returns:
-        Each batch has the structure, shapes and dtypes of `pipeline`'s, as NumPy arrays (views as `views` makes them).
+        Each batch has the structure, shapes and dtypes of `pipeline`'s, as NumPy arrays (views as `views` makes them);
+        with K > 1 it is a `Stacked` of arrays (B, up to K, ...).
 
     Raises:
         InvalidInputError: arrays that `check` refuses; a set smaller than a batch; an argument out of its range.
@@ -189,6 +205,7 @@ class Batches(keras.utils.PyDataset):
         start_epoch: int = 0,
         repeat: bool = False,
         drop_remainder: bool = True,
+        steps_per_execution: int = 1,
     ):
         # One worker and no process: Keras then asks for one batch after the other.
         super().__init__(workers=1, use_multiprocessing=False, max_queue_size=2)
@@ -198,6 +215,16 @@ class Batches(keras.utils.PyDataset):
         self._given, self._next = set(), 0  # those of this epoch that it was given, and the one that comes next
         self.views, self.with_index, self.repeat = views, bool(with_index), bool(repeat)
         self.epoch = self._plan.start_epoch
+        whole = isinstance(steps_per_execution, int | np.integer) and not isinstance(steps_per_execution, bool)
+        stackable = steps_per_execution == 1 or (repeat and drop_remainder and views is None)
+        if not whole or steps_per_execution < 1 or not stackable:
+            raise errors.InvalidInputError(
+                "steps_per_execution must be an integer >= 1, and 1 unless repeat=True, drop_remainder=True and "
+                f"views=None. Received: steps_per_execution={steps_per_execution!r}, repeat={repeat}, "
+                f"drop_remainder={drop_remainder}, views={views}"
+            )
+        self.steps_per_execution = int(steps_per_execution)
+        self._per_epoch = math.ceil(len(self) / self.steps_per_execution)  # what `fit` asks for: batches, or stacks
 
     @property
     def seed(self) -> int:
@@ -212,11 +239,11 @@ class Batches(keras.utils.PyDataset):
         return self._plan.steps
 
     def __iter__(self):
-        return (self._batch(self.epoch, position) for position in range(len(self)))
+        return (self._batch(self.epoch, position) for position in range(self._per_epoch))
 
     def __getitem__(self, position: int):
         if self.repeat:
-            epochs, position = divmod(position, len(self))
+            epochs, position = divmod(position, self._per_epoch)
             return self._batch(self._plan.start_epoch + epochs, position)
         if not 0 <= position < len(self):
             raise IndexError(f"Expected a batch in 0..{len(self) - 1}. Received: position={position}")
@@ -248,10 +275,17 @@ class Batches(keras.utils.PyDataset):
         if known != epoch:
             order = plan.order(epoch)
             self._order = (epoch, order)
-        rows = order[position * plan.batch_size : (position + 1) * plan.batch_size]
+        if self.steps_per_execution > 1:
+            first = position * self.steps_per_execution
+            steps = min(self.steps_per_execution, len(self) - first)
+            rows = order[first * plan.batch_size : (first + steps) * plan.batch_size]
+            rows = rows.reshape(steps, plan.batch_size).T
+        else:
+            rows = order[position * plan.batch_size : (position + 1) * plan.batch_size]
         images = plan.images[rows]
         if self.views is not None:
             seed = np.array([plan.seed, epoch * plan.steps + position], "int32")
             images = self.views(images, training=True, seed=seed)
         index = rows.astype("int32") if self.with_index else None
-        return _element(images, None if plan.labels is None else plan.labels[rows], index)
+        element = _element(images, None if plan.labels is None else plan.labels[rows], index)
+        return element if self.steps_per_execution == 1 else Stacked(*element)

@@ -24,15 +24,14 @@ import contextlib
 import os
 import pathlib
 import re
-import tempfile
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import keras
 import numpy as np
 
-from sslzoo import errors
+from sslzoo import errors, progress
 from sslzoo.data.catalogue import CELEBA_ATTRIBUTES, CELEBA_CROP, CELEBA_SIZE, KNOWN
+from sslzoo.files import write_beside
 
 
 def splits(name: str | os.PathLike) -> tuple[str, ...]:
@@ -292,7 +291,7 @@ def _load_folder(root, split, image_size):
                 mode = "RGB"
 
     images = None
-    progress = _progress(len(files))
+    show = progress.line("read", after=5)
     for index, file in enumerate(files):
         with opened(file) as image:
             image = ImageOps.exif_transpose(image).convert(mode)
@@ -308,7 +307,7 @@ def _load_folder(root, split, image_size):
                 f"square and resize it. Received: image_size={image_size}"
             )
         images[index] = pixels
-        progress(index + 1)
+        show(index + 1, len(files))
     return images, folder_labels(root, split, files)
 
 
@@ -350,7 +349,7 @@ def _load_tfds(name, split, data_dir):
     dataset = dataset.map(parts, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).batch(512).prefetch(2)
 
     images = labels = None
-    done, progress = 0, _progress(rows)
+    done, show = 0, progress.line("read", after=5)
     try:
         for some_images, some_labels in dataset.as_numpy_iterator():
             if images is None:
@@ -359,7 +358,7 @@ def _load_tfds(name, split, data_dir):
             images[done : done + len(some_images)] = some_images
             labels[done : done + len(some_labels)] = some_labels
             done += len(some_images)
-            progress(done)
+            show(done, rows)
     except (tf.errors.OpError, ValueError) as error:
         raise _damaged(builder, split, str(error).splitlines()[0]) from error
     if done != rows or rows == 0:
@@ -415,22 +414,6 @@ def import_tensorflow():
     return tf
 
 
-def _progress(total) -> Callable[[int], None]:
-    """A function of the number of images done; draws a bar once reading has taken five seconds."""
-    start = time.monotonic()
-    bar = keras.utils.Progbar(total, interval=1, unit_name="image")
-
-    def update(done):
-        if time.monotonic() - start > 5:
-            bar.update(done)
-
-    return update
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# A set as a file
-
-
 def export(
     name: str | os.PathLike,
     path: str | os.PathLike,
@@ -464,8 +447,4 @@ def export(
         arrays[f"{split}_images"] = images
         if labels is not None:
             arrays[f"{split}_labels"] = labels
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.stem}-") as beside:
-        part = pathlib.Path(beside, path.name)
-        np.savez_compressed(part, **arrays)
-        os.replace(part, path)
-    return path
+    return write_beside(path, lambda file: np.savez_compressed(file, **arrays))

@@ -3,7 +3,8 @@
     report = sslzoo.evaluate(encoder, "mnist")
     print(report)
 
-`sslzoo.evaluation.pictures` draws reconstructions, samples, embeddings and training curves.
+`sslzoo.evaluation.pictures` draws reconstructions, samples, embeddings and training curves;
+`sslzoo.evaluation.outliers` tells images of other sets by the slope of a density.
 """
 
 from sslzoo.evaluation.clustering import fit_gmm, hungarian_accuracy, minibatch_scores, scores

@@ -1,7 +1,6 @@
 """`evaluate`: an encoder and a labelled data set in, a `Report` out."""
 
 import os
-import sys
 import time
 from collections.abc import Callable, Sequence
 
@@ -11,6 +10,7 @@ from sslzoo.errors import InvalidInputError, choose
 from sslzoo.evaluation import clustering, neighbors, probes
 from sslzoo.evaluation.features import check_finite, check_images, features, load_encoder, weights_sha256
 from sslzoo.evaluation.report import NAMES, Number, Report, versions
+from sslzoo.progress import line
 
 PROTOCOLS = ("linear", "mlp", "knn", "gmm")
 
@@ -477,15 +477,4 @@ def _progress(progress):
     """A function that makes, for one piece of work, the callable (done, in all) which shows its progress."""
     if callable(progress):
         return lambda what: lambda done, total: progress(what, done, total)
-    shown = sys.stderr.isatty() if progress is None else bool(progress)
-    if not shown:
-        return lambda what: lambda done, total: None
-
-    def show(what):
-        def tick(done, total):
-            end = "\r" + " " * 60 + "\r" if done == total else ""
-            print(f"\r{what}: {done:,} of {total:,}  {end}", end="", file=sys.stderr, flush=True)
-
-        return tick
-
-    return show
+    return lambda what: line(what, progress)

@@ -13,6 +13,8 @@ References:
     ProtoCPC: Lee, "Representation Distillation by Prototypical Contrastive Predictive Coding"; the formula as derived
         in the GEDI paper (arXiv 2212.13425), appendix H.
     DeepCluster: Caron et al., "Deep Clustering for Unsupervised Learning of Visual Features", eq. 1.
+    GEDI: Sansone and Manhaeve, "Unifying Self-Supervised Clustering and Energy-Based Models", eq. 5 (`cluster_terms`,
+        whose targets do carry a gradient).
 """
 
 from collections.abc import Sequence
@@ -21,7 +23,7 @@ from keras import ops
 
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError
-from sslzoo.losses.tensors import differ, float32, static_shape, total
+from sslzoo.losses.tensors import check_pairs, differ, float32, static_shape, total
 
 
 def sinkhorn(scores, epsilon: float = 0.05, iterations: int = 3, weights=None):
@@ -228,6 +230,61 @@ def proto_cpc(student, teacher, temperature: float = 0.1, prior=None):
         The GEDI paper (arXiv 2212.13425), appendix H, last line (z is `student`, p^t is `teacher`).
     """
     return total(proto_cpc_terms(student, teacher, temperature, prior))
+
+
+def cluster_terms(logits, logits_view, prior=None):
+    """GEDI's two discriminative terms: a view falls into the cluster of its image, and every cluster gets its share.
+
+    invariance = mean_i -sum_y p(y | x'_i) log p(y | x_i)       p(y | x) = softmax(logits)_y
+    prior      = -sum_y prior_y log( mean_i p(y | x_i) )
+
+    Together they tell the ways to fail apart: the same assignment for every image that favours no cluster has
+    invariance log K; one cluster for all has invariance 0 and a prior term that grows with the margin of its logits,
+    m (K - 1) / K; balanced but inconsistent clusters have a large invariance and the least prior. At the optimum,
+    invariance is 0 and prior the entropy of `prior`: log K for equal shares, not 0.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        logits, logits_view = np.random.default_rng(0).normal(size=(2, 32, 5))
+        losses.cluster_terms(logits, logits_view)
+
+    Args:
+        logits: float tensor (B, K), of the images.
+        logits_view: float tensor (B, K), of an augmented view of each. It is the target of the cross-entropy, and
+            gradients flow into it too: nothing is stopped here.
+        prior: float tensor (K,), > 0, share of each cluster, sums to 1; None for equal ones.
+
+    Returns:
+        dict of float32 scalars, unweighted, >= 0: "invariance", "prior".
+
+    Raises:
+        InvalidInputError: logits that are not two matrices of one shape, or a prior of another length.
+
+    Reference:
+        Sansone and Manhaeve, "Unifying Self-Supervised Clustering and Energy-Based Models" (GEDI, arXiv 2212.13425),
+        eq. 5 and proposition 1; its terms are sums over images, and are to be maximised.
+    """
+    logits, logits_view = float32(logits), float32(logits_view)
+    check_pairs(logits=logits, logits_view=logits_view)
+    log_p = ops.log_softmax(logits, axis=1)
+    # log of the mean over images, on logarithms: a cluster that nobody is in has a gradient, where log(0) has none.
+    log_share = ops.logsumexp(log_p, axis=0) - ops.log(ops.cast(ops.shape(log_p)[0], "float32"))
+    if prior is None:
+        shares = ops.mean(log_share)
+    else:
+        prior = ops.stop_gradient(float32(prior))
+        if len(static_shape(prior)) != 1 or differ(static_shape(prior)[0], static_shape(logits)[1]):
+            raise InvalidInputError(
+                f"prior must hold a share for each of {static_shape(logits)[1]} clusters. "
+                f"Received: prior.shape={static_shape(prior)}"
+            )
+        shares = ops.sum(prior * log_share)
+    return {
+        "invariance": -ops.mean(ops.sum(ops.softmax(logits_view, axis=1) * log_p, axis=1)),
+        "prior": -shares,
+    }
 
 
 def pseudo_label_terms(logits, labels, weights=None):

@@ -1,13 +1,27 @@
 """The methods, one file each. `METHODS` maps the name used by recipes, weights and tests to the class."""
 
+from sslzoo.methods.annulus import Annulus
+from sslzoo.methods.ball import Ball
 from sslzoo.methods.barlow_twins import BarlowTwins
 from sslzoo.methods.byol import BYOL
+from sslzoo.methods.cmc import CMC
 from sslzoo.methods.corinfomax import CorInfoMax
 from sslzoo.methods.cr_vae import CRVAE
 from sslzoo.methods.deepcluster import DeepCluster
+from sslzoo.methods.ebclr import EBCLR
+from sslzoo.methods.emp_ssl import EMPSSL
+from sslzoo.methods.fastsiam import FastSiam
+from sslzoo.methods.frossl import FroSSL
+from sslzoo.methods.gedi import GEDI
 from sslzoo.methods.info_nce import InfoNCE
+from sslzoo.methods.instance_discrimination import InstanceDiscrimination
+from sslzoo.methods.jem import JEM
 from sslzoo.methods.joint_embedding import JointEmbedding, TeacherStudent
+from sslzoo.methods.lejepa import LeJEPA
+from sslzoo.methods.local_aggregation import LocalAggregation
+from sslzoo.methods.mmcr import MMCR
 from sslzoo.methods.moco import MoCo
+from sslzoo.methods.nnclr import NNCLR
 from sslzoo.methods.parametric_instance_discrimination import ParametricInstanceDiscrimination
 from sslzoo.methods.pretrainer import Pretrainer
 from sslzoo.methods.protocpc import ProtoCPC
@@ -17,6 +31,7 @@ from sslzoo.methods.simvae import SimVAE
 from sslzoo.methods.swav import SwAV
 from sslzoo.methods.vae import VAE, BetaVAE
 from sslzoo.methods.vicreg import VICReg
+from sslzoo.methods.visreg import VISReg
 from sslzoo.methods.wmse import WMSE
 
 METHODS = {
@@ -28,6 +43,11 @@ METHODS = {
     "moco": MoCo,
     "info-nce": InfoNCE,
     "parametric-instance-discrimination": ParametricInstanceDiscrimination,
+    "instance-discrimination": InstanceDiscrimination,
+    "ball": Ball,
+    "annulus": Annulus,
+    "local-aggregation": LocalAggregation,
+    "cmc": CMC,
     "vicreg": VICReg,
     "barlow-twins": BarlowTwins,
     "corinfomax": CorInfoMax,
@@ -37,20 +57,44 @@ METHODS = {
     "swav": SwAV,
     "protocpc": ProtoCPC,
     "deepcluster": DeepCluster,
+    "jem": JEM,
+    "gedi": GEDI,
+    "ebclr": EBCLR,
+    "lejepa": LeJEPA,
+    "visreg": VISReg,
+    "fastsiam": FastSiam,
+    "emp-ssl": EMPSSL,
+    "mmcr": MMCR,
+    "frossl": FroSSL,
+    "nnclr": NNCLR,
 }
 
 __all__ = [
     "BYOL",
+    "CMC",
     "CRVAE",
+    "EBCLR",
+    "EMPSSL",
+    "GEDI",
+    "JEM",
     "METHODS",
+    "MMCR",
+    "NNCLR",
     "VAE",
     "WMSE",
+    "Annulus",
+    "Ball",
     "BarlowTwins",
     "BetaVAE",
     "CorInfoMax",
     "DeepCluster",
+    "FastSiam",
+    "FroSSL",
     "InfoNCE",
+    "InstanceDiscrimination",
     "JointEmbedding",
+    "LeJEPA",
+    "LocalAggregation",
     "MoCo",
     "ParametricInstanceDiscrimination",
     "Pretrainer",
@@ -61,4 +105,5 @@ __all__ = [
     "SwAV",
     "TeacherStudent",
     "VICReg",
+    "VISReg",
 ]

@@ -43,6 +43,13 @@ class BarlowTwins(JointEmbedding):
         Zbontar et al., "Barlow Twins: Self-Supervised Learning via Redundancy Reduction", eq. 1 and 2.
     """
 
+    papers = (
+        {
+            "title": "Barlow Twins: Self-Supervised Learning via Redundancy Reduction",
+            "url": "https://arxiv.org/abs/2103.03230",
+        },
+        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+    )
     terms = ("invariance", "redundancy")
     joint_statistics = False
     advice = (Advice("a higher off-diagonal weight", "off_diagonal_weight", ("dimensional",)),)

@@ -60,6 +60,13 @@ class BYOL(SimSiam, TeacherStudent):
         for the momentum, section 3.2.
     """
 
+    papers = (
+        {
+            "title": "Bootstrap Your Own Latent: A New Approach to Self-Supervised Learning",
+            "url": "https://arxiv.org/abs/2006.07733",
+        },
+    )
+
     def __init__(
         self,
         encoder: keras.Model,

@@ -54,6 +54,13 @@ class CorInfoMax(JointEmbedding):
         of its released code; the GEDI paper (arXiv 2212.13425), section 2.2.
     """
 
+    papers = (
+        {
+            "title": "Self-Supervised Learning with an Information Maximization Criterion",
+            "url": "https://arxiv.org/abs/2209.07999",
+        },
+        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+    )
     terms = ("invariance", "log_determinant")
     joint_statistics = False
     advice = (Advice("a lower invariance weight", "invariance_weight"),)

@@ -42,6 +42,13 @@ class CRVAE(VAE):
         exp(log_var) as a standard deviation in this term; the formula, with variances, is followed here).
     """
 
+    papers = (
+        {
+            "title": "Consistency Regularization for Variational Auto-Encoders",
+            "url": "https://arxiv.org/abs/2105.14859",
+        },
+        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+    )
     terms = ("reconstruction", "prior", "consistency")
     view_counts = (2, 2)
 

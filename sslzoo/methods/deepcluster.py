@@ -67,6 +67,13 @@ class DeepCluster(JointEmbedding):
         model of "A Probabilistic Model behind Self-Supervised Learning", section 3.3.
     """
 
+    papers = (
+        {
+            "title": "Deep Clustering for Unsupervised Learning of Visual Features",
+            "url": "https://arxiv.org/abs/1807.05520",
+        },
+        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+    )
     terms = ("alignment", "contrast")
     indexed = True
     view_counts = (1, None)

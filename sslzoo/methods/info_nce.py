@@ -53,6 +53,7 @@ class InfoNCE(JointEmbedding):
         den Oord, Li and Vinyals, "Representation Learning with Contrastive Predictive Coding", eq. 4.
     """
 
+    papers = ({"title": "InfoNCE is a variational autoencoder", "url": "https://arxiv.org/abs/2107.02495"},)
     terms = ("alignment", "contrast")
 
     def __init__(

@@ -7,7 +7,7 @@ from keras import ops
 
 from sslzoo import checks
 from sslzoo.losses import queue_nce_terms, unit
-from sslzoo.methods.advice import Advice
+from sslzoo.methods.advice import LOWER_TEMPERATURE
 from sslzoo.methods.joint_embedding import TeacherStudent
 from sslzoo.methods.state import counter, enqueue, snapshot, variable
 from sslzoo.networks.initialization import unit_rows
@@ -55,9 +55,16 @@ class MoCo(TeacherStudent):
         SimVAE paper gives no settings for it; the defaults are those of MoCo's CIFAR-10 demonstration.
     """
 
+    papers = (
+        {
+            "title": "Momentum Contrast for Unsupervised Visual Representation Learning",
+            "url": "https://arxiv.org/abs/1911.05722",
+        },
+        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+    )
     terms = ("alignment", "contrast")
     joint_statistics = False
-    advice = (Advice("a lower temperature", "temperature", ("complete", "dimensional", "cone", "chance")),)
+    advice = (LOWER_TEMPERATURE,)
 
     def __init__(
         self,

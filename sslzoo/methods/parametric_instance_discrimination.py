@@ -3,14 +3,13 @@
 import math
 
 import keras
-import numpy as np
 from keras import ops
 
 from sslzoo import checks
-from sslzoo.errors import InvalidInputError
 from sslzoo.losses import instance_terms, unit
-from sslzoo.methods.advice import Advice
+from sslzoo.methods.advice import LOWER_TEMPERATURE
 from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.pretrainer import check_index
 from sslzoo.methods.state import variable
 from sslzoo.networks.initialization import unit_rows
 
@@ -61,10 +60,21 @@ class ParametricInstanceDiscrimination(JointEmbedding):
         Feature Learning via Non-Parametric Instance Discrimination", eq. 1 (this, the parametric classifier).
     """
 
+    papers = (
+        {
+            "title": "Discriminative Unsupervised Feature Learning with Convolutional Neural Networks",
+            "url": "https://arxiv.org/abs/1406.6909",
+        },
+        {
+            "title": "Unsupervised Feature Learning via Non-Parametric Instance Discrimination",
+            "url": "https://arxiv.org/abs/1805.01978",
+        },
+        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+    )
     terms = ("alignment", "contrast")
     indexed = True
     view_counts = (1, None)
-    advice = (Advice("a lower temperature", "temperature", ("complete", "dimensional", "cone", "chance")),)
+    advice = (LOWER_TEMPERATURE,)
 
     def __init__(
         self,
@@ -88,26 +98,8 @@ class ParametricInstanceDiscrimination(JointEmbedding):
 
     def call(self, inputs, training=False):
         images, index = self.split(inputs)
-        self.check_index(index)
+        check_index(index, self.num_images)
         return {"z": self.embed_groups(self.make_views(images, training), training)}
-
-    def check_index(self, index):
-        """Raise unless `index` holds places of training images, as far as that can be seen."""
-        if "int" not in keras.backend.standardize_dtype(index.dtype) or len(index.shape) != 1:
-            raise InvalidInputError(
-                "index must be an integer tensor (batch,), places in the training set. "
-                f"Received: index of dtype={keras.backend.standardize_dtype(index.dtype)}, shape={tuple(index.shape)}"
-            )
-        try:
-            values = np.asarray(index)
-        except (TypeError, ValueError, NotImplementedError):  # traced, or on an accelerator: the loss will tell
-            return
-        outside = values[(values < 0) | (values >= self.num_images)]
-        if outside.size:
-            raise InvalidInputError(
-                f"index must hold places of {self.num_images} training images, 0..{self.num_images - 1}. "
-                f"Received: index={int(outside[0])}"
-            )
 
     def scores(self, z):
         """Scores of embeddings (N, P) against every training image: float tensor (N, num_images)."""

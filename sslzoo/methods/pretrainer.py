@@ -8,13 +8,19 @@ Keras 3 has three trainers, one per backend, and each of their `train_step`s cal
 
 and nothing of the trainers again: `compute_loss` below is the objective of each method inside the training step of
 each backend. That is why no method overrides `train_step`.
+
+What Keras lacks stands here too: under JAX, before Keras 3.16, `compile(steps_per_execution=K)` calls one compiled step
+K times. Here the K steps are one program (`make_train_function`).
 """
 
 import inspect
+import itertools
 
 import keras
+import numpy as np
 from keras import ops
 
+from sslzoo.data import Stacked
 from sslzoo.errors import InvalidInputError
 from sslzoo.methods.advice import Advice
 from sslzoo.networks.composition import compose
@@ -25,6 +31,76 @@ def full_precision(tensor):
     if "float" in keras.backend.standardize_dtype(tensor.dtype):
         return ops.cast(tensor, "float32")
     return tensor
+
+
+def _lacks_fused_steps():
+    """Whether `steps_per_execution` under this backend and Keras is a loop in Python around single steps."""
+    version = tuple(int(number) for number in keras.__version__.split(".")[:2])
+    return keras.backend.backend() == "jax" and version < (3, 16)
+
+
+def _fused_steps(model):
+    """(state, iterator) -> (logs, state), as Keras' trainer calls it: up to K steps of the model in one program."""
+    import jax
+
+    def program(state, x, y):
+        def step(state, batch):
+            logs, state = model.train_step(state, batch)
+            return state, logs
+
+        steps_first = jax.tree.map(lambda stack: jax.numpy.swapaxes(stack, 0, 1), (x, y))
+        state, logs = jax.lax.scan(step, state, steps_first)
+        return jax.tree.map(lambda log: log[-1], logs), state
+
+    shardings = None
+    if keras.distribution.distribution() is not None:
+        groups = model.trainable_variables, model.non_trainable_variables
+        groups = *groups, model.optimizer.variables, model.metrics_variables
+        shardings = None, tuple([variable.value.sharding for variable in group] for group in groups)
+    program = jax.jit(program, donate_argnums=0, out_shardings=shardings)
+
+    def run(state, iterator):
+        batch = next(iterator)
+        if isinstance(batch, Stacked):
+            return program(state, *batch)
+        batches = [batch, *itertools.islice(iterator, model.steps_per_execution - 1)]
+        for _, alike in itertools.groupby(batches, key=lambda batch: keras.tree.map_structure(np.shape, batch)):
+            logs, state = program(state, *_stack(list(alike)))
+        return logs, state
+
+    return run
+
+
+def _stack(batches):
+    """Batches of one shape as one (x, y), stacked as `data.Batches` would have."""
+    batches = [keras.utils.unpack_x_y_sample_weight(batch) for batch in batches]
+    if batches[0][2] is not None:
+        raise InvalidInputError(
+            "Self-supervised losses have no weights of samples. Received: batches of (x, y, sample_weight)"
+        )
+    stack = np.stack if isinstance(keras.tree.flatten(batches[0])[0], np.ndarray) else ops.stack
+    pairs = [(x, y) for x, y, _ in batches]
+    return keras.tree.map_structure(lambda *arrays: None if arrays[0] is None else stack(arrays, axis=1), *pairs)
+
+
+def check_index(index, num_images):
+    """Raise unless `index` holds places of training images (batch,), as far as that can be seen."""
+    dtype = keras.backend.standardize_dtype(index.dtype)
+    if "int" not in dtype or len(index.shape) != 1:
+        raise InvalidInputError(
+            "index must be an integer tensor (batch,), places in the training set. "
+            f"Received: index of dtype={dtype}, shape={tuple(index.shape)}"
+        )
+    try:
+        values = np.asarray(index)
+    except (TypeError, ValueError, NotImplementedError):  # traced, or on an accelerator: the loss will tell
+        return
+    outside = values[(values < 0) | (values >= num_images)]
+    if outside.size:
+        raise InvalidInputError(
+            f"index must hold places of {num_images} training images, 0..{num_images - 1}. "
+            f"Received: index={int(outside[0])}"
+        )
 
 
 class Pretrainer(keras.Model):
@@ -73,6 +149,8 @@ class Pretrainer(keras.Model):
     terms: tuple[str, ...] = ()
     # How many views of an image the method takes: (least, most), None for no limit.
     view_counts: tuple[int, int | None] = (1, None)
+    # What a card cites: {"title": str, "url": str} each.
+    papers: tuple[dict, ...] = ()
     # True for methods that know each image by its place in the training set: their inputs are
     # {"images": (B, H, W, C) or (B, J, H, W, C), "index": int32 (B,)}, as `data.pipeline(with_index=True)` gives them.
     indexed = False
@@ -126,6 +204,18 @@ class Pretrainer(keras.Model):
         for term, mean in self.term_means.items():
             mean.update_state(losses[term], sample_weight=batch_size)
         return sum(losses[term] for term in self.terms)
+
+    def make_train_function(self, force=False):
+        """Keras' own; under JAX with `compile(steps_per_execution=K)`, K steps as one program.
+
+        Keras 3.16 does so itself, TensorFlow has its loop, and PyTorch takes no K above 1. Weights and logs are those
+        of single steps, and the last program of an epoch takes the steps that are left, however the data come: batch by
+        batch, or stacked by `data.Batches(steps_per_execution=K)`, which spares the device K small transfers.
+        """
+        if self.steps_per_execution == 1 or self.run_eagerly or not self.jit_compile or not _lacks_fused_steps():
+            return super().make_train_function(force)
+        if self.train_function is None or force:
+            self.train_function = _fused_steps(self)
 
     def split(self, inputs):
         """Inputs of an indexed method -> images, index (B,)."""

@@ -6,7 +6,7 @@ import keras
 
 from sslzoo import checks
 from sslzoo.losses import nt_xent_terms
-from sslzoo.methods.advice import Advice
+from sslzoo.methods.advice import LOWER_TEMPERATURE
 from sslzoo.methods.joint_embedding import JointEmbedding
 
 
@@ -44,8 +44,15 @@ class SimCLR(JointEmbedding):
         Its released code adds the means over first and second views; this is the mean over both, half of that.
     """
 
+    papers = (
+        {
+            "title": "A Simple Framework for Contrastive Learning of Visual Representations",
+            "url": "https://arxiv.org/abs/2002.05709",
+        },
+        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+    )
     terms = ("alignment", "contrast")
-    advice = (Advice("a lower temperature", "temperature", ("complete", "dimensional", "cone", "chance")),)
+    advice = (LOWER_TEMPERATURE,)
 
     def __init__(
         self,

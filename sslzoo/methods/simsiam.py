@@ -49,6 +49,7 @@ class SimSiam(JointEmbedding):
         Chen and He, "Exploring Simple Siamese Representation Learning", eq. 1-4 and algorithm 1.
     """
 
+    papers = ({"title": "Exploring Simple Siamese Representation Learning", "url": "https://arxiv.org/abs/2011.10566"},)
     terms = ("alignment",)
     joint_statistics = False
 

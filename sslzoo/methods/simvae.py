@@ -48,6 +48,9 @@ class SimVAE(VAE):
         there adds the entropy to a minimised loss and averages the squared error over pixels; the text is followed.
     """
 
+    papers = (
+        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+    )
     terms = ("reconstruction", "entropy", "prior")
     view_counts = (2, None)  # of one view alone the prior says nothing
 

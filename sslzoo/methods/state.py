@@ -1,4 +1,4 @@
-"""What methods remember between steps: teachers, their moving averages, queues and counters. Each trick once.
+"""What methods remember between steps: teachers, their moving averages, queues, banks and counters. Each trick once.
 
 State is float32 under every dtype policy, is part of the model's variables (so of every checkpoint), and keeps three
 rules that make it equal on TensorFlow, JAX and PyTorch: it is read through a `snapshot`, written once, after it was
@@ -7,6 +7,7 @@ statistics).
 """
 
 import math
+from collections.abc import Callable
 
 import keras
 import numpy as np
@@ -115,6 +116,53 @@ def forget(optimizer: "keras.optimizers.Optimizer | None", variables) -> None:
             memory.assign(np.zeros(memory.shape))
 
 
+def input_gradient(model: keras.Layer, function: Callable, x):
+    """d sum(function(x)) / dx as a constant: what a Langevin step ascends, and what tells outliers.
+
+    Keras has no such operation, so this is the one place where the three backends part. Whatever `function` writes
+    (statistics of batch normalisation, states of random generators) is thrown away, and the model's variables are
+    constants inside, so that a training step around it neither differentiates nor remembers the way to the gradient.
+
+    Args:
+        model: layer or model whose variables `function` reads.
+        function: callable, tensor like `x` -> float tensor of any shape. For a gradient of each row on its own, what it
+            gives for a row must depend on that row alone: call networks with `training=False`.
+        x: float tensor.
+
+    Returns:
+        Tensor like `x`, without gradient.
+    """
+    x = ops.convert_to_tensor(x)
+
+    def total(x):
+        # The values are read outside the inner scope, which would otherwise hide those of a scope around it (JAX).
+        with keras.StatelessScope(values):
+            return ops.sum(function(x))
+
+    values = [(variable, ops.stop_gradient(variable.value)) for variable in model.variables]
+    backend = keras.backend.backend()
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(x)
+            y = total(x)
+        return tf.stop_gradient(tape.gradient(y, x, unconnected_gradients="zero"))
+    if backend == "jax":
+        import jax
+
+        return jax.lax.stop_gradient(jax.grad(total)(x))
+    import torch
+
+    with torch.enable_grad():  # `evaluate` and `predict` run without
+        leaf = x.detach().requires_grad_(True)
+        y = total(leaf)
+        if not y.requires_grad:  # it does not depend on x
+            return torch.zeros_like(x)
+        (slope,) = torch.autograd.grad(y, leaf)  # `backward` would fill every `.grad`
+    return slope
+
+
 def enqueue(queue: keras.Variable, pointer: keras.Variable, rows) -> None:
     """Writes rows over the oldest of a ring buffer and moves its pointer on, past the end to the beginning.
 
@@ -135,3 +183,29 @@ def enqueue(queue: keras.Variable, pointer: keras.Variable, rows) -> None:
     slots = (first + ops.arange(count, dtype="int32")) % queue.shape[0]
     queue.assign(ops.scatter_update(snapshot(queue), slots[:, None], ops.stop_gradient(rows)))
     pointer.assign((first + ops.cast(count, "int32")) % queue.shape[0])
+
+
+def refresh_rows(bank: keras.Variable, index, rows, momentum: float) -> None:
+    """bank[i] <- unit(momentum bank[i] + (1 - momentum) row), for the images i of a batch.
+
+    An image that stands in the batch more than once takes its last row. It is that row which all of its writes carry,
+    so that it does not matter in which order a backend makes them. If any index is outside the bank, nothing is
+    written at all.
+
+    Args:
+        bank: float variable (N, D) of unit rows.
+        index: int tensor (B,), which rows.
+        rows: float tensor (B, D), of length 1.
+        momentum: float in [0, 1]: 1 leaves the bank as it is, 0 replaces its rows.
+    """
+    index, rows = ops.cast(index, "int32"), ops.stop_gradient(rows)
+    known = ops.all(ops.logical_and(index >= 0, index < bank.shape[0]))
+    index = ops.where(known, index, 0)
+    places = ops.arange(ops.shape(index)[0], dtype="int32")
+    last = ops.max(ops.where(index[:, None] == index[None, :], places[None, :], 0), axis=1)
+    before = snapshot(bank)
+    old = ops.take(before, index, axis=0)
+    mixed = momentum * old + (1.0 - momentum) * ops.take(rows, last, axis=0)
+    lengths = ops.sqrt(ops.sum(ops.square(mixed), axis=1, keepdims=True))
+    new = ops.where(ops.logical_and(known, lengths > 1e-12), mixed / ops.maximum(lengths, 1e-12), old)
+    bank.assign(ops.scatter_update(before, index[:, None], new))

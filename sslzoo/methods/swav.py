@@ -9,7 +9,7 @@ from keras import ops
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import swapped_terms, unit
-from sslzoo.methods.advice import Advice
+from sslzoo.methods.advice import LOWER_TEMPERATURE, Advice
 from sslzoo.methods.joint_embedding import JointEmbedding
 from sslzoo.methods.state import counter, enqueue, snapshot, variable
 from sslzoo.networks import at_size, prototype_head
@@ -69,12 +69,19 @@ class SwAV(JointEmbedding):
         Caron et al., "Unsupervised Learning of Visual Features by Contrasting Cluster Assignments", eq. 1-6.
     """
 
+    papers = (
+        {
+            "title": "Unsupervised Learning of Visual Features by Contrasting Cluster Assignments",
+            "url": "https://arxiv.org/abs/2006.09882",
+        },
+        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+    )
     terms = ("alignment", "contrast")
     view_counts = (2, None)
     advice = (
         Advice("a lower epsilon", "epsilon", ("prototypes",)),
         Advice("prototypes frozen for more steps", "freeze_prototypes", ("prototypes",)),
-        Advice("a lower temperature", "temperature", ("complete", "dimensional", "cone", "chance")),
+        LOWER_TEMPERATURE,
     )
 
     def __init__(

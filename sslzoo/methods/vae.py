@@ -51,6 +51,10 @@ class VAE(Pretrainer):
         Self-Supervised Learning", appendix A.7.
     """
 
+    papers = (
+        {"title": "Auto-Encoding Variational Bayes", "url": "https://arxiv.org/abs/1312.6114"},
+        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+    )
     terms = ("reconstruction", "prior")
     advice = (Advice("a lower likelihood variance", "likelihood_variance"),)
     beta = 1.0
@@ -190,6 +194,14 @@ class BetaVAE(VAE):
     Reference:
         Higgins et al., "beta-VAE", eq. 4.
     """
+
+    papers = (
+        {
+            "title": "beta-VAE: Learning Basic Visual Concepts with a Constrained Variational Framework",
+            "url": "https://openreview.net/forum?id=Sy2fzU9gl",
+        },
+        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+    )
 
     def __init__(
         self,

@@ -46,6 +46,13 @@ class VICReg(JointEmbedding):
         eq. 6, with the constants of its released code: half the variance term of the paper's equation.
     """
 
+    papers = (
+        {
+            "title": "VICReg: Variance-Invariance-Covariance Regularization for Self-Supervised Learning",
+            "url": "https://arxiv.org/abs/2105.04906",
+        },
+        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+    )
     terms = ("invariance", "variance", "covariance")
     joint_statistics = False
     advice = (

@@ -49,6 +49,10 @@ class WMSE(JointEmbedding):
         2212.13425), appendix I, writes the sum of the cosines: the same up to scale and a constant.
     """
 
+    papers = (
+        {"title": "Whitening for Self-Supervised Representation Learning", "url": "https://arxiv.org/abs/2007.06346"},
+        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+    )
     terms = ("invariance",)
     view_counts = (2, None)
     joint_statistics = False

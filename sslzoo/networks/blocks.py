@@ -55,9 +55,9 @@ def pad(x, padding, name):
 
 
 def conv(x, filters, size, name, stride=1, use_bias=False, **options):
-    """Convolution of odd `size` padded by size // 2 on each side, as `padding=size // 2` in PyTorch."""
+    """Convolution padded by (size - 1) // 2 on each side, as that `padding` in PyTorch; `size` is odd at stride 1."""
     if stride > 1 and size > 1:
-        x = pad(x, size // 2, f"{name}_pad")
+        x = pad(x, (size - 1) // 2, f"{name}_pad")
     options.setdefault("kernel_initializer", he_normal())
     padding = "same" if stride == 1 else "valid"
     layer = layers.Conv2D(filters, size, stride, padding, use_bias=use_bias, name=name, **CHANNELS_LAST, **options)
@@ -65,13 +65,13 @@ def conv(x, filters, size, name, stride=1, use_bias=False, **options):
 
 
 def conv_up(x, filters, size, name, use_bias=False, **options):
-    """Transposed convolution of odd `size` that doubles the image: `stride=2, padding=size // 2, output_padding=1`."""
+    """Transposed convolution that doubles the image: `stride=2, padding=(size - 1) // 2, output_padding=size % 2`."""
     options.setdefault("kernel_initializer", he_normal())
     layer = layers.Conv2DTranspose(filters, size, 2, "valid", use_bias=use_bias, name=name, **CHANNELS_LAST, **options)
     x = apply(layer, x)
     if size == 1:  # nothing overlaps: Keras already fills up to twice the side
         return x
-    cut = (size // 2, size // 2 - 1)
+    cut = ((size - 1) // 2, size // 2 - 1)
     return layers.Cropping2D((cut, cut), name=f"{name}_crop", **CHANNELS_LAST)(x)
 
 

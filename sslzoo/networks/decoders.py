@@ -35,10 +35,11 @@ def decoder(
             "mlp": 2000-500-500, ReLU, as printed in the SimVAE paper;
             "mlp-released": 500-500-2000, as in the paper's released code;
             "mlp-small": 64-128, for 8x8 digits and tests;
+            "convnet": the encoder's four convolutions upside down;
             "resnet18-simvae": the transposed ResNet of SimVAE's released code;
             "resnet18-simvae-paper": the one of the paper's Table 4.
         output_shape: tuple, shape of one image without the batch: (H, W, C), or of any rank >= 1 for the MLPs. The
-            residual decoders double the side four times: H and W are multiples of 16.
+            residual decoders double the side four times and "convnet" three times: H and W are multiples of 16 or 8.
         latent_dim: int, size L of the latent.
         seed: int >= 0 or None, of the initial weights, as in `networks.encoder`.
         **options: `widths` (tuple of int) of the MLPs.
@@ -76,6 +77,28 @@ def mlp_small(z, output_shape, *, widths=(64, 128)):
     return mlp(z, output_shape, widths=widths)
 
 
+def convnet(z, output_shape):
+    """The mirror of the encoder of that name: not from a paper.
+
+    | layer | 32x32 | |
+    |---|---|---|
+    | fc | 4x4, 128 | dense |
+    | conv1, BN, ReLU | 4x4, 128 | 3x3 |
+    | conv2, BN, ReLU | 8x8, 64 | transposed 4x4, stride 2 |
+    | conv3, BN, ReLU | 16x16, 32 | transposed 4x4, stride 2 |
+    | logits | 32x32, C | transposed 4x4, stride 2, with bias |
+
+    446,403 parameters for 32x32 colour images and 64 latents. A kernel of 4 at stride 2 meets every pixel equally
+    often, so that it leaves no chequerboard in the images.
+    """
+    height, width, channels = _parts("convnet", output_shape, 3)
+    x = _seed(z, (height, width, 128), {})
+    x = relu(batch_norm(conv(x, 128, 3, "conv1"), "bn1"), "relu1")
+    for index, filters in enumerate((64, 32), 2):
+        x = relu(batch_norm(conv_up(x, filters, 4, f"conv{index}"), f"bn{index}"), f"relu{index}")
+    return conv_up(x, channels, 4, "logits", use_bias=True, kernel_initializer="glorot_uniform")
+
+
 def resnet18_simvae(z, output_shape):
     """The "ResNet18" decoder of SimVAE's released code, for 32x32 (CIFAR-10) and 64x64 (CelebA) images.
 
@@ -93,7 +116,7 @@ def resnet18_simvae(z, output_shape):
     in that code, which is the same family of maps (the kernel is turned round). Initial weights are PyTorch's own, as
     there: its "fan in" of a transposed kernel counts the outputs.
     """
-    height, width, channels = _sixteenths("resnet18-simvae", output_shape)
+    height, width, channels = _parts("resnet18-simvae", output_shape, 4)
     x = _seed(z, (height, width, 512), blocks.pytorch_default(z.shape[-1]))
     for stage, filters in enumerate((256, 128, 64), 1):
         x = _plain_block(x, 2 * filters, f"stage{stage}_block1")
@@ -117,7 +140,7 @@ def resnet18_simvae_paper(z, output_shape):
 
     Batch normalisation, ReLU and shortcuts are not printed; they are those of the encoder's blocks, upside down.
     """
-    height, width, channels = _sixteenths("resnet18-simvae-paper", output_shape)
+    height, width, channels = _parts("resnet18-simvae-paper", output_shape, 4)
     x = _seed(z, (height, width, 256), {})
     for stage, filters in enumerate((128, 64, 32, 16), 1):
         x = _up_block(x, filters, f"conv{stage}", lambda *_: {})
@@ -134,14 +157,17 @@ def _dense(z, output_shape, widths, initializer):
     return layers.Reshape(output_shape, name="logits")(x)
 
 
-def _sixteenths(name, output_shape):
+def _parts(name, output_shape, doublings):
+    """Height and width before so many doublings, and channels."""
     height, width, channels = output_shape
-    if height % 16 or width % 16:
+    whole = 2**doublings
+    if height % whole or width % whole:
+        times = {3: "three", 4: "four"}[doublings]
         raise InvalidInputError(
-            f"decoder {name!r} doubles the side four times and needs height and width divisible by 16. "
+            f"decoder {name!r} doubles the side {times} times and needs height and width divisible by {whole}. "
             f"Received: output_shape={output_shape}"
         )
-    return height // 16, width // 16, channels
+    return height // whole, width // whole, channels
 
 
 def _seed(z, shape, options):
@@ -175,6 +201,7 @@ DECODERS = {
     "mlp": mlp,
     "mlp-released": mlp_released,
     "mlp-small": mlp_small,
+    "convnet": convnet,
     "resnet18-simvae": resnet18_simvae,
     "resnet18-simvae-paper": resnet18_simvae_paper,
 }

@@ -37,6 +37,7 @@ def encoder(
             "mlp": 500-500-2000, ReLU, as printed in the SimVAE paper (MNIST, FashionMNIST); flattens any input;
             "mlp-released": 2000-500-500, its mirror, as in the paper's released code;
             "mlp-small": 128-64, for 8x8 digits and tests;
+            "convnet": four convolutions, for colour images on a CPU (CIFAR-10);
             "resnet18-simvae": the small ResNet of SimVAE's released code (CIFAR-10, CelebA);
             "resnet18-simvae-paper": the one of the paper's Table 4;
             "resnet18": the standard ResNet-18 for small images: 3x3 stem, no max-pooling, 512 features;
@@ -79,6 +80,43 @@ def encoder(
     return initialize(keras.Model(images, outputs, name=name), seed)
 
 
+def on_channels(network: keras.Model, channels: tuple[int, int], of: int) -> keras.Model:
+    """A network that takes images of more channels and looks at some of them.
+
+        on_channels(encoder("resnet18", (32, 32, 1), None), (0, 1), of=3)  # the lightness of Lab images
+
+    Example:
+        import numpy as np
+        from sslzoo import networks
+
+        lightness = networks.on_channels(networks.encoder("mlp-small", (8, 8, 1), 10), (0, 1), of=3)
+        lightness(np.zeros((4, 8, 8, 3), "float32")).shape  # (4, 10)
+
+    Args:
+        network: built model of images (N, H, W, last - first).
+        channels: (first, last), the ones it sees: first, ..., last - 1.
+        of: int, channels of the images.
+
+    Returns:
+        Functional `keras.Model` (N, H, W, of) -> what the network gives, of the network's layers and name.
+
+    Raises:
+        InvalidInputError: channels that images do not have, or not as many as the network takes.
+    """
+    if not getattr(network, "built", False) or len(network.input_shape) != 4:
+        raise InvalidInputError(f"network must be a built model of images. Received: network={network!r}")
+    first, last = channels
+    if not 0 <= first < last <= of or last - first != network.input_shape[-1]:
+        raise InvalidInputError(
+            f"channels must be {network.input_shape[-1]} of the images' {of}, as (first, last). "
+            f"Received: channels={channels}"
+        )
+    images = keras.Input((*network.input_shape[1:3], of), name="views")
+    # Cropping2D crops the last two axes of what it takes for channels-first images: here the last one alone.
+    crop = layers.Cropping2D(((0, 0), (first, of - last)), data_format="channels_first", name="channels")
+    return keras.Model(images, network(crop(images)), name=network.name)
+
+
 def mlp(x, *, widths=(500, 500, 2000)):
     """Table 3(a) of "A Probabilistic Model behind Self-Supervised Learning": D-500-500-2000-L, ReLU.
 
@@ -104,6 +142,26 @@ def mlp_released(x, *, widths=(2000, 500, 500)):
 def mlp_small(x, *, widths=(128, 64)):
     """D-128-64-L: not from a paper; right for 8x8 digits."""
     return mlp(x, widths=widths)
+
+
+def convnet(x):
+    """Four convolutions and no pooling: not from a paper; what a CPU trains on natural images within half an hour.
+
+    | layer | 32x32 | |
+    |---|---|---|
+    | conv1, BN, ReLU | 16x16, 32 | 4x4, stride 2, pad 1 |
+    | conv2, BN, ReLU | 8x8, 64 | 4x4, stride 2, pad 1 |
+    | conv3, BN, ReLU | 4x4, 128 | 4x4, stride 2, pad 1 |
+    | conv4, BN, ReLU | 4x4, 128 | 3x3 |
+    | flatten | 2048 | |
+
+    444,672 parameters with 64 linear outputs, 575,808 with a posterior of 64. Initial weights He normal (fan out). A
+    side that is odd loses a pixel when it is halved.
+    """
+    _check_side("convnet", x, 8)
+    for index, (filters, size, stride) in enumerate(((32, 4, 2), (64, 4, 2), (128, 4, 2), (128, 3, 1)), 1):
+        x = relu(batch_norm(conv(x, filters, size, f"conv{index}", stride), f"bn{index}"), f"relu{index}")
+    return _flat(x)
 
 
 def resnet18_simvae(x):
@@ -255,6 +313,7 @@ ENCODERS = {
     "mlp": mlp,
     "mlp-released": mlp_released,
     "mlp-small": mlp_small,
+    "convnet": convnet,
     "resnet18-simvae": resnet18_simvae,
     "resnet18-simvae-paper": resnet18_simvae_paper,
     "resnet18": resnet18,

@@ -1,5 +1,10 @@
-"""Training by recipe: `settings` says what numbers are in force, `run` holds one run, from folder to artefact."""
+"""Training by recipe.
 
-from sslzoo.training.run import PAPER_NETWORKS, RELEASED_NETWORKS, SETUPS, STRONG, Run, script
+`settings` says what numbers are in force and `flags` what the command line changes; `run` holds one run, from its
+folder to its callbacks; `outcome` evaluates, draws and writes what came out.
+"""
 
-__all__ = ["PAPER_NETWORKS", "RELEASED_NETWORKS", "SETUPS", "STRONG", "Run", "script"]
+from sslzoo.training.run import Run, script
+from sslzoo.training.settings import PAPER, RELEASED, SETUPS, STRONG, VAE_PAPER, Per, Variant
+
+__all__ = ["PAPER", "RELEASED", "SETUPS", "STRONG", "VAE_PAPER", "Per", "Run", "Variant", "script"]

@@ -1,4 +1,4 @@
-"""What recipes share: flags, data, seeds, budget, exact resume, and the artefact at the end.
+"""One run: its folder, its data, its callbacks, exact resume; between a recipe's settings and the artefact at the end.
 
 A recipe holds its hyper-parameters as data and reads, from top to bottom:
 
@@ -9,11 +9,8 @@ A recipe holds its hyper-parameters as data and reads, from top to bottom:
     run.finish(model)                        # probes, pictures, artefact
 """
 
-import argparse
 import importlib.util
-import inspect
 import json
-import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,166 +18,138 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from sslzoo import callbacks, data, evaluation, networks, optimizers
+from sslzoo import callbacks, data, networks, optimizers
 from sslzoo.errors import ArtefactError, InvalidInputError, SSLZooError, choose
-from sslzoo.evaluation import pictures
-from sslzoo.evaluation.report import versions
 from sslzoo.files import write_beside
-from sslzoo.methods import METHODS
+from sslzoo.methods import Pretrainer
+from sslzoo.training import flags, outcome
+from sslzoo.training.settings import SETUPS, Variant, model_name, parse_changes, resolve, table
 from sslzoo.views import Views, policy
-from sslzoo.zoo import artefact
-
-# What the SimVAE papers hold equal across methods, per data set: network, size of the representation, and views.
-# "flip": the paper's figures come from vertical flips (so its code; its text leaves it open), which `--variant paper`
-# restores; digits and house numbers have no mirror symmetry, so they are not flipped here, natural images horizontally.
-SETUPS = {
-    "digits": {"network": "mlp-small", "latent_dim": 10, "policy": "simvae-digits", "flip": None},
-    "mnist": {"network": "mlp", "latent_dim": 10, "policy": "simvae-mnist", "flip": None},
-    "fashion_mnist": {"network": "mlp", "latent_dim": 10, "policy": "simvae-fashion-mnist", "flip": "horizontal"},
-    "cifar10": {"network": "resnet18-simvae", "latent_dim": 64, "policy": "simvae-cifar10", "flip": "horizontal"},
-    "cifar100": {"network": "resnet18-simvae", "latent_dim": 64, "policy": "simvae-cifar10", "flip": "horizontal"},
-    "svhn_cropped": {"network": "resnet18-simvae", "latent_dim": 64, "policy": "simvae-cifar10", "flip": None},
-    "celeb_a": {"network": "resnet18-simvae", "latent_dim": 64, "policy": "simvae-celeba", "flip": "horizontal"},
-    "grey images": {"network": "mlp", "latent_dim": 10, "policy": "simvae-fashion-mnist", "flip": "horizontal"},
-    "colour images": {"network": "resnet18-simvae", "latent_dim": 64, "policy": "simvae-cifar10", "flip": "horizontal"},
-}
-# What the CIFAR-10 benchmarks of other libraries hold equal instead: the standard ResNet-18 of 512 features, SimCLR's
-# views, 256 images a step. After 200 epochs the numbers can be held against lightly's table, after 1000 (--epochs 1000)
-# against solo-learn's.
-STRONG = {
-    "only": ("cifar10", "cifar100", "colour images"),
-    "network": "resnet18", "latent_dim": None, "policy": "simclr-cifar10", "flip": "horizontal",
-    "num_views": 2, "batch_size": 256, "epochs": 200, "warmup_epochs": 10,
-    "protocols": ("linear", "knn"), "published": None,
-}  # fmt: skip
-PAPER_NETWORKS = dict.fromkeys(("cifar10", "cifar100", "svhn_cropped", "celeb_a"), "resnet18-simvae-paper")
-RELEASED_NETWORKS = dict.fromkeys(("mnist", "fashion_mnist"), "mlp-released")
+from sslzoo.zoo.results import is_name
 
 
 class Run:
     """One training run, from command line to artefact.
 
     Args:
-        method: str, name of the method in `sslzoo.methods.METHODS`.
-        settings: dict, data set name -> hyper-parameters; the entries "grey images" and "colour images" serve folders
-            and `.npz` files. Each holds at least epochs, batch_size (images per step), num_views, policy, flip,
-            learning_rate.
-        variants: dict, variant name -> hyper-parameters that replace those; a dict over data sets picks by data set.
-            "only" names the data sets a variant is for.
+        method: str, what models are named for ("simclr"): that of `sslzoo.methods.METHODS`, or one's own.
+        settings: dict, setting -> value or `Per`: what is the method's own (`sslzoo.training.settings`).
+        variants: dict, variant name -> `Variant`.
         argv: list of str, or None for the command line.
         description: str, the recipe's docstring.
         published: dict, data set name -> {protocol: percent} that the paper printed.
-        papers: list of {"title": str, "url": str}, for the card.
 
     Attributes:
         settings: dict of the hyper-parameters in force.
         images, labels: training data, uint8 (N, H, W, C) and int (N,) or None.
         image_shape: tuple (H, W, C).
         seed: int.
+
+    Raises:
+        SSLZooError: whatever can be told before the first step.
+
+    Example:
+        run = training.Run("simclr", {"head": None}, argv=["--limit", "256", "--epochs", "1", "--protocols", "knn"])
+        model = methods.SimCLR(run.encoder(), None, run.views())
+        run.prepare(model)
+        model.fit(run.data(), **run.fit_arguments())
+        encoder = sslzoo.load(run.finish(model))
     """
 
     def __init__(
         self,
         method: str,
-        settings: dict[str, dict],
-        variants: dict[str, dict],
+        settings: dict,
+        variants: "dict[str, Variant] | None" = None,
         argv: list[str] | None = None,
         description: str = "",
         published: dict[str, dict] | None = None,
-        papers: Sequence[dict] = (),
     ):
+        variants = variants or {}
+        parser = flags.parser(method, variants, description)
+        self.arguments, self.defaults = parser.parse_args(argv), parser.parse_args([])
+        flags.check(self.arguments)
         self.method = method
-        parser = flags(method, settings, variants, description)
-        self.arguments = parser.parse_args(argv)
-        self._defaults = vars(parser.parse_args([]))
         self.dataset = self.arguments.dataset
         self.seed = self.arguments.seed
-        self.papers = list(papers)
-        self.published = (published or {}).get(self.dataset, {})
-        self.variant = choose("variant", self.arguments.variant, variants)
-        self._check_flags()
+        self.variant = choose("variant", self.arguments.variant, {"zoo": None, **variants})
+        self.name = self.arguments.name or model_name(method, self.dataset, self.variant, self.seed)
+        if not is_name(self.name):
+            raise InvalidInputError(
+                "--name must consist of lower-case letters, digits, '-' and '.', 96 at most. "
+                f"Received: --name={self.name!r}"
+            )
+        self.out = Path(self.arguments.out or Path("runs") / self.name)
         if self.arguments.precision != "float32":
             keras.config.set_dtype_policy(self.arguments.precision)
         keras.utils.set_random_seed(self.seed)
 
-        self.images, self.labels = self._load("train")
+        if self.arguments.show and self.dataset in SETUPS:  # which takes no data
+            self._show(self._settings(settings, variants))
+        self.images, self.labels = self.load("train")
         if self.arguments.limit:
             self.images = self.images[: self.arguments.limit]
             self.labels = None if self.labels is None else self.labels[: self.arguments.limit]
         self.image_shape = tuple(self.images.shape[1:])
-        self.settings = self._settings(settings, variants[self.variant])
-        self.name = f"{method}-{data_name(self.dataset)}"
-        self.out = Path(self.arguments.out or Path("runs") / self.name)
-        self.initial_epoch = 0
-        self._hold_out_monitor_set()
+        self.settings = self._settings(settings, variants, self.image_shape[-1])
+        if self.arguments.show:
+            self._show(self.settings)
+        in_print = published if self.variant == "zoo" or variants[self.variant].published else None
+        self.published = (in_print or {}).get(self.dataset, {})
         self._check_sizes()
         self._check_folder()
+        self.test_images, self.test_labels, self.no_test = outcome.test_set(self)
+
+        self.steps_per_epoch = len(self.images) // self.settings["batch_size"]
+        self.views_per_step = self.settings["batch_size"] * self.settings["num_views"]
+        self.initial_epoch = 0
+        self.model = None
+        self.journal = callbacks.Journal(self.out / "history.csv", self.views_per_step)
+        self.stopwatch = callbacks.Stopwatch(self.arguments.max_minutes)
+        self.checkpoint = callbacks.Checkpoint(self.out / "checkpoint.npz", self.journal, self.stopwatch)
+        self.monitor_sets = self._monitor_sets()
+        watched = np.random.default_rng([self.seed, 1]).permutation(len(self.images))[:512]
+        self.health = callbacks.Health(
+            self.images[np.sort(watched)],
+            stop=self.arguments.stop_on_collapse or 0,
+            batch_size=self.settings["batch_size"],
+            seed=self.seed,
+        )
 
     # ------------------------------------------------------------------ before training
 
-    def _check_flags(self):
-        for protocol in self.arguments.protocols or ():
-            choose("protocol", protocol, evaluation.PROTOCOLS)
-        for name in ("epochs", "batch_size", "num_views", "queue_size", "max_minutes", "limit", "stop_on_collapse"):
-            value = getattr(self.arguments, name)
-            if value is not None and not value > 0:
-                flag = "--" + name.replace("_", "-")
-                raise InvalidInputError(f"{flag} must be greater than 0. Received: {flag}={value}")
-        if self.arguments.views == "tf.data" and importlib.util.find_spec("tensorflow") is None:
-            raise InvalidInputError(
-                "Views in tf.data need TensorFlow (pip install 'sslzoo[tensorflow]'); --views device does not. "
-                "Received: --views=tf.data"
-            )
-
-    def _load(self, split):
+    def load(self, split: str):
+        """Images and labels of a split of this run's data set."""
         return data.load(self.dataset, split, data_dir=self.arguments.data_dir, image_size=self.arguments.image_size)
 
-    def _settings(self, settings, variant):
-        kind = self.dataset
-        if kind not in settings:
-            kind = "grey images" if self.image_shape[-1] == 1 else "colour images"
-        chosen = dict(settings[kind])
-        only = variant.get("only", (kind,))
-        if kind not in only:
-            raise InvalidInputError(
-                f"Variant {self.variant} is for {', '.join(only)}. Received: --dataset {self.dataset}"
-            )
-        if "published" in variant:  # the paper's numbers are not those of other networks and views
-            self.published = variant["published"] or {}
-        for name, value in variant.items():
-            if name in ("only", "published"):
-                continue
-            by_dataset = isinstance(value, dict) and bool(value) and set(value) <= set(settings)
-            if not by_dataset:
-                chosen[name] = value
-            elif kind in value:
-                chosen[name] = value[kind]
-        if self.arguments.queue_size is not None and "queue_size" not in chosen:
-            raise InvalidInputError(
-                f"{self.method} has no queue here. Received: --queue-size={self.arguments.queue_size}"
-            )
-        for name in ("epochs", "batch_size", "num_views", "learning_rate", "queue_size"):
-            if getattr(self.arguments, name) is not None:
-                chosen[name] = getattr(self.arguments, name)
-        return chosen
+    def _settings(self, settings, variants, channels=None):
+        """The numbers in force: recipe, variant, flags."""
+        chosen = (settings, variants, self.variant, self.dataset, channels)
+        plain = resolve(*chosen)
+        changes = flags.short_changes(self.arguments)
+        if "queue_size" in changes and "queue_size" not in plain:
+            raise InvalidInputError(f"{self.method} has no queue here. Received: --queue-size={changes['queue_size']}")
+        return resolve(*chosen, changes | parse_changes(self.arguments.set, plain))
 
-    def _hold_out_monitor_set(self):
-        """The monitor's images are taken off the training labels only: self-supervised training sees no labels."""
-        self._monitor = None
-        if self.labels is None or self.labels.ndim != 1 or not self.settings.get("monitor_every", 1):
-            return
+    def _show(self, numbers):
+        """What --show is for."""
+        print(table(numbers))
+        sys.exit()
+
+    def _monitor_sets(self):
+        """Bank and queries of the monitor, or None. They are training images: training itself sees no labels."""
+        if self.labels is None or self.labels.ndim != 1 or not self.settings["monitor_every"]:
+            return None
         order = np.random.default_rng(self.seed).permutation(len(self.images))
         queries = min(2000, len(order) // 5)
         bank = min(10_000, len(order) - queries)
-        self._monitor = [
-            (self.images[part], self.labels[part]) for part in (order[:bank], order[bank : bank + queries])
-        ]
+        return [(self.images[part], self.labels[part]) for part in (order[:bank], order[bank : bank + queries])]
 
     def _check_sizes(self):
-        if len(self.images) < self.settings["batch_size"]:
+        batch_size = self.settings["batch_size"]
+        if len(self.images) < batch_size:
             raise InvalidInputError(
-                "The training set must hold at least one batch (--batch-size), here "
-                f"{self.settings['batch_size']} images. "
+                f"The training set must hold at least one batch (--batch-size), here {batch_size} images. "
                 f"Received: dataset={self.dataset!r} with {len(self.images)} images"
             )
         queue = self.settings.get("queue_size") or 0
@@ -190,8 +159,6 @@ class Run:
                 f"the images they are compared with: here at most {len(self.images) // 8}. "
                 f"Received: queue_size={queue} with {len(self.images)} images"
             )
-        self.steps_per_epoch = len(self.images) // self.settings["batch_size"]
-        self.views_per_step = self.settings["batch_size"] * self.settings["num_views"]
 
     def _identity(self):
         """What a resumed run must share with the run it goes on with; the rest (--max-minutes, ...) may differ."""
@@ -237,6 +204,10 @@ class Run:
 
     # ------------------------------------------------------------------ for the recipe
 
+    def options(self, *names: str) -> dict:
+        """The settings of these names, to pass on to a method."""
+        return {name: self.settings[name] for name in names}
+
     def views(self, num_views: int | None = None, size: int | tuple[int, int] | None = None, **changes) -> Views:
         """The `Views` of this run: its policy and number of views.
 
@@ -245,7 +216,7 @@ class Run:
             size: of the views, in place of the images' own.
             **changes: to steps of the policy, over the setting "policy_changes".
         """
-        changes = {"flip": self.settings["flip"], **self.settings.get("policy_changes", {}), **changes}
+        changes = {"flip": self.settings["flip"], **self.settings["policy_changes"], **changes}
         steps = policy(self.settings["policy"], **changes)
         return Views(steps, num_views or self.settings["num_views"], size=size or self.image_shape[:2], seed=self.seed)
 
@@ -255,6 +226,12 @@ class Run:
             self.settings["network"], self.image_shape, self.settings["latent_dim"], posterior, seed=self.seed
         )
 
+    def decoder(self) -> keras.Model:
+        """The decoder that belongs to the encoder of this run."""
+        return networks.decoder(
+            self.settings["network"], self.image_shape, self.settings["latent_dim"], seed=self.seed + 1
+        )
+
     def projector(self, encoder: keras.Model) -> keras.Model | None:
         """The projection head of this run: setting "head", its widths, with "head_options"; None without one."""
         if not self.settings.get("head"):
@@ -262,42 +239,38 @@ class Run:
         options = self.settings.get("head_options", {})
         return networks.projector(encoder.output_shape[-1], self.settings["head"], seed=self.seed + 1, **options)
 
-    def optimizer(self) -> keras.optimizers.Optimizer:
-        """Adam, or the setting "optimizer": "lars" or "sgd", with "weight_decay" as L2; warm-up and cosine decay, or a
-        constant rate where the paper has none."""
-        rate, s = self.settings["learning_rate"], self.settings
-        if s.get("schedule", "cosine") == "cosine":
-            steps = s["epochs"] * self.steps_per_epoch
-            warmup = s.get("warmup_steps", 200)
-            if "warmup_epochs" in s:
-                warmup = s["warmup_epochs"] * self.steps_per_epoch
-            rate = optimizers.warmup_cosine(rate, steps, min(warmup, steps // 10))
-        kind = choose("optimizer", s.get("optimizer", "adam"), ("adam", "lars", "sgd"))
-        if kind == "adam":
-            return keras.optimizers.Adam(rate, epsilon=s.get("adam_epsilon", 1e-7))
-        decay = s.get("weight_decay", 0.0)
-        if kind == "sgd":
-            return optimizers.L2SGD(rate, momentum=0.9, weight_decay=decay)
-        return optimizers.LARS(rate, momentum=0.9, weight_decay=decay, trust_coefficient=0.02, clip=True)
+    def predictor(self, projector: keras.Model) -> keras.Model:
+        """The prediction head of this run: setting "predictor", its hidden width."""
+        return networks.predictor(projector.output_shape[-1], self.settings["predictor"], seed=self.seed + 2)
 
-    def prepare(self, model: keras.Model, optimizer: keras.optimizers.Optimizer | None = None) -> None:
-        """Compile the model, set up what watches the run, and go back to the checkpoint with `--resume`."""
+    def optimizer(self) -> keras.optimizers.Optimizer:
+        """The setting "optimizer", with "weight_decay" as L2 under SGD and LARS; warm-up and cosine decay, or a
+        constant rate where the paper has none."""
+        s, rate = self.settings, self.settings["learning_rate"]
+        if choose("schedule", s["schedule"], ("cosine", "constant")) == "cosine":
+            steps = s["epochs"] * self.steps_per_epoch
+            warmup = s["warmup_steps"] if s["warmup_epochs"] is None else s["warmup_epochs"] * self.steps_per_epoch
+            rate = optimizers.warmup_cosine(rate, steps, min(warmup, steps // 10))
+        kind = choose("optimizer", s["optimizer"], ("adam", "lars", "sgd"))
+        if kind == "adam":
+            return keras.optimizers.Adam(rate, epsilon=s["adam_epsilon"])
+        if kind == "sgd":
+            return optimizers.L2SGD(rate, momentum=0.9, weight_decay=s["weight_decay"])
+        return optimizers.LARS(rate, momentum=0.9, weight_decay=s["weight_decay"], trust_coefficient=0.02, clip=True)
+
+    def prepare(self, model: Pretrainer, optimizer: keras.optimizers.Optimizer | None = None) -> None:
+        """Compile the model, and go back to the checkpoint with `--resume`.
+
+        Args:
+            model: the method to train.
+            optimizer: in place of the one that the settings name.
+        """
         model.compile(optimizer=optimizer or self.optimizer())
         self.model = model
         self.out.mkdir(parents=True, exist_ok=True)
         write_beside(self.out / "run.json", (json.dumps(self._identity(), indent=1) + "\n").encode())
-        self.journal = callbacks.Journal(self.out / "history.csv", self.views_per_step)
-        self.stopwatch = callbacks.Stopwatch(self.arguments.max_minutes)
-        self._checkpoint = callbacks.Checkpoint(self.out / "checkpoint.npz", self.journal, self.stopwatch)
-        watched = np.random.default_rng([self.seed, 1]).permutation(len(self.images))[:512]
-        self.health = callbacks.Health(
-            self.images[np.sort(watched)],
-            stop=self.arguments.stop_on_collapse or 0,
-            batch_size=self.settings["batch_size"],
-            seed=self.seed,
-        )
         if self.arguments.resume:
-            self.initial_epoch = self._checkpoint.restore(model)
+            self.initial_epoch = self.checkpoint.restore(model)
         print(
             f"{self.name} ({self.variant}): {len(self.images):,} images {self.image_shape}, "
             f"{self.settings['num_views']} views of each, {self.settings['batch_size']} images a step, "
@@ -325,10 +298,10 @@ class Run:
             extra: callbacks of the method's own, which come before those that watch.
         """
         watchers = [*extra, self.stopwatch, callbacks.FiniteGuard(self.model.terms)]
-        if self._monitor:
-            every = self.settings.get("monitor_every", 1)
-            watchers.append(callbacks.KNNMonitor(self.model.live_encoder(self.image_shape), *self._monitor, every))
-        watchers += [self.health, self.journal, self._checkpoint]
+        if self.monitor_sets:
+            encoder, every = self.model.live_encoder(self.image_shape), self.settings["monitor_every"]
+            watchers.append(callbacks.KNNMonitor(encoder, *self.monitor_sets, every))
+        watchers += [self.health, self.journal, self.checkpoint]
         if importlib.util.find_spec("tensorflow") and importlib.util.find_spec("tensorboard"):
             watchers.append(keras.callbacks.TensorBoard(str(self.out / "tensorboard"), write_graph=False))
         return {
@@ -340,119 +313,9 @@ class Run:
             "verbose": 1 if sys.stdout.isatty() else 2,
         }
 
-    # ------------------------------------------------------------------ after training
-
-    def finish(self, model: keras.Model) -> Path:
+    def finish(self, model: Pretrainer) -> Path:
         """Evaluate, draw and write the artefact `<out>/<name>/`. Returns its path."""
-        if self.stopwatch.reason:
-            print(f"Training was {self.stopwatch.reason}; what was trained so far is evaluated and written.")
-        if self.health.reason:
-            print("Training was stopped by --stop-on-collapse; what was trained so far is evaluated and written.")
-        parts = model.parts(self.image_shape)
-        if self.arguments.float16:
-            for part in parts.values():
-                artefact.round_weights(part)
-        else:
-            parts["model"] = model
-        test = self._test_set()
-        report = None
-        if test is not None:
-            train = (self.images, self.labels)
-            as_published = not (self.arguments.limit or self.arguments.image_size)
-            whole = self.dataset if as_published else (train, test)
-            protocols = self.arguments.protocols or self.settings.get("protocols") or evaluation.PROTOCOLS
-            report = evaluation.evaluate(parts["encoder"], whole, protocols, self.arguments.data_dir, seed=self.seed)
-            print(report)
-        drawn = self._pictures(model, parts["encoder"], *(test or (self.images, self.labels)))
-        folder = artefact.write(
-            self.out / self.name,
-            parts,
-            self._results(report),
-            pictures=drawn,
-            float16=self.arguments.float16,
-            overwrite=True,
-        )
-        print(f'Wrote {folder}. Use it: sslzoo.load("{folder}")')
-        return folder
-
-    def _test_set(self):
-        if self.labels is None:
-            print("No labels: probes are skipped. The encoder and its pictures are written all the same.")
-            return None
-        if "test" not in data.splits(self.dataset):
-            print("No test split: probes are skipped. The encoder and its pictures are written all the same.")
-            return None
-        images, labels = self._load("test")
-        some = slice(self.arguments.limit)  # all of them without a limit
-        return images[some], labels[some]
-
-    def _pictures(self, model, encoder, images, labels):
-        folder = self.out / "pictures"
-        folder.mkdir(exist_ok=True)
-        rows = [{k: v for k, v in row.items() if k not in callbacks.Journal.BOOKKEEPING} for row in self.journal.rows]
-        drawn = [pictures.curves(rows, folder / "curves.png", title=self.name)]
-        if hasattr(model, "reconstruct"):
-            shown = images[:20]
-            seen, rebuilt = (keras.ops.convert_to_numpy(f(shown)) for f in (model.prepare, model.reconstruct))
-            drawn.append(pictures.reconstructions(seen, rebuilt, folder / "reconstructions.png"))
-            try:
-                samples, title = model.sample(50, seed=self.seed), "Samples from the prior"
-            except InvalidInputError:  # uniform centres: there is no prior to draw centres from
-                samples, title = model.sample(50, like=images[:10], seed=self.seed), "Samples around ten test images"
-            drawn.append(pictures.samples(keras.ops.convert_to_numpy(samples), folder / "samples.png", title=title))
-        if labels is not None and labels.ndim == 1:
-            features = evaluation.features(encoder, images[:2000])
-            drawn.append(pictures.embedding(features, labels[:2000], folder / "embedding.png"))
-        return {path.name: path for path in drawn}
-
-    def _results(self, report):
-        method = METHODS[self.method]
-        remarks = [] if report is None else list(report.remarks)
-        if self.stopwatch.reason:
-            remarks.insert(0, f"Training was {self.stopwatch.reason}, in epoch {len(self.journal.rows)}.")
-        if self.health.reason:
-            remarks.insert(0, f"Training was stopped by --stop-on-collapse. {self.health.reason}")
-        return {
-            "name": self.name,
-            "method": method.__name__,
-            "dataset": self.dataset if self.dataset in SETUPS else data_name(self.dataset),
-            "recipe": self._command(),
-            "settings": {
-                "variant": self.variant, **self.settings, "precision": self.arguments.precision,
-                "views_on": self.arguments.views, "images": len(self.images), "backend": keras.backend.backend(),
-            },
-            "seeds": [self.seed],
-            "metrics": [] if report is None else report.metrics(self._published(report)),
-            "versions": versions() if report is None else report.versions,
-            "wall_seconds": round(self.journal.seconds()),
-            "views_seen": self.journal.rows[-1]["views"] if self.journal.rows else 0,
-            "licence": "apache-2.0",
-            "papers": self.papers,
-            "description": inspect.getdoc(method).partition("\n")[0],
-            "remarks": remarks,
-            **({} if report is None else {"evaluation": report.to_dict()}),
-        }  # fmt: skip
-
-    def _command(self):
-        """The command that trains this again: what differs from the defaults, without folders and time limits."""
-        script = f"recipes/{self.method.replace('-', '_')}.py"
-        words = [f"KERAS_BACKEND={keras.backend.backend()}", "python", script, "--dataset", self.dataset]
-        for name, default in self._defaults.items():
-            value = getattr(self.arguments, name)
-            if value != default and name not in ("dataset", "data_dir", "out", "resume", "max_minutes", "protocols"):
-                flag = "--" + name.replace("_", "-")
-                words += [flag] if value is True else [flag, str(value)]
-        return shlex.join(words)
-
-    def _published(self, report):
-        """The paper's numbers under our names: probes at their best epoch, kNN at its best k, clusters per batch."""
-        ours = {
-            "linear": "linear.best_accuracy",
-            "mlp": "mlp.best_accuracy",
-            "knn": "knn.euclidean_best_accuracy",
-            "gmm": "gmm.minibatch64_accuracy",
-        }
-        return {ours[protocol]: value for protocol, value in self.published.items() if protocol in report}
+        return outcome.write(self, model)
 
 
 def script(main: Callable) -> None:
@@ -461,35 +324,3 @@ def script(main: Callable) -> None:
         main()
     except SSLZooError as error:
         sys.exit(f"{type(error).__name__}: {error}")
-
-
-def data_name(dataset: str) -> str:
-    """Name of a data set in model names: fashion_mnist -> fashion-mnist, a path -> its stem."""
-    return Path(dataset).stem.replace("_", "-").lower()
-
-
-def flags(method, settings, variants, description):
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add = parser.add_argument
-    named = [name for name in settings if "images" not in name]
-    add("--dataset", default="digits", help=f"{', '.join(named)}, an .npz file, or a folder of images (digits)")
-    add("--data-dir", help="folder of prepared TFDS data sets (TFDS_DATA_DIR, else TFDS' own)")
-    add("--variant", default=next(iter(variants)), help=f"{', '.join(variants)} ({next(iter(variants))})")
-    add("--epochs", type=int, help="passes over the training images")
-    add("--batch-size", type=int, help="images per step; the networks see this times --num-views")
-    add("--num-views", type=int, help="views of each image")
-    add("--learning-rate", type=float, help="peak learning rate")
-    add("--queue-size", type=int, help="what a method with a queue remembers, at most an eighth of the images")
-    add("--views", choices=("device", "tf.data"), default="device", help="where views are made (device)")
-    add("--precision", choices=("float32", "mixed_bfloat16", "mixed_float16"), default="float32")
-    add("--seed", type=int, default=0)
-    add("--image-size", type=int, help="pixels: crop and resize a folder's images, whose sizes may differ")
-    add("--limit", type=int, help="use the first N images of each split only")
-    add("--out", help=f"folder of the run (runs/{method}-<dataset>)")
-    add("--resume", action="store_true", help="go on with the run in --out")
-    add("--max-minutes", type=float, help="stop training in good order after this much wall time")
-    lasting = "stop in good order once a sign of collapse has lasted so many epochs (5)"
-    add("--stop-on-collapse", type=int, nargs="?", const=5, metavar="EPOCHS", help=lasting)
-    add("--protocols", nargs="*", help=f"probes to run at the end ({' '.join(evaluation.PROTOCOLS)})")
-    add("--float16", action="store_true", help="for publishing: weights as float16 (half the size), no model/")
-    return parser

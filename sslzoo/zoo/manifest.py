@@ -22,10 +22,10 @@ import json
 import os
 import re
 import sys
-import tempfile
 from pathlib import Path
 
 from sslzoo.errors import InvalidInputError, ManifestError, SSLZooError, choose
+from sslzoo.files import write_beside
 from sslzoo.zoo import layout
 from sslzoo.zoo.results import (
     METRIC,
@@ -246,16 +246,7 @@ def write(entries: dict[str, dict], file: "str | os.PathLike | None" = None) -> 
     models = {name: check_entry(name, entries[name]) for name in sorted(entries)}
     text = json.dumps({"schema": SCHEMA, "models": models}, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     file.parent.mkdir(parents=True, exist_ok=True)
-    handle, partial = tempfile.mkstemp(prefix=f".{file.name}.", suffix=".partial", dir=file.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as target:
-            target.write(text)
-        os.chmod(partial, 0o644)
-        os.replace(partial, file)
-    except BaseException:
-        Path(partial).unlink(missing_ok=True)
-        raise
-    return file
+    return write_beside(file, text.encode())
 
 
 def update(name: str, entry: dict, file: "str | os.PathLike | None" = None) -> Path:

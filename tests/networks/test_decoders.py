@@ -24,6 +24,13 @@ def test_every_decoder_has_an_encoder():
         ("mlp", (28, 28, 1), 10, 11 * 2000 + 2001 * 500 + 501 * 500 + 501 * 784),
         ("mlp-released", (28, 28, 1), 10, 11 * 500 + 501 * 500 + 501 * 2000 + 2001 * 784),
         ("mlp-small", (8, 8, 1), 10, 11 * 64 + 65 * 128 + 129 * 64),
+        # Dense, convolutions without bias, two numbers a channel for each normalisation, and a bias for each colour.
+        (
+            "convnet",
+            (32, 32, 3),
+            64,
+            65 * 2048 + 9 * 128**2 + 16 * (128 * 64 + 64 * 32 + 32 * 3) + 2 * (128 + 64 + 32) + 3,
+        ),
         # The released networks, counted in PyTorch with the released code's layers.
         ("resnet18-simvae", (32, 32, 3), 64, 8_984_387),
         ("resnet18-simvae", (64, 64, 3), 64, 9_383_747),
@@ -46,7 +53,7 @@ def test_parameters_are_those_of_the_papers(name, shape, latent, expected):
 
 @pytest.mark.parametrize("name", networks.DECODERS)
 def test_every_weight_learns(name):
-    shape = (16, 32, 2) if name.startswith("resnet") else (4, 6, 2)
+    shape = (4, 6, 2) if name.startswith("mlp") else (16, 32, 2)
     model = networks.decoder(name, shape, 5, seed=0)
     assert all(layer.supports_jit for layer in model.layers)
     norms = [layer for layer in model.layers if isinstance(layer, keras.layers.BatchNormalization)]
@@ -74,7 +81,7 @@ def transposed(x, kernel, bias, stride, padding, output_padding):
     return full[:, padding : padding + rows, padding : padding + columns] + bias
 
 
-@pytest.mark.parametrize("size", [1, 3, 7])
+@pytest.mark.parametrize("size", [1, 3, 4, 7])
 def test_conv_up_is_pytorchs_transposed_convolution(size):
     image = keras.Input((4, 5, 3))
     model = keras.Model(image, blocks.conv_up(image, 2, size, "up", use_bias=True))
@@ -82,12 +89,12 @@ def test_conv_up_is_pytorchs_transposed_convolution(size):
     kernel, bias = rng.normal(size=(size, size, 2, 3)), rng.normal(size=2)
     model.get_layer("up").set_weights([kernel, bias])
     x = rng.normal(size=(2, 4, 5, 3))
-    expected = transposed(x, kernel, bias, stride=2, padding=size // 2, output_padding=1)
+    expected = transposed(x, kernel, bias, stride=2, padding=(size - 1) // 2, output_padding=size % 2)
     assert expected.shape == (2, 8, 10, 2) == (2, *model.output_shape[1:])
     np.testing.assert_allclose(ops.convert_to_numpy(model(x.astype("float32"))), expected, atol=2e-5)
 
 
-@pytest.mark.parametrize("size, side", [(3, 6), (3, 7), (1, 6)])
+@pytest.mark.parametrize("size, side", [(3, 6), (3, 7), (1, 6), (4, 6), (4, 7)])
 def test_strided_conv_pads_both_sides(size, side):
     """Keras' "same" would pad an even image on one side only."""
     image = keras.Input((side, side, 2))
@@ -95,7 +102,7 @@ def test_strided_conv_pads_both_sides(size, side):
     rng = np.random.default_rng(0)
     kernel, x = rng.normal(size=(size, size, 2, 3)), rng.normal(size=(2, side, side, 2))
     model.get_layer("down").set_weights([kernel])
-    reach = size // 2
+    reach = (size - 1) // 2
     padded = np.pad(x, ((0, 0), (reach, reach), (reach, reach), (0, 0)))
     out = (side + 2 * reach - size) // 2 + 1
     expected = np.zeros((2, out, out, 3))
@@ -123,6 +130,7 @@ def test_unknown_name_suggests_near_ones():
         (("mlp", (28, 28, -1), 4), {}, "output_shape must be"),
         (("resnet18-simvae", (28, 28, 1), 4), {}, r"divisible by 16. Received: output_shape=\(28, 28, 1\)"),
         (("resnet18-simvae-paper", (32, 20, 3), 4), {}, "divisible by 16"),
+        (("convnet", (28, 32, 3), 4), {}, r"three times .* divisible by 8. Received: output_shape=\(28, 32, 3\)"),
         (("resnet18-simvae", (32, 32), 4), {}, r"\(height, width, channels\)"),
         (("resnet18-simvae", (32, 32, 3), 4), {"widths": (3,)}, "has no options"),
         (("mlp", (8, 8, 1), 2), {"widths": ()}, "widths must be a tuple"),

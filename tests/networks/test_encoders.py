@@ -14,6 +14,7 @@ SMALL = {
     "mlp": {"widths": (12, 10)},
     "mlp-released": {"widths": (12, 10)},
     "mlp-small": {},
+    "convnet": {},
     "resnet18-simvae": {},
     "resnet18-simvae-paper": {},
     "resnet18": {},
@@ -43,6 +44,8 @@ def test_every_encoder_is_tested_here():
         ("mlp", (28, 28, 1), 10, {}, 785 * 500 + 501 * 500 + 501 * 2000 + 2001 * 20),
         ("mlp-released", (28, 28, 1), 10, {}, 785 * 2000 + 2001 * 500 + 501 * 500 + 501 * 20),
         ("mlp-small", (8, 8, 1), 10, {}, 65 * 128 + 129 * 64 + 65 * 20),
+        # Convolutions without bias, two numbers a channel for each normalisation, two heads on 4 x 4 x 128.
+        ("convnet", (32, 32, 3), 64, {}, 16 * (3 * 32 + 32 * 64 + 64 * 128) + 9 * 128**2 + 2 * 352 + 2049 * 128),
         # The released networks, counted in PyTorch with the released code's layers.
         ("resnet18-simvae", (32, 32, 3), 64, {}, 969_920),
         ("resnet18-simvae", (64, 64, 3), 64, {}, 1_757_632),
@@ -91,7 +94,7 @@ def test_normalisation_and_slopes_are_not_keras_defaults(name):
     model = networks.encoder(name, (16, 16, 3), 5, **SMALL[name])
     norms = [layer for layer in model.layers if isinstance(layer, keras.layers.BatchNormalization)]
     assert {(layer.epsilon, layer.momentum) for layer in norms} <= {(1e-5, 0.9)}
-    assert bool(norms) == name.startswith("resnet18")
+    assert bool(norms) == name.startswith(("resnet18", "convnet"))
     leaky = [layer for layer in model.layers if isinstance(layer, keras.layers.LeakyReLU)]
     assert [layer.negative_slope for layer in leaky] == pytest.approx([0.2] * (8 if name == "resnet8-gedi" else 0))
 
@@ -99,6 +102,12 @@ def test_normalisation_and_slopes_are_not_keras_defaults(name):
 def test_features_without_a_head():
     assert networks.encoder("resnet18", (8, 8, 1), None).output_shape == (None, 512)
     assert networks.encoder("resnet8-gedi", (8, 12, 3), None, width=6).output_shape == (None, 6)
+
+
+@pytest.mark.parametrize("height, rows", [(8, 1), (28, 3), (32, 4), (33, 4)])
+def test_convnet_halves_three_times(height, rows):
+    model = networks.encoder("convnet", (height, 32, 3), 6)
+    assert model.get_layer("relu4").output.shape == (None, rows, 4, 128)
 
 
 def test_single_output_is_a_linear_layer_named_latent():
@@ -213,6 +222,7 @@ def test_unknown_name_suggests_near_ones():
         (("mlp", (), 2), {}, "input_shape must be"),
         (("resnet18", (32, 32), 2), {}, r"\(height, width, channels\)"),
         (("resnet18", (4, 4, 3), 2), {}, "at least 8x8"),
+        (("convnet", (32, 7, 3), 2), {}, "at least 8x8"),
         (("resnet8-gedi", (30, 32, 3), None), {}, "divisible by 4"),
         (("resnet8-gedi", (32, 32, 3), None), {"widths": (3,)}, "has the options width. Received: widths"),
         (("resnet18", (32, 32, 3), None), {"width": 3}, "has no options"),

@@ -45,5 +45,5 @@ def test_predictor_maps_a_projection_to_its_own_size():
 
 @pytest.mark.parametrize("arguments", [(0, (4,)), (6, ()), (6, (4, 0)), (6, 4), ("6", (4,))])
 def test_what_does_not_fit_is_refused(arguments):
-    with pytest.raises(InvalidInputError, match=r"integer >= 1.*Received"):
+    with pytest.raises(InvalidInputError, match=r"integer.*Received"):
         networks.projector(*arguments)

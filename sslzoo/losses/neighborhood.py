@@ -1,0 +1,300 @@
+"""Contrast within a neighbourhood: which candidates count as positives and which as negatives is all that methods vary.
+
+One loss serves the family. With scores s_ij of anchor i and candidate j, a set P_i of positives and a set N_i of
+negatives,
+
+    loss = mean_i [ -log sum_{j in P_i} exp s_ij + log sum_{j in P_i or N_i} exp s_ij ]  >= 0
+
+    method                          P_i                  N_i
+    instance discrimination (IR)    {i}                  all images, or images drawn at random
+    ball (BALL)                     {i}                  B_i, the nearest of the bank
+    annulus (ANN)                   {i}                  B_i without C_i, those that share a cluster with i
+    local aggregation (LA)          {i} and B_i in C_i   B_i
+
+So loss(IR, all images) >= loss(BALL) >= loss(ANN) and loss(BALL) >= loss(LA), for each anchor, and a larger ball has
+the larger loss. (Lemma 5.3 of the paper has LA on the other side of BALL: with log-probabilities, which the paper
+maximises, the definitions give LA >= BALL.) The annulus is printed without its positive in the denominator, where it is
+not bounded from below and not the estimate that the paper's lemma 5.1 makes of it; here the positive is in.
+
+Inputs of any float dtype are taken to float32 first; losses are float32 scalars, in nats.
+
+References:
+    Wu, Zhuang, Mosse, Yamins and Goodman, "On Mutual Information in Contrastive Learning for Visual Representations"
+        (arXiv 2005.13149): eq. 1-3, lemma 5.1, appendix B.
+    IR: Wu et al., "Unsupervised Feature Learning via Non-Parametric Instance Discrimination".
+    LA: Zhuang, Zhai and Yamins, "Local Aggregation for Unsupervised Learning of Visual Embeddings".
+"""
+
+import math
+
+from keras import ops
+
+from sslzoo import checks
+from sslzoo.errors import InvalidInputError, choose
+from sslzoo.losses.tensors import differ, float32, static_shape, total
+
+# Of the released code of instance discrimination: Z / N of the first batch on ImageNet. Random unit vectors in 128
+# dimensions at temperature 0.07 give exp(1 / (2 0.07^2 128)) = 2.22.
+NORMALIZER = 2876934.2 / 1281167
+CURVES = ("linear", "exponential", "step")
+HALVINGS = 32  # of [-1, 1] leave an interval of 5e-10, less than the rounding of a float32 cosine
+
+
+def neighborhood_nce(scores, positive, negative):
+    """Share of the positives in the softmax over positives and negatives: see the head of this module.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        rng = np.random.default_rng(0)
+        scores = rng.normal(size=(32, 10))
+        positive, negative = np.arange(10) < 2, np.arange(10) < 8
+        losses.neighborhood_nce(scores, positive[None], negative[None])
+
+    Args:
+        scores: float tensor (B, K), log-scores of each anchor's candidates. The same image may stand in several
+            columns, and counts as often.
+        positive: bool tensor (B, K), or of a shape that broadcasts to it; at least one per row.
+        negative: bool tensor likewise. What is also positive counts once.
+
+    Returns:
+        Float32 scalar, >= 0. A row without a positive makes it NaN. With one positive and K - 1 negatives of equal
+        scores: log K; without negatives: 0.
+
+    Raises:
+        InvalidInputError: `scores` is not a matrix, or masks are not boolean or of another shape.
+    """
+    return total(neighborhood_terms(scores, positive, negative))
+
+
+def neighborhood_terms(scores, positive, negative) -> dict:
+    """The parts of `neighborhood_nce`: {"alignment": mean of -lse over positives, "contrast": mean of lse over all}.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        rng = np.random.default_rng(0)
+        scores = rng.normal(size=(32, 10))
+        positive, negative = np.arange(10) < 2, np.arange(10) < 8
+        losses.neighborhood_terms(scores, positive[None], negative[None])
+    """
+    scores, positive, negative = float32(scores), ops.convert_to_tensor(positive), ops.convert_to_tensor(negative)
+    _check_masks(scores, positive=positive, negative=negative)
+    positive = ops.logical_and(positive, ops.ones_like(scores, dtype="bool"))
+    counted = ops.logical_or(positive, negative)
+    # A row without a positive must not send NaN into gradients of the others: it looks at all its scores, and the
+    # loss is told by a constant.
+    lost = ops.logical_not(ops.any(positive, axis=1, keepdims=True))
+    positives = _logsumexp(scores, ops.logical_or(positive, lost))
+    everyone = _logsumexp(scores, ops.logical_or(counted, lost))
+    told = ops.where(ops.any(lost), float("nan"), 0.0)
+    return {"alignment": told - ops.mean(positives), "contrast": ops.mean(everyone)}
+
+
+def noise_contrastive(scores, noise_scores, num_images: int, normalizer: float = NORMALIZER):
+    """Original objective of instance discrimination: is this image the anchor's own, or one of K drawn at random?
+
+    loss = mean_i [ -log h(s_i) - sum_k log(1 - h(s_ik)) ],   h(s) = P / (P + K / N),   P = exp(s) / (N normalizer)
+
+    Noise images are drawn uniformly from N. The constant in place of the softmax's denominator was measured on
+    ImageNet; elsewhere it is unstable, and `neighborhood_nce` needs none. Without the 1e-7 that the released code adds
+    to denominators: on logarithms there is nothing to guard.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        rng = np.random.default_rng(0)
+        scores, noise_scores = rng.normal(size=32), rng.normal(size=(32, 10))
+        losses.noise_contrastive(scores, noise_scores, num_images=1000)
+
+    Args:
+        scores: float tensor (B,), of each anchor with its own image.
+        noise_scores: float tensor (B, K), of each anchor with the drawn images.
+        num_images: int >= 1, N.
+        normalizer: float > 0, Z / N, the mean of exp(score) over images.
+
+    Returns:
+        Float32 scalar, >= 0.
+
+    Raises:
+        InvalidInputError: shapes that do not fit, or numbers out of range.
+    """
+    return total(noise_contrastive_terms(scores, noise_scores, num_images, normalizer))
+
+
+def noise_contrastive_terms(scores, noise_scores, num_images: int, normalizer: float = NORMALIZER) -> dict:
+    """The parts of `noise_contrastive`: "alignment" of the own images, "contrast" of the drawn ones.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        rng = np.random.default_rng(0)
+        scores, noise_scores = rng.normal(size=32), rng.normal(size=(32, 10))
+        losses.noise_contrastive_terms(scores, noise_scores, num_images=1000)
+    """
+    scores, noise_scores = float32(scores), float32(noise_scores)
+    own, noise = static_shape(scores), static_shape(noise_scores)
+    if len(own) != 1 or len(noise) != 2 or differ(own[0], noise[0]):
+        raise InvalidInputError(
+            "scores and noise_scores must have shapes (batch,) and (batch, noise). "
+            f"Received: scores.shape={own}, noise_scores.shape={noise}"
+        )
+    checks.count(1, num_images=num_images)
+    checks.positive(normalizer=normalizer)
+    # logit of h: log P - log(K / N), in which N cancels.
+    offset = math.log(normalizer) + math.log(noise[1])
+    return {
+        "alignment": ops.mean(ops.softplus(offset - scores)),
+        "contrast": ops.mean(ops.sum(ops.softplus(noise_scores - offset), axis=1)),
+    }
+
+
+def nearest(queries, bank, count: int, block: int = 65536):
+    """Scores and places of the `count` rows of a bank with the largest inner products, exactly, for each query.
+
+    A bank of more than `block` rows is searched in blocks, so that memory is that of a (queries, block) matrix however
+    many rows there are; the result is the same. Gradients flow into the scores.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        rng = np.random.default_rng(0)
+        queries, bank = rng.normal(size=(4, 8)), rng.normal(size=(100, 8))
+        losses.nearest(queries, bank, count=5)  # products (4, 5) and places (4, 5)
+
+    Args:
+        queries: float tensor (B, D).
+        bank: float tensor (N, D).
+        count: int in 1..N.
+        block: int >= 1, rows looked at in one go.
+
+    Returns:
+        scores: float32 tensor (B, count), largest first.
+        rows: int32 tensor (B, count), their places in the bank. Which of equal scores comes first is the backend's.
+
+    Raises:
+        InvalidInputError: not two matrices of equally long rows, or numbers out of range.
+    """
+    queries, bank = float32(queries), float32(bank)
+    total_rows = _check_bank(queries, bank)
+    checks.count(1, count=count, block=block)
+    if count > total_rows:
+        raise InvalidInputError(f"A bank of {total_rows} rows has at most that many nearest. Received: count={count}")
+    scores = rows = None
+    for start in range(0, total_rows, block):
+        part = bank if total_rows <= block else bank[start : start + block]
+        found = ops.matmul(queries, ops.transpose(part))
+        found, where = ops.top_k(found, min(count, part.shape[0]))
+        where = ops.cast(where, "int32") + start
+        if scores is not None:
+            found, where = ops.concatenate([scores, found], axis=1), ops.concatenate([rows, where], axis=1)
+            found, best = ops.top_k(found, min(count, found.shape[1]))
+            where = ops.take_along_axis(where, ops.cast(best, "int32"), axis=1)
+        scores, rows = found, where
+    return scores, rows
+
+
+def within(cosines, count):
+    """Which candidates are among the `count` best of their row, where the count may change from step to step.
+
+    A ball that shrinks while it trains has no size to compile a `top_k` for. The threshold is found by halving the
+    interval of cosines: equal on every backend, 32 comparisons of the matrix, and exact but for cosines within 5e-10
+    of the last one, which all count.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        cosines = np.random.default_rng(0).uniform(-1, 1, size=(4, 100))
+        losses.within(cosines, 5)  # bool (4, 100)
+
+    Args:
+        cosines: float tensor (B, N), values in [-1, 1].
+        count: int, or scalar tensor, >= 0; at most N.
+
+    Returns:
+        Bool tensor (B, N), without gradient.
+    """
+    cosines = ops.stop_gradient(float32(cosines))
+    count = ops.cast(count, "float32")
+    low = ops.full_like(cosines[:, :1], -1.001)  # rounding takes cosines a little beyond 1
+    high = ops.full_like(low, 1.001)
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        above = ops.sum(ops.cast(cosines >= middle, "float32"), axis=1, keepdims=True)
+        enough = above >= count
+        low, high = ops.where(enough, middle, low), ops.where(enough, high, middle)
+    return cosines >= ops.where(count > 0, low, 2.0)
+
+
+def anneal(step, start: float, end: float, steps: int, curve: str = "linear"):
+    """A quantity on its way from `start` to `end`, which it reaches at `steps` and keeps.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        losses.anneal(np.array(50), 1000.0, 100.0, steps=100)  # 550
+
+    Args:
+        step: int or scalar tensor, >= 0.
+        start, end: floats; above 0 for the exponential curve.
+        steps: int >= 0. 0 is `end` from the beginning.
+        curve: "linear"; "exponential", a straight line of logarithms; or "step", `start` until the very end.
+
+    Returns:
+        Float32 scalar tensor.
+
+    Raises:
+        UnknownNameError: another curve.
+        InvalidInputError: numbers out of range.
+    """
+    choose("curve", curve, CURVES)
+    checks.count(0, steps=steps)
+    if curve == "exponential":
+        checks.positive(start=start, end=end)
+    step = ops.cast(step, "float32")
+    part = ops.clip(step / max(steps, 1), 0.0, 1.0) if steps else ops.ones_like(step)
+    if curve == "step":
+        part = ops.floor(part)
+    straight = start + part * (end - start)
+    between = start * ops.exp(part * math.log(end / start)) if curve == "exponential" else straight
+    return ops.where(part >= 1.0, float(end), between)  # the end exactly, whatever rounding says
+
+
+def _logsumexp(scores, mask):
+    # Minus infinity takes a candidate out exactly, value and gradient; each row keeps at least one.
+    return ops.logsumexp(ops.where(mask, scores, -float("inf")), axis=1)
+
+
+def _check_masks(scores, **masks):
+    shape = static_shape(scores)
+    shapes = {name: static_shape(mask) for name, mask in masks.items()}
+    fits = len(shape) == 2 and all(
+        len(other) == 2 and not any(size not in (1, None) and differ(size, whole) for size, whole in zip(other, shape))
+        for other in shapes.values()
+    )
+    if not fits:
+        told = ", ".join(f"{name}.shape={other}" for name, other in shapes.items())
+        raise InvalidInputError(
+            f"scores must be a matrix (anchors, candidates), masks of its shape. Received: scores.shape={shape}, {told}"
+        )
+    for name, mask in masks.items():
+        if "bool" not in str(mask.dtype):
+            raise InvalidInputError(f"{name} must be a boolean mask. Received: {name} of dtype={mask.dtype}")
+
+
+def _check_bank(queries, bank):
+    """Number of rows of the bank. Raise unless queries can be compared with it."""
+    shapes = static_shape(queries), static_shape(bank)
+    if len(shapes[0]) != 2 or len(shapes[1]) != 2 or differ(shapes[0][1], shapes[1][1]) or shapes[1][0] is None:
+        raise InvalidInputError(
+            "queries and bank must be matrices of equally long rows. "
+            f"Received: queries.shape={shapes[0]}, bank.shape={shapes[1]}"
+        )
+    return shapes[1][0]

@@ -1,0 +1,150 @@
+"""CMC: two modalities of one crop, its lightness and its colour, each of which is to find the other's memory."""
+
+import keras
+from keras import ops
+
+from sslzoo.errors import InvalidInputError
+from sslzoo.losses import unit
+from sslzoo.methods.memory_bank import MemoryBank
+from sslzoo.methods.pretrainer import full_precision
+
+
+@keras.saving.register_keras_serializable("sslzoo")
+class CMC(MemoryBank):
+    """Contrastive multiview coding: instance discrimination twice, with the memory banks of two modalities swapped.
+
+    loss = X(v_L; M_ab) + X(v_ab; M_L)
+
+    with v_L and v_ab what two networks make of the lightness and of the colour of one view, each remembered in a bank
+    of its own, and X the loss of `InstanceDiscrimination`, `Ball` or `Annulus`, by the settings given:
+
+        negatives=4096                                 CMC
+        neighbors=4096                                 CMC-BALL
+        neighbors=4096, clusters=300                   CMC-ANN
+        ... with anneal_steps (and inner for ANN)      CMC-BALL+, CMC-ANN+
+
+    `alignment` pulls the lightness of an image towards the memory of its colours and the other way round, `contrast`
+    pushes it from those of other images; the banks and their rules are described in `MemoryBank`. Neighbours and
+    clusters are those of the bank that is compared with.
+
+    The two networks see the same view and pick their channels themselves (`networks.on_channels`); the views are those
+    of policy "mi-cifar10-lab". The representation is both, side by side.
+
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 3)).astype("uint8")
+        lightness = networks.on_channels(networks.encoder("mlp-small", (8, 8, 1), 10), (0, 1), of=3)
+        colour = networks.on_channels(networks.encoder("mlp-small", (8, 8, 2), 10), (1, 3), of=3)
+        model = methods.CMC(lightness, colour, 64, views=views.Views("mi-cifar10-lab", 1), negatives=32)
+        model.compile(optimizer="sgd")
+        model.fit({"images": images, "index": np.arange(64)}, batch_size=16, verbose=0)
+
+    Args:
+        lightness: built model, view (N, H, W, 3) -> representation (N, L); `colour` likewise.
+        num_images: int >= 2, N, size of the training set.
+        lightness_projector: built model, (N, L) -> (N, P), or None; `colour_projector` likewise, to as many numbers.
+        views, negatives, neighbors, anneal_steps, curve, clusters, clusterings, inner, temperature, momentum, seed: as
+            in `MemoryBank`.
+
+    Raises:
+        InvalidInputError: as `MemoryBank`, or networks that do not fit each other.
+
+    Reference:
+        Tian, Krishnan and Isola, "Contrastive Multiview Coding"; Wu et al., "On Mutual Information in Contrastive
+        Learning for Visual Representations", eq. 3.
+    """
+
+    learned = ("lightness", "colour", "lightness_projector", "colour_projector")
+
+    def __init__(
+        self,
+        lightness: keras.Model,
+        colour: keras.Model,
+        num_images: int,
+        lightness_projector: keras.Model | None = None,
+        colour_projector: keras.Model | None = None,
+        views: keras.Layer | None = None,
+        negatives: int | None = 4096,
+        neighbors: int | None = None,
+        anneal_steps: int = 0,
+        curve: str = "linear",
+        clusters: int | None = None,
+        clusterings: int = 10,
+        inner: float | None = None,
+        temperature: float = 0.07,
+        momentum: float = 0.5,
+        seed: int = 0,
+        **kwargs,
+    ):
+        super().__init__(
+            self._side_by_side(lightness, colour), num_images, None, views,
+            negatives=negatives, neighbors=neighbors, anneal_steps=anneal_steps, curve=curve,
+            clusters=clusters, clusterings=clusterings, inner=inner,
+            temperature=temperature, momentum=momentum, seed=seed, **kwargs,
+        )  # fmt: skip
+        self.lightness = lightness
+        self.colour = colour
+        self.lightness_projector = lightness_projector
+        self.colour_projector = colour_projector
+        sizes = []
+        for name, network, head in (
+            ("lightness_projector", lightness, lightness_projector),
+            ("colour_projector", colour, colour_projector),
+        ):
+            if head is not None and (not getattr(head, "built", False) or head.input_shape != network.output_shape):
+                raise InvalidInputError(
+                    f"{name} must be a built model from its network's {network.output_shape} to (batch, features). "
+                    f"Received: {name}={head!r}"
+                )
+            sizes.append((head or network).output_shape[-1])
+        if sizes[0] != sizes[1]:
+            raise InvalidInputError(
+                "Both modalities must be embedded in as many numbers, to be compared. "
+                f"Received: lightness in {sizes[0]}, colour in {sizes[1]}"
+            )
+        self.lightness_bank = self.make_bank(sizes[0], seed, "lightness_bank")
+        self.colour_bank = self.make_bank(sizes[0], seed + 1, "colour_bank")
+
+    @staticmethod
+    def _side_by_side(lightness, colour):
+        """One model of both networks: view (N, H, W, C) -> their representations, concatenated."""
+        for name, network in (("lightness", lightness), ("colour", colour)):
+            if not getattr(network, "built", False):
+                raise InvalidInputError(f"{name} must be a built Keras model. Received: {name}={network!r}")
+        if lightness.input_shape != colour.input_shape:
+            raise InvalidInputError(
+                "Both networks must take the same views; `networks.on_channels` lets one pick its channels. "
+                f"Received: lightness of {lightness.input_shape}, colour of {colour.input_shape}"
+            )
+        view = keras.Input(lightness.input_shape[1:], name="view")
+        named = {"lightness": lightness, "colour": colour}  # Keras wants names apart inside a model
+        named = [keras.Model(network.input, network.output, name=name) for name, network in named.items()]
+        both = keras.layers.Concatenate(name="features")([network(view) for network in named])
+        return keras.Model(view, both, name="encoder")
+
+    @property
+    def embedding_dim(self) -> int:
+        """Size of both embeddings together."""
+        return 2 * (self.lightness_projector or self.lightness).output_shape[-1]
+
+    def embed(self, views, training=False):
+        """Embeddings of views (N, H, W, C), of unit length each, lightness then colour: float tensor (N, 2 P)."""
+        found = []
+        for network, head in (
+            (self.lightness, self.lightness_projector),
+            (self.colour, self.colour_projector),
+        ):
+            features = network(views, training=training)
+            features = features if head is None else head(features, training=training)
+            found.append(unit(full_precision(features)))
+        return ops.concatenate(found, axis=1)
+
+    def banks(self):
+        size = self.embedding_dim // 2
+        return [(slice(0, size), self.lightness_bank), (slice(size, None), self.colour_bank)]
+
+    def compared(self):
+        (lightness, lightness_bank), (colour, colour_bank) = self.banks()
+        return [(lightness, colour_bank), (colour, lightness_bank)]

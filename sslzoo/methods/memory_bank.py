@@ -1,0 +1,441 @@
+"""What the methods with a memory bank share: one vector remembered of each image, and neighbourhoods among them.
+
+The family is one loss (`losses.neighborhood_nce`) with other candidates and other sets:
+
+    method                    candidates                          left out of the negatives    also positive
+    InstanceDiscrimination    all of the bank, or some drawn      -                            -
+    Ball                      the nearest of the bank             -                            -
+    Annulus                   the nearest of the bank             those in the same cluster    -
+    LocalAggregation          the nearest of the bank             -                            those in the same cluster
+    CMC                       any of the first three, in the bank of the image's other modality
+"""
+
+import math
+import time
+
+import keras
+import numpy as np
+from keras import ops
+
+from sslzoo import checks
+from sslzoo.errors import InvalidInputError, TrainingError, choose
+from sslzoo.losses import anneal, nearest, neighborhood_terms, unit, within
+from sslzoo.losses.neighborhood import CURVES
+from sslzoo.methods.advice import LOWER_TEMPERATURE
+from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.pretrainer import check_index
+from sslzoo.methods.state import refresh_rows, snapshot, variable
+from sslzoo.networks.initialization import unit_rows
+
+
+class Bank(keras.layers.Layer):
+    """What is remembered of each training image: a unit vector, and the clusters it is in.
+
+    Args:
+        num_images: int, N.
+        size: int, D.
+        clusterings: int >= 0, C. Until clusters are made, each image is alone in its own.
+        seed: int, of the random points on the sphere that it starts with; drawn by NumPy, equal on every backend.
+
+    Attributes:
+        rows: float32 variable (N, D).
+        labels: int32 variable (C, N), or None without clusterings.
+    """
+
+    def __init__(self, num_images: int, size: int, clusterings: int = 0, seed: int = 0, **kwargs):
+        super().__init__(**kwargs)
+        self.rows = variable(self, unit_rows(num_images, size, seed), "rows")
+        alone = np.arange(num_images, dtype="int32")
+        self.labels = variable(self, np.tile(alone, (clusterings, 1)), "labels") if clusterings else None
+        self.built = True
+
+    def close(self, places, index):
+        """Which of the images at `places`, int (B or 1, K), share a cluster with image `index`, int (B,): bool."""
+        found = None
+        for labels in ops.unstack(snapshot(self.labels), axis=0):
+            same = ops.take(labels, places, axis=0) == ops.take(labels, index, axis=0)[:, None]
+            found = same if found is None else ops.logical_or(found, same)
+        return found
+
+
+class MemoryBank(JointEmbedding):
+    """Base of the methods that compare a view with what is remembered of all images.
+
+    loss = mean over views of [ -log sum over positives of exp(v . M_j / T)
+                                + log sum over positives and negatives of exp(v . M_j / T) ]
+
+    with v the view's embedding and M the bank, both of length 1; image i itself is always positive. `alignment` pulls a
+    view towards what is remembered of its image, the mean of earlier views of it, which is the centre psi_i of the
+    model's group, and stands for the prior; `contrast` pushes it from other images and stands for the reconstruction.
+    Gradients flow through v alone.
+
+    The bank is a variable of the model, so part of every checkpoint: float32, one row for each training image. A step
+    reads it, and then M_i <- unit(momentum M_i + (1 - momentum) v). With several views of an image, each is compared
+    and their mean is remembered.
+
+    Inputs are {"images": images, "index": int (B,)}, the place of each image in the training set
+    (`data.pipeline(with_index=True)`, `data.Batches(with_index=True)`).
+
+    Args:
+        encoder, projector, views: as in `JointEmbedding`; any number of views. The paper's embeddings have 128 numbers.
+        num_images: int >= 2, N, size of the training set.
+        negatives: int >= 1, candidates drawn uniformly for each step where there is no ball; None for all images.
+        neighbors: int >= 1, how many images of the bank nearest to the view form the ball; None for no ball.
+        anneal_steps: int >= 0. The ball begins as the whole bank and has shrunk to `neighbors` after so many steps.
+        curve: "linear", "exponential" or "step" (the whole bank until then), how it shrinks.
+        clusters: int >= 2, clusters of each clustering of the bank; None for none. See `ClusterBank`.
+        clusterings: int >= 1, how many there are, from different random numbers. Images are close if they share a
+            cluster in any of them.
+        inner: float from 0 to 1: instead of clusters, the nearest `inner` of the ball are close; None for none.
+        temperature: float > 0, T.
+        momentum: float from 0 to 1, of the bank.
+        seed: int, of the bank's first rows, of drawn negatives and of k-means.
+
+    Raises:
+        InvalidInputError: a setting out of range; an index outside 0..num_images - 1, where values can be looked at
+            (PyTorch on the CPU, or eager execution). In a compiled step the loss becomes NaN, the bank stays.
+    """
+
+    terms = ("alignment", "contrast")
+    indexed = True
+    view_counts = (1, None)
+    advice = (LOWER_TEMPERATURE,)
+
+    def __init__(
+        self,
+        encoder: keras.Model,
+        num_images: int,
+        projector: keras.Model | None = None,
+        views: keras.Layer | None = None,
+        negatives: int | None = None,
+        neighbors: int | None = None,
+        anneal_steps: int = 0,
+        curve: str = "linear",
+        clusters: int | None = None,
+        clusterings: int = 10,
+        inner: float | None = None,
+        temperature: float = 0.07,
+        momentum: float = 0.5,
+        seed: int = 0,
+        **kwargs,
+    ):
+        super().__init__(encoder, projector, views, **kwargs)
+        checks.positive(temperature=temperature)
+        checks.fraction(momentum=momentum)
+        checks.count(2, num_images=num_images)
+        checks.count(0, anneal_steps=anneal_steps)
+        checks.count(1, clusterings=clusterings)
+        for name, value, least in (("negatives", negatives, 1), ("neighbors", neighbors, 1), ("clusters", clusters, 2)):
+            if value is not None:
+                checks.count(least, **{name: value})
+        if clusters is not None and clusters > num_images:
+            raise InvalidInputError(
+                f"clusters must be at most the number of images, {num_images}. Received: clusters={clusters}"
+            )
+        if inner is not None:
+            checks.fraction(inner=inner)
+        if inner is not None and clusters is not None:
+            raise InvalidInputError(
+                "What is close is told by clusters or by an inner radius, not by both. "
+                f"Received: clusters={clusters}, inner={inner}"
+            )
+        self.num_images = num_images
+        self.negatives = negatives
+        self.neighbors = neighbors
+        self.anneal_steps = anneal_steps
+        self.curve = choose("curve", curve, CURVES)
+        self.clusters = clusters
+        self.clusterings = clusterings
+        self.inner = inner
+        self.temperature = temperature
+        self.momentum = momentum
+        self.seed = seed
+        if anneal_steps:
+            self.step = variable(self, np.zeros((), "int32"), "step")
+        if negatives is not None:
+            self.random = keras.random.SeedGenerator(seed)
+
+    def make_bank(self, size: int, seed: int, name: str = "bank") -> Bank:
+        """A bank of all training images, of vectors of `size` numbers."""
+        return Bank(self.num_images, size, self.clusterings if self.clusters else 0, seed, name=name)
+
+    # ------------------------------------------------------------------ what a method says of itself
+
+    def banks(self) -> list:
+        """[(slice of the embedding, the bank that remembers it)]."""
+        return [(slice(None), self.bank)]
+
+    def compared(self) -> list:
+        """[(slice of the embedding, the bank it is compared with)]: a loss each, which are added."""
+        return self.banks()
+
+    def sets(self, cosines, places, index, bank):
+        """Which candidates are positives and negatives, in two bool masks (B, K); the image itself is seen to.
+
+        Args:
+            cosines, places: of the candidates, as from `candidates`.
+            index: int tensor (B,), the image of each view.
+            bank: `Bank`.
+        """
+        ball = self.ball(cosines)
+        if self.clusters is not None:
+            ball = ops.logical_and(ball, ops.logical_not(bank.close(places, index)))
+        elif self.inner is not None:
+            ball = ops.logical_and(ball, ops.logical_not(self.ball(cosines, self.inner)))
+        return ops.zeros_like(ball), ball
+
+    # ------------------------------------------------------------------ a step
+
+    def call(self, inputs, training=False):
+        images, index = self.split(inputs)
+        check_index(index, self.num_images)
+        outputs = {"z": self.embed_groups(self.make_views(images, training), training)}
+        if self.draws:
+            # One draw for all views of a step: the expectation is that of a draw for each, and instead of looking up
+            # thousands of rows for every view there is one matrix product.
+            shape = (self.negatives,)
+            outputs["drawn"] = keras.random.randint(shape, 0, self.num_images, dtype="int32", seed=self.random)
+        return outputs
+
+    def objective(self, images, outputs, training):
+        _, index = self.split(images)
+        known = ops.logical_and(index >= 0, index < self.num_images)
+        views = outputs["z"].shape[1]
+        index = ops.repeat(ops.cast(ops.where(known, index, 0), "int32"), views)
+        z = ops.reshape(outputs["z"], (-1, self.embedding_dim))
+        drawn = ops.cast(outputs["drawn"], "int32") if self.draws else None
+        parts = [self.compare(unit(z[:, part]), bank, index, drawn) for part, bank in self.compared()]
+        terms = {term: sum(one[term] for one in parts) for term in self.terms}
+        # Told by a constant, so that NaN reaches no gradient.
+        terms["alignment"] = terms["alignment"] + ops.where(ops.all(known), 0.0, float("nan"))
+        return terms
+
+    def compare(self, v, bank, index, drawn):
+        """The terms of unit vectors (B, D), views of the images `index`, against a bank, or the rows `drawn` of it."""
+        rows = snapshot(bank.rows)
+        own = ops.sum(v * ops.take(rows, index, axis=0), axis=1, keepdims=True)
+        cosines, places = self.candidates(v, rows, drawn)
+        other = places != index[:, None]  # the image itself has a column of its own, in every neighbourhood
+        positive, negative = (ops.logical_and(mask, other) for mask in self.sets(cosines, places, index, bank))
+        itself = ops.ones_like(own, dtype="bool")
+        return neighborhood_terms(
+            ops.concatenate([own, cosines], axis=1) / self.temperature,
+            ops.concatenate([itself, positive], axis=1),
+            ops.concatenate([itself, negative], axis=1),
+        )
+
+    def candidates(self, v, rows, drawn):
+        """Cosines (B, K) of unit vectors (B, D) with images that may be neighbours, and their places (B or 1, K)."""
+        if self.neighbors is not None and not self.anneal_steps:
+            return nearest(v, rows, min(self.neighbors, self.num_images))
+        if drawn is not None:
+            return ops.matmul(v, ops.transpose(ops.take(rows, drawn, axis=0))), drawn[None]
+        return ops.matmul(v, ops.transpose(rows)), ops.arange(self.num_images, dtype="int32")[None]
+
+    @property
+    def draws(self) -> bool:
+        """Whether negatives are drawn: there is no ball, and the bank has more images than are wanted."""
+        return self.neighbors is None and self.negatives is not None and self.negatives < self.num_images - 1
+
+    def ball(self, cosines, share: float = 1.0):
+        """Which candidates lie within `share` of the ball, by number: bool (B, K)."""
+        if self.neighbors is None:
+            return ops.ones_like(cosines, dtype="bool")
+        if self.anneal_steps:
+            return within(cosines, ops.round(share * self.radius()))
+        ranks = ops.arange(cosines.shape[1], dtype="int32")[None]  # the nearest come first
+        return ops.logical_and(ranks < round(share * cosines.shape[1]), ops.ones_like(cosines, dtype="bool"))
+
+    def radius(self):
+        """How many images the ball holds at this step: float32 scalar tensor."""
+        end = min(self.neighbors, self.num_images)
+        return anneal(snapshot(self.step), self.num_images, end, self.anneal_steps, self.curve)
+
+    def update(self, images, outputs):
+        _, index = self.split(images)
+        for part, bank in self.banks():
+            seen = unit(ops.mean(unit(outputs["z"][:, :, part]), axis=1))
+            refresh_rows(bank.rows, index, seen, self.momentum)
+        if self.anneal_steps:
+            self.step.assign(snapshot(self.step) + 1)
+
+    def chance_level(self, batch_size: int) -> float | None:
+        """Loss when all vectors are equal: the log of the number of candidates; None where clusters decide on it."""
+        if self.clusters is not None or self.inner is not None:
+            return None
+        others = self.num_images - 1
+        if self.neighbors is not None and not self.anneal_steps:
+            others = min(self.neighbors, others)
+        elif self.draws:
+            others = self.negatives
+        return len(self.compared()) * math.log(1 + others)
+
+    # ------------------------------------------------------------------ between epochs
+
+    def cluster_bank(self, epoch: int = 0, progress=None) -> dict[str, float]:
+        """Clusters what is remembered anew: k-means of the bank's rows, `clusterings` times from other random numbers.
+
+        By faiss if it is installed (20 iterations, as in the paper), else by scikit-learn's mini-batch k-means.
+
+        Args:
+            epoch: int, makes the clusterings repeatable, together with the model's seed.
+            progress: None, or what is called with the number of clusterings made so far.
+
+        Returns:
+            dict: "cluster_nmi", mutual information (normalised, 0..1) of old and new clusters, mean over clusterings.
+
+        Raises:
+            InvalidInputError: a model without clusters.
+            TrainingError: the bank is not finite.
+        """
+        from sklearn.metrics import normalized_mutual_info_score
+
+        if self.clusters is None:
+            raise InvalidInputError(f"This {type(self).__name__} has no clusters to make. Received: clusters=None")
+        agreement = []
+        for number, (_, bank) in enumerate(self.banks()):
+            rows = ops.convert_to_numpy(bank.rows)
+            if not np.isfinite(rows).all():
+                raise TrainingError(
+                    f"The bank must be finite to be clustered. Received: NaN or infinity, epoch={epoch}"
+                )
+            before, found = ops.convert_to_numpy(bank.labels), []
+            for clustering in range(self.clusterings):
+                seeds = np.random.default_rng([self.seed, epoch, number, clustering])
+                found.append(kmeans(rows, self.clusters, int(seeds.integers(2**31))))
+                agreement.append(normalized_mutual_info_score(before[clustering], found[-1]))
+                if progress is not None:
+                    progress(len(agreement))
+            bank.labels.assign(np.stack(found))
+        return {"cluster_nmi": float(np.mean(agreement))}
+
+    def start_from(self, other: "MemoryBank") -> None:
+        """Takes over encoder, projector and bank of a model of this family, as local aggregation does from IR.
+
+        Args:
+            other: model with the same networks and number of images.
+
+        Raises:
+            InvalidInputError: a bank of another data set's size, or other networks.
+        """
+        mine, theirs = ([bank for _, bank in model.banks()] for model in (self, other))
+        shapes = [[tuple(bank.rows.shape) for bank in banks] for banks in (mine, theirs)]
+        if shapes[0] != shapes[1]:
+            raise InvalidInputError(
+                f"The bank must have one row for each of {self.num_images} images, of {self.embedding_dim} numbers. "
+                f"Received: a bank of shape {', '.join(map(str, shapes[1]))}"
+            )
+        try:
+            for name in self.learned:
+                if getattr(self, name) is not None:
+                    getattr(self, name).set_weights(getattr(other, name).get_weights())
+        except (ValueError, AttributeError) as error:
+            raise InvalidInputError(f"Both models must have the same networks. Received: {error}") from error
+        for ours, old in zip(mine, theirs):
+            ours.rows.assign(old.rows)
+
+    learned = ("encoder", "projector")
+
+    # ------------------------------------------------------------------ what the bank is good for
+
+    def remembered(self, images, batch_size: int = 500) -> np.ndarray:
+        """The training image that each image is nearest to, by the bank.
+
+        Args:
+            images: array (N, H, W, C), raw, 0..255.
+            batch_size: int, images at a time.
+
+        Returns:
+            int64 array (N,) of places in the training set.
+        """
+        rows = [(part, ops.convert_to_tensor(bank.rows)) for part, bank in self.banks()]
+        found = []
+        for start in range(0, len(images), batch_size):
+            z = self.embed(self.prepare(images[start : start + batch_size]), training=False)
+            cosines = sum(ops.matmul(unit(z[:, part]), ops.transpose(bank)) for part, bank in rows)
+            found.append(ops.convert_to_numpy(ops.argmax(cosines, axis=1)))
+        return np.concatenate(found).astype("int64")
+
+
+class ClusterBank(keras.callbacks.Callback):
+    """Makes the clusters of a memory bank anew before epochs start, start + every, ...
+
+    Their agreement with the clusters before stands in the logs as `cluster_nmi`, the time they took as
+    `cluster_seconds`. Which epochs do so, and with what random numbers, depends on the epoch alone: a run resumed from
+    a checkpoint has the clusters it would have had.
+
+    Args:
+        every: int >= 1, epochs between two clusterings.
+        start: int >= 0, the first epoch with clusters. Before it each image is alone in its own, so that `Annulus` and
+            `LocalAggregation` are `Ball`; a bank that no epoch has written is random.
+
+    Raises:
+        InvalidInputError: at the start of training, if the model has no clusters.
+    """
+
+    def __init__(self, every: int = 1, start: int = 1):
+        super().__init__()
+        checks.count(1, every=every)
+        checks.count(0, start=start)
+        self.every = every
+        self.start = start
+        self._found = {}
+
+    def on_train_begin(self, logs=None):
+        if not isinstance(self.model, MemoryBank) or self.model.clusters is None:
+            raise InvalidInputError(
+                f"ClusterBank makes the clusters of a method with a memory bank. Received: {type(self.model).__name__}"
+            )
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if epoch < self.start or (epoch - self.start) % self.every:
+            return
+        # Under JAX, asking for `self.model` brings its variables up to date, and what is assigned to them before the
+        # first step of the epoch is what that step starts from.
+        model, began = self.model, time.perf_counter()
+        bar = None
+        if self.params.get("verbose") == 1:
+            target = model.clusterings * len(model.banks())
+            bar = keras.utils.Progbar(target, unit_name="clustering").update
+        self._found = model.cluster_bank(epoch, bar) | {"cluster_seconds": time.perf_counter() - began}
+
+    def on_epoch_end(self, epoch, logs=None):
+        if logs is not None:
+            logs.update(self._found)
+
+
+class BankMonitor(keras.callbacks.Callback):
+    """Accuracy of the nearest image in the bank, as `bank_accuracy` in the logs: the paper's measure while it trains.
+
+    Args:
+        images, labels: array (N, H, W, C), raw, and int array (N,): what is classified.
+        train_labels: int array (num_images,), labels in the order of the index.
+        every: int >= 1, epochs between two looks; the last epoch is always looked at.
+    """
+
+    def __init__(self, images: np.ndarray, labels: np.ndarray, train_labels: np.ndarray, every: int = 1):
+        super().__init__()
+        checks.count(1, every=every)
+        self.images, self.labels, self.train_labels = images, labels, train_labels
+        self.every = every
+
+    def on_epoch_end(self, epoch, logs=None):
+        last = epoch + 1 == self.params["epochs"]
+        if last or not (epoch + 1) % self.every:
+            found = self.train_labels[self.model.remembered(self.images)]
+            logs["bank_accuracy"] = float(np.mean(found == self.labels))
+
+
+def kmeans(rows: np.ndarray, clusters: int, seed: int) -> np.ndarray:
+    """The cluster of each row by k-means: int32 (N,)."""
+    try:
+        import faiss
+    except ImportError:
+        from sklearn.cluster import MiniBatchKMeans
+
+        found = MiniBatchKMeans(clusters, n_init=1, max_iter=20, batch_size=4096, random_state=seed)
+        return found.fit_predict(rows).astype("int32")
+    found = faiss.Kmeans(rows.shape[1], clusters, niter=20, seed=seed, verbose=False, max_points_per_centroid=len(rows))
+    rows = np.ascontiguousarray(rows, "float32")
+    found.train(rows)
+    return found.index.search(rows, 1)[1][:, 0].astype("int32")

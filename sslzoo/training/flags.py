@@ -1,0 +1,94 @@
+"""The flags of a recipe: parsed, checked, and written down as the command that trains a model again."""
+
+import argparse
+import importlib.util
+import shlex
+
+import keras
+
+from sslzoo import checks, evaluation
+from sslzoo.errors import InvalidInputError, choose
+from sslzoo.training.settings import KINDS, SETUPS
+
+# Settings that have a flag of their own beside --set.
+SHORT = ("epochs", "batch_size", "num_views", "learning_rate", "queue_size")
+# What does not change the weights that come out.
+PASSING = ("data_dir", "out", "resume", "max_minutes", "protocols", "name", "show")
+
+
+def parser(method: str, variants: dict, description: str) -> argparse.ArgumentParser:
+    """The command line of a recipe.
+
+    Args:
+        method: str, as in names of models ("simclr").
+        variants: variant name -> `Variant`.
+        description: str, the recipe's docstring.
+    """
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    known = ", ".join(name for name in SETUPS if name not in KINDS)
+    add("--dataset", default="digits", help=f"{known}, an .npz file, or a folder of images (digits)")
+    add("--data-dir", help="folder of prepared TFDS data sets (TFDS_DATA_DIR, else TFDS' own)")
+    add("--variant", default="zoo", help=f"{', '.join(dict.fromkeys(['zoo', *variants]))} (zoo)")
+    add("--epochs", type=int, help="passes over the training images (as many as the budget of views gives)")
+    add("--batch-size", type=int, help="images per step; the networks see this times --num-views")
+    add("--num-views", type=int, help="views of each image")
+    add("--learning-rate", type=float, help="peak learning rate")
+    add("--queue-size", type=int, help="what a method with a queue remembers, at most an eighth of the images")
+    add("--set", nargs="+", default=[], metavar="NAME=VALUE", help="any of the settings that --show prints")
+    add("--show", action="store_true", help="print the settings in force, and stop")
+    add("--views", choices=("device", "tf.data"), default="device", help="where views are made (device)")
+    add("--precision", choices=("float32", "mixed_bfloat16", "mixed_float16"), default="float32")
+    add("--seed", type=int, default=0)
+    add("--image-size", type=int, help="pixels: crop and resize a folder's images, whose sizes may differ")
+    add("--limit", type=int, help="use the first N images of each split only")
+    add("--name", help=f"of the model ({method}-<dataset>, with .<variant> or .seed<n> where they are not the default)")
+    add("--out", help="folder of the run (runs/<name>); the model is written to <out>/<name>")
+    add("--resume", action="store_true", help="go on with the run in --out")
+    add("--max-minutes", type=float, help="stop training in good order after this much wall time")
+    lasting = "stop in good order once a sign of collapse has lasted so many epochs (5)"
+    add("--stop-on-collapse", type=int, nargs="?", const=5, metavar="EPOCHS", help=lasting)
+    add("--protocols", nargs="*", help=f"probes to run at the end ({' '.join(evaluation.PROTOCOLS)})")
+    add("--float16", action="store_true", help="for publishing: weights as float16 (half the size), no model/")
+    return parser
+
+
+def check(arguments: argparse.Namespace) -> None:
+    """Refuses what can be told before data is read.
+
+    Raises:
+        UnknownNameError: a protocol that there is not.
+        InvalidInputError: a number out of its range; views in tf.data without TensorFlow.
+    """
+    for protocol in arguments.protocols or ():
+        choose("protocol", protocol, evaluation.PROTOCOLS)
+    for name in ("epochs", "batch_size", "num_views", "queue_size", "max_minutes", "limit", "stop_on_collapse"):
+        value = getattr(arguments, name)
+        if value is not None and not value > 0:
+            flag = "--" + name.replace("_", "-")
+            raise InvalidInputError(f"{flag} must be greater than 0. Received: {flag}={value}")
+    checks.seed(seed=arguments.seed)
+    if arguments.views == "tf.data" and importlib.util.find_spec("tensorflow") is None:
+        raise InvalidInputError(
+            "Views in tf.data need TensorFlow (pip install 'sslzoo[tensorflow]'); --views device does not. "
+            "Received: --views=tf.data"
+        )
+
+
+def short_changes(arguments: argparse.Namespace) -> dict:
+    """The settings that flags of their own change."""
+    return {name: value for name in SHORT if (value := getattr(arguments, name)) is not None}
+
+
+def command(method: str, arguments: argparse.Namespace, defaults: argparse.Namespace) -> str:
+    """The command that trains this again: what differs from the defaults, without folders and time limits."""
+    words = [f"KERAS_BACKEND={keras.backend.backend()}", "python", f"recipes/{method.replace('-', '_')}.py"]
+    words += ["--dataset", arguments.dataset]
+    for name, default in vars(defaults).items():
+        value = getattr(arguments, name)
+        if value == default or name in ("dataset", *PASSING):
+            continue
+        words.append("--" + name.replace("_", "-"))
+        if value is not True:
+            words += [str(item) for item in (value if isinstance(value, list) else [value])]
+    return shlex.join(words)

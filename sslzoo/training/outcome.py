@@ -1,0 +1,148 @@
+"""After training: evaluate, draw, and write the artefact."""
+
+import inspect
+from pathlib import Path
+
+import keras
+
+from sslzoo import callbacks, data, evaluation
+from sslzoo.errors import InvalidInputError
+from sslzoo.evaluation import pictures
+from sslzoo.evaluation.report import versions
+from sslzoo.training import flags
+from sslzoo.training.settings import SETUPS, data_name
+from sslzoo.zoo import artefact
+
+# The paper's numbers under our names: probes at their best epoch, kNN at its best k, clusters per mini-batch.
+PAPERS_WAY = {
+    "linear": "linear.best_accuracy",
+    "mlp": "mlp.best_accuracy",
+    "knn": "knn.euclidean_best_accuracy",
+    "gmm": "gmm.minibatch64_accuracy",
+}
+
+
+def write(run, model: keras.Model) -> Path:
+    """Evaluates the trained model, draws its pictures and writes `<out>/<name>/`.
+
+    Args:
+        run: `sslzoo.training.Run`.
+        model: the trained method.
+
+    Returns:
+        Path of the model's folder.
+    """
+    for reason in endings(run):
+        print(f"{reason} What was trained so far is evaluated and written.")
+    parts = model.parts(run.image_shape)
+    if run.arguments.float16:
+        for part in parts.values():
+            artefact.round_weights(part)
+    else:
+        parts["model"] = model
+    report = evaluate(run, parts["encoder"])
+    drawn = draw(run, model, parts["encoder"])
+    folder = artefact.write(
+        run.out / run.name,
+        parts,
+        results(run, type(model), report),
+        pictures=drawn,
+        float16=run.arguments.float16,
+        overwrite=True,
+    )
+    print(f'Wrote {folder}. Use it: sslzoo.load("{folder}")')
+    return folder
+
+
+def endings(run) -> list[str]:
+    """Why training ended before its time, in sentences."""
+    said = []
+    if run.stopwatch.reason:
+        said.append(f"Training was {run.stopwatch.reason}, in epoch {len(run.journal.rows)}.")
+    if run.health.reason:
+        said.append(f"Training was stopped by --stop-on-collapse. {run.health.reason}")
+    return said
+
+
+def test_set(run):
+    """Images and labels to evaluate on, and why there are none: (images, labels, None) or (None, None, reason)."""
+    if run.labels is None:
+        return None, None, "No labels"
+    if "test" not in data.splits(run.dataset):
+        return None, None, "No test split"
+    images, labels = run.load("test")
+    some = slice(run.arguments.limit)  # all of them without a limit
+    return images[some], labels[some], None
+
+
+def evaluate(run, encoder):
+    """The report on an encoder; None where there is nothing to measure it by."""
+    if run.test_images is None:
+        print(f"{run.no_test}: probes are skipped. The encoder and its pictures are written all the same.")
+        return None
+    as_published = not (run.arguments.limit or run.arguments.image_size)
+    splits = ((run.images, run.labels), (run.test_images, run.test_labels))
+    report = evaluation.evaluate(
+        encoder,
+        run.dataset if as_published else splits,
+        run.arguments.protocols or run.settings["protocols"] or evaluation.PROTOCOLS,
+        run.arguments.data_dir,
+        seed=run.seed,
+        gmm_restarts=run.settings["gmm_restarts"],
+    )
+    print(report)
+    return report
+
+
+def draw(run, model, encoder) -> dict[str, Path]:
+    """Curves, reconstructions, samples and an embedding, as far as there are such: file name -> path."""
+    folder = run.out / "pictures"
+    folder.mkdir(exist_ok=True)
+    images = run.images if run.test_images is None else run.test_images
+    labels = run.labels if run.test_images is None else run.test_labels
+    rows = [{k: v for k, v in row.items() if k not in callbacks.Journal.BOOKKEEPING} for row in run.journal.rows]
+    drawn = [pictures.curves(rows, folder / "curves.png", title=run.name)]
+    if hasattr(model, "reconstruct"):
+        shown = images[:20]
+        seen, rebuilt = (keras.ops.convert_to_numpy(f(shown)) for f in (model.prepare, model.reconstruct))
+        drawn.append(pictures.reconstructions(seen, rebuilt, folder / "reconstructions.png"))
+        try:
+            samples, title = model.sample(50, seed=run.seed), "Samples from the prior"
+        except InvalidInputError:  # uniform centres: there is no prior to draw centres from
+            samples, title = model.sample(50, like=images[:10], seed=run.seed), "Samples around ten test images"
+        drawn.append(pictures.samples(keras.ops.convert_to_numpy(samples), folder / "samples.png", title=title))
+    if labels is not None and labels.ndim == 1:
+        features = evaluation.features(encoder, images[:2000])
+        drawn.append(pictures.embedding(features, labels[:2000], folder / "embedding.png"))
+    return {path.name: path for path in drawn}
+
+
+def results(run, method: type, report=None) -> dict:
+    """What results.json says of a run; without a report, what is known before it.
+
+    Args:
+        run: `sslzoo.training.Run`.
+        method: class of the method, which may live outside this package.
+        report: `sslzoo.evaluation.Report`, or None.
+    """
+    published = {PAPERS_WAY[name]: value for name, value in run.published.items() if report and name in report}
+    return {
+        "name": run.name,
+        "method": method.__name__,
+        "dataset": run.dataset if run.dataset in SETUPS else data_name(run.dataset),
+        "recipe": flags.command(run.method, run.arguments, run.defaults),
+        "settings": {
+            "variant": run.variant, **run.settings, "precision": run.arguments.precision,
+            "views_on": run.arguments.views, "images": len(run.images), "backend": keras.backend.backend(),
+        },
+        "seeds": [run.seed],
+        "metrics": [] if report is None else report.metrics(published),
+        "versions": versions() if report is None else report.versions,
+        "wall_seconds": round(run.journal.seconds()),
+        "views_seen": run.journal.rows[-1]["views"] if run.journal.rows else 0,
+        "licence": "apache-2.0",
+        "papers": list(method.papers),
+        "description": (inspect.getdoc(method) or method.__name__).partition("\n")[0],
+        "remarks": [*endings(run), *([] if report is None else report.remarks)],
+        **({} if report is None else {"evaluation": report.to_dict()}),
+    }  # fmt: skip

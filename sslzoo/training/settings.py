@@ -1,0 +1,266 @@
+"""What numbers are in force: a method's own, over those that the protocol holds equal, changed by variant and flags.
+
+    numbers = resolve(SETTINGS, VARIANTS, "zoo", "mnist", changes={"temperature": 0.2})
+
+`resolve` needs no run, no data and no backend: it takes plain dicts and gives one. Later rows win:
+
+    SETUPS[data set]      network, size of the representation, policy and flip: equal for all methods
+    TRAINING              optimizer and schedule, and the zoo tier's budget of views: equal for all methods
+    the recipe's SETTINGS what is the method's own
+    the variant           another protocol ("paper", "strong") or the authors' own settings
+    flags                 --epochs, --set name=value ...
+
+A value that differs between data sets is written `Per(otherwise, mnist=...)`; nothing is guessed from a value's type.
+"""
+
+import ast
+import dataclasses
+import math
+import re
+import unicodedata
+from pathlib import Path
+
+from sslzoo.errors import InvalidInputError, choose
+
+KINDS = ("grey images", "colour images")  # what folders and `.npz` files are taken for, by their channels
+
+# What the SimVAE papers hold equal across methods, per data set: network, size of the representation, and views.
+# "flip": the paper's figures come from vertical flips (so its code; its text leaves it open), which `--variant paper`
+# restores; digits and house numbers have no mirror symmetry, so they are not flipped here, natural images horizontally.
+# "convnet" stands where the paper has a ResNet: it is what a CPU trains within the budget.
+SETUPS = {
+    "digits": {"network": "mlp-small", "latent_dim": 10, "policy": "simvae-digits", "flip": None},
+    "mnist": {"network": "mlp", "latent_dim": 10, "policy": "simvae-mnist", "flip": None},
+    "fashion_mnist": {"network": "mlp", "latent_dim": 10, "policy": "simvae-fashion-mnist", "flip": "horizontal"},
+    "cifar10": {"network": "convnet", "latent_dim": 64, "policy": "simvae-cifar10", "flip": "horizontal"},
+    "cifar100": {"network": "convnet", "latent_dim": 64, "policy": "simvae-cifar10", "flip": "horizontal"},
+    "svhn_cropped": {"network": "convnet", "latent_dim": 64, "policy": "simvae-cifar10", "flip": None},
+    "celeb_a": {"network": "resnet18-simvae", "latent_dim": 64, "policy": "simvae-celeba", "flip": "horizontal"},
+    "grey images": {"network": "mlp", "latent_dim": 10, "policy": "simvae-fashion-mnist", "flip": "horizontal"},
+    "colour images": {"network": "convnet", "latent_dim": 64, "policy": "simvae-cifar10", "flip": "horizontal"},
+}
+
+
+class Per:
+    """A setting whose value differs between data sets.
+
+        "batch_size": Per(12, mnist=32, fashion_mnist=32)   # 32 on the two, 12 elsewhere
+        "network": Per(cifar10="resnet18")                  # on CIFAR-10; elsewhere what the row below says
+
+    Args:
+        otherwise: value for all other data sets; left out, they keep what they had.
+        **by_dataset: data set -> value. `grey_images` and `colour_images` stand for folders and files.
+    """
+
+    KEEP = object()
+
+    def __init__(self, otherwise=KEEP, **by_dataset):
+        self.otherwise = otherwise
+        self.values = {name.replace("_images", " images"): value for name, value in by_dataset.items()}
+        for name in self.values:
+            choose("dataset", name, SETUPS)
+
+    def of(self, dataset: str):
+        """The value for a data set, or `Per.KEEP`."""
+        return self.values.get(dataset, self.otherwise)
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+    """Settings that replace those of the zoo tier, and what goes with them. `variant | {...}` changes some of them.
+
+    Args:
+        settings: dict, setting -> value or `Per`.
+        only: data sets that it is for; empty: all.
+        published: whether the numbers that the paper printed belong beside what comes out.
+    """
+
+    settings: dict = dataclasses.field(default_factory=dict)
+    only: tuple[str, ...] = ()
+    published: bool = True
+
+    def __or__(self, changes: dict) -> "Variant":
+        return dataclasses.replace(self, settings=self.settings | changes)
+
+
+# How the zoo tier trains. Every method sees each training image `views_per_image` times, whatever the number of views
+# it compares, so that numbers of one data set can be held against each other: 14.4 million views of MNIST and of
+# FashionMNIST (the papers train for 240 million and more), 1 million of CIFAR-10 and its like: budgets of a CPU.
+TRAINING = {
+    "views_per_image": Per(240, digits=600, cifar10=20, cifar100=20, svhn_cropped=20, celeb_a=10),
+    "epochs": None,  # as many as the budget gives
+    "monitor_every": None,  # about thirty times in a run
+    "num_views": 2,
+    "batch_size": 128,
+    "optimizer": "adam",
+    "adam_epsilon": 1e-7,
+    "learning_rate": 1e-3,
+    "weight_decay": 0.0,
+    "schedule": "cosine",
+    "warmup_steps": 200,
+    "warmup_epochs": None,
+    "policy_changes": {},
+    "protocols": None,  # all
+    # A mixture in 64 dimensions takes a minute or two a restart.
+    "gmm_restarts": Per(20, cifar10=3, cifar100=3, svhn_cropped=3, celeb_a=3, colour_images=3),
+}
+
+# The tables of the SimVAE papers: their networks, flips, batch, rate and budget. Discriminative methods set `epochs` to
+# 600, those of the VAE family to 400.
+PAPER = Variant(
+    {
+        "network": Per(
+            cifar10="resnet18-simvae-paper",
+            cifar100="resnet18-simvae-paper",
+            svhn_cropped="resnet18-simvae-paper",
+            celeb_a="resnet18-simvae-paper",
+            colour_images="resnet18-simvae",
+        ),
+        "flip": "vertical",
+        "epochs": 600,
+        "batch_size": 128,
+        "learning_rate": 8e-5,
+        "schedule": "constant",
+        "adam_epsilon": 1e-8,
+    }
+)
+VAE_PAPER = PAPER | {"epochs": 400}
+# The authors' code: other networks than the text's on grey images.
+RELEASED = VAE_PAPER | {
+    "network": Per(
+        mnist="mlp-released",
+        fashion_mnist="mlp-released",
+        cifar10="resnet18-simvae",
+        cifar100="resnet18-simvae",
+        svhn_cropped="resnet18-simvae",
+        celeb_a="resnet18-simvae",
+        colour_images="resnet18-simvae",
+    )
+}
+# What the CIFAR-10 benchmarks of other libraries hold equal instead: the standard ResNet-18 of 512 features, SimCLR's
+# views, 256 images a step. After 200 epochs the numbers can be held against lightly's table, after 1000 (--epochs 1000)
+# against solo-learn's.
+STRONG = Variant(
+    {
+        "network": "resnet18", "latent_dim": None, "policy": "simclr-cifar10", "flip": "horizontal", "num_views": 2,
+        "batch_size": 256, "epochs": 200, "warmup_epochs": 10, "protocols": ("linear", "knn"),
+    },
+    only=("cifar10", "cifar100", "colour images"),
+    published=False,
+)  # fmt: skip
+
+
+def resolve(
+    settings: dict,
+    variants: "dict[str, Variant]",
+    variant: str,
+    dataset: str,
+    channels: int | None = None,
+    changes: dict | None = None,
+) -> dict:
+    """The numbers in force, as one flat dict.
+
+    Args:
+        settings: dict of the recipe, setting -> value or `Per`.
+        variants: variant name -> `Variant`; "zoo", the settings as they are, need not be among them.
+        variant: name of the one to use.
+        dataset: name of a data set in `SETUPS`, or anything else, which is then taken for images of `channels`.
+        channels: int, of the images; needed for data sets that are not in `SETUPS`.
+        changes: dict, setting -> value, last word: what flags and `--set` say.
+
+    Returns:
+        dict, setting -> value. `epochs` and `monitor_every` are numbers: what the budget of views gives, unless said.
+
+    Raises:
+        UnknownNameError: a variant, or a setting in `changes`, that there is not; the nearest name is given.
+        InvalidInputError: a variant that is not for this data set, or a number of views that does not divide the budget
+            of views.
+    """
+    kind = kind_of(dataset, channels)
+    chosen = Variant() if variant == "zoo" and "zoo" not in variants else variants[choose_variant(variant, variants)]
+    if chosen.only and kind not in chosen.only:
+        raise InvalidInputError(f"Variant {variant} is for {', '.join(chosen.only)}. Received: --dataset {dataset}")
+    numbers = {}
+    for row in (SETUPS[kind], TRAINING, settings, chosen.settings):
+        for name, value in row.items():
+            value = value.of(kind) if isinstance(value, Per) else value
+            if value is not Per.KEEP:
+                numbers[name] = value
+    for name, value in (changes or {}).items():
+        numbers[choose("setting", name, numbers)] = value
+    return _derived(numbers)
+
+
+def _derived(numbers):
+    """What follows from the budget of views where nothing else was said."""
+    views = numbers["num_views"]
+    if numbers["epochs"] is None and _whole(views):
+        numbers["epochs"] = max(1, round(numbers["views_per_image"] / views))
+    if numbers["monitor_every"] is None and _whole(numbers["epochs"]):
+        numbers["monitor_every"] = math.ceil(numbers["epochs"] / 30)
+    return numbers
+
+
+def _whole(value):
+    return isinstance(value, int) and value > 0
+
+
+def kind_of(dataset: str, channels: int | None) -> str:
+    """The row of `SETUPS` that serves a data set."""
+    if dataset in SETUPS and dataset not in KINDS:
+        return dataset
+    return KINDS[0] if channels == 1 else KINDS[1]
+
+
+def choose_variant(variant: str, variants: dict) -> str:
+    """The variant, if there is one of that name."""
+    return choose("variant", variant, {"zoo": None, **variants})
+
+
+def parse_changes(words: "list[str]", numbers: dict) -> dict:
+    """`--set name=value ...` as a dict: values are Python literals (0.2, None, (256, 64)), else texts.
+
+    Args:
+        words: each "name=value".
+        numbers: the settings that they change, which say what kind of value belongs there.
+
+    Raises:
+        UnknownNameError: a setting that there is not.
+        InvalidInputError: no "=", or a text where a number stands.
+    """
+    changes = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals:
+            raise InvalidInputError(f"--set takes name=value, such as learning_rate=2e-3. Received: --set {word}")
+        choose("setting", name, numbers)
+        try:
+            value = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            value = text
+        if isinstance(value, str) and isinstance(numbers[name], (int, float)):
+            raise InvalidInputError(f"{name} must be a number, as {numbers[name]!r} is. Received: --set {name}={text}")
+        changes[name] = value
+    return changes
+
+
+def data_name(dataset: str) -> str:
+    """The data set's name inside names of models: lower-case letters, digits and "-".
+
+    fashion_mnist -> fashion-mnist; a path -> what its last part can be written as ("My Photos/" -> my-photos).
+    """
+    stem = dataset if dataset in SETUPS else Path(dataset).expanduser().resolve().stem
+    plain = unicodedata.normalize("NFKD", stem).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:60].strip("-") or "data"
+
+
+def model_name(method: str, dataset: str, variant: str = "zoo", seed: int = 0) -> str:
+    """`<method>-<dataset>`, with a tag for what is not the default recipe: `simclr-cifar10.strong`, `.seed1`."""
+    tags = [variant] * (variant != "zoo") + [f"seed{seed}"] * (seed != 0)
+    return f"{method}-{data_name(dataset)}" + (f".{'-'.join(tags)}" if tags else "")
+
+
+def table(numbers: dict) -> str:
+    """The numbers in force, one a line, for people."""
+    width = max(map(len, numbers))
+    return "\n".join(f"{name:{width}}  {value!r}" for name, value in sorted(numbers.items()))

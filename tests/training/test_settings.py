@@ -1,0 +1,122 @@
+"""Settings: which row wins, what follows from the budget of views, and what is refused. No run is made."""
+
+import pytest
+
+from sslzoo.errors import InvalidInputError, UnknownNameError
+from sslzoo.training import PAPER, STRONG, VAE_PAPER, Per, Variant
+from sslzoo.training.settings import SETUPS, data_name, model_name, parse_changes, resolve, table
+
+OWN = {"temperature": 0.7, "batch_size": Per(128, mnist=64), "queue_size": Per(4096, digits=128)}
+VARIANTS = {
+    "paper": PAPER | {"temperature": 0.1},
+    "strong": STRONG,
+    "one-set": Variant({"temperature": Per(mnist=0.5)}, only=("mnist", "digits")),
+}
+
+
+def numbers(variant="zoo", dataset="mnist", channels=None, **changes):
+    return resolve(OWN, VARIANTS, variant, dataset, channels, changes)
+
+
+def test_later_rows_win():
+    assert numbers()["network"] == "mlp" and numbers()["learning_rate"] == 1e-3
+    assert numbers()["temperature"] == 0.7 and numbers("paper")["temperature"] == 0.1
+    assert numbers("paper", temperature=0.3)["temperature"] == 0.3
+    assert numbers("paper")["learning_rate"] == 8e-5 and numbers("paper")["schedule"] == "constant"
+
+
+def test_per_data_set():
+    assert numbers()["batch_size"] == 64 and numbers(dataset="digits")["batch_size"] == 128
+    assert numbers("one-set")["temperature"] == 0.5
+    assert numbers("one-set", "digits")["temperature"] == 0.7  # not named: as the row below says
+    assert numbers("paper", "cifar10")["network"] == "resnet18-simvae-paper"
+    assert numbers("paper", "mnist")["network"] == "mlp"
+
+
+@pytest.mark.parametrize("dataset, channels, row", [("photos", 3, "colour images"), ("scans.npz", 1, "grey images")])
+def test_folders_and_files_go_by_their_channels(dataset, channels, row):
+    assert numbers(dataset=dataset, channels=channels)["network"] == SETUPS[row]["network"]
+
+
+@pytest.mark.parametrize("dataset", ["digits", "mnist", "fashion_mnist", "cifar10"])
+def test_every_number_of_views_has_the_same_budget(dataset):
+    seen = {n: numbers(dataset=dataset, num_views=n) for n in (1, 2, 4, 5, 10)}
+    assert len({n * row["epochs"] for n, row in seen.items()}) == 1
+    assert all(row["monitor_every"] == -(-row["epochs"] // 30) for row in seen.values())
+
+
+def test_the_budget_of_mnist_is_14_million_views():
+    assert numbers()["epochs"] * numbers()["num_views"] * 60_000 == 14_400_000
+
+
+def test_epochs_that_are_said_stay():
+    assert numbers(epochs=7)["epochs"] == 7 and numbers("paper")["epochs"] == 600
+    assert resolve(OWN, {"paper": VAE_PAPER}, "paper", "mnist")["epochs"] == 400
+
+
+def test_resolving_changes_nothing_that_it_was_given():
+    before = dict(OWN), dict(PAPER.settings)
+    numbers("paper", temperature=1.0)
+    assert (dict(OWN), dict(PAPER.settings)) == before
+
+
+@pytest.mark.parametrize(
+    "arguments, error, message",
+    [
+        ({"variant": "papr"}, UnknownNameError, "Did you mean 'paper'"),
+        ({"variant": "strong"}, InvalidInputError, "Variant strong is for cifar10.*Received: --dataset mnist"),
+        ({"temprature": 1.0}, UnknownNameError, "Did you mean 'temperature'"),
+    ],
+)
+def test_what_there_is_not(arguments, error, message):
+    with pytest.raises(error, match=message):
+        numbers(**arguments)
+
+
+def test_per_refuses_a_data_set_that_there_is_not():
+    with pytest.raises(UnknownNameError, match="Did you mean 'mnist'"):
+        Per(mnst=1)
+
+
+@pytest.mark.parametrize(
+    "word, expected",
+    [
+        ("temperature=0.2", 0.2),
+        ("head=(256, 64)", (256, 64)),
+        ("flip=None", None),
+        ("network=resnet18", "resnet18"),
+        ("policy_changes={'blur': None}", {"blur": None}),
+    ],
+)
+def test_changes_are_literals_or_texts(word, expected):
+    known = numbers() | {"head": None}
+    assert parse_changes([word], known) == {word.partition("=")[0]: expected}
+
+
+@pytest.mark.parametrize(
+    "dataset, expected",
+    [
+        ("fashion_mnist", "fashion-mnist"),
+        ("My Photos", "my-photos"),
+        ("photos(1).npz", "photos-1"),
+        ("données", "donnees"),
+        ("日本", "data"),
+        ("x" * 300, "x" * 60),
+        ("pics/", "pics"),
+        ("a.b.c.npz", "a-b-c"),
+    ],
+)
+def test_any_data_set_has_a_name(dataset, expected):
+    assert data_name(dataset) == expected
+
+
+def test_names_say_their_recipe():
+    assert model_name("simclr", "cifar10") == "simclr-cifar10"
+    assert model_name("simclr", "cifar10", "strong") == "simclr-cifar10.strong"
+    assert model_name("simvae", "mnist", seed=1) == "simvae-mnist.seed1"
+    assert model_name("simvae", "mnist", "paper", 2) == "simvae-mnist.paper-seed2"
+
+
+def test_the_table_shows_every_number():
+    shown = table(numbers())
+    assert all(f"{name} " in shown for name in numbers()) and "0.7" in shown
