@@ -86,6 +86,22 @@ POLICIES = {
     "gedi-mnist": {"shift": 4, "flip": None, "jitter": _RARE, "gray": 0.1, "normalize": _SIGNED, "noise": 0.2},
     # GEDI, table 7: moons and circles, points (B, 2) in the units of the data.
     "gedi-toy": {"noise": 0.03},
+    # EBCLR's released configurations: SimCLR's views with noise, in [-1, 1]. Grey images are cropped only.
+    "ebclr-cifar10": {
+        "crop": {"scale": (0.08, 1.0), "ratio": (3 / 4, 4 / 3)},
+        "flip": "horizontal",
+        "jitter": _STRONG,
+        "gray": 0.2,
+        "blur": {"kernel_size": 3, "sigma": (0.1, 2.0), "probability": 1.0},
+        "noise": 0.03,
+        "normalize": _SIGNED,
+    },
+    "ebclr-mnist": {
+        "crop": {"scale": (0.08, 1.0), "ratio": (3 / 4, 4 / 3)},
+        "flip": None,
+        "noise": 0.03,
+        "normalize": _SIGNED,
+    },
     # On Mutual Information in Contrastive Learning (arXiv:2005.13149), B.3, with the strengths of Local Aggregation,
     # which it follows. The paper enlarges CIFAR-10 to 256 pixels and cuts 224; here images keep their size.
     "mi-cifar10": {

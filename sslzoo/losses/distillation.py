@@ -21,8 +21,8 @@ def dino(student, teacher, center, student_temperature: float = 0.1, teacher_tem
         from sslzoo import losses
 
         rng = np.random.default_rng(0)
-        student, teacher = rng.normal(size=(32, 4, 5)), rng.normal(size=(32, 2, 5))
-        losses.dino(student, teacher, center=np.zeros(5))
+        student, teacher = rng.normal(size=(16, 4, 10)), rng.normal(size=(16, 2, 10))
+        loss = losses.dino(student, teacher, center=np.zeros(10))
 
     Args:
         student: float tensor (B, S, K), logits of all views.

@@ -123,8 +123,9 @@ def sgld_step(x, slope, draw, step_size: float = 1.0, noise=0.01, clip: float | 
         clip: float > 0, the largest slope that counts in each coordinate (EBCLR), or None.
 
     Returns:
-        Tensor like `x`.
+        Float32 tensor like `x`.
     """
+    x, slope, draw, noise = map(float32, (x, slope, draw, noise))
     if clip is not None:
         slope = ops.clip(slope, -clip, clip)
     return x + step_size * slope + noise * draw

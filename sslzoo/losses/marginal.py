@@ -52,10 +52,9 @@ def sigreg(z, directions):
         import numpy as np
         from sslzoo import losses
 
-        rng = np.random.default_rng(0)
-        z, directions = rng.normal(size=(32, 4, 8)), rng.normal(size=(8, 64))
-        directions /= np.linalg.norm(directions, axis=0)
-        losses.sigreg(z, directions)
+        z = np.random.default_rng(0).normal(size=(32, 4, 8))
+        a = np.linalg.qr(np.random.default_rng(1).normal(size=(8, 8)))[0]
+        statistic = losses.sigreg(z, directions=a)
 
     Args:
         z: float tensor (B, J, D), embeddings of J views; each view is held against N(0, I) by itself.
@@ -75,11 +74,15 @@ def sigreg(z, directions):
             f"directions must have shape ({z.shape[2]}, K), one direction a column. "
             f"Received: directions.shape={static_shape(directions)}"
         )
-    knots, window, weights = (float32(row) for row in (KNOTS, WINDOW, TRAPEZOID * WINDOW))
-    angles = ops.einsum("bjd,dk->bjk", z, directions)[..., None] * knots
-    real, imaginary = ops.mean(ops.cos(angles), axis=0), ops.mean(ops.sin(angles), axis=0)
-    error = ops.square(real - window) + ops.square(imaginary)
-    return ops.cast(ops.shape(z)[0], "float32") * ops.mean(ops.sum(error * weights, axis=-1))
+    # Knots lie evenly, so each is one turn of the last: one sine and cosine for all of them. At t = 0 nothing is wrong.
+    turn = ops.einsum("bjd,dk->bjk", z, directions) * float(KNOTS[1])
+    turn_cos, turn_sin = ops.cos(turn), ops.sin(turn)
+    cos, sin, statistic = turn_cos, turn_sin, 0.0
+    for window, weight in zip(WINDOW[1:], (TRAPEZOID * WINDOW)[1:]):
+        error = ops.square(ops.mean(cos, axis=0) - float(window)) + ops.square(ops.mean(sin, axis=0))
+        statistic += float(weight) * ops.mean(error)
+        cos, sin = cos * turn_cos - sin * turn_sin, sin * turn_cos + cos * turn_sin
+    return ops.cast(ops.shape(z)[0], "float32") * statistic
 
 
 def lejepa_terms(z, directions, num_global: int | None = None) -> dict:
@@ -92,10 +95,9 @@ def lejepa_terms(z, directions, num_global: int | None = None) -> dict:
         import numpy as np
         from sslzoo import losses
 
-        rng = np.random.default_rng(0)
-        z, directions = rng.normal(size=(32, 4, 8)), rng.normal(size=(8, 64))
-        directions /= np.linalg.norm(directions, axis=0)
-        losses.lejepa_terms(z, directions)
+        z = np.random.default_rng(0).normal(size=(32, 4, 8))
+        a = np.linalg.qr(np.random.default_rng(1).normal(size=(8, 8)))[0]
+        terms = losses.lejepa_terms(z, a, num_global=2)
 
     Args:
         z: float tensor (B, J, D), embeddings of J views, the global ones first.
@@ -127,10 +129,9 @@ def visreg_terms(z, directions, num_global: int | None = None) -> dict:
         import numpy as np
         from sslzoo import losses
 
-        rng = np.random.default_rng(0)
-        z, directions = rng.normal(size=(32, 4, 8)), rng.normal(size=(8, 64))
-        directions /= np.linalg.norm(directions, axis=0)
-        losses.visreg_terms(z, directions)
+        z = np.random.default_rng(0).normal(size=(32, 4, 8))
+        a = np.linalg.qr(np.random.default_rng(1).normal(size=(8, 8)))[0]
+        terms = losses.visreg_terms(z, a)
 
     Args:
         z, directions, num_global: as in `lejepa_terms`; the paper has 4096 directions.
@@ -170,8 +171,8 @@ def view_invariance(z, num_global: int | None = None):
         import numpy as np
         from sslzoo import losses
 
-        z = np.random.default_rng(0).normal(size=(32, 4, 8))  # four views of each image
-        losses.view_invariance(z)
+        z = np.random.default_rng(0).normal(size=(32, 4, 8))
+        distance = losses.view_invariance(z, num_global=2)
 
     Args:
         z: float tensor (B, J, D), the global views first.

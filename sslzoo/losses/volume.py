@@ -32,8 +32,8 @@ def coding_rate(z, epsilon: float):
         import numpy as np
         from sslzoo import losses
 
-        z = np.random.default_rng(0).normal(size=(32, 8))
-        losses.coding_rate(z, epsilon=0.5)
+        z = np.random.default_rng(0).normal(size=(32, 4, 8))
+        nats = losses.coding_rate(z[:, 0], epsilon=0.5)
 
     Args:
         z: float tensor (..., B, D), embeddings, of unit length as a rule.
@@ -69,8 +69,8 @@ def emp_ssl_terms(z, epsilon: float = 0.2**0.5) -> dict:
         import numpy as np
         from sslzoo import losses
 
-        z = np.random.default_rng(0).normal(size=(32, 4, 8))  # four views of each image
-        losses.emp_ssl_terms(z)
+        z = np.random.default_rng(0).normal(size=(32, 4, 8))
+        terms = losses.emp_ssl_terms(z)
 
     Args:
         z: float tensor (B, J, D), embeddings of J views; normalised here.
@@ -100,8 +100,8 @@ def mmcr_terms(z) -> dict:
         import numpy as np
         from sslzoo import losses
 
-        z = np.random.default_rng(0).normal(size=(32, 4, 8))  # four views of each image
-        losses.mmcr_terms(z)
+        z = np.random.default_rng(0).normal(size=(32, 4, 8))
+        terms = losses.mmcr_terms(z)
 
     Args:
         z: float tensor (B, J, D), embeddings of J views; normalised here.
@@ -134,8 +134,8 @@ def frossl_terms(z) -> dict:
         import numpy as np
         from sslzoo import losses
 
-        z = np.random.default_rng(0).normal(size=(32, 4, 8))  # four views of each image
-        losses.frossl_terms(z)
+        z = np.random.default_rng(0).normal(size=(32, 4, 8))
+        terms = losses.frossl_terms(z)
 
     Args:
         z: float tensor (B, J, D), embeddings of J views.
@@ -171,8 +171,8 @@ def tico_terms(z_a, z_b, covariance) -> dict:
         import numpy as np
         from sslzoo import losses
 
-        z_a, z_b = np.random.default_rng(0).normal(size=(2, 32, 8))
-        losses.tico_terms(z_a, z_b, covariance=np.eye(8) / 8)
+        z = np.random.default_rng(0).normal(size=(32, 4, 8))
+        terms = losses.tico_terms(z[:, 0], z[:, 1], covariance=np.eye(8) / 8)
 
     Args:
         z_a, z_b: float tensors (B, D), embeddings of two views; normalised here.

@@ -147,10 +147,10 @@ class Pretrainer(keras.Model):
     """
 
     terms: tuple[str, ...] = ()
-    # How many views of an image the method takes: (least, most), None for no limit.
-    view_counts: tuple[int, int | None] = (1, None)
     # What a card cites: {"title": str, "url": str} each.
     papers: tuple[dict, ...] = ()
+    # How many views of an image the method takes: (least, most), None for no limit.
+    view_counts: tuple[int, int | None] = (1, None)
     # True for methods that know each image by its place in the training set: their inputs are
     # {"images": (B, H, W, C) or (B, J, H, W, C), "index": int32 (B,)}, as `data.pipeline(with_index=True)` gives them.
     indexed = False

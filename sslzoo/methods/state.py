@@ -80,42 +80,6 @@ def ema_update(teacher: keras.Model, student: keras.Model, momentum) -> None:
             old.assign(momentum * snapshot(old) + (1.0 - momentum) * new)
 
 
-def rising_momentum(start: float, step, total_steps: int | None):
-    """A teacher's momentum that rises from `start` to 1 along half a cosine, and stays there.
-
-    1 - (1 - start) (cos(pi step / total_steps) + 1) / 2
-
-    Args:
-        start: float in [0, 1].
-        step: int tensor (), from 0.
-        total_steps: int > 0, when it reaches 1; None keeps it at `start`.
-
-    Returns:
-        Float32 scalar tensor.
-
-    Reference:
-        BYOL (Grill et al.), section 3.2; DINO (Caron et al.) has the same.
-    """
-    if total_steps is None:
-        return ops.convert_to_tensor(start, dtype="float32")
-    done = ops.minimum(ops.cast(step, "float32") / total_steps, 1.0)
-    return 1.0 - (1.0 - start) * 0.5 * (ops.cos(math.pi * done) + 1.0)
-
-
-def forget(optimizer: "keras.optimizers.Optimizer | None", variables) -> None:
-    """Clears what an optimizer remembers of variables (momentum and the like), because they were set anew.
-
-    Args:
-        optimizer: the optimizer in training, or None if there is none yet.
-        variables: list of `keras.Variable`.
-    """
-    # Keras names what an optimizer remembers of a variable after the path of that variable.
-    paths = tuple(variable.path.replace("/", "_") + "_" for variable in variables)
-    for memory in () if optimizer is None else optimizer.variables:
-        if memory.name.startswith(paths):
-            memory.assign(np.zeros(memory.shape))
-
-
 def input_gradient(model: keras.Layer, function: Callable, x):
     """d sum(function(x)) / dx as a constant: what a Langevin step ascends, and what tells outliers.
 
@@ -161,6 +125,42 @@ def input_gradient(model: keras.Layer, function: Callable, x):
             return torch.zeros_like(x)
         (slope,) = torch.autograd.grad(y, leaf)  # `backward` would fill every `.grad`
     return slope
+
+
+def rising_momentum(start: float, step, total_steps: int | None):
+    """A teacher's momentum that rises from `start` to 1 along half a cosine, and stays there.
+
+    1 - (1 - start) (cos(pi step / total_steps) + 1) / 2
+
+    Args:
+        start: float in [0, 1].
+        step: int tensor (), from 0.
+        total_steps: int > 0, when it reaches 1; None keeps it at `start`.
+
+    Returns:
+        Float32 scalar tensor.
+
+    Reference:
+        BYOL (Grill et al.), section 3.2; DINO (Caron et al.) has the same.
+    """
+    if total_steps is None:
+        return ops.convert_to_tensor(start, dtype="float32")
+    done = ops.minimum(ops.cast(step, "float32") / total_steps, 1.0)
+    return 1.0 - (1.0 - start) * 0.5 * (ops.cos(math.pi * done) + 1.0)
+
+
+def forget(optimizer: "keras.optimizers.Optimizer | None", variables) -> None:
+    """Clears what an optimizer remembers of variables (momentum and the like), because they were set anew.
+
+    Args:
+        optimizer: the optimizer in training, or None if there is none yet.
+        variables: list of `keras.Variable`.
+    """
+    # Keras names what an optimizer remembers of a variable after the path of that variable.
+    paths = tuple(variable.path.replace("/", "_") + "_" for variable in variables)
+    for memory in () if optimizer is None else optimizer.variables:
+        if memory.name.startswith(paths):
+            memory.assign(np.zeros(memory.shape))
 
 
 def enqueue(queue: keras.Variable, pointer: keras.Variable, rows) -> None:

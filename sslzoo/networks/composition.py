@@ -16,6 +16,9 @@ _REFUSED_CLASSES = {
     "Lambda", "__lambda__", "TFSMLayer", "JaxLayer", "FlaxLayer", "TorchModuleWrapper", "TextVectorization",
     "StringLookup", "IntegerLookup", "IndexLookup", "__typespec__",
 }  # fmt: skip
+# Building takes time: milliseconds a layer, and of a Sequential model, which Keras builds anew with each layer, their
+# square. ResNet-152 has 564 layers.
+_MOST_LAYERS, _MOST_SEQUENTIAL, _MOST_OBJECTS = 2000, 100, 20_000
 # Where Keras keeps what models consist of. Elsewhere it has functions that download, read and write files.
 _MODELLING = (
     r"keras(\.src)?(\.(activations|constraints|dtype_policies|initializers|layers|losses|metrics|models|ops|optimizers"
@@ -219,10 +222,12 @@ def check_published(model, core=True):
 
 
 def check_config(config, core=True):
-    """Raise if a serialised model asks for more than Keras' own classes (`core`), for code, or for other files."""
+    """Raise if a serialised model asks for more than Keras' own classes (`core`), for code, for other files, or for
+    more layers than can be built in good time."""
     if not isinstance(config, dict) or "class_name" not in config:
         raise ArtefactError(f"config.json must describe a Keras model. Received: {repr(config)[:80]}")
     waiting = [config | {"compile_config": None}]  # which is not used
+    layers = objects = 0
     while waiting:
         node = waiting.pop()
         if isinstance(node, list):
@@ -232,8 +237,19 @@ def check_config(config, core=True):
         if not isinstance(node, dict):
             continue
         waiting.extend(node.values())
+        if isinstance(node.get("layers"), list):
+            layers += len(node["layers"])
         if "class_name" not in node:
             continue
+        objects += 1
+        inside = node.get("config")
+        inside = inside.get("layers") if isinstance(inside, dict) else None
+        in_row = len(inside) if node["class_name"] == "Sequential" and isinstance(inside, list) else 0
+        if layers > _MOST_LAYERS or in_row > _MOST_SEQUENTIAL or objects > _MOST_OBJECTS:
+            raise ArtefactError(
+                f"A model may have {_MOST_LAYERS:,} layers, a Sequential one {_MOST_SEQUENTIAL}, as Keras takes long "
+                f"to build more. Received: {max(layers, in_row):,} layers, {objects:,} objects so far"
+            )
         name, module, registered = (node.get(key) for key in ("class_name", "module", "registered_name"))
         received = f"Received: class_name={name!r}, module={module!r}, registered_name={registered!r}"
         if not isinstance(name, str) or not all(isinstance(value, (str, type(None))) for value in (module, registered)):
