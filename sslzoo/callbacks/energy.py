@@ -15,8 +15,6 @@ from sslzoo.methods.energy_model import ClusterEnergyModel, EnergyModel
 class DivergenceGuard(keras.callbacks.Callback):
     """Takes a model that diverges back to its last good state, and goes on with other random numbers.
 
-        model.fit(images, batch_size=64, epochs=20, callbacks=[DivergenceGuard()])
-
     Energy models diverge now and then, and what those who train them do is to start again from a checkpoint with
     another seed. This does it in place. Every so many steps it looks at the reported loss and terms: finite and below
     `limit`, and the state of model and optimizer, replay buffer included, is kept; otherwise the state that was good a
@@ -24,6 +22,17 @@ class DivergenceGuard(keras.callbacks.Callback):
     new seeds, and the metrics start anew. Training goes on with the next batch. After `attempts` times it ends.
 
     It stands before callbacks that act on losses which are not finite (`FiniteGuard`).
+
+    Example:
+        import numpy as np
+        from sslzoo import callbacks, methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        encoder = networks.encoder("resnet8-gedi", (8, 8, 1), None, width=8)
+        one = views.Views("gedi-mnist", 1)
+        model = methods.GEDI(encoder, clusters=4, views=one, buffer_size=64, sgld_steps=2)
+        model.compile("adam")
+        model.fit(images, batch_size=16, verbose=0, callbacks=[callbacks.DivergenceGuard(every=2)])
 
     Args:
         every: int >= 1, steps between two looks. A look waits for the device and copies the state, and what was
@@ -102,8 +111,6 @@ class DivergenceGuard(keras.callbacks.Callback):
 class EnergyHealth(keras.callbacks.Callback):
     """Shows where data and samples lie in energy, how clusters are used, and how far each term is from its optimum.
 
-        model.fit(images, batch_size=64, callbacks=[DivergenceGuard(), EnergyHealth(images[:512])])
-
     At the end of an epoch, in inference mode and without noise, in the logs:
 
     | key | what | healthy |
@@ -117,6 +124,17 @@ class EnergyHealth(keras.callbacks.Callback):
 
     The last three (of `GEDI` and `JEM`) tell the failures apart (`health.clustering_failure`), and one line says so.
     Energies are those of `GEDI` and `JEM`; of `EBCLR` they are up to the images x may be a view of, the same ones here.
+
+    Example:
+        import numpy as np
+        from sslzoo import callbacks, methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        encoder = networks.encoder("resnet8-gedi", (8, 8, 1), None, width=8)
+        one = views.Views("gedi-mnist", 1)
+        model = methods.GEDI(encoder, clusters=4, views=one, buffer_size=64, sgld_steps=2)
+        model.compile("adam")
+        model.fit(images, batch_size=16, verbose=0, callbacks=[callbacks.EnergyHealth(images[:32])])
 
     Args:
         images: raw images (N, H, W, C), 0..255, N >= 2; 512 are enough. Or ready-made views (N, J, H, W, C), of which

@@ -39,10 +39,16 @@ class GEDI(ClusterEnergyModel):
     | JEM | both, or `JEM` |
     | two-stage | `generative_steps`: the density first, then all terms |
 
-        model = GEDI(encoder, clusters=10, projector=head, views=Views("gedi-mnist", num_views=1))
-        model.compile(keras.optimizers.Adam(1e-4))
-        model.fit(images, batch_size=64, callbacks=[DivergenceGuard(), EnergyHealth(images[:512])])
-        clusters = model.predict_clusters(images)
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        encoder = networks.encoder("resnet8-gedi", (8, 8, 1), None, width=8)
+        one = views.Views("gedi-mnist", 1)
+        model = methods.GEDI(encoder, clusters=4, views=one, buffer_size=64, sgld_steps=2)
+        model.compile("adam")
+        model.fit(images, batch_size=16, verbose=0)
 
     Args:
         encoder, projector, temperature: as in `ClusterEnergyModel`.

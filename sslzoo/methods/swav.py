@@ -9,7 +9,7 @@ from keras import ops
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import swapped_terms, unit
-from sslzoo.methods.advice import Advice
+from sslzoo.methods.advice import LOWER_TEMPERATURE, Advice
 from sslzoo.methods.joint_embedding import MultiCrop
 from sslzoo.methods.state import counter, enqueue, snapshot, variable
 from sslzoo.networks import prototype_head
@@ -81,7 +81,7 @@ class SwAV(MultiCrop):
     advice = (
         Advice("a lower epsilon", "epsilon", ("prototypes",)),
         Advice("prototypes frozen for more steps", "freeze_prototypes", ("prototypes",)),
-        Advice("a lower temperature", "temperature", ("complete", "dimensional", "cone", "chance")),
+        LOWER_TEMPERATURE,
     )
 
     def __init__(

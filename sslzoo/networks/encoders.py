@@ -85,6 +85,13 @@ def on_channels(network: keras.Model, channels: tuple[int, int], of: int) -> ker
 
         on_channels(encoder("resnet18", (32, 32, 1), None), (0, 1), of=3)  # the lightness of Lab images
 
+    Example:
+        import numpy as np
+        from sslzoo import networks
+
+        lightness = networks.on_channels(networks.encoder("mlp-small", (8, 8, 1), 10), (0, 1), of=3)
+        lightness(np.zeros((4, 8, 8, 3), "float32")).shape  # (4, 10)
+
     Args:
         network: built model of images (N, H, W, last - first).
         channels: (first, last), the ones it sees: first, ..., last - 1.
