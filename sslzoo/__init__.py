@@ -17,7 +17,9 @@ _HOMES = {
     "info": "zoo",
     "publish": "zoo",
     "verify": "zoo",
+    "embed": "evaluation",
     "evaluate": "evaluation",
+    "evaluate_features": "evaluation",
 }
 _ROOMS = {
     "augment", "callbacks", "checks", "data", "errors", "evaluation", "files", "losses", "methods", "networks",

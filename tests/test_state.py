@@ -89,6 +89,76 @@ def test_teacher_starts_equal_is_frozen_and_keeps_batch_statistics_of_its_own():
     np.testing.assert_allclose(array(teacher(x, training=True)), array(student(x, training=True)), atol=1e-6)
 
 
+class Scaled(keras.layers.Layer):
+    """A layer of the user's own, not registered with Keras, which says what its initialiser is."""
+
+    def __init__(self, initializer="ones", **kwargs):
+        super().__init__(**kwargs)
+        self.scale_initializer = keras.initializers.get(initializer)
+
+    def build(self, shape):
+        self.scale = self.add_weight((shape[-1],), initializer=self.scale_initializer, name="scale")
+
+    def call(self, x):
+        return x * self.scale
+
+    def get_config(self):
+        return {**super().get_config(), "initializer": self.scale_initializer}
+
+
+def students():
+    """Functional, Sequential, and one with a model, an operation and a layer of layers inside."""
+    x = inputs = keras.Input((3,))
+    x = ops.sin(keras.Sequential([keras.Input((3,)), keras.layers.Dense(4)], name="inner")(x))
+    x = Scaled(name="scaled")(keras.layers.Reshape((2, 2))(x))
+    x = keras.layers.MultiHeadAttention(1, 2, kernel_initializer="he_normal", name="attention")(x, x)
+    outputs = keras.layers.Dense(2)(keras.layers.Flatten()(x))
+    sequential = keras.Sequential([keras.Input((3,)), keras.layers.Dense(4), keras.layers.BatchNormalization()])
+    return {"functional": head(), "sequential": sequential, "nested": keras.Model(inputs, outputs)}
+
+
+@pytest.mark.parametrize("kind", ["functional", "sequential", "nested"])
+def test_a_teacher_is_made_without_drawing_anything(kind, monkeypatch):
+    """Values that the student's replace at once cost a compilation each under JAX; the teacher's layers say as ever
+    how they would have been initialised."""
+    student = students()[kind]
+    monkeypatch.setattr(keras.initializers.VarianceScaling, "__call__", lambda *args, **kwargs: 1 / 0)
+    teacher = state.make_teacher(student)
+    assert type(teacher) is type(student)
+    assert [w.path for w in teacher.weights] == [w.path for w in student.weights]
+    for ours, theirs in zip(teacher.weights, student.weights):
+        np.testing.assert_array_equal(array(ours), array(theirs))
+    x = np.random.default_rng(0).normal(size=(8, 3)).astype("float32")
+    np.testing.assert_allclose(array(teacher(x)), array(student(x)), atol=1e-6)
+    if kind == "nested":
+        assert teacher.get_layer("attention").get_config() == student.get_layer("attention").get_config()
+    else:
+        assert teacher.to_json() == student.to_json()
+
+
+def test_momentum_rises_along_half_a_cosine_and_stays():
+    found = [float(state.rising_momentum(0.9, np.int32(step), 100)) for step in (0, 50, 100, 500)]
+    np.testing.assert_allclose(found, [0.9, 0.95, 1.0, 1.0], atol=1e-6)
+    assert float(state.rising_momentum(0.9, np.int32(7), None)) == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_an_optimizer_forgets_the_variables_named_and_no_others(optimizer):
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(4, name="fc"), keras.layers.Dense(2, name="fc2")])
+    arguments = {"momentum": 0.9} if optimizer == "sgd" else {}
+    model.compile(optimizer=keras.optimizers.get({"class_name": optimizer, "config": arguments}), loss="mse")
+    rng = np.random.default_rng(0)
+    model.fit(rng.normal(size=(8, 3)), rng.normal(size=(8, 2)), verbose=0)
+    before = {memory.path: array(memory) for memory in model.optimizer.variables}
+    state.forget(model.optimizer, model.get_layer("fc").weights)
+    forgotten = {path for path in before if "_fc_" in path}
+    assert len(forgotten) == (2 if optimizer == "sgd" else 4) < len(before) - 2
+    for memory in model.optimizer.variables:
+        expected = 0 * before[memory.path] if memory.path in forgotten else before[memory.path]
+        np.testing.assert_array_equal(array(memory), expected)
+    state.forget(None, model.weights)
+
+
 @pytest.mark.parametrize("momentum", [0.0, 0.9, 1.0])
 def test_ema_moves_parameters_and_leaves_statistics(momentum):
     student, teacher = head(), state.make_teacher(head())
@@ -145,3 +215,85 @@ def test_opposite_vectors_leave_a_row_as_it_was():
     memory = Memory(np.array([[0.6, 0.8], [1.0, 0.0]], "float32"))
     state.refresh_rows(memory.queue, ops.convert_to_tensor([0]), -ops.convert_to_tensor([[0.6, 0.8]]), 0.5)
     np.testing.assert_array_equal(array(memory.queue), [[np.float32(0.6), np.float32(0.8)], [1, 0]])
+
+
+# ---------------------------------------------------------------- input gradients
+
+
+def normalised(seed=0, dropout=0.5):
+    """A model with batch normalisation and dropout: both write state when they train."""
+    x = inputs = keras.Input((3,))
+    x = keras.layers.BatchNormalization(momentum=0.5)(keras.layers.Dense(4, activation="tanh")(x))
+    x = keras.layers.Dropout(dropout, seed=1)(x)
+    return networks.initialize(keras.Model(inputs, keras.layers.Dense(2)(x)), seed)
+
+
+def points(rows=5, seed=0):
+    return np.random.default_rng(seed).normal(size=(rows, 3)).astype("float32")
+
+
+def test_the_gradient_of_a_quadratic_is_minus_x():
+    x = points()
+    found = state.input_gradient(normalised(), lambda t: -0.5 * ops.sum(t**2, axis=1), x)
+    np.testing.assert_allclose(array(found), -x, rtol=1e-6)
+
+
+def test_input_gradient_of_a_network_equals_differences():
+    model, x = normalised(), points().astype("float64")
+    found = array(state.input_gradient(model, lambda t: ops.logsumexp(model(t, training=False), axis=1), points()))
+
+    def value(x):
+        return array(ops.logsumexp(model(x.astype("float32"), training=False), axis=1)).astype("float64")
+
+    for column in range(3):
+        step = np.zeros(3)
+        step[column] = 1e-2
+        slope = (value(x + step) - value(x - step)) / 2e-2
+        np.testing.assert_allclose(found[:, column], slope, atol=2e-3)
+
+
+def test_a_function_that_ignores_its_input_has_gradient_zero():
+    found = state.input_gradient(normalised(), lambda t: ops.ones((5,)), points())
+    np.testing.assert_array_equal(array(found), 0.0)
+
+
+def test_input_gradient_leaves_no_trace_even_of_layers_in_training():
+    model = normalised()
+    before = [array(v) for v in model.variables]
+    state.input_gradient(model, lambda t: model(t, training=True), points())
+    for old, new in zip(before, model.variables):
+        np.testing.assert_array_equal(old, array(new), err_msg=new.path)
+
+
+class Ascent(keras.Model):
+    """Trains -mean f(x + df/dx), or -mean f(x): the input gradient is to be a constant inside a training step.
+
+    f is the network in inference mode; its input gradient may be taken in training mode, `inside`.
+    """
+
+    def __init__(self, network, inside):
+        super().__init__()
+        self.network, self.inside, self.built = network, inside, True
+
+    def call(self, x, training=False):
+        if self.inside is not None:
+            x = x + state.input_gradient(self, lambda t: self.network(t, training=self.inside), x)
+        return self.network(x, training=False)
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        return -ops.mean(y_pred)
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_inside_a_compiled_training_step_it_is_a_constant_and_leaves_statistics_alone(inside):
+    """The step equals one by hand on the moved points: nothing of the way to them was differentiated."""
+    model, twin, x = Ascent(normalised(dropout=0.0), inside), normalised(dropout=0.0), points(8)
+    moved = x + array(state.input_gradient(twin, lambda t: twin(t, training=inside), x))
+    model.compile(keras.optimizers.SGD(0.1))
+    model.fit(x, batch_size=8, verbose=0)
+    expected = Ascent(twin, None)
+    expected.compile(keras.optimizers.SGD(0.1))
+    expected.fit(moved, batch_size=8, verbose=0)
+    for ours, theirs, start in zip(model.network.weights, twin.weights, normalised(dropout=0.0).weights):
+        np.testing.assert_allclose(array(ours), array(theirs), atol=1e-6, err_msg=ours.path)
+        assert np.array_equal(array(ours), array(start)) == (not ours.trainable), ours.path

@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import contract
 import fake_hub
 import h5py
 import keras
@@ -135,6 +136,21 @@ def no_network(monkeypatch, hub):
 
 
 # ------------------------------------------------------------------ load
+
+
+@pytest.mark.parametrize("method", contract.CASES)
+def test_every_part_of_every_method_is_loaded_published_and_loaded_again(hub, tmp_path, method):
+    num_views, make = contract.CASES[method]
+    model = make(contract.Flips(num_views))
+    parts = model.parts(contract.IMAGE_SHAPE) | {"model": model}
+    folder = artefact.write(tmp_path / NAME, parts, results())
+    zoo.publish(folder, REPOSITORY)
+    for place in (folder, f"hf://{REPOSITORY}"):
+        for part, written in parts.items():
+            loaded = sslzoo.load(place, part=part)
+            assert [w.path.split("/")[-1] for w in loaded.weights] == [w.path.split("/")[-1] for w in written.weights]
+            for ours, theirs in zip(loaded.weights, written.weights):
+                np.testing.assert_array_equal(ops.convert_to_numpy(ours), ops.convert_to_numpy(theirs))
 
 
 def test_a_name_is_downloaded_once_and_then_needs_no_network(published, monkeypatch):

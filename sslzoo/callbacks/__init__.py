@@ -1,7 +1,18 @@
 """What watches a run: its checkpoint, its journal and time, its health, and neighbours while it trains."""
 
 from sslzoo.callbacks.checkpoint import Checkpoint, Journal, Stopwatch
+from sslzoo.callbacks.energy import DivergenceGuard, EnergyHealth
 from sslzoo.callbacks.health import CollapseWarning
 from sslzoo.callbacks.monitors import FiniteGuard, Health, KNNMonitor
 
-__all__ = ["Checkpoint", "CollapseWarning", "FiniteGuard", "Health", "Journal", "KNNMonitor", "Stopwatch"]
+__all__ = [
+    "Checkpoint",
+    "CollapseWarning",
+    "DivergenceGuard",
+    "EnergyHealth",
+    "FiniteGuard",
+    "Health",
+    "Journal",
+    "KNNMonitor",
+    "Stopwatch",
+]

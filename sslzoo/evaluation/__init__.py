@@ -3,10 +3,12 @@
     report = sslzoo.evaluate(encoder, "mnist")
     print(report)
 
-`sslzoo.evaluation.pictures` draws reconstructions, samples, embeddings and training curves.
+`sslzoo.evaluation.pictures` draws reconstructions, samples, embeddings and training curves;
+`sslzoo.evaluation.outliers` tells images of other sets by the slope of a density.
 """
 
 from sslzoo.evaluation.clustering import fit_gmm, hungarian_accuracy, minibatch_scores, scores
+from sslzoo.evaluation.embedding import Embedding, embed
 from sslzoo.evaluation.features import features, weights_sha256
 from sslzoo.evaluation.neighbors import knn_accuracy, nearest
 from sslzoo.evaluation.probes import ProbeResult, balanced_accuracy, train_probe
@@ -15,10 +17,12 @@ from sslzoo.evaluation.report import Number, Report
 
 __all__ = [
     "PROTOCOLS",
+    "Embedding",
     "Number",
     "ProbeResult",
     "Report",
     "balanced_accuracy",
+    "embed",
     "evaluate",
     "evaluate_features",
     "features",

@@ -35,30 +35,27 @@ def features(
     if batch_size < 1:
         raise InvalidInputError(f"`batch_size` must be at least 1. Received: batch_size={batch_size}")
     batch_size = min(batch_size, len(images))
-    found = None
+    rows = None
     for start in range(0, len(images), batch_size):
-        batch = np.asarray(images[start : start + batch_size], np.float32)
-        rows = len(batch)
-        if rows < batch_size:  # every call has one shape, so the encoder is compiled once
-            batch = np.concatenate([batch, np.repeat(batch[-1:], batch_size - rows, axis=0)])
-        output = _encode(encoder, batch)
-        if found is None:
-            found = np.empty((len(images), output.shape[1]), np.float32)
-        found[start : start + rows] = output[:rows]
+        batch = images[start : start + batch_size]
+        [output] = _single(outputs_of(encoder, batch, batch_size))
+        if rows is None:
+            rows = np.empty((len(images), output.shape[1]), np.float32)
+        rows[start : start + len(batch)] = output
         if progress:
-            progress(start + rows, len(images))
-    check_finite(found)
-    return found
+            progress(start + len(batch), len(images))
+    check_finite(rows)
+    return rows
 
 
-def load_encoder(encoder):
+def load_encoder(encoder, **which):
     """The encoder itself, or what `sslzoo.load` makes of a name or a path."""
     if isinstance(encoder, keras.layers.Layer):
         return encoder
     if isinstance(encoder, str) or hasattr(encoder, "__fspath__"):
         from sslzoo import zoo
 
-        return zoo.load(encoder)
+        return zoo.load(encoder, **which)
     raise InvalidInputError(
         "`encoder` must be a Keras model (raw images in, features out), or a name or folder for `sslzoo.load`. "
         f"Received: encoder of type {type(encoder).__name__}"
@@ -115,20 +112,30 @@ def weights_sha256(encoder: "keras.layers.Layer") -> str:
     return digest.hexdigest()
 
 
-def _encode(encoder, batch):
+def outputs_of(encoder, images, batch_size):
+    """What an encoder gives for at most `batch_size` images: a list of float32 arrays (rows, L)."""
+    batch = np.asarray(images, np.float32)
+    rows = len(batch)
+    if rows < batch_size:  # every call has one shape, so the encoder is compiled once
+        batch = np.concatenate([batch, np.repeat(batch[-1:], batch_size - rows, axis=0)])
     if isinstance(encoder, keras.Model):
-        output = encoder.predict_on_batch(batch)  # compiled, and calls the model with training=False
+        outputs = encoder.predict_on_batch(batch)  # compiled, and calls the model with training=False
     else:
-        output = keras.ops.convert_to_numpy(encoder(batch, training=False))
-    if isinstance(output, (list, tuple, dict)):
+        outputs = keras.tree.map_structure(keras.ops.convert_to_numpy, encoder(batch, training=False))
+    outputs = [np.asarray(output) for output in keras.tree.flatten(outputs)]
+    for output in outputs:
+        if output.ndim != 2 or len(output) != batch_size:
+            raise InvalidInputError(
+                "The encoder must give (B, L), one row of features per image; flatten or pool feature maps. "
+                f"Received: output of shape {output.shape} for {batch_size} images"
+            )
+    return [output[:rows].astype(np.float32) for output in outputs]
+
+
+def _single(outputs):
+    if len(outputs) != 1:
         raise InvalidInputError(
             "The encoder must have one output (B, L); of a variational encoder, take the posterior mean. "
-            f"Received: {len(output)} outputs"
+            f"Received: {len(outputs)} outputs"
         )
-    output = np.asarray(output)
-    if output.ndim != 2 or len(output) != len(batch):
-        raise InvalidInputError(
-            "The encoder must give (B, L), one row of features per image; flatten or pool feature maps. "
-            f"Received: output of shape {output.shape} for {len(batch)} images"
-        )
-    return output.astype(np.float32)
+    return outputs

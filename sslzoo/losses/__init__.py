@@ -1,6 +1,7 @@
 """The objectives as pure functions of tensors: no state, no random numbers, no Keras layers."""
 
 from sslzoo.losses.clustering import (
+    cluster_terms,
     proto_cpc,
     proto_cpc_terms,
     pseudo_label_terms,
@@ -26,6 +27,7 @@ from sslzoo.losses.decorrelation import (
     w_mse,
     whiten,
 )
+from sslzoo.losses.distillation import dino
 from sslzoo.losses.elbo import (
     bernoulli_reconstruction,
     gaussian_entropy,
@@ -34,6 +36,7 @@ from sslzoo.losses.elbo import (
     gaussian_reconstruction,
     group_prior,
 )
+from sslzoo.losses.energy import generative_term, log_density, pair_log_density, sgld_step
 from sslzoo.losses.information import (
     barber_agakov_bound,
     info_nce_bound,
@@ -42,6 +45,7 @@ from sslzoo.losses.information import (
     vince_bound,
     vince_threshold,
 )
+from sslzoo.losses.marginal import lejepa_terms, sigreg, view_invariance, visreg_terms
 from sslzoo.losses.neighborhood import (
     anneal,
     nearest,
@@ -53,6 +57,7 @@ from sslzoo.losses.neighborhood import (
 )
 from sslzoo.losses.regression import negative_cosine, normalized_regression
 from sslzoo.losses.tensors import unit
+from sslzoo.losses.volume import coding_rate, emp_ssl_terms, frossl_terms, mmcr_terms, tico_terms
 
 __all__ = [
     "anneal",
@@ -60,17 +65,26 @@ __all__ = [
     "barlow_twins",
     "barlow_twins_terms",
     "bernoulli_reconstruction",
+    "cluster_terms",
+    "coding_rate",
     "corinfomax_terms",
+    "dino",
+    "emp_ssl_terms",
+    "frossl_terms",
     "gaussian_entropy",
     "gaussian_kl",
     "gaussian_kl_between",
     "gaussian_reconstruction",
+    "generative_term",
     "group_prior",
     "info_nce",
     "info_nce_bound",
     "info_nce_terms",
     "instance_cross_entropy",
     "instance_terms",
+    "lejepa_terms",
+    "log_density",
+    "mmcr_terms",
     "nearest",
     "negative_cosine",
     "neighborhood_nce",
@@ -81,19 +95,25 @@ __all__ = [
     "nt_xent",
     "nt_xent_terms",
     "nwj_bound",
+    "pair_log_density",
     "proto_cpc",
     "proto_cpc_terms",
     "pseudo_label_terms",
     "queue_nce",
     "queue_nce_terms",
+    "sgld_step",
+    "sigreg",
     "sinkhorn",
     "swapped_prediction",
     "swapped_terms",
+    "tico_terms",
     "tuba_bound",
     "unit",
     "vicreg_terms",
+    "view_invariance",
     "vince_bound",
     "vince_threshold",
+    "visreg_terms",
     "w_mse",
     "whiten",
     "within",

@@ -13,6 +13,8 @@ References:
     ProtoCPC: Lee, "Representation Distillation by Prototypical Contrastive Predictive Coding"; the formula as derived
         in the GEDI paper (arXiv 2212.13425), appendix H.
     DeepCluster: Caron et al., "Deep Clustering for Unsupervised Learning of Visual Features", eq. 1.
+    GEDI: Sansone and Manhaeve, "Unifying Self-Supervised Clustering and Energy-Based Models", eq. 5 (`cluster_terms`,
+        whose targets do carry a gradient).
 """
 
 from collections.abc import Sequence
@@ -21,7 +23,7 @@ from keras import ops
 
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError
-from sslzoo.losses.tensors import differ, float32, static_shape, total
+from sslzoo.losses.tensors import check_pairs, differ, float32, static_shape, total
 
 
 def sinkhorn(scores, epsilon: float = 0.05, iterations: int = 3, weights=None):
@@ -31,6 +33,13 @@ def sinkhorn(scores, epsilon: float = 0.05, iterations: int = 3, weights=None):
     1. So rows sum to 1 exactly and columns to B / K approximately, better with more iterations. Runs on logarithms:
     scores / epsilon of any size are safe, and a prototype far from everything still gets its share, where the
     exponentials of the published algorithm would be 0 / 0.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        scores = np.random.default_rng(0).uniform(-1, 1, size=(32, 5))
+        losses.sinkhorn(scores)  # (32, 5), columns sum to about 32 / 5
 
     Args:
         scores: float tensor (B, K), usually cosines of embeddings and prototypes.
@@ -48,13 +57,14 @@ def sinkhorn(scores, epsilon: float = 0.05, iterations: int = 3, weights=None):
     Reference:
         SwAV, eq. 3-5 and appendix A; Cuturi, "Sinkhorn Distances".
     """
+    scores = float32(scores)
     shape = static_shape(scores)
     if len(shape) != 2:
         raise InvalidInputError(f"scores must be a matrix (batch, prototypes). Received: scores.shape={shape}")
     checks.positive(epsilon=epsilon)
     checks.count(iterations=iterations)
 
-    logits = ops.stop_gradient(float32(scores)) / epsilon
+    logits = ops.stop_gradient(scores) / epsilon
     in_totals = 0.0 if weights is None else _log(ops.stop_gradient(float32(weights)))[:, None]
     by_sample = 0.0
     for _ in range(iterations):
@@ -73,6 +83,13 @@ def swapped_terms(
     queue_weights=None,
 ):
     """The two terms of `swapped_prediction`, with its arguments.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        scores = np.random.default_rng(0).uniform(-1, 1, size=(2, 32, 5))  # of two views
+        losses.swapped_terms(list(scores))
 
     Returns:
         dict of float32 scalars, means over ordered pairs (u assigns, v predicts) and images:
@@ -112,6 +129,13 @@ def swapped_prediction(
     Mean over the ordered pairs u != v, u among the first `num_assigning` views, of
     -mean_i sum_k q_uik log softmax_k(s_vi / temperature),  q_u = sinkhorn(s_u). Zero scores give log K.
 
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        scores = np.random.default_rng(0).uniform(-1, 1, size=(2, 32, 5))  # of two views
+        losses.swapped_prediction(list(scores))
+
     Args:
         scores: two or more float tensors (B, K), one per view: cosines of its embeddings with the prototypes. The
             ones that assign come first.
@@ -145,6 +169,14 @@ def _assign_with_queue(scores, queue, queue_weights, epsilon, iterations):
 def proto_cpc_terms(student, teacher, temperature: float = 0.1, prior=None):
     """The two terms of `proto_cpc`, with its arguments.
 
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        rng = np.random.default_rng(0)
+        student, teacher = rng.normal(size=(32, 5)), rng.dirichlet(np.ones(5), size=32)
+        losses.proto_cpc_terms(student, teacher)
+
     Returns:
         dict of float32 scalars: "alignment" = -mean_i sum_c p_ic s_ic / T and
         "contrast" = mean_i log sum_c q_c exp(s_ic / T).
@@ -174,6 +206,14 @@ def proto_cpc(student, teacher, temperature: float = 0.1, prior=None):
     apart (scores constant over prototypes) and also when all images share one prototype; its least value for given
     targets is -mean_i KL(p_i || q) >= -log K.
 
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        rng = np.random.default_rng(0)
+        student, teacher = rng.normal(size=(32, 5)), rng.dirichlet(np.ones(5), size=32)
+        losses.proto_cpc(student, teacher)
+
     Args:
         student: float tensor (B, K), scores of one view.
         teacher: float tensor (B, K), probabilities of another view of the same images; rows sum to 1.
@@ -192,8 +232,63 @@ def proto_cpc(student, teacher, temperature: float = 0.1, prior=None):
     return total(proto_cpc_terms(student, teacher, temperature, prior))
 
 
+def cluster_terms(logits, logits_view, prior=None):
+    """GEDI's two discriminative terms: a view falls into the cluster of its image, and every cluster gets its share.
+
+    invariance = mean_i -sum_y p(y | x'_i) log p(y | x_i)       p(y | x) = softmax(logits)_y
+    prior      = -sum_y prior_y log( mean_i p(y | x_i) )
+
+    Together they tell the ways to fail apart: the same assignment for every image that favours no cluster has
+    invariance log K; one cluster for all has invariance 0 and a prior term that grows with the margin of its logits,
+    m (K - 1) / K; balanced but inconsistent clusters have a large invariance and the least prior. At the optimum,
+    invariance is 0 and prior the entropy of `prior`: log K for equal shares, not 0.
+
+    Args:
+        logits: float tensor (B, K), of the images.
+        logits_view: float tensor (B, K), of an augmented view of each. It is the target of the cross-entropy, and
+            gradients flow into it too: nothing is stopped here.
+        prior: float tensor (K,), > 0, share of each cluster, sums to 1; None for equal ones.
+
+    Returns:
+        dict of float32 scalars, unweighted, >= 0: "invariance", "prior".
+
+    Raises:
+        InvalidInputError: logits that are not two matrices of one shape, or a prior of another length.
+
+    Reference:
+        Sansone and Manhaeve, "Unifying Self-Supervised Clustering and Energy-Based Models" (GEDI, arXiv 2212.13425),
+        eq. 5 and proposition 1; its terms are sums over images, and are to be maximised.
+    """
+    logits, logits_view = float32(logits), float32(logits_view)
+    check_pairs(logits=logits, logits_view=logits_view)
+    log_p = ops.log_softmax(logits, axis=1)
+    # log of the mean over images, on logarithms: a cluster that nobody is in has a gradient, where log(0) has none.
+    log_share = ops.logsumexp(log_p, axis=0) - ops.log(ops.cast(ops.shape(log_p)[0], "float32"))
+    if prior is None:
+        shares = ops.mean(log_share)
+    else:
+        prior = ops.stop_gradient(float32(prior))
+        if len(static_shape(prior)) != 1 or differ(static_shape(prior)[0], static_shape(logits)[1]):
+            raise InvalidInputError(
+                f"prior must hold a share for each of {static_shape(logits)[1]} clusters. "
+                f"Received: prior.shape={static_shape(prior)}"
+            )
+        shares = ops.sum(prior * log_share)
+    return {
+        "invariance": -ops.mean(ops.sum(ops.softmax(logits_view, axis=1) * log_p, axis=1)),
+        "prior": -shares,
+    }
+
+
 def pseudo_label_terms(logits, labels, weights=None):
     """Cross-entropy of a linear classifier whose classes are clusters, in two terms.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        logits = np.random.default_rng(0).normal(size=(32, 5))
+        losses.pseudo_label_terms(logits, np.arange(32) % 5)
 
     Args:
         logits: float tensor (B, K).
@@ -215,7 +310,8 @@ def pseudo_label_terms(logits, labels, weights=None):
     shape = static_shape(logits)
     if len(shape) != 2:
         raise InvalidInputError(f"logits must be a matrix (batch, clusters). Received: logits.shape={shape}")
-    score = ops.take_along_axis(logits, ops.cast(labels, "int32")[:, None], axis=1)[:, 0]
+    labels = ops.convert_to_tensor(labels, dtype="int32")
+    score = ops.take_along_axis(logits, labels[:, None], axis=1)[:, 0]
     weights = 1.0 if weights is None else ops.stop_gradient(float32(weights))
     return {
         "alignment": -ops.mean(weights * score),

@@ -8,11 +8,20 @@ from sslzoo.methods.cmc import CMC
 from sslzoo.methods.corinfomax import CorInfoMax
 from sslzoo.methods.cr_vae import CRVAE
 from sslzoo.methods.deepcluster import DeepCluster
+from sslzoo.methods.ebclr import EBCLR
+from sslzoo.methods.emp_ssl import EMPSSL
+from sslzoo.methods.fastsiam import FastSiam
+from sslzoo.methods.frossl import FroSSL
+from sslzoo.methods.gedi import GEDI
 from sslzoo.methods.info_nce import InfoNCE
 from sslzoo.methods.instance_discrimination import InstanceDiscrimination
-from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.jem import JEM
+from sslzoo.methods.joint_embedding import JointEmbedding, TeacherStudent
+from sslzoo.methods.lejepa import LeJEPA
 from sslzoo.methods.local_aggregation import LocalAggregation
+from sslzoo.methods.mmcr import MMCR
 from sslzoo.methods.moco import MoCo
+from sslzoo.methods.nnclr import NNCLR
 from sslzoo.methods.parametric_instance_discrimination import ParametricInstanceDiscrimination
 from sslzoo.methods.pretrainer import Pretrainer
 from sslzoo.methods.protocpc import ProtoCPC
@@ -22,6 +31,7 @@ from sslzoo.methods.simvae import SimVAE
 from sslzoo.methods.swav import SwAV
 from sslzoo.methods.vae import VAE, BetaVAE
 from sslzoo.methods.vicreg import VICReg
+from sslzoo.methods.visreg import VISReg
 from sslzoo.methods.wmse import WMSE
 
 METHODS = {
@@ -47,13 +57,29 @@ METHODS = {
     "swav": SwAV,
     "protocpc": ProtoCPC,
     "deepcluster": DeepCluster,
+    "jem": JEM,
+    "gedi": GEDI,
+    "ebclr": EBCLR,
+    "lejepa": LeJEPA,
+    "visreg": VISReg,
+    "fastsiam": FastSiam,
+    "emp-ssl": EMPSSL,
+    "mmcr": MMCR,
+    "frossl": FroSSL,
+    "nnclr": NNCLR,
 }
 
 __all__ = [
     "BYOL",
     "CMC",
     "CRVAE",
+    "EBCLR",
+    "EMPSSL",
+    "GEDI",
+    "JEM",
     "METHODS",
+    "MMCR",
+    "NNCLR",
     "VAE",
     "WMSE",
     "Annulus",
@@ -62,9 +88,12 @@ __all__ = [
     "BetaVAE",
     "CorInfoMax",
     "DeepCluster",
+    "FastSiam",
+    "FroSSL",
     "InfoNCE",
     "InstanceDiscrimination",
     "JointEmbedding",
+    "LeJEPA",
     "LocalAggregation",
     "MoCo",
     "ParametricInstanceDiscrimination",
@@ -74,5 +103,7 @@ __all__ = [
     "SimSiam",
     "SimVAE",
     "SwAV",
+    "TeacherStudent",
     "VICReg",
+    "VISReg",
 ]

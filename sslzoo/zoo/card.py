@@ -7,6 +7,8 @@ import hashlib
 import json
 import textwrap
 
+from sslzoo.zoo.results import tag_of
+
 # Where the Hub keeps a data set; the front matter of a card links to it.
 HUB_DATASETS = {
     "mnist": "ylecun/mnist",
@@ -121,6 +123,9 @@ def _introduction(results):
     lines.append(f"An image encoder{size}, trained with {method} on {_title(results['dataset'])} without labels.")
     if "description" in results:
         lines[-1] += f" {results['description']}"
+    if tag_of(results["name"]):
+        plain, _, tag = results["name"].partition(".")
+        lines += ["", f"`{tag}` is the tag of its recipe or seed; `{plain}` is what the default recipe trains."]
     for entry in results["papers"]:
         link = f" ({entry['url']})" if "url" in entry else ""
         lines += ["", f"Paper: *{entry['title']}*{link}"]

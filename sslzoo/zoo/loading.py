@@ -2,7 +2,8 @@
 
 A name stands for an entry of the manifest (`sslzoo.zoo.manifest`), and is looked for in this order:
 
-    1. the folder that the environment variable SSLZOO_WEIGHTS names, then `weights/` of a checkout
+    1. the folder that the environment variable SSLZOO_WEIGHTS names, then the encoders that an installed package
+       carries, or `weights/` of a checkout
     2. the cache of the Hugging Face Hub, without asking the Hub anything
     3. the Hub itself, at the commit that the manifest pins
 
@@ -18,6 +19,7 @@ from sslzoo.errors import ArtefactError, HubError, IntegrityError, InvalidInputE
 from sslzoo.files import sha256
 from sslzoo.zoo import layout
 from sslzoo.zoo import manifest as manifests
+from sslzoo.zoo.results import tag_of
 
 if TYPE_CHECKING:
     import keras
@@ -97,15 +99,17 @@ def _fetch_named(name, part, revision, verify):
         _refuse_revision(revision, local)
         return local
     pinned = revision in (None, entry["revision"])
-    if local is not None and pinned and (_holds(local, part) or entry["revision"] is None):
+    if local is not None and pinned and (_holds(local, part) or part not in _parts_of(entry)):
         if verify:
             _check_local(name, local, part, entry)
         return local
     if entry["revision"] is None and revision is None:
         searched = " or ".join(str(folder) for folder in _weight_folders())
+        what = name if local is None else f"part {part!r} of {name}"
         raise HubError(
-            f"{name} is not published yet, and there is no copy of it in {searched}. Set SSLZOO_WEIGHTS to a folder "
-            f"that holds it, or train it: {entry['recipe']}. Received: name_or_path={name!r}"
+            f"{what} is not published yet, and there is no copy of it in {searched}. Set SSLZOO_WEIGHTS to a folder "
+            f"that holds it, such as weights/ of a checkout, or train it: {entry['recipe']}. "
+            f"Received: name_or_path={name!r}, part={part!r}"
         )
     if entry["repository"] is None:
         _refuse_revision(revision, name)
@@ -126,12 +130,12 @@ def _fetch_named(name, part, revision, verify):
 def _check_local(name, folder, part, entry):
     for file in (*_files_of(part), layout.RESULTS):
         if (folder / file).is_file() and file in entry["files"]:
-            found, expected = sha256(folder / file), entry["files"][file]["sha256"]
-            if found != expected:
+            here, expected = sha256(folder / file), entry["files"][file]["sha256"]
+            if here != expected:
                 raise IntegrityError(
                     f"{folder / file} is not the file that the manifest has for {name}. Give the path of the folder "
                     "to load a model of your own, or verify=False; restore the file, or enter the new model by "
-                    f"`sslzoo manifest {folder}`. Expected sha256 {expected}. Received: {found}"
+                    f"`sslzoo manifest {folder}`. Expected sha256 {expected}. Received: {here}"
                 )
 
 
@@ -157,23 +161,6 @@ def _refuse_revision(revision, path):
 
 
 # ------------------------------------------------------------------ find
-
-
-def find(name_or_path: "str | os.PathLike") -> Path:
-    """Path of a model folder or `.keras` file on this machine.
-
-    Args:
-        name_or_path: folder, file, or name of a local model; see `local_models`.
-
-    Raises:
-        UnknownNameError: no model of that name.
-        ArtefactError: a path that does not exist.
-    """
-    path, known = _find_path(name_or_path), local_models()
-    if path is None:
-        _check_known(str(name_or_path))
-        path = known[str(name_or_path)]
-    return path
 
 
 def _check_known(name, entries=()):
@@ -214,47 +201,50 @@ def _is_entry(name):
 
 def local_models() -> dict[str, Path]:
     """Models on this machine that `load` knows by name, the Hub's cache left out: name -> folder."""
-    found = {}
+    models = {}
     for folder in _weight_folders():
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
             if (path / layout.CONFIG).is_file():
-                found.setdefault(path.name, path)
-    return found
+                models.setdefault(path.name, path)
+    return models
 
 
 def _weight_folders():
     """Where models lie by name, first come first served."""
     named = os.environ.get("SSLZOO_WEIGHTS")
-    return [*([Path(named).expanduser()] if named else []), Path(__file__).resolve().parents[2] / "weights"]
+    return [*([Path(named).expanduser()] if named else []), manifests.beside("weights")]
 
 
 # ------------------------------------------------------------------ list
 
 
-def list_models(method: str | None = None, dataset: str | None = None) -> list[dict]:
+def list_models(method: str | None = None, dataset: str | None = None, tag: str | None = None) -> list[dict]:
     """The models of the zoo.
 
     Args:
         method: keep those of this method ("SimVAE"; case, "-" and " " do not count).
         dataset: keep those trained on this data set ("fashion_mnist"; likewise).
+        tag: keep those of this recipe or seed ("strong", "seed1"; likewise), or of the default one ("default").
 
     Returns:
-        list of dicts, sorted by name: name, method, dataset, repository, revision (null: not published yet), parts,
-        files, bytes (of all files), input_shape, input_range, features, parameters, recipe, metrics, licence, papers
-        (see `sslzoo.zoo.manifest`), and local: bool, whether the encoder loads without a network.
+        list of dicts, sorted by name: name, method, dataset, tag (null: the default recipe), repository, revision
+        (null: not published yet), parts, files, bytes (of all files), input_shape, input_range, features, parameters,
+        recipe, metrics, licence, papers (see `sslzoo.zoo.manifest`), and local: bool, whether the encoder loads
+        without a network.
 
     Raises:
-        UnknownNameError: no model is of that method or data set.
+        UnknownNameError: no model is of that method, data set or tag.
         ManifestError: the manifest is damaged.
     """
-    entries = manifests.read()
-    for field, wanted in (("method", method), ("dataset", dataset)):
-        if wanted is not None:
-            known = {_plainly(entry[field]): entry[field] for entry in manifests.read().values()}
-            chosen = known.get(_plainly(wanted)) or choose(field, wanted, set(known.values()))
-            entries = {name: entry for name, entry in entries.items() if entry[field] == chosen}
     local = local_models()
-    return [_described(name, entry, local) for name, entry in entries.items()]
+    every = [_described(name, entry, local) for name, entry in manifests.read().items()]
+    models = every
+    for field, wanted in (("method", method), ("dataset", dataset), ("tag", tag)):
+        if wanted is not None:
+            known = {_plainly(model[field] or "default"): model[field] or "default" for model in every}
+            chosen = known.get(_plainly(wanted)) or choose(field, wanted, set(known.values()))
+            models = [model for model in models if (model[field] or "default") == chosen]
+    return models
 
 
 def info(name: str) -> dict:
@@ -278,6 +268,7 @@ def _plainly(text):
 def _described(name, entry, local):
     facts = {
         "name": name,
+        "tag": tag_of(name),
         "parts": _parts_of(entry),
         "bytes": sum(file["bytes"] for file in entry["files"].values()),
         "local": name in local or _is_cached(entry),

@@ -1,0 +1,204 @@
+"""What watches energy models: a guard that takes one back when it diverges, and the health of energies and clusters."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from sslzoo import checks
+from sslzoo.callbacks import health
+from sslzoo.callbacks.checkpoint import _variables
+from sslzoo.errors import InvalidInputError, TrainingError
+from sslzoo.losses import cluster_terms
+from sslzoo.methods.energy_model import ClusterEnergyModel, EnergyModel
+
+
+class DivergenceGuard(keras.callbacks.Callback):
+    """Takes a model that diverges back to its last good state, and goes on with other random numbers.
+
+        model.fit(images, batch_size=64, epochs=20, callbacks=[DivergenceGuard()])
+
+    Energy models diverge now and then, and what those who train them do is to start again from a checkpoint with
+    another seed. This does it in place. Every so many steps it looks at the reported loss and terms: finite and below
+    `limit`, and the state of model and optimizer, replay buffer included, is kept; otherwise the state that was good a
+    look before the last (what the last look kept may have been on its way out) is put back, all random generators get
+    new seeds, and the metrics start anew. Training goes on with the next batch. After `attempts` times it ends.
+
+    It stands before callbacks that act on losses which are not finite (`FiniteGuard`).
+
+    Args:
+        every: int >= 1, steps between two looks. A look waits for the device and copies the state, and what was
+            trained since the last but one is what a rollback costs.
+        limit: float > 0, of the absolute loss; 1e8 is where JEM's code gives up.
+        attempts: int >= 1, rollbacks before training is ended.
+
+    Attributes:
+        rollbacks: list of str, what happened and when. Their number stands in the logs of each epoch, `rollbacks`.
+
+    Raises:
+        InvalidInputError: an argument out of range.
+        TrainingError: after `attempts` rollbacks, at the next divergence; the model is in its last good state.
+    """
+
+    def __init__(self, every: int = 50, limit: float = 1e8, attempts: int = 3):
+        super().__init__()
+        self.every, self.attempts = checks.count(every=every, attempts=attempts)
+        self.limit = checks.positive(limit=limit)
+        self.rollbacks = []
+
+    def on_train_begin(self, logs=None):
+        self.rollbacks = []
+        self._good = self._last = self._state()
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._epoch, self._looked, self._done = epoch, 0, 0
+
+    def on_train_batch_end(self, batch, logs=None):
+        self._done = batch + 1
+        if batch + 1 - self._looked >= self.every:  # `steps_per_execution` may jump over multiples
+            self._looked = batch + 1
+            self._look(logs, f"epoch {self._epoch + 1}, step {batch + 1}")
+
+    def on_epoch_end(self, epoch, logs=None):
+        logs = {} if logs is None else logs
+        if self._done > self._looked:  # two looks without a step between would pass a spoiled state for good
+            self._look(logs, f"the end of epoch {epoch + 1}")
+        logs["rollbacks"] = float(len(self.rollbacks))
+
+    def _look(self, logs, when):
+        names = ("loss", *getattr(self._model, "terms", ()))
+        values = {name: float(logs[name]) for name in names if name in (logs or {})}
+        broken = [name for name, value in values.items() if not abs(value) <= self.limit]  # NaN is not
+        if not broken:
+            self._good, self._last = self._last, self._state()
+            return
+        told = f"{broken[-1]} = {values[broken[-1]]:.3g} at {when}"
+        self._restore()
+        for name in values:
+            del logs[name]
+        if len(self.rollbacks) == self.attempts:
+            raise TrainingError(
+                f"Training diverged again after {self.attempts} rollbacks. The model is in its last good state. Try a "
+                "lower learning rate, more Langevin steps (sgld_steps), a smaller generative weight, more noise on the "
+                f"data, or a smooth activation (silu) in the encoder. Received: {told}"
+            )
+        self.rollbacks.append(told)
+        print(f"\nDiverged ({told}): back to the last good state with new seeds, {len(self.rollbacks)} of "
+              f"{self.attempts}.")  # fmt: skip
+
+    def _state(self):
+        # `self.model`, not `self._model`: under JAX the access writes the trained state back into the variables.
+        return [np.array(ops.convert_to_numpy(variable)) for variable in _variables(self.model)]
+
+    def _restore(self):
+        model, attempt = self.model, len(self.rollbacks) + 1
+        for variable, value in zip(_variables(model), self._good):
+            if variable.name == "seed_generator_state":
+                value = np.array([(int(value[0]) + 1_000_003 * attempt) % 2**31, value[1]], value.dtype)
+            variable.assign(value)
+        self._last = self._good
+        model.reset_metrics()
+
+
+class EnergyHealth(keras.callbacks.Callback):
+    """Shows where data and samples lie in energy, how clusters are used, and how far each term is from its optimum.
+
+        model.fit(images, batch_size=64, callbacks=[DivergenceGuard(), EnergyHealth(images[:512])])
+
+    At the end of an epoch, in inference mode and without noise, in the logs:
+
+    | key | what | healthy |
+    |---|---|---|
+    | `energy_data` | mean energy -f(x) of the images | |
+    | `energy_samples` | mean energy of 512 images of the replay buffer | |
+    | `energy_gap` | the latter minus the former | small beside what energies were at first; not growing for ever |
+    | `clusters_used` | perplexity of the mean assignment, 1..K | near K |
+    | `invariance_excess` | invariance, unweighted, over its optimum 0 | near 0 |
+    | `prior_excess` | prior term, unweighted, over its optimum log K | near 0 |
+
+    The last three (of `GEDI` and `JEM`) tell the failures apart (`health.clustering_failure`), and one line says so.
+    Energies are those of `GEDI` and `JEM`; of `EBCLR` they are up to the images x may be a view of, the same ones here.
+
+    Args:
+        images: raw images (N, H, W, C), 0..255, N >= 2; 512 are enough. Or ready-made views (N, J, H, W, C), of which
+            the first is the image.
+        every: int >= 1, epochs between two looks; the last epoch is always looked at.
+        seed: int, of the augmented views, drawn once.
+
+    Raises:
+        InvalidInputError: an argument out of range; at the start of training, a model that is no energy model.
+    """
+
+    def __init__(self, images: np.ndarray, every: int = 1, seed: int = 0):
+        super().__init__()
+        if np.ndim(images) not in (4, 5) or len(images) < 2:
+            raise InvalidInputError(
+                "images must be at least two raw images (N, H, W, C), or ready-made views (N, J, H, W, C) of as many. "
+                f"Received: images of shape {np.shape(images)}"
+            )
+        self.images, self.seed = images, seed
+        self.every = checks.count(every=every)
+
+    def on_train_begin(self, logs=None):
+        model = self.model
+        if not isinstance(model, EnergyModel):
+            raise InvalidInputError(f"EnergyHealth watches energy models. Received: {type(model).__name__}")
+        if np.ndim(self.images) == 5:
+            views = np.asarray(self.images)
+            self._x, self._view = views[:, 0], views[:, min(1, views.shape[1] - 1)]
+        else:
+            # A copy has random numbers of its own: looking must not change what is trained.
+            drawn = type(model.views).from_config(model.views.get_config())
+            self._x = ops.convert_to_numpy(model.prepare(self.images))
+            self._view = ops.convert_to_numpy(drawn(self.images, training=True))[:, 0]
+        self._embeddings = _Embeddings(model)
+        self._rows = None
+        if model.buffer is not None:
+            self._rows = np.linspace(0, model.buffer_size - 1, min(512, model.buffer_size)).astype(int)
+
+    def on_epoch_end(self, epoch, logs=None):
+        if epoch + 1 != self.params["epochs"] and (epoch + 1) % self.every:
+            return
+        model, found = self.model, {}
+        outputs = self._embeddings.predict
+        z = outputs(self._x, batch_size=256, verbose=0)
+        if isinstance(model, ClusterEnergyModel):
+            density = _log_sum_exp
+        else:
+            density = lambda z, other=z: ops.convert_to_numpy(model._density(z, other))  # noqa: E731
+        found["energy_data"] = -float(np.mean(density(z)))
+        if self._rows is not None:
+            samples = ops.convert_to_numpy(ops.take(ops.convert_to_tensor(model.buffer), self._rows, axis=0))
+            found["energy_samples"] = -float(np.mean(density(outputs(samples, batch_size=256, verbose=0))))
+            found["energy_gap"] = found["energy_samples"] - found["energy_data"]
+        sentence = None
+        if isinstance(model, ClusterEnergyModel) and model.clusters > 1 and np.isfinite(z).all():
+            terms = cluster_terms(z, outputs(self._view, batch_size=256, verbose=0))
+            invariance, prior = (float(ops.convert_to_numpy(terms[name])) for name in ("invariance", "prior"))
+            shares = np.exp(z.astype("float64") - _log_sum_exp(z)[:, None])
+            found["clusters_used"] = health.prototypes_used(shares)
+            found["invariance_excess"] = invariance
+            found["prior_excess"] = prior - float(np.log(model.clusters))
+            sentence = health.clustering_failure(invariance, prior, model.clusters)
+        if logs is not None:
+            logs.update(found)
+        if self.params.get("verbose"):
+            line = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in found.items())
+            print(f"\nenergy: {line}" + (f". {sentence}" if sentence else ""))
+
+
+class _Embeddings(keras.Model):
+    """What the loss sees of views, as a model, so that `predict` compiles it."""
+
+    def __init__(self, owner):
+        super().__init__(name="embeddings", dtype="float32")
+        self.owner = owner
+        self.built = True
+
+    def call(self, views):
+        return self.owner.embed(views, training=False)
+
+
+def _log_sum_exp(logits):
+    logits = np.asarray(logits, "float64")
+    top = logits.max(axis=1, keepdims=True)
+    return (top + np.log(np.exp(logits - top).sum(axis=1, keepdims=True)))[:, 0]

@@ -1,0 +1,214 @@
+"""EBCLR: SimCLR read as a conditional density of two views, with the marginal density it leaves out."""
+
+import math
+
+import keras
+import numpy as np
+from keras import ops
+
+from sslzoo import checks
+from sslzoo.errors import InvalidInputError
+from sslzoo.losses import generative_term, nt_xent_terms, pair_log_density
+from sslzoo.methods.energy_model import EnergyModel, langevin
+from sslzoo.methods.pretrainer import full_precision
+from sslzoo.methods.state import variable
+
+
+@keras.saving.register_keras_serializable("sslzoo")
+class EBCLR(EnergyModel):
+    """EBCLR: the joint density of two views of an image, p(x, x') ~ exp(-|z - z'|^2 / temperature), by its factors.
+
+    loss = NT-Xent of squared distances                                 log p(x' | x), by its other candidates
+         + generative_weight ( mean f(x_q) - mean f(x) )                log p(x)
+         + norm_weight mean ( |g(x)|^2 + |g(x_q)|^2 )
+
+    with z = g(x) / |g(x)|, f(x) = log sum_j exp(-|z - z'_j|^2 / temperature) over the second views of the batch, and
+    x_q samples of p(x). `alignment` and `contrast` are SimCLR's at half the temperature, pull and push; `generative`
+    pushes too, off what is no image, so that few negatives are enough (the paper: batches of 16 as good as of 128);
+    `norm` keeps the length of embeddings, which the rest does not see, from growing.
+
+    Langevin dynamics have several stages here: a chain starts at an augmented image, shaken strongly (`max_noise`),
+    and is cooled to `noise` over its first `cooling` visits. Slopes are clipped.
+
+        model = EBCLR(encoder, head, Views("simclr-cifar10", num_views=2))
+        model.compile(keras.optimizers.Adam(2e-4))
+        model.fit(images, batch_size=64)
+        model.log_density(images[:100], reference=images[:1000])
+
+    Args:
+        encoder, projector, views: as in `JointEmbedding`; exactly two views, in [-1, 1]. The paper's networks have no
+            batch normalisation and leaky ReLUs.
+        temperature: float > 0, of squared distances.
+        generative_weight: float >= 0. 0 is SimCLR, but for `norm`, without chains and buffer.
+        norm_weight: float >= 0. The released code has 1e-3 times a *sum* over the batch, within the generative part:
+            0.1 x 1e-3 x 128, which is 0.0128, for its batches of 128.
+        sgld_steps, step_size, buffer_size, restart, seed: as in `EnergyModel`; a chain that ends gives its place to a
+            view of the batch. Restart 0.2 (CIFAR) and 0.4 (MNIST) in the paper.
+        noise, max_noise: float >= 0, of a chain that has cooled, and of a new one.
+        cooling: float > 0, visits over which the noise falls from one to the other.
+        clip: float > 0, the largest slope that counts in each coordinate.
+
+    Raises:
+        InvalidInputError: a setting out of range, or training on a batch of one image.
+
+    Reference:
+        Kim and Ye, "Energy-Based Contrastive Learning of Visual Representations" (arXiv 2202.04933), and its released
+        code, which draws new chains from the whole training set rather than from batches gone by.
+    """
+
+    papers = (
+        {
+            "title": "Energy-Based Contrastive Learning of Visual Representations",
+            "url": "https://arxiv.org/abs/2202.04933",
+        },
+    )
+    terms = ("alignment", "contrast", "generative", "norm")
+    view_counts = (2, 2)
+    buffer = None
+
+    def __init__(
+        self,
+        encoder: keras.Model,
+        projector: keras.Model | None = None,
+        views: keras.Layer | None = None,
+        temperature: float = 0.1,
+        generative_weight: float = 0.1,
+        norm_weight: float = 0.0128,
+        sgld_steps: int = 10,
+        step_size: float = 0.05,
+        noise: float = 0.01,
+        max_noise: float = 0.05,
+        cooling: float = 3.0,
+        clip: float = 1.0,
+        buffer_size: int = 50_000,
+        restart: float = 0.2,
+        seed: int = 0,
+        **kwargs,
+    ):
+        super().__init__(
+            encoder,
+            projector,
+            views,
+            sgld_steps,
+            step_size,
+            noise,
+            buffer_size,
+            restart,
+            clip=clip,
+            seed=seed,
+            **kwargs,
+        )
+        self.temperature, self.cooling = checks.positive(temperature=temperature, cooling=cooling)
+        self.generative_weight, self.norm_weight, self.max_noise = checks.number(
+            0, generative_weight=generative_weight, norm_weight=norm_weight, max_noise=max_noise
+        )
+        if generative_weight:
+            self.buffer = variable(self, np.zeros((buffer_size, *self.sample_shape), "float32"), "buffer")
+            self.visits = variable(self, np.full((buffer_size,), -1, "int32"), "visits")  # -1: nothing there yet
+
+    def call(self, images, training=False):
+        views = full_precision(self.make_views(images, training))
+        z = self.embed_groups(views, training)
+        if self.buffer is None:
+            return {"z": z}
+        other = ops.stop_gradient(z[:, 1])
+        samples, kept = self._visit(views[:, 0], lambda x: self._density(self.embed(x), other))
+        return {"z": z, "z_samples": self.embed(samples, training), **kept}
+
+    def _density(self, z, z_other):
+        return pair_log_density(z, z_other, self.temperature)
+
+    def _visit(self, views, function):
+        """Samples (B, ...), and what is written back: places, rows, and how often each was visited since its start."""
+        count = ops.shape(views)[0]
+        slots = self.slots(count)
+        x, visits = (ops.take(ops.convert_to_tensor(state), slots, axis=0) for state in (self.buffer, self.visits))
+
+        def by_row(condition):
+            return ops.reshape(condition, (-1, *[1] * len(self.sample_shape)))
+
+        x = ops.where(by_row(visits < 0), views, x)
+        visits = ops.maximum(visits, 0)
+        hot = ops.maximum(1.0 - ops.cast(visits, "float32") / self.cooling, 0.0)
+        noise = by_row(self.noise + (self.max_noise - self.noise) * hot)
+        draws = keras.random.normal((self.sgld_steps, *ops.shape(x)), seed=self.random)
+        x = langevin(self, function, x, draws, self.step_size, noise, self.clip)
+        # A chain ends after its visit rather than before the next, so that the view that takes its place is met again
+        # beside other images than those of its own batch.
+        ends = keras.random.uniform((count,), seed=self.random) < self.restart
+        rows = ops.where(by_row(ends), ops.stop_gradient(views), x)
+        return x, {"slots": slots, "rows": rows, "visits": ops.where(ends, 0, visits + 1)}
+
+    def objective(self, images, outputs, training):
+        z = outputs["z"]
+        if training and z.shape[0] == 1:
+            raise InvalidInputError(
+                "EBCLR tells images of a batch apart and needs at least 2 of them in every batch: drop a remainder of "
+                "1. Received: a batch of 1 image"
+            )
+        lengths, generative = ops.mean(ops.sum(ops.square(z[:, 0]), axis=1)), ops.zeros(())
+        if self.buffer is not None:
+            z_q = outputs["z_samples"]
+            lengths += ops.mean(ops.sum(ops.square(z_q), axis=1))
+            # As in the released code, gradients reach the second views through f of the data and of the samples.
+            generative = generative_term(self._density(z[:, 0], z[:, 1]), self._density(z_q, z[:, 1]))
+        return {
+            **nt_xent_terms(z[:, 0], z[:, 1], self.temperature / 2),
+            "generative": self.generative_weight * generative,
+            "norm": self.norm_weight * lengths,
+        }
+
+    def update(self, images, outputs):
+        if self.buffer is not None:
+            self.write_back(outputs["slots"], outputs["rows"])
+            visits = ops.convert_to_tensor(self.visits)
+            self.visits.assign(ops.scatter_update(visits, outputs["slots"][:, None], outputs["visits"]))
+
+    def log_density(self, images, reference):
+        """log p(x) + an unknown constant, of raw images (N, H, W, C), 0..255: float32 tensor (N,), in nats.
+
+        Args:
+            images: array (N, H, W, C).
+            reference: array (R, H, W, C), raw images that x may be a view of, the same for all that is compared.
+        """
+        return self._density(*(self.embed(self.prepare(x)) for x in (images, reference)))
+
+    def sample(
+        self,
+        n: int,
+        steps: int = 500,
+        reference: np.ndarray | None = None,
+        start: np.ndarray | None = None,
+        seed: int = 0,
+        verbose: bool = True,
+    ) -> np.ndarray:
+        """Samples of the model by chains of their own; the replay buffer is left alone.
+
+        Args:
+            n: int >= 1, how many.
+            steps: int >= 0, of each chain, at the noise of a cooled one.
+            reference: array (R, H, W, C), raw images that a sample may be a view of.
+            start: array (n, ...) as the networks see images, or None for uniform noise.
+            seed: int, of start and chains.
+            verbose: bool, show a progress bar.
+
+        Returns:
+            float32 array (n, ...) as the networks see images, in [-1, 1] or a little outside.
+
+        Raises:
+            InvalidInputError: no reference.
+        """
+        checks.count(n=n)
+        if reference is None:
+            raise InvalidInputError(
+                "EBCLR's density is a sum over images that x may be a view of. Received: reference=None"
+            )
+        if start is None:
+            start = np.random.default_rng([seed, 1]).uniform(*self.sample_range, (n, *self.sample_shape))
+        z_other = ops.convert_to_numpy(self.embed(self.prepare(reference)))
+        return self._chains(lambda x: self._density(self.embed(x), z_other), start, steps, seed, verbose)
+
+    def chance_level(self, batch_size: int) -> float:
+        """Loss of the contrastive terms when all embeddings are equal: log(2 batch_size - 1), in nats; the generative
+        one is 0 then, and that of the norm is left out."""
+        return math.log(2 * batch_size - 1)
