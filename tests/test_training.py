@@ -20,7 +20,7 @@ from sslzoo.methods import METHODS
 from sslzoo.training.settings import resolve
 
 RECIPES = Path(__file__).parent.parent / "recipes"
-RECIPE_NAMES = sorted(path.stem for path in RECIPES.glob("*.py"))
+RECIPE_NAMES = sorted(path.stem for path in RECIPES.glob("*.py") if path.stem != "zoo")
 SMALL = ["--limit", "240", "--batch-size", "24", "--protocols", "knn"]
 
 
