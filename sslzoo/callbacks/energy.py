@@ -15,8 +15,6 @@ from sslzoo.methods.energy_model import ClusterEnergyModel, EnergyModel
 class DivergenceGuard(keras.callbacks.Callback):
     """Takes a model that diverges back to its last good state, and goes on with other random numbers.
 
-        model.fit(images, batch_size=64, epochs=20, callbacks=[DivergenceGuard()])
-
     Energy models diverge now and then, and what those who train them do is to start again from a checkpoint with
     another seed. This does it in place. Every so many steps it looks at the reported loss and terms: finite and below
     `limit`, and the state of model and optimizer, replay buffer included, is kept; otherwise the state that was good a
@@ -37,6 +35,13 @@ class DivergenceGuard(keras.callbacks.Callback):
     Raises:
         InvalidInputError: an argument out of range.
         TrainingError: after `attempts` rollbacks, at the next divergence; the model is in its last good state.
+
+    Example:
+        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
+        encoder = networks.encoder("resnet8-gedi", (8, 8, 1), None, width=8)
+        model = methods.JEM(encoder, clusters=10, views=Views("gedi-mnist", num_views=1), sgld_steps=2)
+        model.compile(optimizer="adam")
+        model.fit(images, batch_size=16, verbose=0, callbacks=[callbacks.DivergenceGuard(every=20)])
     """
 
     def __init__(self, every: int = 50, limit: float = 1e8, attempts: int = 3):
@@ -102,8 +107,6 @@ class DivergenceGuard(keras.callbacks.Callback):
 class EnergyHealth(keras.callbacks.Callback):
     """Shows where data and samples lie in energy, how clusters are used, and how far each term is from its optimum.
 
-        model.fit(images, batch_size=64, callbacks=[DivergenceGuard(), EnergyHealth(images[:512])])
-
     At the end of an epoch, in inference mode and without noise, in the logs:
 
     | key | what | healthy |
@@ -126,6 +129,14 @@ class EnergyHealth(keras.callbacks.Callback):
 
     Raises:
         InvalidInputError: an argument out of range; at the start of training, a model that is no energy model.
+
+    Example:
+        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
+        encoder = networks.encoder("resnet8-gedi", (8, 8, 1), None, width=8)
+        model = methods.GEDI(encoder, clusters=10, views=Views("gedi-mnist", num_views=1), sgld_steps=2)
+        model.compile(optimizer="adam")
+        history = model.fit(images, batch_size=16, verbose=0, callbacks=[callbacks.EnergyHealth(images)]).history
+        history["energy_gap"], history["clusters_used"]
     """
 
     def __init__(self, images: np.ndarray, every: int = 1, seed: int = 0):

@@ -54,7 +54,9 @@ def long_chains(
 ) -> np.ndarray:
     """`langevin` of any number of steps outside of training, compiled, with a progress bar.
 
-        head = sslzoo.load("gedi-mnist", "projection")      # logits of raw images
+    Also for a published model, of whose part "projection" f is the log-sum-exp:
+
+        head = sslzoo.load("gedi-mnist", "projection")  # logits of raw images
         noise = np.random.default_rng(0).uniform(-1, 1, (16, 28, 28, 1))
         images = long_chains(head, lambda x: ops.logsumexp(head(127.5 * (x + 1)), axis=1), noise)
 

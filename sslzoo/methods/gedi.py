@@ -39,11 +39,6 @@ class GEDI(ClusterEnergyModel):
     | JEM | both, or `JEM` |
     | two-stage | `generative_steps`: the density first, then all terms |
 
-        model = GEDI(encoder, clusters=10, projector=head, views=Views("gedi-mnist", num_views=1))
-        model.compile(keras.optimizers.Adam(1e-4))
-        model.fit(images, batch_size=64, callbacks=[DivergenceGuard(), EnergyHealth(images[:512])])
-        clusters = model.predict_clusters(images)
-
     Args:
         encoder, projector, temperature: as in `ClusterEnergyModel`.
         clusters: int >= 2, K. The paper gives none; one for each class is what its numbers fit.
@@ -62,6 +57,14 @@ class GEDI(ClusterEnergyModel):
     Reference:
         Sansone and Manhaeve, "Unifying Self-Supervised Clustering and Energy-Based Models" (arXiv 2212.13425), eq. 5-7,
         algorithm 1, table 9. The paper's sums over images are means here, as in its figures.
+
+    Example:
+        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
+        encoder = networks.encoder("resnet8-gedi", (8, 8, 1), None, width=8)
+        model = methods.GEDI(encoder, clusters=10, views=Views("gedi-mnist", num_views=1), sgld_steps=2)
+        model.compile(optimizer="adam")
+        model.fit(images, batch_size=16, verbose=0, callbacks=[callbacks.EnergyHealth(images)])
+        clusters = model.predict_clusters(images)  # (32,), 0..9
     """
 
     papers = (

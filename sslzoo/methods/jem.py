@@ -16,11 +16,6 @@ class JEM(ClusterEnergyModel):
     pulls the views of an image together, and nothing keeps the clusters argmax_y t_y apart: all images in one of them
     is as good as any other way (the paper's NMI is 0.00). It is what `GEDI` is held against.
 
-        model = JEM(encoder, clusters=10, views=Views("gedi-mnist", num_views=1))
-        model.compile(keras.optimizers.Adam(1e-4))
-        model.fit(images, batch_size=64, callbacks=[DivergenceGuard()])
-        pictures = model.sample(16)
-
     Training may diverge, as that of energy models does: see `sslzoo.callbacks.DivergenceGuard`.
 
     Args:
@@ -31,6 +26,14 @@ class JEM(ClusterEnergyModel):
     Reference:
         Grathwohl et al., "Your Classifier is Secretly an Energy Based Model and You Should Treat it Like One"; without
         labels as the baseline of the GEDI paper (arXiv 2212.13425), section 6.
+
+    Example:
+        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
+        encoder = networks.encoder("resnet8-gedi", (8, 8, 1), None, width=8)
+        model = methods.JEM(encoder, clusters=10, views=Views("gedi-mnist", num_views=1), sgld_steps=2)
+        model.compile(optimizer="adam")
+        model.fit(images, batch_size=16, verbose=0, callbacks=[callbacks.DivergenceGuard()])
+        pictures = model.sample(4, steps=20)  # (4, 8, 8, 1), in [-1, 1] or nearly
     """
 
     papers = (
