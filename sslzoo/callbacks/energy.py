@@ -83,7 +83,7 @@ class DivergenceGuard(keras.callbacks.Callback):
         if len(self.rollbacks) == self.attempts:
             raise TrainingError(
                 f"Training diverged again after {self.attempts} rollbacks. The model is in its last good state. Try a "
-                "lower learning rate, more Langevin steps (sgld_steps), a smaller generative weight, more noise on the "
+                "lower learning rate, energy_decay=0.1, more Langevin steps (sgld_steps), more noise on the "
                 f"data, or a smooth activation (silu) in the encoder. Received: {told}"
             )
         self.rollbacks.append(told)

@@ -40,7 +40,7 @@ class GEDI(ClusterEnergyModel):
     | two-stage | `generative_steps`: the density first, then all terms |
 
     Args:
-        encoder, projector, temperature: as in `ClusterEnergyModel`.
+        encoder, projector, temperature, energy_decay: as in `ClusterEnergyModel`.
         clusters: int >= 2, K. The paper gives none; one for each class is what its numbers fit.
         views: `sslzoo.views.Views` with any number of views x' of an image, or None for ready-made ones
             (B, 1 + J, H, W, C), of which the first is x.
@@ -87,6 +87,7 @@ class GEDI(ClusterEnergyModel):
         data_noise: float = 0.03,
         generative_steps: int = 0,
         temperature: float = 1.0,
+        energy_decay: float = 0.0,
         sgld_steps: int = 20,
         step_size: float = 1.0,
         noise: float = 0.01,
@@ -104,8 +105,8 @@ class GEDI(ClusterEnergyModel):
             raise InvalidInputError("A loss needs a term: one weight must be above 0. Received: three weights of 0")
         checks.count(2, clusters=clusters)
         super().__init__(
-            encoder, clusters, projector, views, temperature, sgld_steps, step_size, noise, buffer_size, restart,
-            sample_range, clip, seed, **kwargs,
+            encoder, clusters, projector, views, temperature, energy_decay, sgld_steps, step_size, noise, buffer_size,
+            restart, sample_range, clip, seed, **kwargs,
         )  # fmt: skip
         self.generative_weight, self.invariance_weight, self.prior_weight = weights
         self.data_noise = checks.number(0, data_noise=data_noise)

@@ -19,7 +19,8 @@ class JEM(ClusterEnergyModel):
     Training may diverge, as that of energy models does: see `sslzoo.callbacks.DivergenceGuard`.
 
     Args:
-        encoder, clusters, projector, temperature: as in `ClusterEnergyModel`. "resnet8-gedi" is the papers' encoder.
+        encoder, clusters, projector, temperature, energy_decay: as in `ClusterEnergyModel`. The papers' encoder is
+            "resnet8-gedi".
         views: `sslzoo.views.Views` with any number of views, all of them data, or None.
         sgld_steps, step_size, noise, buffer_size, restart, sample_range, clip, seed: as in `EnergyModel`.
 
@@ -55,6 +56,7 @@ class JEM(ClusterEnergyModel):
         projector: keras.Model | None = None,
         views: keras.Layer | None = None,
         temperature: float = 1.0,
+        energy_decay: float = 0.0,
         sgld_steps: int = 20,
         step_size: float = 1.0,
         noise: float = 0.01,
@@ -66,8 +68,8 @@ class JEM(ClusterEnergyModel):
         **kwargs,
     ):
         super().__init__(
-            encoder, clusters, projector, views, temperature, sgld_steps, step_size, noise, buffer_size, restart,
-            sample_range, clip, seed, **kwargs,
+            encoder, clusters, projector, views, temperature, energy_decay, sgld_steps, step_size, noise, buffer_size,
+            restart, sample_range, clip, seed, **kwargs,
         )  # fmt: skip
         self.buffer = self.make_buffer()
 
