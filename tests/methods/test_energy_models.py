@@ -215,8 +215,7 @@ def test_jem_takes_every_view_for_data():
     assert float(array(found["generative"])) == pytest.approx(f[:, 2].mean() - f[:, :2].mean(), rel=1e-4)
 
 
-def test_energy_decay_bounds_how_far_densities_part():
-    """f - 0 of data and samples at its best: d/df (-f + decay f^2) = 0 at f = 1 / (2 decay)."""
+def test_energy_decay_adds_the_squares_of_densities():
     logits = draw(6, 3, 5)
     f = np.log(np.exp(logits.astype("float64")).sum(-1))
     plain, held = (
