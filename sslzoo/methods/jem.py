@@ -30,13 +30,22 @@ class JEM(ClusterEnergyModel):
         model.fit(images, batch_size=16, verbose=0)
 
     Args:
-        encoder, clusters, projector, temperature: as in `ClusterEnergyModel`. "resnet8-gedi" is the papers' encoder.
+        encoder, clusters, projector, temperature, energy_decay: as in `ClusterEnergyModel`. The papers' encoder is
+            "resnet8-gedi".
         views: `sslzoo.views.Views` with any number of views, all of them data, or None.
         sgld_steps, step_size, noise, buffer_size, restart, sample_range, clip, seed: as in `EnergyModel`.
 
     Reference:
         Grathwohl et al., "Your Classifier is Secretly an Energy Based Model and You Should Treat it Like One"; without
         labels as the baseline of the GEDI paper (arXiv 2212.13425), section 6.
+
+    Example:
+        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
+        encoder = networks.encoder("resnet8-gedi", (8, 8, 1), None, width=8)
+        model = methods.JEM(encoder, clusters=10, views=Views("gedi-mnist", num_views=1), sgld_steps=2)
+        model.compile(optimizer="adam")
+        model.fit(images, batch_size=16, verbose=0, callbacks=[callbacks.DivergenceGuard()])
+        pictures = model.sample(4, steps=20)  # (4, 8, 8, 1), in [-1, 1] or nearly
     """
 
     papers = (
@@ -58,6 +67,7 @@ class JEM(ClusterEnergyModel):
         projector: keras.Model | None = None,
         views: keras.Layer | None = None,
         temperature: float = 1.0,
+        energy_decay: float = 0.0,
         sgld_steps: int = 20,
         step_size: float = 1.0,
         noise: float = 0.01,
@@ -69,8 +79,8 @@ class JEM(ClusterEnergyModel):
         **kwargs,
     ):
         super().__init__(
-            encoder, clusters, projector, views, temperature, sgld_steps, step_size, noise, buffer_size, restart,
-            sample_range, clip, seed, **kwargs,
+            encoder, clusters, projector, views, temperature, energy_decay, sgld_steps, step_size, noise, buffer_size,
+            restart, sample_range, clip, seed, **kwargs,
         )  # fmt: skip
         self.buffer = self.make_buffer()
 
