@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import contract
 import fake_hub
 import h5py
 import keras
@@ -93,7 +94,7 @@ def hub(monkeypatch, tmp_path):
         fake_hub.direct(monkeypatch, hub, tmp_path / "home", token=fake_hub.TOKEN)
         monkeypatch.setenv("SSLZOO_MANIFEST", str(tmp_path / "manifest.json"))
         monkeypatch.setenv("SSLZOO_WEIGHTS", str(tmp_path / "weights"))
-        monkeypatch.setattr(loading, "__file__", str(tmp_path / "site-packages" / "sslzoo" / "zoo" / "loading.py"))
+        monkeypatch.setattr(manifest, "__file__", str(tmp_path / "site-packages" / "sslzoo" / "zoo" / "manifest.py"))
         manifest.write({})
         yield hub
         fake_hub.close_connections()
@@ -135,6 +136,21 @@ def no_network(monkeypatch, hub):
 
 
 # ------------------------------------------------------------------ load
+
+
+@pytest.mark.parametrize("method", contract.CASES)
+def test_every_part_of_every_method_is_loaded_published_and_loaded_again(hub, tmp_path, method):
+    num_views, make = contract.CASES[method]
+    model = make(contract.Flips(num_views))
+    parts = model.parts(contract.IMAGE_SHAPE) | {"model": model}
+    folder = artefact.write(tmp_path / NAME, parts, results())
+    zoo.publish(folder, REPOSITORY)
+    for place in (folder, f"hf://{REPOSITORY}"):
+        for part, written in parts.items():
+            loaded = sslzoo.load(place, part=part)
+            assert [w.path.split("/")[-1] for w in loaded.weights] == [w.path.split("/")[-1] for w in written.weights]
+            for ours, theirs in zip(loaded.weights, written.weights):
+                np.testing.assert_array_equal(ops.convert_to_numpy(ours), ops.convert_to_numpy(theirs))
 
 
 def test_a_name_is_downloaded_once_and_then_needs_no_network(published, monkeypatch):
@@ -339,10 +355,11 @@ def test_a_manifest_with_paths_that_lead_outside_is_refused(published, path):
 def test_other_weights_at_the_pinned_commit_are_refused(published):
     commit = manifest.read()[NAME]["revision"]
     files = published.repositories[REPOSITORY].commits[commit]
-    files["config.json"] += b" "
+    sent = files["config.json"]
+    files["config.json"] = sent[:-1] + b" "
     with pytest.raises(IntegrityError, match=r"config\.json' of hf://.*not the file that the manifest of sslzoo says"):
         sslzoo.load(NAME)
-    files["config.json"] = files["config.json"][:-1]
+    files["config.json"] = sent
     sslzoo.load(NAME)
 
 

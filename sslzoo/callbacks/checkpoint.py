@@ -24,6 +24,19 @@ class Checkpoint(keras.callbacks.Callback):
     Neither an epoch with a loss that is not finite nor one cut short is written: the file on disk stays the last good
     one, from which the cut epoch is run again whole.
 
+    Example:
+        import numpy as np
+        from sslzoo import callbacks, methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
+        model = methods.SimCLR(encoder, views=views.Views("simvae-digits", 2))
+        model.compile("adam")
+        journal, stopwatch = callbacks.Journal("history.csv", views_per_step=32), callbacks.Stopwatch()
+        checkpoint = callbacks.Checkpoint("checkpoint.npz", journal, stopwatch)
+        start = checkpoint.restore(model)  # 0, or the epochs that an earlier run has finished
+        model.fit(images, batch_size=16, initial_epoch=start, verbose=0, callbacks=[stopwatch, journal, checkpoint])
+
     Args:
         path: str or Path of the file.
         journal: `Journal` of the run.
@@ -91,6 +104,17 @@ class Journal(keras.callbacks.Callback):
 
     Unlike `CSVLogger` it is part of the checkpoint, so a resumed run has one history without gaps or doubles.
 
+    Example:
+        import numpy as np
+        from sslzoo import callbacks, methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
+        model = methods.SimCLR(encoder, views=views.Views("simvae-digits", 2))
+        model.compile("adam")
+        journal = callbacks.Journal("history.csv", views_per_step=32)
+        model.fit(images, batch_size=16, epochs=2, verbose=0, callbacks=[journal])
+
     Args:
         path: str or Path of the CSV file.
         views_per_step: int, views the networks see in one step.
@@ -142,6 +166,16 @@ class Journal(keras.callbacks.Callback):
 
 class Stopwatch(keras.callbacks.Callback):
     """Ends training in good order after `minutes`, or at the first Ctrl-C (a second one interrupts at once).
+
+    Example:
+        import numpy as np
+        from sslzoo import callbacks, methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
+        model = methods.SimCLR(encoder, views=views.Views("simvae-digits", 2))
+        model.compile("adam")
+        model.fit(images, batch_size=16, epochs=2, verbose=0, callbacks=[callbacks.Stopwatch(minutes=5)])
 
     Args:
         minutes: float, wall time from the start of training, or None for no limit.

@@ -50,16 +50,18 @@ class DivergenceGuard(keras.callbacks.Callback):
         self._good = self._last = self._state()
 
     def on_epoch_begin(self, epoch, logs=None):
-        self._epoch, self._looked = epoch, 0
+        self._epoch, self._looked, self._done = epoch, 0, 0
 
     def on_train_batch_end(self, batch, logs=None):
+        self._done = batch + 1
         if batch + 1 - self._looked >= self.every:  # `steps_per_execution` may jump over multiples
             self._looked = batch + 1
             self._look(logs, f"epoch {self._epoch + 1}, step {batch + 1}")
 
     def on_epoch_end(self, epoch, logs=None):
         logs = {} if logs is None else logs
-        self._look(logs, f"the end of epoch {epoch + 1}")
+        if self._done > self._looked:  # two looks without a step between would pass a spoiled state for good
+            self._look(logs, f"the end of epoch {epoch + 1}")
         logs["rollbacks"] = float(len(self.rollbacks))
 
     def _look(self, logs, when):
@@ -149,8 +151,9 @@ class EnergyHealth(keras.callbacks.Callback):
             self._x = ops.convert_to_numpy(model.prepare(self.images))
             self._view = ops.convert_to_numpy(drawn(self.images, training=True))[:, 0]
         self._embeddings = _Embeddings(model)
-        buffer = model.buffer
-        self._rows = None if buffer is None else np.linspace(0, len(buffer) - 1, min(512, len(buffer))).astype(int)
+        self._rows = None
+        if model.buffer is not None:
+            self._rows = np.linspace(0, model.buffer_size - 1, min(512, model.buffer_size)).astype(int)
 
     def on_epoch_end(self, epoch, logs=None):
         if epoch + 1 != self.params["epochs"] and (epoch + 1) % self.every:

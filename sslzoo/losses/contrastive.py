@@ -25,6 +25,13 @@ from sslzoo.losses.tensors import check_pairs, differ, float32, softmax_terms, s
 def info_nce(scores):
     """InfoNCE of a matrix of scores: mean_i [ -S_ii + log sum_j exp S_ij ].
 
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        scores = np.random.default_rng(0).normal(size=(32, 32))
+        losses.info_nce(scores)
+
     Args:
         scores: float tensor (B, B), the critic's log-scores. Row i holds anchor i against every candidate j; its
             positive is candidate i.
@@ -39,7 +46,15 @@ def info_nce(scores):
 
 
 def info_nce_terms(scores) -> dict:
-    """The parts of `info_nce`: {"alignment": mean_i -S_ii, "contrast": mean_i log sum_j exp S_ij}."""
+    """The parts of `info_nce`: {"alignment": mean_i -S_ii, "contrast": mean_i log sum_j exp S_ij}.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        scores = np.random.default_rng(0).normal(size=(32, 32))
+        losses.info_nce_terms(scores)
+    """
     scores = float32(scores)
     shape = static_shape(scores)
     if len(shape) != 2 or differ(*shape):
@@ -54,6 +69,13 @@ def nt_xent(z_a, z_b, temperature: float):
 
     Each view's positive is the other view of its image; its candidates are all views but itself. The loss is the mean
     over 2 B views (SimCLR's released code has twice that: the sum of the means over either half).
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        z_a, z_b = np.random.default_rng(0).normal(size=(2, 32, 8))
+        losses.nt_xent(z_a, z_b, temperature=0.5)
 
     Args:
         z_a, z_b: float tensors (B, D), first and second view of each image; normalised here.
@@ -70,7 +92,15 @@ def nt_xent(z_a, z_b, temperature: float):
 
 
 def nt_xent_terms(z_a, z_b, temperature: float) -> dict:
-    """The parts of `nt_xent`: {"alignment": mean of -positive / temperature, "contrast": mean of log-sum-exp}."""
+    """The parts of `nt_xent`: {"alignment": mean of -positive / temperature, "contrast": mean of log-sum-exp}.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        z_a, z_b = np.random.default_rng(0).normal(size=(2, 32, 8))
+        losses.nt_xent_terms(z_a, z_b, temperature=0.5)
+    """
     z_a, z_b = unit(z_a), unit(z_b)
     check_pairs(z_a=z_a, z_b=z_b)
     z = ops.concatenate([z_a, z_b], axis=0)
@@ -131,6 +161,14 @@ def dcl_terms(z_a, z_b, temperature: float, sigma: float | None = None) -> dict:
 def queue_nce(q, k, queue, temperature: float):
     """MoCo's loss: each query is to tell its key from a queue of earlier keys.
 
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        q, k = np.random.default_rng(0).normal(size=(2, 32, 8))
+        queue = losses.unit(np.random.default_rng(1).normal(size=(64, 8)))
+        losses.queue_nce(q, k, queue, temperature=0.1)
+
     Args:
         q: float tensor (B, D), queries; normalised here.
         k: float tensor (B, D), the key of each query; normalised here. Gradients are stopped by the caller.
@@ -147,7 +185,16 @@ def queue_nce(q, k, queue, temperature: float):
 
 
 def queue_nce_terms(q, k, queue, temperature: float) -> dict:
-    """The parts of `queue_nce`: {"alignment": mean of -positive / temperature, "contrast": mean of log-sum-exp}."""
+    """The parts of `queue_nce`: {"alignment": mean of -positive / temperature, "contrast": mean of log-sum-exp}.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        q, k = np.random.default_rng(0).normal(size=(2, 32, 8))
+        queue = losses.unit(np.random.default_rng(1).normal(size=(64, 8)))
+        losses.queue_nce_terms(q, k, queue, temperature=0.1)
+    """
     q, k, queue = unit(q), unit(k), float32(queue)
     check_pairs(q=q, k=k)
     shape = static_shape(queue)
@@ -162,6 +209,13 @@ def queue_nce_terms(q, k, queue, temperature: float) -> dict:
 
 def instance_cross_entropy(scores, index):
     """Cross-entropy of a softmax classifier with one class per training image.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        scores = np.random.default_rng(0).normal(size=(4, 100))
+        losses.instance_cross_entropy(scores, np.array([7, 0, 99, 7]))
 
     Args:
         scores: float tensor (B, N), of each view against every one of N images.
@@ -178,7 +232,15 @@ def instance_cross_entropy(scores, index):
 
 
 def instance_terms(scores, index) -> dict:
-    """The parts of `instance_cross_entropy`: {"alignment": mean of -own score, "contrast": mean of log-sum-exp}."""
+    """The parts of `instance_cross_entropy`: {"alignment": mean of -own score, "contrast": mean of log-sum-exp}.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        scores = np.random.default_rng(0).normal(size=(4, 100))
+        losses.instance_terms(scores, np.array([7, 0, 99, 7]))
+    """
     scores, index = float32(scores), ops.convert_to_tensor(index)
     shape, labels = static_shape(scores), static_shape(index)
     if len(shape) != 2 or len(labels) != 1 or differ(shape[0], labels[0]):

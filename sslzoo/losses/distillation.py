@@ -16,6 +16,14 @@ def dino(student, teacher, center, student_temperature: float = 0.1, teacher_tem
 
     loss = mean over images and pairs t != s of -sum_k softmax((g_t - center) / T_t)_k log softmax(g_s / T_s)_k
 
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        rng = np.random.default_rng(0)
+        student, teacher = rng.normal(size=(16, 4, 10)), rng.normal(size=(16, 2, 10))
+        loss = losses.dino(student, teacher, center=np.zeros(10))
+
     Args:
         student: float tensor (B, S, K), logits of all views.
         teacher: float tensor (B, T, K), logits of the first T views, the global ones; taken as constants.

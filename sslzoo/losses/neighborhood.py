@@ -120,14 +120,15 @@ def noise_contrastive_terms(scores, noise_scores, num_images: int, normalizer: f
 def nearest(queries, bank, count: int, block: int = 65536):
     """Scores and places of the `count` rows of a bank with the largest inner products, exactly, for each query.
 
-    A bank of more than `block` rows is searched in blocks, so that memory is that of a (queries, block) matrix however
-    many rows there are; the result is the same. Gradients flow into the scores.
+    A bank of up to `block` rows is one matrix of scores. A larger one is searched in blocks, one after the other, so
+    that memory stays that of a (B, block) matrix and of the rows found, however many rows there are. The result is the
+    same. Gradients flow into the scores.
 
     Args:
         queries: float tensor (B, D).
         bank: float tensor (N, D).
         count: int in 1..N.
-        block: int >= 1, rows looked at in one go.
+        block: int >= 1, rows looked at in one go; at least `count` are.
 
     Returns:
         scores: float32 tensor (B, count), largest first.
@@ -137,22 +138,39 @@ def nearest(queries, bank, count: int, block: int = 65536):
         InvalidInputError: not two matrices of equally long rows, or numbers out of range.
     """
     queries, bank = float32(queries), float32(bank)
-    total_rows = _check_bank(queries, bank)
-    checks.count(1, count=count, block=block)
-    if count > total_rows:
-        raise InvalidInputError(f"A bank of {total_rows} rows has at most that many nearest. Received: count={count}")
-    scores = rows = None
-    for start in range(0, total_rows, block):
-        part = bank if total_rows <= block else bank[start : start + block]
-        found = ops.matmul(queries, ops.transpose(part))
-        found, where = ops.top_k(found, min(count, part.shape[0]))
+    rows = _check_bank(queries, bank)
+    checks.count(count=count, block=block)
+    if count > rows:
+        raise InvalidInputError(f"count must be at most the bank's {rows} rows. Received: count={count}")
+    block = max(block, count)
+    if rows <= block:
+        scores, found = ops.top_k(ops.matmul(queries, ops.transpose(bank)), count)
+        return scores, ops.cast(found, "int32")
+    found = _search(ops.stop_gradient(queries), ops.stop_gradient(bank), count, block)
+    return ops.einsum("bd,bkd->bk", queries, ops.take(bank, found, axis=0)), found
+
+
+def _search(queries, bank, count, block):
+    """Places of the nearest, int32 (B, count), by a loop that holds one block of scores at a time.
+
+    Without gradients: a loop unrolled for them is searched all at once by XLA, which then holds every block.
+    """
+    rows, size = bank.shape
+    places = ops.arange(block, dtype="int32")
+
+    def look(number, best):
+        start = ops.minimum(ops.cast(number, "int32") * block, rows - block)
+        scores = ops.matmul(queries, ops.transpose(ops.slice(bank, (start, 0), (block, size))))
+        seen = start + places < number * block  # the last block reaches back, into what was looked at
+        scores, where = ops.top_k(ops.where(seen[None], -float("inf"), scores), count)
         where = ops.cast(where, "int32") + start
-        if scores is not None:
-            found, where = ops.concatenate([scores, found], axis=1), ops.concatenate([rows, where], axis=1)
-            found, best = ops.top_k(found, min(count, found.shape[1]))
-            where = ops.take_along_axis(where, ops.cast(best, "int32"), axis=1)
-        scores, rows = found, where
-    return scores, rows
+        scores, where = (ops.concatenate(pair, axis=1) for pair in zip(best, (scores, where)))
+        scores, order = ops.top_k(scores, count)
+        return scores, ops.take_along_axis(where, ops.cast(order, "int32"), axis=1)
+
+    nothing = ops.zeros_like(queries[:, :1]) + ops.zeros((1, count))
+    start = (nothing - float("inf"), ops.cast(nothing, "int32"))
+    return ops.fori_loop(0, -(-rows // block), look, start)[1]
 
 
 def within(cosines, count):

@@ -28,6 +28,13 @@ from sslzoo.losses.tensors import check_pairs, float32, static_shape, unit
 def coding_rate(z, epsilon: float):
     """Lossy coding rate of embeddings: 1/2 log det(I + D / (B epsilon^2) Z^T Z), in nats.
 
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        z = np.random.default_rng(0).normal(size=(32, 4, 8))
+        nats = losses.coding_rate(z[:, 0], epsilon=0.5)
+
     Args:
         z: float tensor (..., B, D), embeddings, of unit length as a rule.
         epsilon: float > 0, the allowed distortion.
@@ -58,6 +65,13 @@ def emp_ssl_terms(z, epsilon: float = 0.2**0.5) -> dict:
     The released code writes 0.2 for epsilon^2. lightly's version adds the coding rate, by which embeddings collapse;
     here it is subtracted, as in the paper.
 
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        z = np.random.default_rng(0).normal(size=(32, 4, 8))
+        terms = losses.emp_ssl_terms(z)
+
     Args:
         z: float tensor (B, J, D), embeddings of J views; normalised here.
         epsilon: float > 0.
@@ -81,6 +95,13 @@ def mmcr_terms(z) -> dict:
 
     centroids = -|C|_*,  C (B, D) the mean over views of normalised embeddings
     manifolds = mean over images of |Z_i|_*,  Z_i (J, D) its normalised views
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        z = np.random.default_rng(0).normal(size=(32, 4, 8))
+        terms = losses.mmcr_terms(z)
 
     Args:
         z: float tensor (B, J, D), embeddings of J views; normalised here.
@@ -108,6 +129,13 @@ def frossl_terms(z) -> dict:
 
     Each coordinate of a view is normalised over the batch first, and the trace is held constant, as in the released
     code.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        z = np.random.default_rng(0).normal(size=(32, 4, 8))
+        terms = losses.frossl_terms(z)
 
     Args:
         z: float tensor (B, J, D), embeddings of J views.
@@ -138,6 +166,13 @@ def tico_terms(z_a, z_b, covariance) -> dict:
 
     invariance = 1 - mean cos(z_a, z_b)
     contrast   = mean of z_a^T C z_a
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        z = np.random.default_rng(0).normal(size=(32, 4, 8))
+        terms = losses.tico_terms(z[:, 0], z[:, 1], covariance=np.eye(8) / 8)
 
     Args:
         z_a, z_b: float tensors (B, D), embeddings of two views; normalised here.

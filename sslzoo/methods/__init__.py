@@ -17,7 +17,7 @@ from sslzoo.methods.gedi import GEDI
 from sslzoo.methods.info_nce import InfoNCE
 from sslzoo.methods.instance_discrimination import InstanceDiscrimination
 from sslzoo.methods.jem import JEM
-from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.joint_embedding import JointEmbedding, TeacherStudent
 from sslzoo.methods.lejepa import LeJEPA
 from sslzoo.methods.local_aggregation import LocalAggregation
 from sslzoo.methods.mmcr import MMCR
@@ -106,6 +106,7 @@ __all__ = [
     "SimSiam",
     "SimVAE",
     "SwAV",
+    "TeacherStudent",
     "VICReg",
     "VISReg",
 ]

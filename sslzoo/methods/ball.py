@@ -43,6 +43,13 @@ class Ball(MemoryBank):
         Wu et al., "On Mutual Information in Contrastive Learning for Visual Representations", lemma 5.1 and section 5.
     """
 
+    papers = (
+        {
+            "title": "On Mutual Information in Contrastive Learning for Visual Representations",
+            "url": "https://arxiv.org/abs/2005.13149",
+        },
+    )
+
     def __init__(
         self,
         encoder: keras.Model,

@@ -56,6 +56,16 @@ class CMC(MemoryBank):
         Learning for Visual Representations", eq. 3.
     """
 
+    papers = (
+        {
+            "title": "Contrastive Multiview Coding",
+            "url": "https://arxiv.org/abs/1906.05849",
+        },
+        {
+            "title": "On Mutual Information in Contrastive Learning for Visual Representations",
+            "url": "https://arxiv.org/abs/2005.13149",
+        },
+    )
     learned = ("lightness", "colour", "lightness_projector", "colour_projector")
 
     def __init__(

@@ -9,7 +9,7 @@ from keras import ops
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import generative_term, nt_xent_terms, pair_log_density
-from sslzoo.methods.energy_model import EnergyModel, langevin, long_chains
+from sslzoo.methods.energy_model import EnergyModel, langevin
 from sslzoo.methods.pretrainer import full_precision
 from sslzoo.methods.state import variable
 
@@ -56,6 +56,12 @@ class EBCLR(EnergyModel):
         code, which draws new chains from the whole training set rather than from batches gone by.
     """
 
+    papers = (
+        {
+            "title": "Energy-Based Contrastive Learning of Visual Representations",
+            "url": "https://arxiv.org/abs/2202.04933",
+        },
+    )
     terms = ("alignment", "contrast", "generative", "norm")
     view_counts = (2, 2)
     buffer = None
@@ -80,9 +86,19 @@ class EBCLR(EnergyModel):
         **kwargs,
     ):
         super().__init__(
-            encoder, projector, views, sgld_steps, step_size, noise, buffer_size, restart, seed=seed, **kwargs
+            encoder,
+            projector,
+            views,
+            sgld_steps,
+            step_size,
+            noise,
+            buffer_size,
+            restart,
+            clip=clip,
+            seed=seed,
+            **kwargs,
         )
-        self.temperature, self.cooling, self.clip = checks.positive(temperature=temperature, cooling=cooling, clip=clip)
+        self.temperature, self.cooling = checks.positive(temperature=temperature, cooling=cooling)
         self.generative_weight, self.norm_weight, self.max_noise = checks.number(
             0, generative_weight=generative_weight, norm_weight=norm_weight, max_noise=max_noise
         )
@@ -190,10 +206,7 @@ class EBCLR(EnergyModel):
         if start is None:
             start = np.random.default_rng([seed, 1]).uniform(*self.sample_range, (n, *self.sample_shape))
         z_other = ops.convert_to_numpy(self.embed(self.prepare(reference)))
-        settings = {
-            "step_size": self.step_size, "noise": self.noise, "clip": self.clip, "seed": seed, "verbose": verbose,
-        }  # fmt: skip
-        return long_chains(self, lambda x: self._density(self.embed(x), z_other), start, steps, **settings)
+        return self._chains(lambda x: self._density(self.embed(x), z_other), start, steps, seed, verbose)
 
     def chance_level(self, batch_size: int) -> float:
         """Loss of the contrastive terms when all embeddings are equal: log(2 batch_size - 1), in nats; the generative

@@ -17,6 +17,16 @@ class EMPSSL(JointEmbedding):
     `alignment` pulls the views of an image together and stands for the prior; `coding_rate`, the log-volume that a
     batch fills, pushes images apart and stands for the reconstruction.
 
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), latent_dim=10)
+        model = methods.EMPSSL(encoder, views=views.Views("simvae-digits", 8))
+        model.compile(optimizer="adam")
+        model.fit(images, batch_size=16, verbose=0)
+
     Args:
         encoder, projector, views: as in `JointEmbedding`; two views or more, 20 to 200 small crops in the paper. The
             paper's head for features of size D is `networks.projector(D, (4096, 4096, 512))`.
@@ -25,13 +35,6 @@ class EMPSSL(JointEmbedding):
 
     Reference:
         Tong, Chen, Ma and LeCun, "EMP-SSL: Towards Self-Supervised Learning in One Training Epoch", eq. 2-4.
-
-    Example:
-        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
-        encoder = networks.encoder("mlp-small", (8, 8, 1), latent_dim=10)
-        model = methods.EMPSSL(encoder, views=Views("simvae-digits", num_views=8))
-        model.compile(optimizer="adam")
-        model.fit(images, batch_size=16, verbose=0)
     """
 
     papers = (

@@ -123,6 +123,7 @@ class EnergyModel(JointEmbedding):
         buffer_size: int >= 1, images in the buffer, at least as many as a batch; float32, part of every checkpoint.
         restart: float in 0..1, share of the chains that start anew, from uniform noise.
         sample_range: (float, float), where that noise lies.
+        clip: float > 0, the largest slope that counts in each coordinate; None, as in the papers of JEM and GEDI: any.
         seed: int, of buffer, chains and new weights.
 
     Raises:
@@ -142,6 +143,7 @@ class EnergyModel(JointEmbedding):
         buffer_size: int = 10_000,
         restart: float = 0.05,
         sample_range: tuple[float, float] = (-1.0, 1.0),
+        clip: float | None = None,
         seed: int = 0,
         **kwargs,
     ):
@@ -155,6 +157,7 @@ class EnergyModel(JointEmbedding):
                 f"sample_range must be two numbers, the lower first. Received: sample_range={sample_range!r}"
             )
         self.sample_range = tuple(sample_range)
+        self.clip = None if clip is None else checks.positive(clip=clip)
         self.seed = seed
         self.random = keras.random.SeedGenerator(seed)
 
@@ -202,7 +205,7 @@ class EnergyModel(JointEmbedding):
         anew = keras.random.uniform((count, *[1] * len(self.sample_shape)), seed=self.random) < self.restart
         x = ops.where(anew, keras.random.uniform(ops.shape(x), *self.sample_range, seed=self.random), x)
         draws = keras.random.normal((self.sgld_steps, *ops.shape(x)), seed=self.random)
-        return langevin(self, function, x, draws, self.step_size, self.noise), slots
+        return langevin(self, function, x, draws, self.step_size, self.noise, self.clip), slots
 
     def write_back(self, slots, samples):
         """Puts samples (B, ...) to their places in the buffer."""
@@ -233,8 +236,11 @@ class EnergyModel(JointEmbedding):
         checks.count(n=n)
         if start is None:
             start = np.random.default_rng([seed, 1]).uniform(*self.sample_range, (n, *self.sample_shape))
-        settings = {"step_size": self.step_size, "noise": self.noise, "seed": seed, "verbose": verbose}
-        return long_chains(self, self.log_density_of_views, start, steps, **settings)
+        return self._chains(self.log_density_of_views, start, steps, seed, verbose)
+
+    def _chains(self, function, start, steps, seed, verbose):
+        """`long_chains` with the settings of training."""
+        return long_chains(self, function, start, steps, self.step_size, self.noise, self.clip, seed, verbose)
 
     def log_density_of_views(self, views):
         """f of views (N, ...) as the networks see them, in inference mode: float32 tensor (N,)."""
@@ -265,7 +271,7 @@ class ClusterEnergyModel(EnergyModel):
         clusters: int >= 1, K, number of logits t_y = u_y . g(x) / temperature, of encoder and projector g.
         projector, views: as in `JointEmbedding`, or None.
         temperature: float > 0, of the logits.
-        sgld_steps, step_size, noise, buffer_size, restart, sample_range, seed: as in `EnergyModel`.
+        sgld_steps, step_size, noise, buffer_size, restart, sample_range, clip, seed: as in `EnergyModel`.
     """
 
     buffer = None
@@ -283,12 +289,14 @@ class ClusterEnergyModel(EnergyModel):
         buffer_size: int = 10_000,
         restart: float = 0.05,
         sample_range: tuple[float, float] = (-1.0, 1.0),
+        clip: float | None = None,
         seed: int = 0,
         **kwargs,
     ):
         super().__init__(
-            encoder, projector, views, sgld_steps, step_size, noise, buffer_size, restart, sample_range, seed, **kwargs
-        )
+            encoder, projector, views, sgld_steps, step_size, noise, buffer_size, restart, sample_range, clip, seed,
+            **kwargs,
+        )  # fmt: skip
         self.clusters = checks.count(clusters=clusters)
         self.temperature = checks.positive(temperature=temperature)
         self.cluster_head = cluster_head((projector or encoder).output_shape[-1], clusters, temperature, seed)

@@ -18,6 +18,16 @@ class FroSSL(JointEmbedding):
     order 2 of each view's spectrum, pushes images apart and stands for the reconstruction. It needs no eigenvalues, and
     the logarithm makes it the same demand at every number of coordinates.
 
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), latent_dim=10)
+        model = methods.FroSSL(encoder, views=views.Views("simvae-digits", 4))
+        model.compile(optimizer="adam")
+        model.fit(images, batch_size=16, verbose=0)
+
     Args:
         encoder, projector, views: as in `JointEmbedding`; two views or more. The paper's head for features of size D is
             `networks.projector(D, (2048, 2048, 1024))`.
@@ -26,13 +36,6 @@ class FroSSL(JointEmbedding):
     Reference:
         Skean, Dhakal, Jacobs and Giraldo, "FroSSL: Frobenius Norm Minimization for Efficient Multiview Self-Supervised
         Learning", eq. 6.
-
-    Example:
-        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
-        encoder = networks.encoder("mlp-small", (8, 8, 1), latent_dim=10)
-        model = methods.FroSSL(encoder, views=Views("simvae-digits", num_views=4))
-        model.compile(optimizer="adam")
-        model.fit(images, batch_size=16, verbose=0)
     """
 
     papers = (

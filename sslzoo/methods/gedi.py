@@ -54,7 +54,7 @@ class GEDI(ClusterEnergyModel):
         data_noise: float >= 0, standard deviation of Gaussian noise on x when training, in units of the views. It
             keeps the density of images, which lie on a thin surface, from becoming infinitely high there (JEM's 0.03).
         generative_steps: int >= 0, training steps in which the generative term alone counts.
-        sgld_steps, step_size, noise, buffer_size, restart, sample_range, seed: as in `EnergyModel`.
+        sgld_steps, step_size, noise, buffer_size, restart, sample_range, clip, seed: as in `EnergyModel`.
 
     Raises:
         InvalidInputError: a setting out of range, no term left, ready-made views without a second one.
@@ -64,6 +64,12 @@ class GEDI(ClusterEnergyModel):
         algorithm 1, table 9. The paper's sums over images are means here, as in its figures.
     """
 
+    papers = (
+        {
+            "title": "Unifying Self-Supervised Clustering and Energy-Based Models",
+            "url": "https://arxiv.org/abs/2212.13425",
+        },
+    )
     terms = ("generative", "invariance", "prior")
 
     def __init__(
@@ -84,6 +90,7 @@ class GEDI(ClusterEnergyModel):
         buffer_size: int = 10_000,
         restart: float = 0.05,
         sample_range: tuple[float, float] = (-1.0, 1.0),
+        clip: float | None = None,
         seed: int = 0,
         **kwargs,
     ):
@@ -95,7 +102,7 @@ class GEDI(ClusterEnergyModel):
         checks.count(2, clusters=clusters)
         super().__init__(
             encoder, clusters, projector, views, temperature, sgld_steps, step_size, noise, buffer_size, restart,
-            sample_range, seed, **kwargs,
+            sample_range, clip, seed, **kwargs,
         )  # fmt: skip
         self.generative_weight, self.invariance_weight, self.prior_weight = weights
         self.data_noise = checks.number(0, data_noise=data_noise)

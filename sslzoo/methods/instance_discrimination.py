@@ -53,6 +53,17 @@ class InstanceDiscrimination(MemoryBank):
         "On Mutual Information in Contrastive Learning for Visual Representations", eq. 5, 6 and 9.
     """
 
+    papers = (
+        {
+            "title": "Unsupervised Feature Learning via Non-Parametric Instance Discrimination",
+            "url": "https://arxiv.org/abs/1805.01978",
+        },
+        {
+            "title": "On Mutual Information in Contrastive Learning for Visual Representations",
+            "url": "https://arxiv.org/abs/2005.13149",
+        },
+    )
+
     def __init__(
         self,
         encoder: keras.Model,

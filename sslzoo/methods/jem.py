@@ -26,13 +26,23 @@ class JEM(ClusterEnergyModel):
     Args:
         encoder, clusters, projector, temperature: as in `ClusterEnergyModel`. "resnet8-gedi" is the papers' encoder.
         views: `sslzoo.views.Views` with any number of views, all of them data, or None.
-        sgld_steps, step_size, noise, buffer_size, restart, sample_range, seed: as in `EnergyModel`.
+        sgld_steps, step_size, noise, buffer_size, restart, sample_range, clip, seed: as in `EnergyModel`.
 
     Reference:
         Grathwohl et al., "Your Classifier is Secretly an Energy Based Model and You Should Treat it Like One"; without
         labels as the baseline of the GEDI paper (arXiv 2212.13425), section 6.
     """
 
+    papers = (
+        {
+            "title": "Your Classifier is Secretly an Energy Based Model and You Should Treat it Like One",
+            "url": "https://arxiv.org/abs/1912.03263",
+        },
+        {
+            "title": "Unifying Self-Supervised Clustering and Energy-Based Models",
+            "url": "https://arxiv.org/abs/2212.13425",
+        },
+    )
     terms = ("generative",)
 
     def __init__(
@@ -48,12 +58,13 @@ class JEM(ClusterEnergyModel):
         buffer_size: int = 10_000,
         restart: float = 0.05,
         sample_range: tuple[float, float] = (-1.0, 1.0),
+        clip: float | None = None,
         seed: int = 0,
         **kwargs,
     ):
         super().__init__(
             encoder, clusters, projector, views, temperature, sgld_steps, step_size, noise, buffer_size, restart,
-            sample_range, seed, **kwargs,
+            sample_range, clip, seed, **kwargs,
         )  # fmt: skip
         self.buffer = self.make_buffer()
 

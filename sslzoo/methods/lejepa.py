@@ -19,6 +19,16 @@ class LeJEPA(JointEmbedding):
     along random directions, drawn anew each step. No teacher, no stopped gradient, no negatives. At a total collapse to
     0 its gradient vanishes, so embeddings must start with some spread, as any network's do.
 
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), latent_dim=10)
+        model = methods.LeJEPA(encoder, views=views.Views("simvae-digits", 4))
+        model.compile(optimizer="adam")
+        model.fit(images, batch_size=16, verbose=0)
+
     Args:
         encoder, projector, views: as in `JointEmbedding`; two views or more. The paper's head for features of size D is
             `networks.projector(D, (2048, 2048, 128))`.
@@ -29,13 +39,6 @@ class LeJEPA(JointEmbedding):
 
     Reference:
         Balestriero and LeCun, "LeJEPA: Provable and Scalable Self-Supervised Learning Without the Heuristics".
-
-    Example:
-        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
-        encoder = networks.encoder("mlp-small", (8, 8, 1), latent_dim=10)
-        model = methods.LeJEPA(encoder, views=Views("simvae-digits", num_views=4))
-        model.compile(optimizer="adam")
-        model.fit(images, batch_size=16, verbose=0)
     """
 
     papers = (

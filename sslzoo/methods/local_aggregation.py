@@ -49,6 +49,17 @@ class LocalAggregation(MemoryBank):
         the ratio of the two sums; on logarithms it needs no guard.
     """
 
+    papers = (
+        {
+            "title": "Local Aggregation for Unsupervised Learning of Visual Embeddings",
+            "url": "https://arxiv.org/abs/1903.12355",
+        },
+        {
+            "title": "On Mutual Information in Contrastive Learning for Visual Representations",
+            "url": "https://arxiv.org/abs/2005.13149",
+        },
+    )
+
     def __init__(
         self,
         encoder: keras.Model,

@@ -20,6 +20,16 @@ class MMCR(JointEmbedding):
 
     Singular values are taken in float32; their gradient has no unique value where two are equal, and is finite there.
 
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), latent_dim=10)
+        model = methods.MMCR(encoder, views=views.Views("simvae-digits", 4))
+        model.compile(optimizer="adam")
+        model.fit(images, batch_size=16, verbose=0)
+
     Args:
         encoder, projector, views: as in `JointEmbedding`; two views or more, 2 to 8 in the paper. The paper's head for
             features of size D is `networks.projector(D, (8192, 8192, 512))`, for CIFAR-10 `(512, 128)`.
@@ -28,13 +38,6 @@ class MMCR(JointEmbedding):
     Reference:
         Yerxa, Kuang, Simoncelli and Chung, "Learning Efficient Coding of Natural Images with Maximum Manifold Capacity
         Representations", eq. 4.
-
-    Example:
-        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
-        encoder = networks.encoder("mlp-small", (8, 8, 1), latent_dim=10)
-        model = methods.MMCR(encoder, views=Views("simvae-digits", num_views=4))
-        model.compile(optimizer="adam")
-        model.fit(images, batch_size=16, verbose=0)
     """
 
     papers = (

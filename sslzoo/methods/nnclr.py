@@ -28,6 +28,17 @@ class NNCLR(SimSiam):
     of the first views take the places of the oldest rows. The queue is a variable of the model, so part of every
     checkpoint, but not of `parts`.
 
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), latent_dim=10)
+        heads = networks.projector(10, (16, 16)), networks.predictor(16, 8)
+        model = methods.NNCLR(encoder, *heads, views.Views("simvae-digits", 2), queue_size=32)
+        model.compile(optimizer="adam")
+        model.fit(images, batch_size=16, verbose=0)
+
     Args:
         encoder, projector, predictor, views: as in `SimSiam`; exactly two views. The paper's heads for features of size
             D are `networks.projector(D, (2048, 2048, 256))` and `networks.predictor(256, 4096)`.
@@ -38,14 +49,6 @@ class NNCLR(SimSiam):
     Reference:
         Dwibedi, Aytar, Tompson, Sermanet and Zisserman, "With a Little Help from My Friends: Nearest-Neighbor
         Contrastive Learning of Visual Representations", eq. 2-4.
-
-    Example:
-        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
-        encoder = networks.encoder("mlp-small", (8, 8, 1), latent_dim=10)
-        heads = networks.projector(10, (16, 16)), networks.predictor(16, 8)
-        model = methods.NNCLR(encoder, *heads, Views("simvae-digits", num_views=2), queue_size=32)
-        model.compile(optimizer="adam")
-        model.fit(images, batch_size=16, verbose=0)
     """
 
     papers = (

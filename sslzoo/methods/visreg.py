@@ -16,6 +16,16 @@ class VISReg(LeJEPA):
     place of reconstruction: `scale` as VICReg's variance does, also after a collapse; `shape` by the sliced Wasserstein
     distance to N(0, I), which decorrelates and more; `center` keeps the mean at 0.
 
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), latent_dim=10)
+        model = methods.VISReg(encoder, views=views.Views("simvae-digits", 4), slices=64)
+        model.compile(optimizer="adam")
+        model.fit(images, batch_size=16, verbose=0)
+
     Args:
         encoder, projector, views, num_global, seed: as in `LeJEPA`.
         weight: float in 0..1, the paper's lambda: 0.9 on ImageNet, 0.6 on small sets.
@@ -23,13 +33,6 @@ class VISReg(LeJEPA):
 
     Reference:
         "Variance-Invariance-Sketching Regularization" (arXiv 2606.02572).
-
-    Example:
-        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
-        encoder = networks.encoder("mlp-small", (8, 8, 1), latent_dim=10)
-        model = methods.VISReg(encoder, views=Views("simvae-digits", num_views=4), slices=64)
-        model.compile(optimizer="adam")
-        model.fit(images, batch_size=16, verbose=0)
     """
 
     papers = ({"title": "Variance-Invariance-Sketching Regularization", "url": "https://arxiv.org/abs/2606.02572"},)

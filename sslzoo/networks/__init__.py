@@ -5,7 +5,7 @@ the preprocessing of its views when it is saved.
 """
 
 from sslzoo.networks.centre_of_mass import centre_of_mass_encoder
-from sslzoo.networks.composition import compose
+from sslzoo.networks.composition import at_size, compose
 from sslzoo.networks.critics import BilinearCritic, GaussianCritic
 from sslzoo.networks.decoders import DECODERS, decoder
 from sslzoo.networks.encoders import ENCODERS, encoder, on_channels
@@ -17,6 +17,7 @@ __all__ = [
     "ENCODERS",
     "BilinearCritic",
     "GaussianCritic",
+    "at_size",
     "centre_of_mass_encoder",
     "compose",
     "decoder",

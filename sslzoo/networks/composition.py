@@ -16,6 +16,9 @@ _REFUSED_CLASSES = {
     "Lambda", "__lambda__", "TFSMLayer", "JaxLayer", "FlaxLayer", "TorchModuleWrapper", "TextVectorization",
     "StringLookup", "IntegerLookup", "IndexLookup", "__typespec__",
 }  # fmt: skip
+# Building takes time: milliseconds a layer, and of a Sequential model, which Keras builds anew with each layer, their
+# square. ResNet-152 has 564 layers.
+_MOST_LAYERS, _MOST_SEQUENTIAL, _MOST_OBJECTS = 2000, 100, 20_000
 # Where Keras keeps what models consist of. Elsewhere it has functions that download, read and write files.
 _MODELLING = (
     r"keras(\.src)?(\.(activations|constraints|dtype_policies|initializers|layers|losses|metrics|models|ops|optimizers"
@@ -34,6 +37,14 @@ def compose(
 
     The result is a flat Functional model of copies: every layer can be reached by its name, nothing is shared with the
     network that goes on training, every layer is trainable, and all compute in float32 even if training did not.
+
+    Example:
+        import numpy as np
+        from sslzoo import networks, views
+
+        preprocessor = views.Views("simvae-digits", 2).preprocessor((8, 8, 1))
+        encoder = networks.compose(preprocessor, networks.encoder("mlp-small", (8, 8, 1), 10))
+        encoder.predict(np.zeros((4, 8, 8, 1), "uint8"), verbose=0).shape  # raw images -> (4, 10)
 
     Args:
         preprocessor: Functional model of core layers, raw images (B, H, W, C), 0..255 -> what the network sees
@@ -73,6 +84,47 @@ def compose(
         tensors = [keras.layers.Activation(activation, name=n)(t) for n, t in zip(labels, tensors)]
     outputs = tensors[0] if len(tensors) == 1 else tensors
     return check_published(keras.Model(raw, outputs, name=name or network.name))
+
+
+def at_size(network: keras.Model, size: tuple[int, int]) -> keras.Model:
+    """A network's layers, shared, on images of another size: what it makes of small crops (multi-crop).
+
+    Networks that end in a mean over positions can ("resnet18"); those that flatten their last maps cannot.
+
+    Example:
+        import numpy as np
+        from sslzoo import networks
+
+        network = networks.encoder("resnet18", (32, 32, 3), 64)
+        small = networks.at_size(network, (16, 16))
+        small(np.zeros((4, 16, 16, 3), "float32")).shape  # (4, 64), by the same weights
+
+    Args:
+        network: built Functional or Sequential model, images (N, H, W, C) -> (N, L).
+        size: (height, width) of the other images.
+
+    Returns:
+        Functional `keras.Model`, images (N, height, width, C) -> (N, L), of the network's own layers; the network
+        itself where the size is its own.
+
+    Raises:
+        InvalidInputError: layers that cannot take images of that size, or give something else for them.
+    """
+    shape = network.input_shape[1:]
+    if tuple(size) == shape[:2]:
+        return network
+    images = keras.Input((*size, *shape[2:]), name="resized")
+    try:
+        resized = keras.models.clone_model(network, input_tensors=images, clone_function=lambda layer: layer)
+        reason = None if resized.output_shape == network.output_shape else f"it would give {resized.output_shape}"
+    except ValueError as error:
+        reason = str(error).partition("\n")[0]
+    if reason is not None:
+        raise InvalidInputError(
+            f"size must be one that the layers of the network can take; this network takes {shape} only ({reason}). "
+            f"Received: size={tuple(size)}"
+        )
+    return resized
 
 
 def as_functional(role, model):
@@ -170,10 +222,12 @@ def check_published(model, core=True):
 
 
 def check_config(config, core=True):
-    """Raise if a serialised model asks for more than Keras' own classes (`core`), for code, or for other files."""
+    """Raise if a serialised model asks for more than Keras' own classes (`core`), for code, for other files, or for
+    more layers than can be built in good time."""
     if not isinstance(config, dict) or "class_name" not in config:
         raise ArtefactError(f"config.json must describe a Keras model. Received: {repr(config)[:80]}")
     waiting = [config | {"compile_config": None}]  # which is not used
+    layers = objects = 0
     while waiting:
         node = waiting.pop()
         if isinstance(node, list):
@@ -183,8 +237,19 @@ def check_config(config, core=True):
         if not isinstance(node, dict):
             continue
         waiting.extend(node.values())
+        if isinstance(node.get("layers"), list):
+            layers += len(node["layers"])
         if "class_name" not in node:
             continue
+        objects += 1
+        inside = node.get("config")
+        inside = inside.get("layers") if isinstance(inside, dict) else None
+        in_row = len(inside) if node["class_name"] == "Sequential" and isinstance(inside, list) else 0
+        if layers > _MOST_LAYERS or in_row > _MOST_SEQUENTIAL or objects > _MOST_OBJECTS:
+            raise ArtefactError(
+                f"A model may have {_MOST_LAYERS:,} layers, a Sequential one {_MOST_SEQUENTIAL}, as Keras takes long "
+                f"to build more. Received: {max(layers, in_row):,} layers, {objects:,} objects so far"
+            )
         name, module, registered = (node.get(key) for key in ("class_name", "module", "registered_name"))
         received = f"Received: class_name={name!r}, module={module!r}, registered_name={registered!r}"
         if not isinstance(name, str) or not all(isinstance(value, (str, type(None))) for value in (module, registered)):

@@ -24,6 +24,14 @@ def encoder(
 ) -> keras.Model:
     """Builds an encoder.
 
+    Example:
+        import numpy as np
+        from sslzoo import networks
+
+        network = networks.encoder("resnet18", (32, 32, 3), 64, seed=0)
+        views = np.random.default_rng(0).uniform(size=(2, 32, 32, 3)).astype("float32")
+        network(views).shape  # (2, 64)
+
     Args:
         name: str, one of
             "mlp": 500-500-2000, ReLU, as printed in the SimVAE paper (MNIST, FashionMNIST); flattens any input;

@@ -31,6 +31,16 @@ from sslzoo.zoo.results import is_name
 class Run:
     """One training run, from command line to artefact.
 
+    Example:
+        import sslzoo
+        from sslzoo import methods, training
+
+        run = training.Run("simclr", {}, argv=["--limit", "256", "--epochs", "1", "--protocols", "knn"])
+        model = methods.SimCLR(run.encoder(), None, run.views())
+        run.prepare(model)
+        model.fit(run.data(), **run.fit_arguments())
+        encoder = sslzoo.load(run.finish(model))
+
     Args:
         method: str, what models are named for ("simclr"): that of `sslzoo.methods.METHODS`, or one's own.
         settings: dict, setting -> value or `Per`: what is the method's own (`sslzoo.training.settings`).
@@ -47,13 +57,6 @@ class Run:
 
     Raises:
         SSLZooError: whatever can be told before the first step.
-
-    Example:
-        run = training.Run("simclr", {"head": None}, argv=["--limit", "256", "--epochs", "1", "--protocols", "knn"])
-        model = methods.SimCLR(run.encoder(), None, run.views())
-        run.prepare(model)
-        model.fit(run.data(), **run.fit_arguments())
-        encoder = sslzoo.load(run.finish(model))
     """
 
     def __init__(

@@ -198,7 +198,7 @@ def test_large_scores_stay_finite():
 # ---------------------------------------------------------------- the search
 
 
-@pytest.mark.parametrize("block", [7, 40, 100, 10**6])
+@pytest.mark.parametrize("block", [7, 20, 33, 99, 100, 10**6])  # 7: fewer rows than are wanted
 def test_nearest_is_exact_whatever_the_block(block):
     v, bank = unit(draw(6, 5)), unit(draw(100, 5, seed=1))
     exact = v.astype("float64") @ bank.T.astype("float64")
@@ -216,13 +216,12 @@ def test_nearest_is_exact_whatever_the_block(block):
 
 
 def test_a_bank_of_200_000_rows_in_blocks_equals_one_search():
-    """Without a matrix of 200,000 columns: no result of the search in blocks is wider than a block."""
     v, bank = unit(draw(3, 16)), unit(draw(200_000, 16, seed=1))
     exact = v @ bank.T
     scores, rows = (array(x) for x in losses.nearest(v, bank, 4096))
     for mine, found, row in zip(scores, rows, exact):
         last = -np.partition(-row, 4095)[4095]
-        assert len(set(found.tolist())) == 4096 and (np.diff(mine) <= 0).all()
+        assert len(set(found.tolist())) == 4096 and np.diff(mine).max() < 1e-6
         np.testing.assert_allclose(mine, row[found], atol=1e-6)
         assert row[found].min() >= last - 1e-6
     one, _ = losses.nearest(v, bank, 4096, block=200_000)
@@ -281,7 +280,7 @@ def test_schedules_start_and_end_where_they_say(curve):
         (lambda: losses.noise_contrastive(draw(4), draw(4, 2), 0), InvalidInputError, "num_images=0"),
         (lambda: losses.noise_contrastive(draw(4), draw(4, 2), 9, -1.0), InvalidInputError, "normalizer=-1.0"),
         (lambda: losses.nearest(draw(4, 3), draw(9, 2), 3), InvalidInputError, r"bank.shape=\(9, 2\)"),
-        (lambda: losses.nearest(draw(4, 3), draw(9, 3), 10), InvalidInputError, "9 rows.*Received: count=10"),
+        (lambda: losses.nearest(draw(4, 3), draw(9, 3), 10), InvalidInputError, "9 rows. Received: count=10"),
         (lambda: losses.nearest(draw(4, 3), draw(9, 3), 2, block=0), InvalidInputError, "block=0"),
         (lambda: losses.anneal(1, 2, 1, 4, "cosine"), UnknownNameError, "cosine"),
         (lambda: losses.anneal(1, 2, 1, -4), InvalidInputError, "steps=-4"),
