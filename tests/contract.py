@@ -93,6 +93,8 @@ CASES = {
     "simvae-gaussian-centre": (3, vae_family(methods.SimVAE, centre_variance=1.0, likelihood="bernoulli")),
     "simclr": (2, joint_embedding(methods.SimCLR)),
     "simclr-projector": (2, joint_embedding(methods.SimCLR, with_head=True)),
+    "dcl": (2, joint_embedding(methods.DCL)),
+    "dcl-weighted": (2, joint_embedding(methods.DCL, with_head=True, temperature=0.5, sigma=0.5)),
     "moco": (2, joint_embedding(methods.MoCo, with_head=True, queue_size=36, momentum=0.9)),
     "moco-symmetric": (2, joint_embedding(methods.MoCo, queue_size=72, momentum=0.9, symmetric=True)),
     "info-nce": (2, joint_embedding(methods.InfoNCE)),

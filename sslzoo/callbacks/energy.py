@@ -191,31 +191,31 @@ class EnergyHealth(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         if epoch + 1 != self.params["epochs"] and (epoch + 1) % self.every:
             return
-        model, found = self.model, {}
+        model, measures = self.model, {}
         outputs = self._embeddings.predict
         z = outputs(self._x, batch_size=256, verbose=0)
         if isinstance(model, ClusterEnergyModel):
             density = _log_sum_exp
         else:
             density = lambda z, other=z: ops.convert_to_numpy(model._density(z, other))  # noqa: E731
-        found["energy_data"] = -float(np.mean(density(z)))
+        measures["energy_data"] = -float(np.mean(density(z)))
         if self._rows is not None:
             samples = ops.convert_to_numpy(ops.take(ops.convert_to_tensor(model.buffer), self._rows, axis=0))
-            found["energy_samples"] = -float(np.mean(density(outputs(samples, batch_size=256, verbose=0))))
-            found["energy_gap"] = found["energy_samples"] - found["energy_data"]
+            measures["energy_samples"] = -float(np.mean(density(outputs(samples, batch_size=256, verbose=0))))
+            measures["energy_gap"] = measures["energy_samples"] - measures["energy_data"]
         sentence = None
         if isinstance(model, ClusterEnergyModel) and model.clusters > 1 and np.isfinite(z).all():
             terms = cluster_terms(z, outputs(self._view, batch_size=256, verbose=0))
             invariance, prior = (float(ops.convert_to_numpy(terms[name])) for name in ("invariance", "prior"))
             shares = np.exp(z.astype("float64") - _log_sum_exp(z)[:, None])
-            found["clusters_used"] = health.prototypes_used(shares)
-            found["invariance_excess"] = invariance
-            found["prior_excess"] = prior - float(np.log(model.clusters))
+            measures["clusters_used"] = health.prototypes_used(shares)
+            measures["invariance_excess"] = invariance
+            measures["prior_excess"] = prior - float(np.log(model.clusters))
             sentence = health.clustering_failure(invariance, prior, model.clusters)
         if logs is not None:
-            logs.update(found)
+            logs.update(measures)
         if self.params.get("verbose"):
-            line = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in found.items())
+            line = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in measures.items())
             print(f"\nenergy: {line}" + (f". {sentence}" if sentence else ""))
 
 

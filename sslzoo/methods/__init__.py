@@ -7,6 +7,7 @@ from sslzoo.methods.byol import BYOL
 from sslzoo.methods.cmc import CMC
 from sslzoo.methods.corinfomax import CorInfoMax
 from sslzoo.methods.cr_vae import CRVAE
+from sslzoo.methods.dcl import DCL
 from sslzoo.methods.deepcluster import DeepCluster
 from sslzoo.methods.dino import DINO
 from sslzoo.methods.ebclr import EBCLR
@@ -43,6 +44,7 @@ METHODS = {
     "cr-vae": CRVAE,
     "simvae": SimVAE,
     "simclr": SimCLR,
+    "dcl": DCL,
     "moco": MoCo,
     "info-nce": InfoNCE,
     "parametric-instance-discrimination": ParametricInstanceDiscrimination,
@@ -79,6 +81,7 @@ __all__ = [
     "BYOL",
     "CMC",
     "CRVAE",
+    "DCL",
     "DINO",
     "EBCLR",
     "EMPSSL",

@@ -31,6 +31,17 @@ class EBCLR(EnergyModel):
     Langevin dynamics have several stages here: a chain starts at an augmented image, shaken strongly (`max_noise`),
     and is cooled to `noise` over its first `cooling` visits. Slopes are clipped.
 
+    Example:
+        import numpy as np
+        from sslzoo import callbacks, methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
+        encoder = networks.encoder("resnet8-gedi", (8, 8, 1), None, width=8)
+        model = methods.EBCLR(encoder, views=views.Views("ebclr-mnist", num_views=2), sgld_steps=2, buffer_size=64)
+        model.compile(optimizer="adam")
+        model.fit(images, batch_size=16, verbose=0)
+        density = model.log_density(images[:8], reference=images)  # (8,), up to a constant
+
     Args:
         encoder, projector, views: as in `JointEmbedding`; exactly two views, in [-1, 1]. The paper's networks have no
             batch normalisation and leaky ReLUs.
@@ -50,14 +61,6 @@ class EBCLR(EnergyModel):
     Reference:
         Kim and Ye, "Energy-Based Contrastive Learning of Visual Representations" (arXiv 2202.04933), and its released
         code, which draws new chains from the whole training set rather than from batches gone by.
-
-    Example:
-        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
-        encoder = networks.encoder("resnet8-gedi", (8, 8, 1), None, width=8)
-        model = methods.EBCLR(encoder, views=Views("ebclr-mnist", num_views=2), sgld_steps=2, buffer_size=64)
-        model.compile(optimizer="adam")
-        model.fit(images, batch_size=16, verbose=0)
-        density = model.log_density(images[:8], reference=images)  # (8,), up to a constant
     """
 
     papers = (

@@ -39,6 +39,17 @@ class GEDI(ClusterEnergyModel):
     | JEM | both, or `JEM` |
     | two-stage | `generative_steps`: the density first, then all terms |
 
+    Example:
+        import numpy as np
+        from sslzoo import callbacks, methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
+        encoder = networks.encoder("resnet8-gedi", (8, 8, 1), None, width=8)
+        model = methods.GEDI(encoder, clusters=10, views=views.Views("gedi-mnist", num_views=1), sgld_steps=2)
+        model.compile(optimizer="adam")
+        model.fit(images, batch_size=16, verbose=0, callbacks=[callbacks.EnergyHealth(images)])
+        clusters = model.predict_clusters(images)  # (32,), 0..9
+
     Args:
         encoder, projector, temperature, energy_decay: as in `ClusterEnergyModel`.
         clusters: int >= 2, K. The paper gives none; one for each class is what its numbers fit.
@@ -57,14 +68,6 @@ class GEDI(ClusterEnergyModel):
     Reference:
         Sansone and Manhaeve, "Unifying Self-Supervised Clustering and Energy-Based Models" (arXiv 2212.13425), eq. 5-7,
         algorithm 1, table 9. The paper's sums over images are means here, as in its figures.
-
-    Example:
-        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
-        encoder = networks.encoder("resnet8-gedi", (8, 8, 1), None, width=8)
-        model = methods.GEDI(encoder, clusters=10, views=Views("gedi-mnist", num_views=1), sgld_steps=2)
-        model.compile(optimizer="adam")
-        model.fit(images, batch_size=16, verbose=0, callbacks=[callbacks.EnergyHealth(images)])
-        clusters = model.predict_clusters(images)  # (32,), 0..9
     """
 
     papers = (

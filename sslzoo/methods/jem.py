@@ -38,14 +38,6 @@ class JEM(ClusterEnergyModel):
     Reference:
         Grathwohl et al., "Your Classifier is Secretly an Energy Based Model and You Should Treat it Like One"; without
         labels as the baseline of the GEDI paper (arXiv 2212.13425), section 6.
-
-    Example:
-        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
-        encoder = networks.encoder("resnet8-gedi", (8, 8, 1), None, width=8)
-        model = methods.JEM(encoder, clusters=10, views=Views("gedi-mnist", num_views=1), sgld_steps=2)
-        model.compile(optimizer="adam")
-        model.fit(images, batch_size=16, verbose=0, callbacks=[callbacks.DivergenceGuard()])
-        pictures = model.sample(4, steps=20)  # (4, 8, 8, 1), in [-1, 1] or nearly
     """
 
     papers = (
