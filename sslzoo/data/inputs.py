@@ -55,10 +55,8 @@ class Files:
         return str(self.paths[index])
 
     def read(self, index):
-        from PIL import Image
-
         try:
-            with Image.open(self.paths[index]) as image:
+            with sources.open_image(self.paths[index]) as image:
                 return _upright(image)
         except Exception as error:  # as above
             raise InvalidInputError(
@@ -75,8 +73,7 @@ class Files:
 def _upright(image):
     from PIL import ImageOps
 
-    if image.mode in sources.DEEP_MODES:
-        raise ValueError(f"more than 8 bits per channel, Pillow mode {image.mode}")
+    sources.check_image(image)
     image.load()
     return ImageOps.exif_transpose(image)
 
@@ -146,11 +143,10 @@ def _files_of(inputs, split):
 
 
 def _images_below(folder):
-    suffixes = sources.IMAGE_SUFFIXES
-    paths = [p for p in folder.rglob("*") if p.suffix.lower() in suffixes and sources.is_visible(p, folder)]
+    paths = sources.image_files(folder)
     if not paths:
         raise MissingDataError(f"There are no images below the folder. Received: '{folder}'")
-    return sorted(paths)
+    return paths
 
 
 def choose_split(path, split, known):

@@ -23,6 +23,7 @@ writes one.
 """
 
 import contextlib
+import math
 import os
 import pathlib
 import re
@@ -136,6 +137,10 @@ def check(images, labels=None) -> tuple[np.ndarray, np.ndarray | None]:
         return images, None
 
     labels = np.asarray(labels)
+    if labels.dtype.kind == "u" and labels.size and labels.max() > np.iinfo("int64").max:
+        raise errors.InvalidInputError(
+            f"Labels must fit 64 bits with a sign, or they would become negative. Received: {labels.max()}"
+        )
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if not (np.issubdtype(labels.dtype, np.integer) or labels.dtype == bool) or labels.ndim not in (1, 2):
@@ -231,8 +236,85 @@ def _load_npz(name, split):
 
 
 IMAGE_SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+# What Pillow may take a file for, whatever its name says. It knows sixty formats, and hands PostScript to Ghostscript.
+IMAGE_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 GREY_MODES = {"1", "L", "LA"}
 DEEP_MODES = {"F", "I", "I;16", "I;16B", "I;16L", "I;16N"}
+MOST_SIDE = 2**14  # of images that are resized
+MOST_PIXELS = 2**27  # of one image: 134 million, 11,585 x 11,585
+
+
+def image_files(root):
+    """Image files below a folder, sorted, without hidden ones; nor are there pipes, devices, or folders among them."""
+
+    def counts(path):
+        return path.suffix.lower() in IMAGE_SUFFIXES and is_visible(path, root) and path.is_file()
+
+    return sorted(filter(counts, root.rglob("*")))
+
+
+def open_image(path):
+    """A Pillow image of 8 bits a channel and a size that fits the memory, of which only the head is read.
+
+    Raises:
+        OSError, ValueError, or another error of Pillow's decoders: it is none.
+    """
+    from PIL import Image
+
+    if not path.is_file():  # a pipe would wait for ever
+        raise ValueError("this is no file")
+    image = Image.open(path, formats=IMAGE_FORMATS)
+    try:
+        check_image(image)
+    except errors.InvalidInputError:
+        image.close()
+        raise
+    return image
+
+
+def check_image(image):
+    """Raise InvalidInputError if a Pillow image has more than 8 bits a channel, or too many pixels."""
+    if image.mode in DEEP_MODES or _has_deep_colours(image):
+        raise errors.InvalidInputError(
+            "Expected images of 8 bits per channel; this one has more, and cutting it to 8 is not ours to choose. "
+            f"Received: Pillow mode {image.mode!r}"
+        )
+    if image.width * image.height > MOST_PIXELS:
+        raise errors.InvalidInputError(
+            f"Expected an image of at most {MOST_PIXELS:,} pixels. Received: {image.height} x {image.width} pixels"
+        )
+
+
+def _has_deep_colours(image):
+    """Whether the file has 16 bits a channel, which Pillow cuts to 8 without a word where there are several."""
+    raw = image.tile[0][3] if getattr(image, "tile", None) else ""
+    modes = [part for part in (raw if isinstance(raw, tuple) else (raw,)) if isinstance(part, str)]
+    return any(";16" in mode for mode in modes) or (image.format == "PPM" and _deepest(image) > 255)
+
+
+def _deepest(image):
+    """The largest value that a PPM file says its samples have."""
+    arguments = image.tile[0][3] if image.tile else ()
+    return max((part for part in arguments if isinstance(part, int)), default=0) if isinstance(arguments, tuple) else 0
+
+
+def check_room(count, shape, where):
+    """Raise if so many images of a shape would not fit the memory of this machine."""
+    need, has = count * math.prod(shape), _memory()
+    if need > has:
+        raise errors.InvalidInputError(
+            f"Expected images that fit the memory of this machine ({has / 2**30:.1f} GiB): make them smaller "
+            f"(image_size), or take fewer. Received: {count:,} images of shape {tuple(shape)}, {need / 2**30:.1f} GiB, "
+            f"in {os.fspath(where)!r}"
+        )
+
+
+def _memory():
+    """Bytes of this machine's memory; endless where it does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # Windows
+        return math.inf
 
 
 def is_visible(path, root):
@@ -258,11 +340,13 @@ def folder_labels(root, split, files):
 def _load_folder(root, split, image_size):
     from PIL import Image, ImageOps
 
-    if image_size is not None and (not isinstance(image_size, int) or image_size < 1):
-        raise errors.InvalidInputError(f"Expected a size in pixels, at least 1. Received: image_size={image_size!r}")
+    if image_size is not None and not (isinstance(image_size, int) and 1 <= image_size <= MOST_SIDE):
+        raise errors.InvalidInputError(
+            f"Expected a size in pixels, from 1 to {MOST_SIDE}. Received: image_size={image_size!r}"
+        )
     errors.choose("split", split, _folder_splits(root))
     base = root / split if (root / split).is_dir() else root
-    files = sorted(p for p in base.rglob("*") if p.suffix.lower() in IMAGE_SUFFIXES and is_visible(p, base))
+    files = image_files(base)
     if not files:
         raise errors.MissingDataError(
             f"Looked below {base.absolute()} for images ({' '.join(sorted(IMAGE_SUFFIXES))}) and found none. "
@@ -272,24 +356,17 @@ def _load_folder(root, split, image_size):
     @contextlib.contextmanager
     def opened(file):
         try:
-            with Image.open(file) as image:
+            with open_image(file) as image:
                 yield image
-        except errors.SSLZooError:
-            raise
         except Exception as error:  # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error ...
             raise errors.InvalidInputError(
-                f"This image cannot be read; repair it or take it away. Received: {file} ({error})"
+                f"This image cannot be read ({error}); repair it or take it away. Received: {file}"
             ) from error
 
     # The headers first: one colour image makes the whole set a colour set.
     mode = "L"
     for file in files:
         with opened(file) as image:
-            if image.mode in DEEP_MODES:
-                raise errors.InvalidInputError(
-                    "Expected images of 8 bits per channel; this one has more, and cutting it to 8 is not ours to "
-                    f"choose. Received: {file} (Pillow mode {image.mode!r})"
-                )
             if image.mode not in GREY_MODES:
                 mode = "RGB"
 
@@ -302,6 +379,7 @@ def _load_folder(root, split, image_size):
                 image = ImageOps.fit(image, (image_size, image_size), method=Image.Resampling.BILINEAR)
             pixels = np.asarray(image).reshape(image.height, image.width, len(mode))
         if images is None:
+            check_room(len(files), pixels.shape, root)
             images = np.empty((len(files), *pixels.shape), "uint8")
         if pixels.shape != images.shape[1:]:
             raise errors.InvalidInputError(
