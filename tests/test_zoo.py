@@ -32,7 +32,7 @@ from sslzoo.errors import (
     UnknownNameError,
 )
 from sslzoo.networks.composition import compose
-from sslzoo.zoo import artefact, layout, loading, manifest
+from sslzoo.zoo import artefact, layout, manifest
 
 ROOT = Path(sslzoo.__file__).resolve().parent.parent
 NAME, REPOSITORY = "vae-digits", "someone/vae-digits"
@@ -94,7 +94,7 @@ def hub(monkeypatch, tmp_path):
         fake_hub.direct(monkeypatch, hub, tmp_path / "home", token=fake_hub.TOKEN)
         monkeypatch.setenv("SSLZOO_MANIFEST", str(tmp_path / "manifest.json"))
         monkeypatch.setenv("SSLZOO_WEIGHTS", str(tmp_path / "weights"))
-        monkeypatch.setattr(loading, "__file__", str(tmp_path / "site-packages" / "sslzoo" / "zoo" / "loading.py"))
+        monkeypatch.setattr(manifest, "__file__", str(tmp_path / "site-packages" / "sslzoo" / "zoo" / "manifest.py"))
         manifest.write({})
         yield hub
         fake_hub.close_connections()
@@ -355,10 +355,11 @@ def test_a_manifest_with_paths_that_lead_outside_is_refused(published, path):
 def test_other_weights_at_the_pinned_commit_are_refused(published):
     commit = manifest.read()[NAME]["revision"]
     files = published.repositories[REPOSITORY].commits[commit]
-    files["config.json"] += b" "
+    sent = files["config.json"]
+    files["config.json"] = sent[:-1] + b" "
     with pytest.raises(IntegrityError, match=r"config\.json' of hf://.*not the file that the manifest of sslzoo says"):
         sslzoo.load(NAME)
-    files["config.json"] = files["config.json"][:-1]
+    files["config.json"] = sent
     sslzoo.load(NAME)
 
 

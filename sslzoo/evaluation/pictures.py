@@ -360,8 +360,8 @@ def _in_the_plane(features, method, seed):
         centred = features - features.mean(axis=0)
         left, values, _ = np.linalg.svd(centred, full_matrices=False)
         points = np.zeros((len(features), 2))
-        found = (left * values)[:, :2]
-        points[:, : found.shape[1]] = found
+        flat = (left * values)[:, :2]
+        points[:, : flat.shape[1]] = flat
         shares = np.zeros(2)
         shares[: min(2, len(values))] = values[:2] ** 2 / max((values**2).sum(), np.finfo(float).tiny)
         first, second = (f"{100 * share:.0f} % of the variance" for share in shares)
@@ -421,16 +421,16 @@ def _series(history):
     if isinstance(history, Mapping):
         count = max((len(values) for values in history.values()), default=0)
         history = [{name: values[i] for name, values in history.items() if i < len(values)} for i in range(count)]
-    found = {}
+    series = {}
     for i, row in enumerate(history, 1):
         for name, value in row.items():
             if name not in _NO_CURVE and isinstance(value, (int, float, np.number)) and math.isfinite(value):
-                found.setdefault(name, []).append((row.get("epoch", i), value))
-    if not found:
+                series.setdefault(name, []).append((row.get("epoch", i), value))
+    if not series:
         raise InvalidInputError(
             f"Training curves need at least one epoch with a finite value. Received: history of {len(history)} epochs"
         )
-    return {name: np.array(points, float).T for name, points in found.items()}
+    return {name: np.array(points, float).T for name, points in series.items()}
 
 
 def _panel(axes, name, series, chance=None):
