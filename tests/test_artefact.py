@@ -22,7 +22,7 @@ import sslzoo
 from sslzoo import networks
 from sslzoo.errors import ArtefactError, InvalidInputError, UnknownNameError
 from sslzoo.networks.composition import compose
-from sslzoo.zoo import artefact, layout, loading, manifest
+from sslzoo.zoo import artefact, layout, manifest
 from sslzoo.zoo.loading import local_models
 from sslzoo.zoo.results import check_results, read_results
 

@@ -695,7 +695,7 @@ def test_without_tensorflow(tmp_path):
         assert data.load({str(tmp_path / "set.npz")!r}, "train")[0].shape == (23, 4, 4, 1)
         assert data.load({str(tmp_path)!r}, "train")[0].shape == (1, 5, 6, 1)
         with pytest.raises(errors.MissingDataError, match="python -m sslzoo.data mnist -o mnist.npz"):
-            data.load("mnist", "train")
+            data.load("mnist", "train", data_dir={str(tmp_path)!r})
         with pytest.raises(ImportError, match="sslzoo.data.Batches"):
             data.pipeline((images, labels), None, 10)
         model = keras.Sequential([keras.layers.Rescaling(1 / 255), keras.layers.Flatten(), keras.layers.Dense(10)])

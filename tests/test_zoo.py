@@ -32,7 +32,7 @@ from sslzoo.errors import (
     UnknownNameError,
 )
 from sslzoo.networks.composition import compose
-from sslzoo.zoo import artefact, layout, loading, manifest
+from sslzoo.zoo import artefact, layout, manifest
 
 ROOT = Path(sslzoo.__file__).resolve().parent.parent
 NAME, REPOSITORY = "vae-digits", "someone/vae-digits"

@@ -6,7 +6,8 @@
 
 * a known name, see `info`. `digits` comes with scikit-learn. The others are read by TensorFlow Datasets (TFDS) from
   `data_dir`, else from the folder in the environment variable `TFDS_DATA_DIR`, else from TFDS' default
-  (`~/tensorflow_datasets`); what is not there, TFDS downloads.
+  (`~/tensorflow_datasets`); what is not there, TFDS downloads. Without TensorFlow, sets that TFDS has prepared there
+  are read all the same (`sslzoo.data.records`), but for celeb_a.
 * the path of an `.npz` file. The arrays `<split>_images` and `<split>_labels`, or `x_<split>` and `y_<split>` as in
   Keras' own files, make the split `<split>`; plain `images` and `labels` make the split "train". Labels are optional.
 * the path of a folder of images. With sub-folders `train`, `validation` or `test`, these are the splits, and where all
@@ -17,7 +18,8 @@
 A known name wins over a file of that name; write `./mnist` to mean the file.
 
 TensorFlow is imported here and nowhere else in the package (`import_tensorflow`), only to read TFDS or to make a
-`tf.data.Dataset`. Where it is missing, sets travel as `.npz`: `python -m sslzoo.data mnist -o mnist.npz` writes one.
+`tf.data.Dataset`. Where it is missing, other sets travel as `.npz`: `python -m sslzoo.data celeb_a -o celeb_a.npz`
+writes one.
 """
 
 import contextlib
@@ -30,6 +32,7 @@ import keras
 import numpy as np
 
 from sslzoo import errors, progress
+from sslzoo.data import records
 from sslzoo.data.catalogue import CELEBA_ATTRIBUTES, CELEBA_CROP, CELEBA_SIZE, KNOWN
 from sslzoo.files import write_beside
 
@@ -324,9 +327,14 @@ def _load_tfds(name, split, data_dir):
         tf = import_tensorflow()
         import tensorflow_datasets as tfds
     except ImportError as error:
+        root = pathlib.Path(chosen or "~/tensorflow_datasets").expanduser()
+        prepared = records.folder(name, root)
+        if prepared and name != "celeb_a":  # whose crops are TensorFlow's
+            return check(*records.read(prepared, split))
         raise errors.MissingDataError(
-            f"Reading {name!r} takes TensorFlow and TensorFlow Datasets (pip install 'sslzoo[tensorflow]'), and "
-            f"importing them failed ({error}). Where they are installed, write the set to a file with\n"
+            f"Looked for a prepared {name!r} in {root.absolute()}, and it is not there; preparing it takes TensorFlow "
+            f"and TensorFlow Datasets (pip install 'sslzoo[tensorflow]'), and importing them failed ({error}). Where "
+            f"they are installed, write the set to a file with\n"
             f"    python -m sslzoo.data {name} -o {name}.npz\n"
             f"and pass that file instead of the name: it is read without TensorFlow. Received: name={name!r}"
         ) from error

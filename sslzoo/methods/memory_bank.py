@@ -21,6 +21,7 @@ from sslzoo import checks
 from sslzoo.errors import InvalidInputError, TrainingError, choose
 from sslzoo.losses import anneal, nearest, neighborhood_terms, unit, within
 from sslzoo.losses.neighborhood import CURVES
+from sslzoo.methods.advice import LOWER_TEMPERATURE
 from sslzoo.methods.joint_embedding import JointEmbedding
 from sslzoo.methods.pretrainer import check_index
 from sslzoo.methods.state import refresh_rows, snapshot, variable
@@ -98,6 +99,7 @@ class MemoryBank(JointEmbedding):
     terms = ("alignment", "contrast")
     indexed = True
     view_counts = (1, None)
+    advice = (LOWER_TEMPERATURE,)
 
     def __init__(
         self,

@@ -33,8 +33,8 @@ def full_precision(tensor):
     return tensor
 
 
-def _lacks_fused_steps():
-    """Whether `steps_per_execution` under this backend and Keras is a loop in Python around single steps."""
+def fuses_its_steps():
+    """Whether `steps_per_execution` is made one program here: Keras 3.16 does so itself, TensorFlow has its loop."""
     version = tuple(int(number) for number in keras.__version__.split(".")[:2])
     return keras.backend.backend() == "jax" and version < (3, 16)
 
@@ -212,7 +212,7 @@ class Pretrainer(keras.Model):
         of single steps, and the last program of an epoch takes the steps that are left, however the data come: batch by
         batch, or stacked by `data.Batches(steps_per_execution=K)`, which spares the device K small transfers.
         """
-        if self.steps_per_execution == 1 or self.run_eagerly or not self.jit_compile or not _lacks_fused_steps():
+        if self.steps_per_execution == 1 or self.run_eagerly or not self.jit_compile or not fuses_its_steps():
             return super().make_train_function(force)
         if self.train_function is None or force:
             self.train_function = _fused_steps(self)

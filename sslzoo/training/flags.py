@@ -8,12 +8,13 @@ import keras
 
 from sslzoo import checks, evaluation
 from sslzoo.errors import InvalidInputError, choose
+from sslzoo.training import fusing
 from sslzoo.training.settings import KINDS, SETUPS
 
 # Settings that have a flag of their own beside --set.
 SHORT = ("epochs", "batch_size", "num_views", "learning_rate", "queue_size")
 # What does not change the weights that come out.
-PASSING = ("data_dir", "out", "resume", "max_minutes", "protocols", "name", "show")
+PASSING = ("data_dir", "out", "resume", "max_minutes", "protocols", "name", "show", "fuse_steps")
 
 
 def parser(method: str, variants: dict, description: str) -> argparse.ArgumentParser:
@@ -46,6 +47,7 @@ def parser(method: str, variants: dict, description: str) -> argparse.ArgumentPa
     add("--out", help="folder of the run (runs/<name>); the model is written to <out>/<name>")
     add("--resume", action="store_true", help="go on with the run in --out")
     add("--max-minutes", type=float, help="stop training in good order after this much wall time")
+    add("--fuse-steps", type=int, metavar="K", help="training steps in one program (JAX: from the time of one; else 1)")
     lasting = "stop in good order once a sign of collapse has lasted so many epochs (5)"
     add("--stop-on-collapse", type=int, nargs="?", const=5, metavar="EPOCHS", help=lasting)
     add("--protocols", nargs="*", help=f"probes to run at the end ({' '.join(evaluation.PROTOCOLS)})")
@@ -68,6 +70,7 @@ def check(arguments: argparse.Namespace) -> None:
             flag = "--" + name.replace("_", "-")
             raise InvalidInputError(f"{flag} must be greater than 0. Received: {flag}={value}")
     checks.seed(seed=arguments.seed)
+    fusing.check(arguments.fuse_steps, arguments.views)
     if arguments.views == "tf.data" and importlib.util.find_spec("tensorflow") is None:
         raise InvalidInputError(
             "Views in tf.data need TensorFlow (pip install 'sslzoo[tensorflow]'); --views device does not. "

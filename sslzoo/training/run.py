@@ -22,7 +22,8 @@ from sslzoo import callbacks, data, networks, optimizers
 from sslzoo.errors import ArtefactError, InvalidInputError, SSLZooError, choose
 from sslzoo.files import write_beside
 from sslzoo.methods import Pretrainer
-from sslzoo.training import flags, outcome
+from sslzoo.methods.pretrainer import fuses_its_steps
+from sslzoo.training import flags, fusing, outcome
 from sslzoo.training.settings import SETUPS, Variant, model_name, parse_changes, resolve, table
 from sslzoo.views import Views, policy
 from sslzoo.zoo.results import is_name
@@ -106,6 +107,7 @@ class Run:
         self.steps_per_epoch = len(self.images) // self.settings["batch_size"]
         self.views_per_step = self.settings["batch_size"] * self.settings["num_views"]
         self.initial_epoch = 0
+        self.fused = 1  # training steps in one program
         self.model = None
         self.journal = callbacks.Journal(self.out / "history.csv", self.views_per_step)
         self.stopwatch = callbacks.Stopwatch(self.arguments.max_minutes)
@@ -270,8 +272,13 @@ class Run:
         """
         model.compile(optimizer=optimizer or self.optimizer())
         self.model = model
+        self.fused = self._steps_per_program()
+        if self.fused > 1:
+            fusing.build(model, self._batch())
+            model.compile(optimizer=model.optimizer, steps_per_execution=self.fused)
         self.out.mkdir(parents=True, exist_ok=True)
-        write_beside(self.out / "run.json", (json.dumps(self._identity(), indent=1) + "\n").encode())
+        record = {**self._identity(), "fuse_steps": self.fused}
+        write_beside(self.out / "run.json", (json.dumps(record, indent=1) + "\n").encode())
         if self.arguments.resume:
             self.initial_epoch = self.checkpoint.restore(model)
         print(
@@ -279,8 +286,24 @@ class Run:
             f"{self.settings['num_views']} views of each, {self.settings['batch_size']} images a step, "
             f"{self.steps_per_epoch:,} steps x {self.settings['epochs']} epochs, {model.count_params():,} parameters, "
             f"{keras.backend.backend()} backend"
+            + (f", {self.fused} steps in a program" if self.fused > 1 else "")
             + (f", going on after epoch {self.initial_epoch}" if self.initial_epoch else "")
         )
+
+    def _steps_per_program(self):
+        """--fuse-steps; else what this run was begun with, so that it ends in the same weights; else as measured."""
+        if self.steps_per_epoch != len(self.images) // self.settings["batch_size"]:
+            return 1  # stacks end with the images, not with an epoch of another length
+        if self.arguments.fuse_steps or self.arguments.views != "device":
+            return self.arguments.fuse_steps or 1
+        if self.arguments.resume and (self.out / "run.json").exists():
+            return json.loads((self.out / "run.json").read_text()).get("fuse_steps", 1)
+        return fusing.choose(self.model, self._batch(), self.steps_per_epoch, self.settings["epochs"])
+
+    def _batch(self):
+        """Some batch, to measure a step or to build the model with."""
+        batches = data.Batches(self.images, None, self.settings["batch_size"], with_index=self.model.indexed)
+        return next(iter(batches))
 
     def data(self):
         """Batches for `fit`: raw images for views on the device, or views made in `tf.data`."""
@@ -288,6 +311,10 @@ class Run:
             "batch_size": self.settings["batch_size"], "with_index": self.model.indexed, "seed": self.seed,
             "start_epoch": self.initial_epoch,
         }  # fmt: skip
+        if self.fused > 1:
+            if fuses_its_steps():
+                return data.Batches(self.images, None, repeat=True, steps_per_execution=self.fused, **common)
+            return data.Batches(self.images, None, **common)  # which ends with the epoch: so does Keras' program
         if self.arguments.views == "tf.data":
             return data.pipeline((self.images, None), "train", views=self.model.views, repeat=True, **common)
         if keras.backend.backend() == "tensorflow":
@@ -310,7 +337,7 @@ class Run:
         return {
             "epochs": self.settings["epochs"],
             "initial_epoch": self.initial_epoch,
-            "steps_per_epoch": self.steps_per_epoch,
+            "steps_per_epoch": self.steps_per_epoch if self.fused == 1 or fuses_its_steps() else None,
             "shuffle": False,  # the data has its own order, a function of seed and epoch
             "callbacks": watchers,
             "verbose": 1 if sys.stdout.isatty() else 2,
