@@ -211,7 +211,7 @@ class Run:
         """Refuse to go on with a run of other settings; more epochs extend it."""
         ours, theirs = self._identity(), theirs if isinstance(theirs, dict) else {}
         was, now = (dict(_flat(record)) for record in (theirs, ours))
-        differing = {name for name in {*was, *now} - {"extended"} if was.get(name) != now.get(name)}
+        differing = {name for name in {*was, *now} - {"extended", "fuse_steps"} if was.get(name) != now.get(name)}
         before, after = was.get("settings.epochs"), now["settings.epochs"]
         self.extended = list(theirs.get("extended") or [])
         if "settings.epochs" in differing and isinstance(before, int) and after > before:
