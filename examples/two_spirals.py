@@ -4,8 +4,8 @@
 
 Figure 6 of "On Mutual Information in Contrastive Learning for Visual Representations" (arXiv 2005.13149). 10,000 points
 lie on two intertwined spirals in [-2, 2]^2. A view of a point is the point plus noise, uniform between 0 and its width
-in each coordinate. Instance discrimination with a memory bank trains a network of five layers, 128 wide, to put all views of a
-point in one place on a circle; logistic regression then tells the spirals apart on that circle.
+in each coordinate. Instance discrimination with a memory bank trains a network of five layers, 128 wide, to put all
+views of a point in one place on a circle; logistic regression then tells the spirals apart on that circle.
 
 RESULTS
 
