@@ -3,7 +3,7 @@
 from sslzoo.callbacks.checkpoint import Checkpoint, Journal, Stopwatch
 from sslzoo.callbacks.energy import DivergenceGuard, EnergyHealth
 from sslzoo.callbacks.health import CollapseWarning
-from sslzoo.callbacks.monitors import FiniteGuard, Health, KNNMonitor
+from sslzoo.callbacks.monitors import FiniteGuard, Health, KNNMonitor, UntilKNN
 
 __all__ = [
     "Checkpoint",
@@ -15,4 +15,5 @@ __all__ = [
     "Journal",
     "KNNMonitor",
     "Stopwatch",
+    "UntilKNN",
 ]
