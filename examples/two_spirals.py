@@ -30,8 +30,8 @@ from sslzoo import networks
 from sslzoo.methods import InstanceDiscrimination
 from sslzoo.optimizers import L2SGD
 
-NOISE = (0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.0, 5.0)
-SHOWN = (0.0, 0.4, 3.0)
+NOISE = (0.0, 0.2, 0.4, 0.8, 2.0, 5.0)
+SHOWN = (0.0, 0.4, 5.0)
 TURNS = 1.5
 
 
