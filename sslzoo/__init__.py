@@ -17,7 +17,10 @@ _HOMES = {
     "info": "zoo",
     "publish": "zoo",
     "verify": "zoo",
+    "embed": "evaluation",
     "evaluate": "evaluation",
+    "evaluate_features": "evaluation",
+    "search": "evaluation",
 }
 _ROOMS = {
     "augment", "callbacks", "checks", "data", "errors", "evaluation", "files", "losses", "methods", "networks",

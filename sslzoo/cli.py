@@ -1,4 +1,4 @@
-"""The command line: `sslzoo list, info, embed, evaluate, publish, verify`.
+"""The command line: `sslzoo list, info, embed, search, evaluate, train, publish, manifest, verify`.
 
 Results go to standard output, everything else (progress, remarks, errors) to standard error. Exit codes: 0, all went
 well; 1, a check failed or not all images were embedded; 2, wrong usage, or an error that the message explains.
@@ -8,6 +8,7 @@ Nothing here imports Keras before a command needs it: `--help`, `list` and `info
 
 import argparse
 import contextlib
+import importlib.util
 import json
 import os
 import sys
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import sslzoo
 from sslzoo import progress, zoo
-from sslzoo.errors import InvalidInputError, SSLZooError
+from sslzoo.errors import InvalidInputError, SSLZooError, choose
 from sslzoo.files import write_beside
 
 # What `sslzoo.evaluation.PROTOCOLS` holds, which imports Keras.
@@ -94,7 +95,10 @@ environment:
     )
     parser.add_argument("--version", action="version", version=f"sslzoo {sslzoo.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for add in (_add_list, _add_info, _add_embed, _add_evaluate, _add_publish, _add_verify):
+    for add in (
+        _add_list, _add_info, _add_embed, _add_search, _add_evaluate, _add_train, _add_publish, _add_manifest,
+        _add_verify,
+    ):  # fmt: skip
         add(commands)
     return parser
 
@@ -124,14 +128,15 @@ def _add_list(commands):
     add = _add(
         commands, "list", _list, "show the models of the zoo",
         "The numbers are the first of each protocol: fixed beforehand, not the best on the test set.",
-        ["sslzoo list", "sslzoo list --dataset mnist", "sslzoo list --method simvae --json"],
+        ["sslzoo list", "sslzoo list --dataset mnist --tag default", "sslzoo list --method simvae --json"],
     )  # fmt: skip
     add("--method", metavar="M", help="only models of this method (SimVAE)")
     add("--dataset", metavar="D", help="only models trained on this data set (fashion_mnist)")
+    add("--tag", metavar="T", help="only models of this recipe (strong, seed1), or of the default one (default)")
 
 
 def _list(arguments):
-    models = zoo.list_models(arguments.method, arguments.dataset)
+    models = zoo.list_models(arguments.method, arguments.dataset, arguments.tag)
     return 0, models if arguments.json else _listing(models)
 
 
@@ -166,10 +171,10 @@ def _listing(models):
 
 
 def _headlines(model):
-    found = {}
+    first = {}
     for metric in model["metrics"]:
-        found.setdefault(metric["name"].partition(".")[0], metric)
-    return found
+        first.setdefault(metric["name"].partition(".")[0], metric)
+    return first
 
 
 def _add_info(commands):
@@ -193,6 +198,7 @@ def _sheet(model):
     facts = [
         ["method", model["method"]],
         ["trained on", f"{model['dataset']}, without labels"],
+        *([["recipe", f"{model['tag']}, not the default"]] if model["tag"] else []),
         ["takes", f"raw images {shape} (height x width x channels), values {low}..{high}"],
         ["gives", f"{model['features']} features"],
         ["parts", ", ".join(model["parts"])],
@@ -276,27 +282,32 @@ def _positive(text):
 def _embed(arguments):
     _check_output(arguments.output, arguments.force)
     with _working():
-        from sslzoo.data.inputs import source_of
-
-        source = source_of(arguments.inputs, arguments.split)
-        model = zoo.load(arguments.name, part=arguments.part, revision=arguments.revision)
-        arrays, remarks = _features_of(source, model, arguments)
+        embedding = sslzoo.embed(
+            arguments.name, arguments.inputs, arguments.split, arguments.part, arguments.revision,
+            arguments.batch_size, arguments.on_error, progress.line("embedded"),
+        )  # fmt: skip
+        arrays = embedding.arrays()
         _write_npz(arguments.output, arrays, arguments.force)
-    rows, width = arrays["features"].shape
-    for remark in remarks:
+    for path, reason in embedding.skipped:
+        print(f"sslzoo: left out {path}: {reason}", file=sys.stderr)
+    for remark in embedding.remarks:
         print(f"sslzoo: {remark}", file=sys.stderr)
-    code = 1 if source.skipped else 0
+    code = 1 if embedding.skipped else 0
     if arguments.json:
-        skipped = [{"path": path, "reason": reason} for path, reason in source.skipped]
-        facts = {"output": str(arguments.output), "arrays": {name: list(array.shape) for name, array in arrays.items()}}
-        return code, {**facts, "skipped": skipped, "remarks": remarks}
-    left = f", {len(source.skipped):,} left out" if source.skipped else ""
+        return code, {
+            "output": str(arguments.output),
+            "arrays": {name: list(array.shape) for name, array in arrays.items()},
+            "skipped": [{"path": path, "reason": reason} for path, reason in embedding.skipped],
+            "remarks": embedding.remarks,
+        }
+    rows, width = embedding.shape
+    left = f", {len(embedding.skipped):,} left out" if embedding.skipped else ""
     return code, f"Wrote {arguments.output}: {rows:,} images, {width:,} features each{left}"
 
 
-def _check_output(path, force):
+def _check_output(path, force, flag="--output"):
     if path.is_dir() or not path.parent.is_dir():
-        raise InvalidInputError(f"--output must be a file in a folder that exists. Received: '{path}'")
+        raise InvalidInputError(f"{flag} must be a file in a folder that exists. Received: '{path}'")
     if path.exists() and not force:
         raise InvalidInputError(f"The file exists; --force replaces it. Received: '{path}'")
 
@@ -312,52 +323,49 @@ def _write_npz(path, arrays, force):
     write_beside(path, save)
 
 
-def _features_of(source, model, arguments):
-    """The arrays to write, and remarks on what was done to the images."""
-    import numpy as np
+# ------------------------------------------------------------------ search
 
-    from sslzoo.data.inputs import Fit
-    from sslzoo.evaluation.features import check_finite
 
-    fit = Fit(model.input_shape[1:])
-    show = progress.line("embedded")
-    rows, found, pending = [], [], []
+def _add_search(commands):
+    add = _add(
+        commands, "search", _search, "find the images most like one, by their features",
+        "Compares the query with the features that `sslzoo embed` wrote, by the cosine of the angle between them. A "
+        "query that is among those images is left out of what is found. --html writes a page of thumbnails that needs "
+        "no other file.",
+        [
+            "sslzoo search features.npz query.jpg",
+            "sslzoo search features.npz query.jpg -k 20 --html found.html",
+            "sslzoo search features.npz 17 --json",
+        ],
+    )  # fmt: skip
+    add("features", type=Path, metavar="FEATURES", help="the .npz that `sslzoo embed` wrote")
+    add("query", metavar="QUERY", help="an image file, or the number of a row of FEATURES, from 0")
+    add("-k", type=_positive, default=8, metavar="N", help="how many to find (8)")
+    add("--model", metavar="NAME", help="the model that made the features (the one that they name)")
+    add("--html", type=Path, metavar="FILE", help="write a page of thumbnails, too")
+    add("--force", action="store_true", help="replace that page if it exists")
 
-    def flush():
-        batch = np.stack(pending).astype("float32")
-        short = arguments.batch_size - len(batch)
-        if found and short:  # every call has one shape, so the model is compiled once
-            batch = np.concatenate([batch, np.repeat(batch[-1:], short, axis=0)])
-        output = model.predict_on_batch(batch)
-        outputs = output if isinstance(output, (list, tuple)) else [output]
-        found.append([np.asarray(value[: len(pending)], "float32") for value in outputs])
-        pending.clear()
 
-    for index in range(len(source)):
-        try:
-            pending.append(fit(source.read(index)))
-            rows.append(index)
-        except InvalidInputError as error:
-            if arguments.on_error == "fail":
-                raise
-            path = str(source.paths[index])
-            source.skipped.append((path, str(error.__cause__ or error)))
-            print(f"sslzoo: left out {path}: {error.__cause__ or error}", file=sys.stderr)
-        if len(pending) == arguments.batch_size:
-            flush()
-        show(index + 1, len(source))
-    if pending:
-        flush()
-    if not rows:
-        raise InvalidInputError(f"None of the images can be read. Received: {len(source):,} images")
-    outputs = [np.concatenate(values) for values in zip(*found)]
-    check_finite(outputs[0])
-    arrays = dict(zip(("features", "log_var"), outputs)) | source.names(rows)
-    if source.labels is not None:
-        arrays["labels"] = source.labels[rows]
-    if source.classes is not None:
-        arrays["classes"] = np.array(source.classes)
-    return arrays, fit.remarks(len(rows))
+def _search(arguments):
+    if arguments.html:
+        _check_output(arguments.html, arguments.force, "--html")
+    is_row = arguments.query.isdecimal() and not os.path.exists(arguments.query)
+    query = int(arguments.query) if is_row else arguments.query
+    with _working():
+        from sslzoo import evaluation
+
+        bank = evaluation.read_features(arguments.features)
+        matches = evaluation.search(bank, query, arguments.k, arguments.model)
+        if arguments.html:
+            if is_row and bank.paths is not None:
+                query = str(bank.paths[query])
+            evaluation.page(query, matches, arguments.html)
+    if arguments.json:
+        return 0, [vars(match) for match in matches]
+    labelled = any(match.label is not None for match in matches)
+    rows = [["SIMILARITY", "IMAGE", *(["CLASS"] if labelled else [])]]
+    rows += [[f"{m.similarity:.3f}", str(m.image), *([str(m.label)] if labelled else [])] for m in matches]
+    return 0, _table(rows, right={0}) + (f"\n\nWrote {arguments.html}" if arguments.html else "")
 
 
 # ------------------------------------------------------------------ evaluate
@@ -369,6 +377,7 @@ def _add_evaluate(commands):
         "The encoder stays frozen: a hash of its weights before and after proves it.",
         [
             "sslzoo evaluate simvae-digits --dataset digits",
+            "sslzoo evaluate simvae-mnist --dataset digits            # transfer: images are made to fit",
             "sslzoo evaluate simvae-mnist --dataset mnist --data-dir ~/tensorflow_datasets --protocols knn linear",
             "sslzoo evaluate runs/mine --dataset mine.npz --json > report.json",
         ],
@@ -379,8 +388,10 @@ def _add_evaluate(commands):
     add("--data-dir", help="folder of prepared TFDS data sets")
     add("--protocols", nargs="+", choices=PROTOCOLS, default=PROTOCOLS, metavar="P",
         help=f"some of {', '.join(PROTOCOLS)} (all)")  # fmt: skip
+    add("--image-size", type=_positive, metavar="N", help="of a folder's images, for an encoder of any size")
     add("--limit", type=_positive, metavar="N", help="at most that many train images, chosen at random")
     add("--epochs", type=_positive, default=200, metavar="N", help="of the probes (200)")
+    add("--gmm-restarts", type=_positive, default=20, metavar="N", help="of the mixture (20)")
     add("--batch-size", type=_positive, default=500, metavar="N", help="images per call of the encoder (500)")
     add("--seed", type=int, default=0, help="of probes and mixtures (0)")
 
@@ -390,10 +401,53 @@ def _evaluate(arguments):
         encoder = zoo.load(arguments.name, revision=arguments.revision)
         report = sslzoo.evaluate(
             encoder, arguments.dataset, arguments.protocols, arguments.data_dir, batch_size=arguments.batch_size,
-            seed=arguments.seed, epochs=arguments.epochs, max_train=arguments.limit,
+            seed=arguments.seed, epochs=arguments.epochs, max_train=arguments.limit, image_size=arguments.image_size,
+            gmm_restarts=arguments.gmm_restarts,
         )  # fmt: skip
         report.encoder = arguments.name
     return 0, report.to_dict() if arguments.json else str(report)
+
+
+# ------------------------------------------------------------------ train
+
+
+def _add_train(commands):
+    add = _add(
+        commands, "train", _train, "train an encoder by a method's recipe",
+        "Whatever follows METHOD is the recipe's: `sslzoo train METHOD --help` lists its flags. Progress goes to "
+        "standard error; the answer is the model folder that was written. "
+        f"Methods: {', '.join(_recipes())}.",
+        [
+            "sslzoo train simvae",
+            "KERAS_BACKEND=jax sslzoo train simclr --dataset mnist --max-minutes 30",
+            "sslzoo train simvae --dataset mnist --resume",
+        ],
+    )  # fmt: skip
+    add("method", metavar="METHOD", help="one of the methods above")
+    add("flags", nargs=argparse.REMAINDER, metavar="...", help="flags of the recipe")
+
+
+def _recipes():
+    """Recipes by name: those inside an installed package, else those of the checkout."""
+    from sslzoo.zoo import manifest
+
+    return {path.stem.replace("_", "-"): path for path in sorted(manifest.beside("recipes").glob("[a-z]*.py"))}
+
+
+def _train(arguments):
+    recipes = _recipes()
+    recipe = recipes[choose("method", arguments.method.replace("_", "-"), recipes)]
+    spec = importlib.util.spec_from_file_location(f"recipes.{recipe.stem}", recipe)
+    module = importlib.util.module_from_spec(spec)
+    sys.argv[0] = f"sslzoo train {arguments.method}"  # what the recipe's parser calls itself
+    asks = {"-h", "--help", "--show"} & set(arguments.flags)  # answers that the recipe prints
+    with contextlib.nullcontext() if asks else _working():
+        spec.loader.exec_module(module)
+        folder = str(module.main(arguments.flags))
+    return 0, {"folder": folder} if arguments.json else folder
+
+
+# ------------------------------------------------------------------ publish, manifest, verify
 
 
 def _add_publish(commands):
@@ -403,7 +457,7 @@ def _add_publish(commands):
         "card is made from results.json. The commit is pinned in weights_manifest.json. The token is HF_TOKEN, or the "
         "one that this machine is logged in with (hf auth login).",
         [
-            "sslzoo publish runs/simvae-mnist/model my-organisation/simvae-mnist",
+            "sslzoo publish runs/simvae-mnist/simvae-mnist my-organisation/simvae-mnist",
             "sslzoo publish weights/simvae-mnist sslzoo/simvae-mnist --create-pr",
         ],
     )  # fmt: skip
@@ -433,6 +487,33 @@ def _publish(arguments):
     if done["manifest"]:
         lines.append(f"Pinned in {done['manifest']}")
     return 0, "\n".join([*lines, *done["notes"]])
+
+
+def _add_manifest(commands):
+    add = _add(
+        commands, "manifest", _manifest, "enter model folders in the manifest of published models",
+        "Enters the numbers and the hashes of each folder's files under its name, after it was trained again. A pinned "
+        "commit stays if it holds these very files.",
+        ["sslzoo manifest weights/*", "sslzoo manifest weights/simvae-mnist --organisation me"],
+    )  # fmt: skip
+    add("folders", nargs="+", type=Path, metavar="FOLDER", help="model folders")
+    add("--organisation", default="sslzoo", metavar="O", help="on the Hub, for models that are new (sslzoo)")
+    add("--manifest", type=Path, metavar="FILE", help="the manifest to change (the checkout's)")
+
+
+def _manifest(arguments):
+    from sslzoo.zoo import manifest
+
+    file = arguments.manifest or manifest.path()
+    if manifest.is_installed(file):
+        raise InvalidInputError(
+            "An installed package's manifest is not changed: name another by --manifest or SSLZOO_MANIFEST. "
+            f"Received: '{file}'"
+        )
+    changed = {str(folder): manifest.refresh(folder, arguments.organisation, file) for folder in arguments.folders}
+    if arguments.json:
+        return 0, {"manifest": str(file), "changed": changed}
+    return 0, "\n".join(f"{folder}: {'entered' if new else 'unchanged'}" for folder, new in changed.items())
 
 
 def _add_verify(commands):

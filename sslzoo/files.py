@@ -9,6 +9,16 @@ from pathlib import Path
 
 from sslzoo.errors import ArtefactError
 
+MOST_JSON = 2**22  # bytes of a JSON file that is read; a model of 500 layers takes a tenth of it
+
+
+def write_synced(path, content):
+    """Write bytes to a file, and wait until the disk has them."""
+    with open(path, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
 
 def write_beside(path: "str | os.PathLike", content: "bytes | Callable") -> Path:
     """Writes a file so that it is, at any moment, either what it was before or whole and on the disk.
@@ -58,9 +68,13 @@ def read_json(path: Path) -> object:
     """What a JSON file holds.
 
     Raises:
-        ArtefactError: there is none, or it is damaged.
+        ArtefactError: there is none, it is damaged, or larger than `MOST_JSON` bytes.
     """
     try:
-        return json.loads(path.read_text("utf-8"))
+        with open(path, "rb") as file:
+            content = file.read(MOST_JSON + 1)
+        if len(content) > MOST_JSON:
+            raise ValueError(f"larger than {MOST_JSON:,} bytes")
+        return json.loads(content.decode("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise ArtefactError(f"Expected a JSON file ({error}). Received: {str(path)!r}") from error

@@ -23,6 +23,13 @@ class L2SGD(keras.optimizers.SGD):
 
         v <- momentum v + rate (g + weight_decay w),    w <- w - v
 
+    Example:
+        import keras
+        from sslzoo import optimizers
+
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
+        model.compile(optimizers.L2SGD(0.1, momentum=0.9, weight_decay=1e-4), loss="mse")
+
     Args:
         learning_rate: float > 0, or a `keras.optimizers.schedules.LearningRateSchedule`.
         momentum: float in [0, 1].
@@ -82,6 +89,14 @@ class LARS(L2SGD):
     with one ratio per variable, which is 1 where w or g is zero. With `clip` it becomes min(ratio / rate, 1): the
     variable's own rate is `ratio`, and the global rate only its upper limit (known as LARC). The CIFAR recipes of
     solo-learn are `trust_coefficient=0.02, clip=True`.
+
+    Example:
+        import keras
+        from sslzoo import optimizers
+
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
+        rate = optimizers.warmup_cosine(0.3, total_steps=1000, warmup_steps=100)
+        model.compile(optimizers.LARS(rate, weight_decay=1e-6), loss="mse")
 
     Args:
         learning_rate: float > 0, or a `keras.optimizers.schedules.LearningRateSchedule`: the paper's global rate.

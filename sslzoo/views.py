@@ -86,6 +86,22 @@ POLICIES = {
     "gedi-mnist": {"shift": 4, "flip": None, "jitter": _RARE, "gray": 0.1, "normalize": _SIGNED, "noise": 0.2},
     # GEDI, table 7: moons and circles, points (B, 2) in the units of the data.
     "gedi-toy": {"noise": 0.03},
+    # EBCLR's released configurations: SimCLR's views with noise, in [-1, 1]. Grey images are cropped only.
+    "ebclr-cifar10": {
+        "crop": {"scale": (0.08, 1.0), "ratio": (3 / 4, 4 / 3)},
+        "flip": "horizontal",
+        "jitter": _STRONG,
+        "gray": 0.2,
+        "blur": {"kernel_size": 3, "sigma": (0.1, 2.0), "probability": 1.0},
+        "noise": 0.03,
+        "normalize": _SIGNED,
+    },
+    "ebclr-mnist": {
+        "crop": {"scale": (0.08, 1.0), "ratio": (3 / 4, 4 / 3)},
+        "flip": None,
+        "noise": 0.03,
+        "normalize": _SIGNED,
+    },
     # On Mutual Information in Contrastive Learning (arXiv:2005.13149), B.3, with the strengths of Local Aggregation,
     # which it follows. The paper enlarges CIFAR-10 to 256 pixels and cuts 224; here images keep their size.
     "mi-cifar10": {
@@ -183,6 +199,15 @@ class Views(RandomLayer):
 
     Images are scaled by 1/255, then go through the steps of the policy. The same object works in a model on the device,
     compiled or not, and inside `tf.data` under every backend.
+
+    Example:
+        import numpy as np
+        from sslzoo import views
+
+        images = np.random.default_rng(0).integers(0, 256, (4, 28, 28, 1)).astype("uint8")
+        make = views.Views("simvae-mnist", num_views=10, seed=0)
+        make(images).shape          # (4, 10, 28, 28, 1), float32
+        make.prepare(images).shape  # (4, 28, 28, 1): what a network sees at evaluation
 
     Call arguments:
         images: (B, H, W, C), or one image (H, W, C) of at most 4 channels, values 0..255: uint8, or ints or floats of

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import h5py
@@ -21,7 +22,7 @@ import sslzoo
 from sslzoo import networks
 from sslzoo.errors import ArtefactError, InvalidInputError, UnknownNameError
 from sslzoo.networks.composition import compose
-from sslzoo.zoo import artefact, layout, loading, manifest
+from sslzoo.zoo import artefact, layout, manifest
 from sslzoo.zoo.loading import local_models
 from sslzoo.zoo.results import check_results, read_results
 
@@ -338,6 +339,88 @@ def test_a_method_that_would_not_load_is_not_written(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def bidirectional():
+    """A layer that copies its layer by its configuration, initialisers included."""
+    x = keras.Input(SHAPE, name="images")
+    y = layers.Bidirectional(layers.LSTM(2, name="lstm"), name="both")(layers.Reshape(SHAPE[:2])(x))
+    return keras.Model(x, y)
+
+
+def test_layers_that_copy_layers_come_back(tmp_path):
+    written = bidirectional()
+    loaded = sslzoo.load(artefact.write(tmp_path / "model", {"encoder": written}, facts()))
+    np.testing.assert_allclose(numpy(loaded(IMAGES)), numpy(written(IMAGES)), atol=1e-6)
+    assert loaded.get_config() == keras.saving.load_model(tmp_path / "model").get_config()
+    assert "Orthogonal" in json.dumps(loaded.get_config())
+
+
+class Killed(BaseException):
+    """The process is gone: nothing that comes after runs."""
+
+
+@pytest.mark.parametrize("exchange", [True, False])
+@pytest.mark.parametrize("at", range(4))
+def test_a_write_killed_between_its_renames_leaves_a_model(copy, monkeypatch, exchange, at):
+    left, rename, remove, swap = [at], os.replace, artefact._remove, artefact._exchange
+
+    def until_killed(action):
+        def act(*arguments):
+            if left[0] <= 0:
+                left[0] = -1
+                raise Killed
+            left[0] -= action is not remove
+            return action(*arguments)
+
+        return act
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", until_killed(rename))
+        patched.setattr(artefact, "_remove", until_killed(remove) if at else remove)
+        patched.setattr(artefact, "_exchange", until_killed(swap) if exchange else lambda *_: False)
+        patched.setattr(artefact, "write_synced", lambda path, content: Path(path).write_bytes(content))
+        try:
+            artefact.write(copy, all_parts(), facts(name="new"), overwrite=True)
+        except Killed:
+            pass
+        else:
+            assert left[0] >= 0
+    if not copy.exists():  # between two renames: the next call puts it back, even one that is refused
+        with pytest.raises(ArtefactError, match="holds a model already"):
+            artefact.write(copy, all_parts(), facts())
+    assert read_results(copy)["name"] in ("simvae-digits", "new")
+    sslzoo.load(copy)
+
+
+FULL_DISK = """
+import resource, signal, sys
+import sslzoo, test_artefact
+from sslzoo.zoo import artefact
+parts = test_artefact.all_parts()
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+for size in (100, 20_000, 40_000, 60_000, 63_000, 70_000, 75_000):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+    try:
+        artefact.write(sys.argv[1], parts, test_artefact.facts(name="new"), overwrite=True)
+        print(size, "written")
+    except OSError as error:
+        print(size, type(error).__name__, error.errno)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
+def test_a_disk_that_fills_at_any_point_leaves_the_old_model_and_no_crash(copy):
+    """A limit on the size of files fails a write as a full disk does, wherever it strikes."""
+    before = layout.files(copy)
+    paths = [str(Path(sslzoo.__file__).parents[1]), str(Path(__file__).parent)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    command = [sys.executable, "-c", FULL_DISK, str(copy)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "OSError" in done.stdout and "written" not in done.stdout, done.stdout
+    assert layout.files(copy) == before
+    assert [path.name for path in copy.parent.iterdir()] == [copy.name]
+
+
 def test_a_folder_is_not_replaced_unasked(folder, copy):
     before = layout.files(copy)
     with pytest.raises(ArtefactError, match=r"holds a model already.*overwrite=True"):
@@ -571,6 +654,28 @@ def test_a_keras_file_is_read(tmp_path):
             sslzoo.load(tmp_path / name)
 
 
+def bomb(path, member, size):
+    """A .keras file of which one member inflates to `size` bytes."""
+    all_parts()["encoder"].save(path)
+    with zipfile.ZipFile(path) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            with archive.open(name, "w") as target:
+                target.write(content)
+                for _ in range(size // 2**20 if name == member else 0):
+                    target.write(b" " * 2**20)
+
+
+@pytest.mark.parametrize("member", ["config.json", "model.weights.h5"])
+def test_archives_that_inflate_are_refused_before_they_do(tmp_path, member):
+    bomb(tmp_path / "bomb.keras", member, 2**28)
+    began = time.monotonic()
+    with pytest.raises(ArtefactError, match=rf"{member} of a .keras file of this size may have"):
+        sslzoo.load(tmp_path / "bomb.keras")
+    assert time.monotonic() - began < 1
+
+
 def truncate(path):
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
@@ -593,6 +698,18 @@ def external(path):
         file.create_dataset("layers/dense/vars/0", (64, 128), "float32", external=[("/etc/passwd", 0, 64 * 128 * 4)])
 
 
+def null_space(path):
+    with h5py.File(path, "a") as file:
+        del file["layers/dense/vars/0"]
+        file.create_dataset("layers/dense/vars/0", data=h5py.Empty("float32"))
+
+
+def row_of(count, kind="Sequential"):
+    dense = {"module": "keras.layers", "class_name": "Dense", "config": {"units": 1}, "registered_name": None}
+    made = {"module": "keras", "class_name": kind, "config": {"name": "row", "layers": [dense] * count}}
+    return json.dumps(made)
+
+
 @pytest.mark.parametrize(
     "file, spoil, message",
     [
@@ -602,7 +719,11 @@ def external(path):
         ("model.weights.h5", lambda path: path.write_bytes(b""), "damaged or cut short"),
         ("model.weights.h5", link, "in the file itself, not elsewhere"),
         ("model.weights.h5", external, "in the file itself, not elsewhere"),
+        ("model.weights.h5", null_space, "in the file itself, not elsewhere"),
         ("config.json", truncate, "Expected a JSON file"),
+        ("config.json", lambda path: path.write_text(" " * 2**23 + path.read_text()), "larger than"),
+        ("config.json", lambda path: path.write_text(row_of(101)), "may have .* a Sequential one 100"),
+        ("config.json", lambda path: path.write_text(row_of(2001, "Functional")), "may have 2,000 layers"),
         ("config.json", lambda path: path.write_bytes(b"\xff\xfe"), "Expected a JSON file"),
         ("config.json", lambda path: path.write_text("[" * 100_000), "Expected a JSON file"),
         ("config.json", lambda path: path.write_text("[]"), "must describe a Keras model"),
@@ -651,7 +772,7 @@ def test_names_are_found_where_the_environment_says(folder, monkeypatch, tmp_pat
 def test_paths_and_names_that_lead_nowhere(folder, monkeypatch, tmp_path):
     monkeypatch.setenv("SSLZOO_WEIGHTS", str(tmp_path / "nowhere"))
     monkeypatch.setenv("SSLZOO_MANIFEST", str(manifest.write({}, tmp_path / "manifest.json")))
-    monkeypatch.setattr(loading, "__file__", str(tmp_path / "site-packages" / "sslzoo" / "zoo" / "loading.py"))
+    monkeypatch.setattr(manifest, "__file__", str(tmp_path / "site-packages" / "sslzoo" / "zoo" / "manifest.py"))
     with pytest.raises(ArtefactError, match=r"No models found in .*nowhere.*SSLZOO_WEIGHTS"):
         sslzoo.load("simvae-digits")
     for path in (tmp_path / "missing", "../missing/model", "missing.keras", "a/" + 300 * "b", "a/\0"):

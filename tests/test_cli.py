@@ -24,7 +24,7 @@ from sslzoo.zoo import artefact, loading, manifest
 
 ROOT = Path(sslzoo.__file__).parent.parent
 SHAPE = (8, 8, 1)
-COMMANDS = ("list", "info", "embed", "evaluate", "publish", "verify")
+COMMANDS = ("list", "info", "embed", "evaluate", "train", "publish", "manifest", "verify")
 
 
 KNN = {"name": "knn.cosine_k10_accuracy", "label": "kNN: cosine, k = 10", "value": 97.5, "protocol": "majority vote"}
@@ -268,7 +268,7 @@ def test_embed_an_npz_with_labels_and_splits(sslzoo_, tmp_path):
     images = {split: rng.integers(0, 256, (5, *SHAPE), "uint8") for split in ("train", "test")}
     np.savez("in.npz", x_train=images["train"], y_train=np.arange(5), x_test=images["test"], y_test=np.arange(5)[::-1])
     code, _, err = sslzoo_("embed", "simvae-digits", "in.npz", "-o", "out.npz")
-    assert code == 2 and "pass --split with one of train, test" in err and not Path("out.npz").exists()
+    assert code == 2 and "(--split), one of train, test" in err and not Path("out.npz").exists()
     code, out, _ = sslzoo_("embed", "simvae-digits", "in.npz", "-o", "out.npz", "--split", "test", "--json")
     assert code == 0
     assert json.loads(out)["arrays"] == {"features": [5, 3], "index": [5], "labels": [5]}
@@ -371,7 +371,7 @@ def test_bad_images_are_refused_by_default(sslzoo_, mixed, tmp_path):
 def test_bad_images_are_left_out_if_asked(sslzoo_, mixed):
     code, out, err = sslzoo_("embed", "simvae-digits", mixed, "-o", "out.npz", "--on-error", "skip")
     assert code == 1 and out == "Wrote out.npz: 2 images, 3 features each, 2 left out\n"
-    assert f"left out {mixed / 'b.png'}" in err and "more than 8 bits per channel" in err
+    assert f"left out {mixed / 'b.png'}" in err and "Expected images of 8 bits per channel" in err
     assert [Path(path).name for path in load("out.npz")["paths"]] == ["a.png", "c.png"]
     code, out, _ = sslzoo_("embed", "simvae-digits", mixed, "-o", "out.npz", "--on-error", "skip", "--json", "--force")
     assert code == 1 and [Path(bad["path"]).name for bad in json.loads(out)["skipped"]] == ["b.png", "deep.png"]
@@ -443,6 +443,54 @@ def test_names_that_are_no_text_are_embedded_and_printed(tmp_path):
     assert done.returncode == 1, err
     assert "1 images" in out and "bad\\udce9.png" in err
     assert os.fsencode(str(load(tmp_path / "out.npz")["paths"][0])).endswith(b"caf\xe9.png")
+
+
+def test_embed_is_a_function_of_arrays_paths_and_pictures(tmp_path):
+    encoder = zoo.load("simvae-digits")
+    paths = [paint(tmp_path / "in" / f"{name}.png", value=i) for i, name in enumerate("ba")]
+    pictures = [Image.open(path) for path in paths]
+    images = np.stack([np.asarray(picture) for picture in pictures])[..., None]
+    expected = evaluation.features(encoder, images)
+    for given in (images, images.astype("float32"), list(images), pictures, paths, list(map(str, paths))):
+        embedding = sslzoo.embed(encoder, given)
+        np.testing.assert_allclose(embedding.features, expected, atol=1e-6)
+        assert (embedding.paths is None) == (embedding.index is not None) and not embedding.remarks
+    by_name = sslzoo.embed("simvae-digits", tmp_path / "in", batch_size=1)  # a folder is read in the order of its paths
+    np.testing.assert_allclose(by_name, expected[::-1], atol=1e-6)
+    assert by_name.paths.tolist() == sorted(map(str, paths)) and len(by_name) == 2 and by_name.shape == (2, 3)
+    posterior = sslzoo.embed("simvae-digits", images, part="posterior")
+    np.testing.assert_allclose(posterior.features, expected, atol=1e-6)
+    assert posterior.arrays().keys() == {"features", "log_var", "index"}
+
+
+def test_embed_fits_arrays_and_pictures_of_other_sizes():
+    big = np.random.default_rng(0).integers(0, 256, (3, *SHAPE), "uint8").repeat(4, 1).repeat(4, 2)
+    embedding = sslzoo.embed("simvae-digits", big)
+    pictures = [Image.fromarray(image[..., 0]) for image in big]
+    small = [picture.resize((8, 8), Image.Resampling.BILINEAR) for picture in pictures]
+    for same in (pictures, small, np.stack(small)[..., None]):
+        np.testing.assert_allclose(embedding, sslzoo.embed("simvae-digits", same), atol=1e-6)
+    assert embedding.remarks == ["3 of 3 images were resized to 8 x 8 pixels"]
+    deep = Image.fromarray(np.zeros((8, 8), "uint16"))
+    skipped = sslzoo.embed("simvae-digits", [deep, Image.fromarray(big[0, ..., 0])], on_error="skip")
+    assert skipped.index.tolist() == [1] and skipped.skipped[0][0] == "0" and "8 bits" in skipped.skipped[0][1]
+
+
+@pytest.mark.parametrize(
+    "images, arguments, message",
+    [
+        (np.zeros((2, 8, 8), "uint8"), {}, "add a channel axis"),
+        (np.zeros((2, *SHAPE), "uint8"), {"split": "train"}, "Only one folder or one .npz has splits"),
+        (np.zeros((2, *SHAPE), "uint8"), {"batch_size": 0}, "batch_size must be an integer >= 1. Received"),
+        (np.zeros((2, *SHAPE), "uint8"), {"on_error": "ignore"}, "Unknown on_error"),
+        (np.full((2, *SHAPE), 0.5), {}, "look scaled to 0..1"),
+        ([], {}, "must be at least one"),
+        ("nowhere", {}, "no such folder or file"),
+    ],
+)
+def test_embed_refuses_what_is_no_image(images, arguments, message):
+    with pytest.raises(sslzoo.errors.SSLZooError, match=message):
+        sslzoo.embed("simvae-digits", images, **arguments)
 
 
 # ------------------------------------------------------------------ evaluate
@@ -520,6 +568,50 @@ def test_the_hubs_refusals_are_one_line(sslzoo_, monkeypatch):
     assert sslzoo_("publish", "folder", "me/x") == (
         2, "", "sslzoo: HubError: You may not write there. Log in. Received: repo_id='me/x'\n",
     )  # fmt: skip
+
+
+def test_manifest_enters_folders(sslzoo_, shelf, monkeypatch):
+    monkeypatch.setenv("SSLZOO_MANIFEST", "new.json")
+    folder = shelf / "weights" / "simvae-digits"
+    assert sslzoo_("manifest", folder) == (0, f"{folder}: entered\n", "")
+    assert sslzoo_("manifest", folder)[1] == f"{folder}: unchanged\n"
+    assert manifest.read("new.json") == {"simvae-digits": manifest.read(shelf / "manifest.json")["simvae-digits"]}
+    code, out, _ = sslzoo_("manifest", folder, "--manifest", "other.json", "--organisation", "me", "--json")
+    assert code == 0 and json.loads(out) == {"manifest": "other.json", "changed": {str(folder): True}}
+    assert manifest.read("other.json")["simvae-digits"]["repository"] == "me/simvae-digits"
+    code, _, err = sslzoo_("manifest", "nowhere")
+    assert code == 2 and err.startswith("sslzoo: ArtefactError") and err.count("\n") == 1
+    monkeypatch.delenv("SSLZOO_MANIFEST")
+    monkeypatch.setattr(manifest, "path", lambda: Path(manifest.__file__).parents[1] / manifest.FILE)
+    code, _, err = sslzoo_("manifest", folder)
+    assert code == 2 and "An installed package's manifest is not changed" in err
+
+
+# ------------------------------------------------------------------ tags
+
+
+def test_names_say_their_recipe(sslzoo_, shelf, monkeypatch, tmp_path):
+    """Another variant or seed than the default has a tag, and all that goes by name follows."""
+    tagged = "simvae-digits.seed1"
+    encoder = {"encoder": zoo.load("simvae-digits")}
+    folder = artefact.write(tmp_path / "weights" / tagged, encoder, facts(tagged, "SimVAE", "digits", METRICS))
+    shutil.copy(shelf / "manifest.json", "both.json")
+    monkeypatch.setenv("SSLZOO_MANIFEST", "both.json")
+    monkeypatch.setenv("SSLZOO_WEIGHTS", str(tmp_path / "weights"))
+    monkeypatch.setattr(loading, "_weight_folders", lambda: [tmp_path / "weights", shelf / "weights"])
+    assert sslzoo_("manifest", folder)[0] == 0
+    assert manifest.read()[tagged]["repository"] == f"sslzoo/{tagged}"
+    assert [model["name"] for model in sslzoo.list_models(tag="seed1")] == [tagged]
+    assert [model["name"] for model in sslzoo.list_models("simvae", tag="default")] == ["simvae-digits"]
+    assert [(m["name"], m["tag"]) for m in sslzoo.list_models("simvae")] == [
+        ("simvae-digits", None), (tagged, "seed1")
+    ]  # fmt: skip
+    assert sslzoo.load(tagged).output_shape == (None, 3)
+    code, out, _ = sslzoo_("list", "--tag", "seed1", "--json")
+    assert code == 0 and [model["name"] for model in json.loads(out)] == [tagged]
+    assert sslzoo_("list", "--tag", "sead1")[0] == 2 and "seed1, not the default" in sslzoo_("info", tagged)[1]
+    assert "`seed1` is the tag" in (folder / "README.md").read_text()
+    assert sslzoo_("verify", tagged)[0] == 0
 
 
 def test_verify_compares_files_with_the_manifest(sslzoo_, shelf, tmp_path, monkeypatch):

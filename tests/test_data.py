@@ -2,11 +2,14 @@
 
 import hashlib
 import importlib.util
+import io
 import os
 import pathlib
+import struct
 import subprocess
 import sys
 import textwrap
+import zlib
 
 import keras
 import numpy as np
@@ -16,6 +19,7 @@ from keras import ops
 from PIL import Image
 
 from sslzoo import data, errors
+from sslzoo.data import inputs, sources
 from sslzoo.data.__main__ import main
 from sslzoo.views import Views
 
@@ -378,6 +382,87 @@ def test_unreadable_images_are_named(tmp_path):
         data.load(tmp_path, "train")
 
 
+def deep_png(colour, channels):
+    """A PNG of 16 bits a channel, 4 x 4."""
+
+    def chunk(kind, content):
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", 4, 4, 16, colour, 0, 0, 0))
+    rows = zlib.compress(4 * (b"\0" + bytes(range(8 * channels))))
+    return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+def flat_png(side):
+    content = io.BytesIO()
+    Image.new("1", (side, side)).save(content, "PNG")
+    return content.getvalue()
+
+
+POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 16 16\n%%EndComments\n%%EOF\n"
+REFUSED_IMAGES = {  # what -> content of a file called b.png, what the error says
+    "PostScript": (POSTSCRIPT, "cannot be read"),
+    "PDF": (b"%PDF-1.4\n", "cannot be read"),
+    "16-bit colour": (deep_png(2, 3), "8 bits per channel"),
+    "16-bit colour with transparency": (deep_png(6, 4), "8 bits per channel"),
+    "16-bit grey with transparency": (deep_png(4, 2), "8 bits per channel"),
+    "16-bit PPM": (b"P6 4 4 65535\n" + bytes(96), "8 bits per channel"),
+    "too many pixels": (flat_png(12_000), "at most 134,217,728 pixels"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED_IMAGES)
+def test_files_that_are_no_images_for_us_are_refused(tmp_path, monkeypatch, what):
+    content, message = REFUSED_IMAGES[what]
+    called = tmp_path / "called"
+    gs = tmp_path / "bin" / "gs"
+    gs.parent.mkdir()
+    gs.write_text(f"#!/bin/sh\ntouch '{called}'\n")
+    gs.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{gs.parent}{os.pathsep}{os.environ['PATH']}")
+    (tmp_path / "imgs").mkdir()
+    Image.new("L", (4, 4)).save(tmp_path / "imgs" / "a.png")
+    (tmp_path / "imgs" / "b.png").write_bytes(content)
+    with pytest.raises(errors.InvalidInputError, match=message) as caught:
+        data.load(tmp_path / "imgs", "train")
+    assert "b.png" in str(caught.value) and not called.exists()
+    with pytest.raises(errors.InvalidInputError, match=message):
+        inputs.source_of([tmp_path / "imgs"], None).read(1)
+    assert not called.exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no such files")
+def test_pipes_and_folders_called_png_are_no_images(tmp_path):
+    Image.new("L", (4, 4)).save(tmp_path / "a.png")
+    os.mkfifo(tmp_path / "b.png")
+    (tmp_path / "c.png").mkdir()
+    (tmp_path / "d.png").symlink_to("/dev/zero")
+    assert data.load(tmp_path, "train")[0].shape == (1, 4, 4, 1)
+    assert len(inputs.source_of([tmp_path], None)) == 1
+    with pytest.raises(errors.MissingDataError, match="no such folder or file"):
+        inputs.source_of([tmp_path / "b.png"], None)
+
+
+def test_a_folder_that_would_not_fit_the_memory_is_refused_before_it_is_taken(tmp_path, monkeypatch):
+    Image.new("L", (100, 100)).save(tmp_path / "0.png")
+    for n in range(1, 20):
+        (tmp_path / f"{n}.png").symlink_to("0.png")
+    monkeypatch.setattr(sources, "_memory", lambda: 150_000)
+    with pytest.raises(errors.InvalidInputError, match=r"fit the memory.*20 images of shape \(100, 100, 1\)"):
+        data.load(tmp_path, "train")
+    assert data.load(tmp_path, "train", image_size=50)[0].shape == (20, 50, 50, 1)
+    for size in (0, 10**6, 2.5):
+        with pytest.raises(errors.InvalidInputError, match="a size in pixels, from 1 to 16384"):
+            data.load(tmp_path, "train", image_size=size)
+
+
+def test_labels_do_not_wrap():
+    images = np.zeros((2, 4, 4, 1), "uint8")
+    with pytest.raises(errors.InvalidInputError, match="would become negative"):
+        data.check(images, np.array([0, 2**63], "uint64"))
+    np.testing.assert_array_equal(data.check(images, np.array([0, 2**63 - 1], "uint64"))[1], [0, 2**63 - 1])
+
+
 def test_folder_without_images(tmp_path):
     with pytest.raises(errors.MissingDataError, match=r"found none"):
         data.load(tmp_path, "train")
@@ -695,7 +780,7 @@ def test_without_tensorflow(tmp_path):
         assert data.load({str(tmp_path / "set.npz")!r}, "train")[0].shape == (23, 4, 4, 1)
         assert data.load({str(tmp_path)!r}, "train")[0].shape == (1, 5, 6, 1)
         with pytest.raises(errors.MissingDataError, match="python -m sslzoo.data mnist -o mnist.npz"):
-            data.load("mnist", "train")
+            data.load("mnist", "train", data_dir={str(tmp_path)!r})
         with pytest.raises(ImportError, match="sslzoo.data.Batches"):
             data.pipeline((images, labels), None, 10)
         model = keras.Sequential([keras.layers.Rescaling(1 / 255), keras.layers.Flatten(), keras.layers.Dense(10)])

@@ -344,6 +344,93 @@ def test_a_claim_to_all_memory_is_refused(folders, tmp_path, name, size):
         artefact.read(folder)
 
 
+def without(key):
+    def change(config):
+        for node, name in places(config):
+            if name == key:
+                del node[name]
+
+    return change
+
+
+def layer(make, shape=(8, 8)):
+    """A model of one layer, of which `make` is given the size."""
+
+    def build(size):
+        x = keras.Input(shape)
+        return keras.Model(x, make(size)(x))
+
+    return build
+
+
+N = 2**28
+CLAIMS = {  # what a small file asks for -> model of a given size, what is changed in its configuration
+    "kernel initialiser left out": (layer(lambda n: layers.Dense(n)), without("kernel_initializer")),
+    "kernel initialiser null": (layer(lambda n: layers.Dense(n, kernel_initializer=None)), None),
+    "half precision": (layer(lambda n: layers.Dense(n, dtype="float16")), None),
+    "embedding": (layer(lambda n: layers.Embedding(n, 2), (8,)), None),
+    "embedding without initialiser": (layer(lambda n: layers.Embedding(n, 2), (8,)), without("embeddings_initializer")),
+    "recurrent": (layer(lambda n: layers.LSTM(n)), None),
+    "bidirectional": (layer(lambda n: layers.Bidirectional(layers.GRU(n))), None),
+    "spectral": (layer(lambda n: layers.SpectralNormalization(layers.Dense(n))), None),
+    "build configuration left out": (layer(lambda n: layers.Dense(n, use_bias=False)), without("build_config")),
+}
+
+
+@pytest.mark.parametrize("what", CLAIMS)
+def test_a_claim_is_counted_however_it_is_made(tmp_path, what):
+    """Variables are counted where they are made: a size may hide in any key, or in a default."""
+    make, change = CLAIMS[what]
+    make(2).save(tmp_path / "model", zipped=False)
+    path = tmp_path / "model" / layout.CONFIG
+    config = json.loads(path.read_text("utf-8"))
+    if change:
+        change(config)
+    sized = [(node, key) for node, key in places(config) if key in ("units", "input_dim") and node[key] == 2]
+    assert sized
+    for node, key in sized:
+        node[key] = N
+    path.write_text(json.dumps(config), "utf-8")
+    with pytest.raises(ArtefactError, match="more numbers than their file holds"):
+        artefact.read(tmp_path / "model")
+
+
+def test_states_of_recurrent_layers_are_counted(tmp_path):
+    x = keras.Input(batch_shape=(2, 8, 8))
+    keras.Model(x, layers.SimpleRNN(2, stateful=True)(x)).save(tmp_path / "model", zipped=False)
+    path = tmp_path / "model" / layout.CONFIG
+    artefact.read(tmp_path / "model")
+    config = json.loads(path.read_text("utf-8"))
+    for node, key in places(config):
+        if key in ("batch_shape", "shape", "input_shape") and node[key] in ([2, 8, 8], [2, 2]):
+            node[key][0] = N
+    path.write_text(json.dumps(config), "utf-8")
+    with pytest.raises(ArtefactError, match="more numbers than their file holds"):
+        artefact.read(tmp_path / "model")
+
+
+def test_initial_values_are_drawn_again_once_a_model_is_read(folders):
+    """The count ends with the reading, in this thread and in all others."""
+    artefact.read(folders["plain"])
+    layer = layers.Dense(2**9)
+    layer.build((2**9,))
+    assert np.std(ops.convert_to_numpy(layer.kernel)) > 0
+
+
+def test_many_names_of_the_same_weights_count_once(folders, tmp_path):
+    folder = Path(shutil.copytree(folders["plain"], tmp_path / "plain"))
+    with h5py.File(folder / layout.WEIGHTS, "a") as file:
+        for n in range(1000):
+            file[f"again/{n}"] = file["layers/dense/vars/0"]
+    config = json.loads((folder / layout.CONFIG).read_text("utf-8"))
+    for node, key in places(config):
+        if key == "units" and node[key] > 64:
+            node[key] *= 100
+    (folder / layout.CONFIG).write_text(json.dumps(config), "utf-8")
+    with pytest.raises(ArtefactError, match="more numbers than their file holds"):
+        artefact.read(folder)
+
+
 @pytest.mark.parametrize("options", [{"compression": "gzip", "chunks": True}, {"chunks": True}])
 def test_weights_that_claim_more_than_their_file_holds_are_refused(folders, tmp_path, options):
     folder = Path(shutil.copytree(folders["plain"], tmp_path / "plain"))

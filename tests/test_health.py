@@ -16,6 +16,7 @@ from keras import ops
 import sslzoo
 from sslzoo import errors, methods, networks
 from sslzoo.callbacks import Health, health
+from sslzoo.methods.advice import SIGNS, advise
 from sslzoo.methods.pretrainer import Pretrainer
 from sslzoo.views import Views
 
@@ -116,17 +117,21 @@ def test_what_cannot_be_measured_is_refused(call, message):
 
 
 class Frozen(Pretrainer):
-    """A method whose encoder is a given function of the pixels, and whose loss is a given number."""
+    """A method whose encoder is a given function of the pixels, and whose loss is a given number.
+
+    Settings become attributes; advice on them is that of the methods that have them.
+    """
 
     terms = ("pull",)
+    advice = (*methods.SwAV.advice[:1], *methods.VICReg.advice, *methods.SimCLR.advice)
 
-    def __init__(self, kernel, bias, loss=1.0, clusters=None, **knobs):
+    def __init__(self, kernel, bias, loss=1.0, clusters=None, **settings):
         image = keras.Input(contract.IMAGE_SHAPE)
         features = keras.layers.Dense(len(bias))(keras.layers.Flatten()(image))
         super().__init__(keras.Model(image, features), contract.Flips(2))
         self.encoder.set_weights([kernel, bias])
         self.loss_value, self.clusters = loss, clusters
-        for name, value in knobs.items():
+        for name, value in settings.items():
             setattr(self, name, value)
 
     def call(self, images, training=False):
@@ -322,21 +327,49 @@ def test_features_with_nan_are_told_at_once():
     assert len(watch.warnings) == 1 and history == [{}, {}]
 
 
-def test_every_knob_that_is_proposed_is_one_that_a_method_has():
-    known = {name for method in methods.METHODS.values() for name in inspect.signature(method).parameters}
-    proposed = {name for advice in health.ADVICE.values() for name, _ in advice}
-    assert proposed - {"", "learning_rate", "teacher", "plain head"} <= known
+def family():
+    """Every method, and the classes it is made of."""
+    return {each for method in methods.METHODS.values() for each in method.__mro__ if issubclass(each, Pretrainer)}
 
 
-@pytest.mark.parametrize(("batch_norm", "plain"), [(False, True), (True, None)])
-def test_a_teacher_and_a_plain_head_are_known(batch_norm, plain):
+def test_advice_names_settings_and_signs_that_there_are():
+    found = health.measure(1 + 1e-4 * rng.normal(size=(40, 64)), 1 + 1e-4 * rng.normal(size=(40, 64)))
+    found |= {"prototypes": 0.01, "used": 1.0, "used_limit": 100}
+    shown = {*health.signs({"finite": False}), *health.signs(found, loss=2.0, chance=2.0)}
+    assert shown == set(SIGNS)
+    for method in family():
+        for advice in vars(method).get("advice", ()):
+            assert set(advice.against) <= set(SIGNS)
+            known = {*inspect.signature(method).parameters, *dir(method), "optimizer.learning_rate", None}
+            if method is not methods.joint_embedding.TeacherStudent:  # of what it says the methods have it
+                assert advice.setting in known, (method, advice)
+
+
+@pytest.mark.parametrize("name", list(contract.CASES))
+def test_every_method_has_something_to_try_against_every_sign(name):
+    num_views, make = contract.CASES[name]
+    model = make(contract.Flips(num_views))
+    model.compile(optimizer=keras.optimizers.SGD(0.25))
+    for sign in SIGNS:
+        tries = advise(model, sign)
+        assert any(words.endswith("learning rate (now 0.25)") for words in tries) and len(set(tries)) == len(tries)
+
+
+@pytest.mark.parametrize("batch_norm", [False, True])
+def test_a_teacher_and_a_plain_head_are_known(batch_norm):
     encoder = contract.plain_encoder()
     head = networks.projector(encoder.output_shape[-1], (6, 4), batch_norm=batch_norm)
-    watch = Health(contract.images(4))
-    watch.set_model(methods.MoCo(encoder, head, momentum=0.9))
-    assert watch._knob("teacher") == 0.9 and watch._knob("plain head") == plain
-    watch.set_model(methods.CorInfoMax(encoder, momentum=0.5))
-    assert watch._knob("teacher") is None and watch._knob("plain head") is None
+    teacher, plain = "a slower teacher, with momentum nearer 1 (now 0.9)", "batch normalisation in the head"
+    told = advise(methods.MoCo(encoder, head, momentum=0.9, temperature=0.25), "complete")
+    expected = ["a lower temperature (now 0.25)", teacher, plain, "longer warm-up"]
+    assert told == [words for words in expected if words != plain or not batch_norm]  # no optimizer, no learning rate
+    told = advise(methods.CorInfoMax(encoder, momentum=0.5), "complete")
+    assert told == ["a lower invariance weight (now 250)", "longer warm-up"]
+
+
+def test_a_setting_that_is_off_is_not_proposed():
+    model = methods.ParametricInstanceDiscrimination(contract.plain_encoder(), 8, temperature=None)
+    assert not any("temperature" in words for words in advise(model, "complete"))
 
 
 # ---------------------------------------------------------------- how it fits into a run

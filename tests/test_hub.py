@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import traceback
 from pathlib import Path
 
 import fake_hub
@@ -219,9 +220,100 @@ def test_the_hub_may_lie_unpinned_but_not_about_its_own_hash(hub):
     assert "model.weights.h5" not in held()
 
 
+def everything_in(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and "home" not in path.parts}
+
+
+COMMIT_OF_NOBODY = "0" * 40
+
+
+@pytest.mark.parametrize("pinned", [PINNED, None], ids=["pinned", "unpinned"])
+@pytest.mark.parametrize(
+    "status, headers",
+    [
+        (200, {"ETag": '"../../../../{outside}"'}),
+        (200, {"ETag": '"/{outside}"'}),
+        (200, {"ETag": '".."'}),
+        (200, {"ETag": '""'}),
+        (200, {"ETag": '"x"'}),
+        (200, {"X-Linked-Etag": '"../../../../{outside}"', "ETag": '"' + 40 * "a" + '"'}),
+        (302, {"X-Linked-Etag": '"../../../../{outside}"', "Location": "{url}/x"}),
+        (200, {"X-Repo-Commit": "../../../{outside}", "ETag": '"' + 40 * "a" + '"'}),
+        (404, {"X-Repo-Commit": "../../../{outside}", "X-Error-Code": "EntryNotFound"}),
+    ],
+)
+def test_a_server_cannot_lead_out_of_the_cache(hub, tmp_path, status, headers, pinned):
+    """Its answers become parts of paths; so what is no hash and no commit is refused before anything is written."""
+    (tmp_path / ".bashrc").write_text("mine")
+    before = everything_in(tmp_path)
+    headers = {"X-Repo-Commit": COMMIT_OF_NOBODY} | headers
+    headers = {k: v.format(outside="../" + str(tmp_path / ".bashrc")[1:], url=hub.url) for k, v in headers.items()}
+    hub.fail("(HEAD|GET) .*config.json", status=status, headers=headers, body=b"evil", times=FOREVER)
+    with pytest.raises(HubError, match=r"Received: ") as caught:
+        fetch(hub, ["config.json"], revision="main", pinned=pinned)
+    assert "must call a file by its hash" in str(caught.value) or "must name the commit" in str(caught.value)
+    assert everything_in(tmp_path) == before and held() == {}
+    assert not hub.asked("GET .*config.json")
+
+
+def test_a_second_answer_cannot_lead_out_either(hub, tmp_path):
+    """The first download is damaged, and the answer to the second names another place."""
+    hub.fail(f"GET .*{CONFIG}", "corrupt")
+    (tmp_path / ".bashrc").write_text("mine")
+
+    def turn(path, *_, **__):
+        hub.fail("HEAD .*config.json", status=200, headers={"ETag": f'"../../../../..{tmp_path}/.bashrc"',
+                 "X-Repo-Commit": hub.commit}, body=b"evil", times=FOREVER)  # fmt: skip
+        return real(path, *_, **__)
+
+    real, hubs._check_place = hubs._check_place, turn
+    try:
+        with pytest.raises(IntegrityError, match="must call a file by its hash"):
+            fetch(hub, ["config.json"])
+    finally:
+        hubs._check_place = real
+    assert (tmp_path / ".bashrc").read_text() == "mine"
+
+
+@pytest.mark.parametrize("length", [True, False], ids=["said", "unsaid"])
+def test_never_more_bytes_than_were_published(hub, length, monkeypatch):
+    sent = b"x" * 3_000_000
+    digest = PINNED["config.json"]["sha256"][:40]
+    size = {"X-Linked-Size": str(PINNED["config.json"]["bytes"])} if not length else {}
+    headers = {"X-Repo-Commit": hub.commit, "ETag": f'"{digest}"'} | size
+    hub.fail("(HEAD|GET) .*config.json", status=200, headers=headers, body=sent, times=FOREVER)
+    with pytest.raises(IntegrityError, match=r"is published with \d+ bytes, and something else was sent"):
+        fetch(hub, ["config.json"])
+    kept = sum(path.stat().st_size for path in cache().rglob("*") if path.is_file())
+    assert kept <= PINNED["config.json"]["bytes"] + 256
+    assert len(hub.asked("GET .*config.json")) == (not length)
+
+
+@pytest.mark.parametrize("pattern", [STORAGE, f"HEAD .*{CONFIG}"])
+def test_a_silent_server_is_left_in_the_time_that_is_said(hub, monkeypatch, pattern):
+    monkeypatch.setattr(hubs, "SILENCE", 0.5)
+    monkeypatch.setattr(hubs, "PAUSES", ())
+    hub.fail(pattern, "slow", times=FOREVER)
+    began = time.monotonic()
+    with pytest.raises(HubError, match="cannot be reached, or the connection broke"):
+        fetch(hub)
+    assert time.monotonic() - began < 5
+
+
+def test_passwords_in_the_endpoint_are_never_printed(hub, monkeypatch):
+    monkeypatch.setattr(constants, "ENDPOINT", "http://me:secret-word@127.0.0.1:9")
+    template = "http://me:secret-word@127.0.0.1:9/{repo_id}/{revision}/{filename}"
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+    for action in (lambda: fetch(hub), lambda: hubs.remote(NAME)):
+        with pytest.raises(HubError) as caught:
+            action()
+        assert "secret-word" not in "".join(traceback.format_exception(caught.value))
+    assert "secret-word" not in hubs.url(NAME)
+
+
 def test_another_commit_than_the_manifest_has_is_refused(hub):
     changed = hub.add(NAME, FILES | {"model.weights.h5": b"other weights"})
-    with pytest.raises(IntegrityError, match=r"model\.weights\.h5.*also after a second download"):
+    with pytest.raises(IntegrityError, match=r"model\.weights\.h5.*is published with 102400 bytes"):
         fetch(hub, revision=changed)
     assert held() == {"config.json": FILES["config.json"]}
 
@@ -369,7 +461,7 @@ def test_a_server_that_names_no_commit_is_refused(hub, tmp_path):
 
 FETCH = """
 import sys
-from sslzoo import hub
+from sslzoo.zoo import hub
 folder = hub.fetch(sys.argv[1], sys.argv[2], sys.argv[3:])
 print({file: (folder / file).stat().st_size for file in sys.argv[3:]})
 """

@@ -89,6 +89,76 @@ def test_teacher_starts_equal_is_frozen_and_keeps_batch_statistics_of_its_own():
     np.testing.assert_allclose(array(teacher(x, training=True)), array(student(x, training=True)), atol=1e-6)
 
 
+class Scaled(keras.layers.Layer):
+    """A layer of the user's own, not registered with Keras, which says what its initialiser is."""
+
+    def __init__(self, initializer="ones", **kwargs):
+        super().__init__(**kwargs)
+        self.scale_initializer = keras.initializers.get(initializer)
+
+    def build(self, shape):
+        self.scale = self.add_weight((shape[-1],), initializer=self.scale_initializer, name="scale")
+
+    def call(self, x):
+        return x * self.scale
+
+    def get_config(self):
+        return {**super().get_config(), "initializer": self.scale_initializer}
+
+
+def students():
+    """Functional, Sequential, and one with a model, an operation and a layer of layers inside."""
+    x = inputs = keras.Input((3,))
+    x = ops.sin(keras.Sequential([keras.Input((3,)), keras.layers.Dense(4)], name="inner")(x))
+    x = Scaled(name="scaled")(keras.layers.Reshape((2, 2))(x))
+    x = keras.layers.MultiHeadAttention(1, 2, kernel_initializer="he_normal", name="attention")(x, x)
+    outputs = keras.layers.Dense(2)(keras.layers.Flatten()(x))
+    sequential = keras.Sequential([keras.Input((3,)), keras.layers.Dense(4), keras.layers.BatchNormalization()])
+    return {"functional": head(), "sequential": sequential, "nested": keras.Model(inputs, outputs)}
+
+
+@pytest.mark.parametrize("kind", ["functional", "sequential", "nested"])
+def test_a_teacher_is_made_without_drawing_anything(kind, monkeypatch):
+    """Values that the student's replace at once cost a compilation each under JAX; the teacher's layers say as ever
+    how they would have been initialised."""
+    student = students()[kind]
+    monkeypatch.setattr(keras.initializers.VarianceScaling, "__call__", lambda *args, **kwargs: 1 / 0)
+    teacher = state.make_teacher(student)
+    assert type(teacher) is type(student)
+    assert [w.path for w in teacher.weights] == [w.path for w in student.weights]
+    for ours, theirs in zip(teacher.weights, student.weights):
+        np.testing.assert_array_equal(array(ours), array(theirs))
+    x = np.random.default_rng(0).normal(size=(8, 3)).astype("float32")
+    np.testing.assert_allclose(array(teacher(x)), array(student(x)), atol=1e-6)
+    if kind == "nested":
+        assert teacher.get_layer("attention").get_config() == student.get_layer("attention").get_config()
+    else:
+        assert teacher.to_json() == student.to_json()
+
+
+def test_momentum_rises_along_half_a_cosine_and_stays():
+    found = [float(state.rising_momentum(0.9, np.int32(step), 100)) for step in (0, 50, 100, 500)]
+    np.testing.assert_allclose(found, [0.9, 0.95, 1.0, 1.0], atol=1e-6)
+    assert float(state.rising_momentum(0.9, np.int32(7), None)) == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_an_optimizer_forgets_the_variables_named_and_no_others(optimizer):
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(4, name="fc"), keras.layers.Dense(2, name="fc2")])
+    arguments = {"momentum": 0.9} if optimizer == "sgd" else {}
+    model.compile(optimizer=keras.optimizers.get({"class_name": optimizer, "config": arguments}), loss="mse")
+    rng = np.random.default_rng(0)
+    model.fit(rng.normal(size=(8, 3)), rng.normal(size=(8, 2)), verbose=0)
+    before = {memory.path: array(memory) for memory in model.optimizer.variables}
+    state.forget(model.optimizer, model.get_layer("fc").weights)
+    forgotten = {path for path in before if "_fc_" in path}
+    assert len(forgotten) == (2 if optimizer == "sgd" else 4) < len(before) - 2
+    for memory in model.optimizer.variables:
+        expected = 0 * before[memory.path] if memory.path in forgotten else before[memory.path]
+        np.testing.assert_array_equal(array(memory), expected)
+    state.forget(None, model.weights)
+
+
 @pytest.mark.parametrize("momentum", [0.0, 0.9, 1.0])
 def test_ema_moves_parameters_and_leaves_statistics(momentum):
     student, teacher = head(), state.make_teacher(head())

@@ -26,6 +26,13 @@ class ColorJitter(ImageTransform):
     f is uniform in [max(0, 1 - s), 1 + s] for strength s, or in the interval given; the turn is uniform in [-h, h], in
     fractions of the full circle. One-channel images have no saturation or hue: those two leave them as they are.
 
+    Example:
+        import numpy as np
+        from sslzoo import augment
+
+        images = np.random.default_rng(0).uniform(size=(4, 8, 8, 3)).astype("float32")
+        augment.ColorJitter(brightness=0.8, contrast=0.8, saturation=0.8, hue=0.2)(images).shape  # (4, 8, 8, 3)
+
     Args:
         brightness: float s >= 0, or an interval (low, high) of factors, 0 <= low. 0 switches it off.
         contrast: as `brightness`.
@@ -151,6 +158,13 @@ class ColorJitter(ImageTransform):
 class Grayscale(ImageTransform):
     """Turns an image grey (ITU-R 601, all channels equal) with a probability. One-channel images stay as they are.
 
+    Example:
+        import numpy as np
+        from sslzoo import augment
+
+        images = np.random.default_rng(0).uniform(size=(4, 8, 8, 3)).astype("float32")
+        augment.Grayscale(probability=0.2)(images).shape  # (4, 8, 8, 3)
+
     Args:
         probability: float in [0, 1].
         seed: as in `ImageTransform`.
@@ -175,6 +189,13 @@ class Grayscale(ImageTransform):
 @serializable
 class Solarize(ImageTransform):
     """Inverts the pixels at or above a threshold, with a probability per image.
+
+    Example:
+        import numpy as np
+        from sslzoo import augment
+
+        images = np.random.default_rng(0).uniform(size=(4, 8, 8, 3)).astype("float32")
+        augment.Solarize(threshold=0.5, probability=0.2)(images).shape  # (4, 8, 8, 3)
 
     Args:
         threshold: float in [0, 1].
@@ -201,6 +222,13 @@ class Lab(ImageTransform):
     """From RGB to CIE L*a*b* (sRGB, D65): channel 0 is lightness, 1 and 2 are colour. Deterministic.
 
     L runs from 0 to 100, a from green to magenta, b from blue to yellow; a grey pixel has a = b = 0.
+
+    Example:
+        import numpy as np
+        from sslzoo import augment
+
+        images = np.random.default_rng(0).uniform(size=(4, 8, 8, 3)).astype("float32")
+        augment.Lab()(images).shape  # (4, 8, 8, 3)
 
     Args:
         scaled: bool. True brings each channel to [-1, 1] over all sRGB colours, as in the code of CMC: (L - 50) / 50,

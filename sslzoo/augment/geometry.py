@@ -25,6 +25,14 @@ class SeparableTransform(ImageTransform):
     Call arguments: as `ImageTransform`, and
         num_views: int J. Views per image; the result is (B * J, h, w, C), the views of one image in a row.
         flips: `Flip`s of different axes to apply afterwards, which costs nothing here.
+
+    Example:
+        import numpy as np
+        from sslzoo import augment
+
+        images = np.random.default_rng(0).uniform(size=(4, 8, 8, 3)).astype("float32")
+        crop = augment.RandomResizedCrop(scale=(0.4, 1.0))
+        crop(images, num_views=3).shape  # (12, 8, 8, 3): the views of an image in a row
     """
 
     def call(self, images, training=None, seed=None, num_views=1, flips=()):
@@ -67,6 +75,13 @@ class RandomResizedCrop(SeparableTransform):
     As torchvision's: the box covers a uniform fraction of the area at a log-uniform aspect ratio, has whole pixels and
     a uniform place; if none of ten proposals fits, the largest central box within the ratio range is taken. The result
     equals "slice, then `keras.ops.image.resize(antialias=True)`". At inference the whole image is resized.
+
+    Example:
+        import numpy as np
+        from sslzoo import augment
+
+        images = np.random.default_rng(0).uniform(size=(4, 8, 8, 3)).astype("float32")
+        augment.RandomResizedCrop(scale=(0.4, 1.0))(images).shape  # (4, 8, 8, 3)
 
     Args:
         size: int or (height, width) of the result, or None for the size of the input.
@@ -173,6 +188,13 @@ class RandomShift(SeparableTransform):
 
     torchvision's `RandomCrop(size, padding=pixels, padding_mode="reflect")`, as on CIFAR.
 
+    Example:
+        import numpy as np
+        from sslzoo import augment
+
+        images = np.random.default_rng(0).uniform(size=(4, 8, 8, 3)).astype("float32")
+        augment.RandomShift(pixels=2)(images).shape  # (4, 8, 8, 3)
+
     Args:
         pixels: int, at least 1, below both sides of the image.
         seed: as in `ImageTransform`.
@@ -213,6 +235,13 @@ class GaussianBlur(SeparableTransform):
     """Blurs each image by a Gaussian of its own width, with a probability; the border is reflected.
 
     torchvision's `GaussianBlur(kernel_size, sigma)`: the kernel is exp(-t^2 / 2 sigma^2) at whole t, normalised.
+
+    Example:
+        import numpy as np
+        from sslzoo import augment
+
+        images = np.random.default_rng(0).uniform(size=(4, 8, 8, 3)).astype("float32")
+        augment.GaussianBlur(kernel_size=3, sigma=(0.1, 2.0))(images).shape  # (4, 8, 8, 3)
 
     Args:
         kernel_size: odd int. Pixels along each side, below twice the smaller side of the image.
@@ -280,6 +309,13 @@ class GaussianBlur(SeparableTransform):
 class Resize(ImageTransform):
     """Resizes every image, bilinear and antialiased. Deterministic.
 
+    Example:
+        import numpy as np
+        from sslzoo import augment
+
+        images = np.random.default_rng(0).uniform(size=(4, 8, 8, 3)).astype("float32")
+        augment.Resize(16)(images).shape  # (4, 16, 16, 3)
+
     Args:
         size: int or (height, width).
     """
@@ -305,6 +341,14 @@ class Resize(ImageTransform):
 class Flip(ImageTransform):
     """Mirrors each image with a probability. Use `HorizontalFlip` or `VerticalFlip`.
 
+    Example:
+        import numpy as np
+        from sslzoo import augment
+
+        images = np.random.default_rng(0).uniform(size=(4, 8, 8, 3)).astype("float32")
+        mirror = augment.HorizontalFlip(0.5)
+        isinstance(mirror, augment.Flip), mirror(images).shape  # True, (4, 8, 8, 3)
+
     Args:
         probability: float in [0, 1].
         seed: as in `ImageTransform`.
@@ -329,6 +373,13 @@ class Flip(ImageTransform):
 class HorizontalFlip(Flip):
     """Mirrors left and right with a probability.
 
+    Example:
+        import numpy as np
+        from sslzoo import augment
+
+        images = np.random.default_rng(0).uniform(size=(4, 8, 8, 3)).astype("float32")
+        augment.HorizontalFlip()(images).shape  # (4, 8, 8, 3)
+
     Args:
         probability: float in [0, 1].
         seed: as in `ImageTransform`.
@@ -340,6 +391,13 @@ class HorizontalFlip(Flip):
 @serializable
 class VerticalFlip(Flip):
     """Turns images upside down with a probability.
+
+    Example:
+        import numpy as np
+        from sslzoo import augment
+
+        images = np.random.default_rng(0).uniform(size=(4, 8, 8, 3)).astype("float32")
+        augment.VerticalFlip()(images).shape  # (4, 8, 8, 3)
 
     Args:
         probability: float in [0, 1].

@@ -14,6 +14,13 @@ from sslzoo.errors import InvalidInputError
 class RandomApply(ImageTransform):
     """Applies a step to each image with a probability, and else leaves the image alone; at inference always.
 
+    Example:
+        import numpy as np
+        from sslzoo import augment
+
+        images = np.random.default_rng(0).uniform(size=(4, 8, 8, 3)).astype("float32")
+        augment.RandomApply(augment.GaussianBlur(3), probability=0.5)(images).shape  # (4, 8, 8, 3)
+
     Args:
         step: a Keras layer that keeps the shape of images: one of this module, or another's (see `apply_step`).
         probability: float in [0, 1].

@@ -111,6 +111,20 @@ class RandomLayer(DataLayer):
 class ImageTransform(RandomLayer):
     """Base of the transforms: `get_random_transformation` draws a row per image, `transform_images` is the mathematics.
 
+    Example:
+        import numpy as np
+        from sslzoo import augment
+
+        class Fade(augment.ImageTransform):
+            def get_random_transformation(self, images, training=True, seed=None):
+                return {"light": self.backend.random.uniform((self.backend.shape(images)[0], 1, 1, 1), seed=seed)}
+
+            def transform_images(self, images, transformation, training=True):
+                return images * transformation["light"]
+
+        images = np.random.default_rng(0).uniform(size=(4, 8, 8, 3)).astype("float32")
+        Fade(seed=0)(images).shape  # (4, 8, 8, 3), each image darkened by an amount of its own
+
     Call arguments:
         images: (B, H, W, C) or (H, W, C), values in [0, 1].
         training: bool. False draws nothing; None means True, as in Keras' own augmentation layers.
@@ -200,7 +214,20 @@ def per_image(values):
 
 
 class PointwiseTransform(ImageTransform):
-    """Base of what takes each number by itself, and so tensors (B, ...) of any shape, points (B, D) included."""
+    """Base of what takes each number by itself, and so tensors (B, ...) of any shape, points (B, D) included.
+
+    Example:
+        import numpy as np
+        from sslzoo import augment
+
+        class Square(augment.PointwiseTransform):
+            random = False
+
+            def transform_images(self, images, transformation, training=True):
+                return images * images
+
+        Square()(np.ones((4, 2), "float32")).shape  # (4, 2): points, too
+    """
 
     def call(self, images, training=None, seed=None):
         self.check_channels(images.shape)

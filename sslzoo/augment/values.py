@@ -14,6 +14,13 @@ from sslzoo.errors import InvalidInputError
 class GaussianNoise(PointwiseTransform):
     """Adds independent normal noise to each value, without clipping.
 
+    Example:
+        import numpy as np
+        from sslzoo import augment
+
+        images = np.random.default_rng(0).uniform(size=(4, 8, 8, 3)).astype("float32")
+        augment.GaussianNoise(stddev=0.03)(images).shape  # (4, 8, 8, 3)
+
     Args:
         stddev: float, at least 0, in the units of the input.
         seed: as in `ImageTransform`.
@@ -34,6 +41,13 @@ class GaussianNoise(PointwiseTransform):
 @serializable
 class Threshold(PointwiseTransform):
     """1 where a value is above the threshold, else 0. Deterministic.
+
+    Example:
+        import numpy as np
+        from sslzoo import augment
+
+        images = np.random.default_rng(0).uniform(size=(4, 8, 8, 3)).astype("float32")
+        augment.Threshold(0.5)(images).shape  # (4, 8, 8, 3)
 
     Args:
         value: float above 0.
@@ -62,6 +76,13 @@ class Threshold(PointwiseTransform):
 @serializable
 class Normalize(PointwiseTransform):
     """(x - mean) / std, per channel or for all. Deterministic.
+
+    Example:
+        import numpy as np
+        from sslzoo import augment
+
+        images = np.random.default_rng(0).uniform(size=(4, 8, 8, 3)).astype("float32")
+        augment.Normalize(mean=0.5, std=0.5)(images).shape  # (4, 8, 8, 3)
 
     Args:
         mean: float, or one per channel.

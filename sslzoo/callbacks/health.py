@@ -1,10 +1,11 @@
-"""How to tell from numbers that a representation is collapsing, and what to try then.
+"""How to tell from numbers that a representation is collapsing.
 
 The measures are plain NumPy in float64 and know features only; `signs` reads what they found, and `sentence` says it.
-`sslzoo.callbacks.Health` does all of it while a model trains.
+`sslzoo.callbacks.Health` does all of it while a model trains. What to try then each method says itself
+(`sslzoo.methods.advice`).
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,7 +13,14 @@ from sslzoo.errors import InvalidInputError
 
 
 class CollapseWarning(UserWarning):
-    """A representation shows a sign of collapse; the message says which, and what to try."""
+    """A representation shows a sign of collapse; the message says which, and what to try.
+
+    Example:
+        import warnings
+        from sslzoo import callbacks
+
+        warnings.simplefilter("error", callbacks.CollapseWarning)  # a collapse ends the run
+    """
 
 
 # Where a sign shows. Set well away from what runs that go well come to: a false alarm costs more trust than a late one
@@ -24,45 +32,6 @@ PROTOTYPE_SHARE = 0.1  # of the prototypes
 # images are still well told apart, so the distance of different images counts in that of two views of one.
 CONE_ALIGNMENT, CONE_UNIFORMITY, CONE_RATIO = 0.1, -0.5, 2.0
 CHANCE_MARGIN = 0.02  # of the chance level, at least of 1 nat
-
-# What a sentence proposes: attribute of the method -> words. Only what a method has is proposed, the first three, with
-# its present value. Four names are no attributes: "learning_rate" is the optimizer's, "teacher" the momentum of a
-# teacher, "plain head" a projector without batch normalisation, and "" is open to all.
-_LOWER_RATE = (("learning_rate", "a lower learning rate"), ("", "longer warm-up"))
-_MORE_PUSH = (
-    ("variance_weight", "a higher variance weight"),
-    ("invariance_weight", "a lower invariance weight"),
-    ("temperature", "a lower temperature"),
-    ("likelihood_variance", "a lower likelihood variance"),
-    ("teacher", "a slower teacher, with momentum nearer 1"),
-    ("plain head", "batch normalisation in the head"),
-)
-ADVICE = {
-    "not finite": (*_LOWER_RATE, ("", "float32")),
-    "complete": (*_MORE_PUSH, *_LOWER_RATE),
-    "prototypes": (
-        ("epsilon", "a lower epsilon"),
-        ("freeze_prototypes", "prototypes frozen for more steps"),
-        ("teacher_temperature", "a higher teacher temperature"),
-        *_LOWER_RATE,
-    ),
-    "dimensional": (
-        ("covariance_weight", "a higher covariance weight"),
-        ("off_diagonal_weight", "a higher off-diagonal weight"),
-        *_MORE_PUSH[1:4],
-        ("learning_rate", "a lower learning rate"),
-        ("", "milder views"),
-    ),
-    "cone": (*_MORE_PUSH, *_LOWER_RATE),
-    "chance": (
-        ("temperature", "a lower temperature"),
-        ("learning_rate", "another learning rate"),
-        ("plain head", "batch normalisation in the head"),
-        ("", "longer warm-up"),
-        ("", "milder views"),
-    ),
-}
-
 
 # ---------------------------------------------------------------------- measures
 
@@ -254,7 +223,7 @@ def measure(
     arrays = [np.asarray(a, np.float64) for a in (first, second, encoded, probabilities) if a is not None]
     if not all(np.isfinite(a).all() for a in arrays):
         return {"finite": False}
-    found = {
+    measures = {
         "finite": True,
         "std": feature_std(first),
         "rank": effective_rank(first),
@@ -262,115 +231,112 @@ def measure(
         "uniformity": uniformity(first),
     }
     if second is not None:
-        found |= {"alignment": alignment(first, second), "distance": distance(first)}
+        measures |= {"alignment": alignment(first, second), "distance": distance(first)}
     if encoded is not None:
-        found |= {"encoder_rank": effective_rank(encoded), "encoder_rank_limit": min(np.shape(encoded))}
+        measures |= {"encoder_rank": effective_rank(encoded), "encoder_rank_limit": min(np.shape(encoded))}
     if probabilities is not None:
-        found |= {
+        measures |= {
             "prototypes": prototype_use(probabilities),
             "used": prototypes_used(probabilities),
             "used_limit": min(np.shape(probabilities)),
         }
-    return found
+    return measures
 
 
-def signs(found: dict[str, float], loss: float | None = None, chance: float | None = None) -> dict[str, float]:
+def signs(measures: dict[str, float], loss: float | None = None, chance: float | None = None) -> dict[str, float]:
     """Which signs of collapse show, the gravest first: name -> what is left (the less, the worse).
 
     Args:
-        found: what `measure` returned.
+        measures: what `measure` returned.
         loss: float or None.
         chance: float or None, the loss of a model that tells nothing apart.
     """
-    if not found["finite"]:
+    if not measures["finite"]:
         return {"not finite": 1.0}
     shown = {}
-    if found["std"] < COMPLETE_STD:
-        shown["complete"] = found["std"]
-    if "used" in found and found["used"] < 1 + PROTOTYPE_SHARE * (found["used_limit"] - 1):
-        shown["prototypes"] = found["used"] - 1
-    if found["rank"] < found["rank_limit"] ** DIMENSIONAL_POWER:
-        shown["dimensional"] = found["rank"] - 1
-    agreeing = found.get("alignment", np.inf)
+    if measures["std"] < COMPLETE_STD:
+        shown["complete"] = measures["std"]
+    if "used" in measures and measures["used"] < 1 + PROTOTYPE_SHARE * (measures["used_limit"] - 1):
+        shown["prototypes"] = measures["used"] - 1
+    if measures["rank"] < measures["rank_limit"] ** DIMENSIONAL_POWER:
+        shown["dimensional"] = measures["rank"] - 1
+    agreeing = measures.get("alignment", np.inf)
     if (
         agreeing < CONE_ALIGNMENT
-        and found["uniformity"] > CONE_UNIFORMITY
-        and found["distance"] < CONE_RATIO * agreeing
+        and measures["uniformity"] > CONE_UNIFORMITY
+        and measures["distance"] < CONE_RATIO * agreeing
     ):
-        shown["cone"] = found["distance"]
+        shown["cone"] = measures["distance"]
     if loss is not None and chance is not None and loss > chance - CHANCE_MARGIN * max(1.0, chance):
         shown["chance"] = 1.0
     return {sign: max(left, 1e-3) for sign, left in shown.items()}  # below that it is all rounding
 
 
-def summary(found: dict[str, float], loss: float | None = None, chance: float | None = None) -> str:
+def summary(measures: dict[str, float], loss: float | None = None, chance: float | None = None) -> str:
     """One line for the console: `health: loss 4.91 (chance 5.54), std 0.93, rank 9.1 of 10, ...`."""
     parts = []
     if loss is not None:
         parts.append(f"loss {loss:.4g}" + ("" if chance is None else f" (chance {chance:.4g})"))
-    if not found["finite"]:
+    if not measures["finite"]:
         parts.append("features not finite")
     else:
-        parts.append(f"std {found['std']:.2f}, rank {found['rank']:.1f} of {found['rank_limit']}")
-        if "encoder_rank" in found:
-            parts.append(f"encoder rank {found['encoder_rank']:.1f} of {found['encoder_rank_limit']}")
-        if "alignment" in found:
-            parts.append(f"alignment {found['alignment']:.2f}")
-        parts.append(f"uniformity {found['uniformity']:.2f}")
-        if "prototypes" in found:
-            parts.append(f"prototypes {100 * found['prototypes']:.0f} % in use")
+        parts.append(f"std {measures['std']:.2f}, rank {measures['rank']:.1f} of {measures['rank_limit']}")
+        if "encoder_rank" in measures:
+            parts.append(f"encoder rank {measures['encoder_rank']:.1f} of {measures['encoder_rank_limit']}")
+        if "alignment" in measures:
+            parts.append(f"alignment {measures['alignment']:.2f}")
+        parts.append(f"uniformity {measures['uniformity']:.2f}")
+        if "prototypes" in measures:
+            parts.append(f"prototypes {100 * measures['prototypes']:.0f} % in use")
     return "health: " + ", ".join(parts)
 
 
 def sentence(
     sign: str,
-    found: dict[str, float],
+    measures: dict[str, float],
     epoch: int,
     loss: float | None = None,
     chance: float | None = None,
-    knob: Callable[[str], float | bool | None] = lambda name: None,
+    tries: Sequence[str] = (),
 ) -> str:
     """One sentence: what is wrong, by which number, and what to try.
 
     Args:
-        sign: str, a key of `ADVICE`.
-        found, loss, chance: what `signs` read.
+        sign: str, of `sslzoo.methods.advice.SIGNS`.
+        measures, loss, chance: what `signs` read.
         epoch: int, how many epochs were trained.
-        knob: callable, name in `ADVICE` -> its present value, True if there is no number to tell, or None where the
-            method has no such thing.
+        tries: what to try (`sslzoo.methods.advice.advise`), of which the first three are told.
     """
     if sign == "not finite":
         told = f"Features are not finite after epoch {epoch}"
     elif sign == "complete":
         told = (
             f"Complete collapse after epoch {epoch}: all images have nearly the same features (standard deviation "
-            f"{found['std']:.3f}, spread evenly 1)"
+            f"{measures['std']:.3f}, spread evenly 1)"
         )
     elif sign == "prototypes":
         told = (
-            f"Unused prototypes after epoch {epoch}: all images share {found['used']:.1f} of "
-            f"{round(found['used'] / found['prototypes'])} prototypes"
+            f"Unused prototypes after epoch {epoch}: all images share {measures['used']:.1f} of "
+            f"{round(measures['used'] / measures['prototypes'])} prototypes"
         )
     elif sign == "dimensional":
         told = (
-            f"Dimensional collapse after epoch {epoch}: features use {found['rank']:.1f} of {found['rank_limit']} "
-            "directions"
+            f"Dimensional collapse after epoch {epoch}: features use {measures['rank']:.1f} of "
+            f"{measures['rank_limit']} directions"
         )
     elif sign == "cone":
         told = (
             f"Alignment without uniformity after epoch {epoch}: views of one image agree (squared distance "
-            f"{found['alignment']:.2g}), but so do those of different images ({found['distance']:.2g}, spread evenly 2)"
+            f"{measures['alignment']:.2g}), but so do those of different images ({measures['distance']:.2g}, spread "
+            "evenly 2)"
         )
     else:
         told = (
             f"Loss stuck at chance after epoch {epoch}: {loss:.3g}, where a model that tells nothing apart has "
             f"{chance:.3g}"
         )
-    tries = []
-    for name, words in ADVICE[sign]:
-        value = knob(name) if name else True
-        if value is not None and value is not False:
-            tries.append(words if value is True else f"{words} (now {value:g})")
+    if not tries:
+        return f"{told}."
     *most, last = tries[:3]
     return f"{told}; try {', '.join(most)} or {last}." if most else f"{told}; try {last}."
 

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 import keras
 import numpy as np
 
+from sslzoo import checks
 from sslzoo.callbacks import health
 from sslzoo.errors import InvalidInputError, TrainingError
 from sslzoo.evaluation import knn_accuracy
 from sslzoo.evaluation.features import check_images
+from sslzoo.methods.advice import advise
 from sslzoo.methods.pretrainer import Pretrainer, full_precision
 
 
@@ -20,6 +22,19 @@ class KNNMonitor(keras.callbacks.Callback):
 
     A bank and queries are held out of the *training* split, seen without augmentation; test data is never touched.
     10,000 bank and 2,000 query images of MNIST take about a second.
+
+    Example:
+        import numpy as np
+        from sslzoo import callbacks, methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
+        model = methods.SimCLR(encoder, views=views.Views("simvae-digits", 2))
+        model.compile("adam")
+        labels = np.arange(64) % 10
+        live = model.live_encoder((8, 8, 1))
+        watch = callbacks.KNNMonitor(live, (images[:48], labels[:48]), (images[48:], labels[48:]), k=5)
+        model.fit(images, batch_size=16, verbose=0, callbacks=[watch])
 
     Args:
         encoder: Keras model, raw images -> (N, L), that shares its variables with the model in training
@@ -50,8 +65,6 @@ class KNNMonitor(keras.callbacks.Callback):
 class Health(keras.callbacks.Callback):
     """Shows whether the representation is alive, warns of collapse in one sentence, and can end the run for it.
 
-        model.fit(images, batch_size=256, callbacks=[Health(images[:512], batch_size=256)])
-
     At the end of an epoch two views of the same few images are embedded, and measured in the logs
     (`sslzoo.callbacks.health` has the definitions):
 
@@ -74,6 +87,16 @@ class Health(keras.callbacks.Callback):
     A sign of collapse that shows at `patience` looks in a row, none of them a fifth better than the one before, is
     warned of (`CollapseWarning`): the gravest only, and again only when it has become ten times worse. The first
     `grace` steps are not judged, since untrained networks often look collapsed. Features with NaN are told at once.
+
+    Example:
+        import numpy as np
+        from sslzoo import callbacks, methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
+        model = methods.SimCLR(encoder, views=views.Views("simvae-digits", 2))
+        model.compile("adam")
+        model.fit(images, batch_size=16, verbose=0, callbacks=[callbacks.Health(images[:32], batch_size=16)])
 
     Args:
         images: raw images (N, H, W, C), 0..255, without labels; 512 are enough. The most an effective rank can be is N.
@@ -113,16 +136,10 @@ class Health(keras.callbacks.Callback):
                 "images must be at least two raw images (N, H, W, C), or ready-made views (N, J, H, W, C) of as many. "
                 f"Received: images of shape {np.shape(images)}"
             )
-        for name, value, least in (
-            ("every", every, 1),
-            ("stop", stop, 0),
-            ("patience", patience, 1),
-            ("grace", grace, 0),
-        ):
-            if not isinstance(value, int) or value < least:
-                raise InvalidInputError(f"{name} must be an integer >= {least}. Received: {name}={value!r}")
-        if batch_size is not None and (not isinstance(batch_size, int) or batch_size < 1):
-            raise InvalidInputError(f"batch_size must be an integer >= 1, or None. Received: batch_size={batch_size!r}")
+        checks.count(1, every=every, patience=patience)
+        checks.count(0, stop=stop or 0, grace=grace)
+        if batch_size is not None:
+            checks.count(batch_size=batch_size)
         self.images = images
         self.every, self.stop, self.patience, self.grace = every, stop, patience, grace
         self.batch_size = batch_size
@@ -150,21 +167,21 @@ class Health(keras.callbacks.Callback):
             return
         self.model  # noqa: B018 - under JAX this access writes the trained state back into the shared variables
         logs = {} if logs is None else logs
-        found = self._measure()
+        measures = self._measure()
         loss, chance = logs.get("loss"), None
         if self.batch_size is not None:
             chance = self.model.chance_level(self.batch_size)
         if chance is not None:
             logs["chance"] = chance
         for name in ("std", "rank", "encoder_rank", "alignment", "uniformity", "prototypes"):
-            if name in found:
-                logs[f"health_{name}"] = found[name]
+            if name in measures:
+                logs[f"health_{name}"] = measures[name]
         if self.params.get("verbose"):
-            print(("" if self.params["verbose"] == 2 else "\n") + health.summary(found, loss, chance))
-        self._judge(epoch + 1, found, loss, chance)
+            print(("" if self.params["verbose"] == 2 else "\n") + health.summary(measures, loss, chance))
+        self._judge(epoch + 1, measures, loss, chance)
 
-    def _judge(self, epoch, found, loss, chance):
-        shown = health.signs(found, loss, chance)
+    def _judge(self, epoch, measures, loss, chance):
+        shown = health.signs(measures, loss, chance)
         if epoch * (self.params["steps"] or self.grace) < self.grace and "not finite" not in shown:
             return
         for sign, left in shown.items():  # an early epoch may look like a collapse that training is just leaving
@@ -175,11 +192,11 @@ class Health(keras.callbacks.Callback):
         lasting = [sign for sign in shown if self._in_a_row[sign] >= self.patience or sign == "not finite"]
         if lasting and shown[lasting[0]] < 0.1 * self._told.get(lasting[0], float("inf")):
             self._told[lasting[0]] = shown[lasting[0]]
-            self.warnings.append(health.sentence(lasting[0], found, epoch, loss, chance, self._knob))
+            self.warnings.append(self._sentence(lasting[0], measures, epoch, loss, chance))
             warnings.warn(self.warnings[-1], health.CollapseWarning, stacklevel=2)
         ended = [sign for sign in shown if self.stop and self._in_a_row[sign] >= self.stop]
         if ended:
-            self.reason = health.sentence(ended[0], found, epoch, loss, chance, self._knob)
+            self.reason = self._sentence(ended[0], measures, epoch, loss, chance)
             self._model.stop_training = True
 
     def _draw_views(self):
@@ -206,37 +223,27 @@ class Health(keras.callbacks.Callback):
         # Every call has one shape, so the model is compiled once.
         batches[-1] = np.resize(batches[-1], (size, *stacked.shape[1:]))
         outputs = [self._embed.predict_on_batch(batch) for batch in batches]
-        found = {name: np.concatenate([output[name] for output in outputs])[: len(stacked)] for name in outputs[0]}
-        embedded, encoded = found["embedded"], found["encoded"][:rows]
+        arrays = {name: np.concatenate([output[name] for output in outputs])[: len(stacked)] for name in outputs[0]}
+        embedded, encoded = arrays["embedded"], arrays["encoded"][:rows]
         has_head = encoded.shape[1] != embedded.shape[1] or not np.allclose(encoded, embedded[:rows], equal_nan=True)
         return health.measure(
             embedded[:rows],
             embedded[rows:] if len(embedded) > rows else None,
             encoded if has_head else None,
-            found.get("probabilities"),
+            arrays.get("probabilities"),
         )
 
-    def _knob(self, name):
-        """Value of what a sentence proposes to change; None where the model has no such thing."""
-        projector = getattr(self.model, "projector", None)
-        if name == "plain head":
-            layers = [] if projector is None else projector._flatten_layers()
-            normalised = any(isinstance(layer, keras.layers.BatchNormalization) for layer in layers)
-            return None if projector is None or normalised else True
-        if name == "teacher":
-            return getattr(self.model, "momentum", None) if hasattr(self.model, "teacher_encoder") else None
-        owner = self.model.optimizer if name == "learning_rate" else self.model
-        value = getattr(owner, name, None)
-        return None if value is None else float(keras.ops.convert_to_numpy(value))
+    def _sentence(self, sign, measures, epoch, loss, chance):
+        """What is wrong, in words, with the method's own advice."""
+        return health.sentence(sign, measures, epoch, loss, chance, advise(self.model, sign))
 
 
 def _outputs(method, views):
     """What a look needs of views (N, H, W, C): embeddings, the features before the head, and probabilities, if any."""
-    encoded = method.encoder(views, training=False)
     probabilities = method.cluster_probabilities(views)
     return {
         "embedded": full_precision(method.embed(views, training=False)),
-        "encoded": full_precision(encoded[0] if isinstance(encoded, list) else encoded),
+        "encoded": full_precision(method.representation(views, training=False)),
         **({} if probabilities is None else {"probabilities": full_precision(probabilities)}),
     }
 
@@ -261,6 +268,16 @@ class _Compiled(keras.Model):
 
 class FiniteGuard(keras.callbacks.Callback):
     """Stops a run whose loss is no longer a finite number, and says which term it was.
+
+    Example:
+        import numpy as np
+        from sslzoo import callbacks, methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
+        model = methods.SimCLR(encoder, views=views.Views("simvae-digits", 2))
+        model.compile("adam")
+        model.fit(images, batch_size=16, verbose=0, callbacks=[callbacks.FiniteGuard(model.terms, every=2)])
 
     Args:
         terms: names of the loss terms.

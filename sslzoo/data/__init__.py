@@ -7,6 +7,7 @@ batches = sslzoo.data.Batches(images, labels, 128, seed=0)            # the same
 
 from sslzoo.data.batches import Batches, Stacked, epoch_order, pipeline
 from sslzoo.data.catalogue import CELEBA_ATTRIBUTES, DatasetInfo, celeba_task, info
+from sslzoo.data.inputs import fit_images
 from sslzoo.data.sources import check, export, load, splits
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "check",
     "epoch_order",
     "export",
+    "fit_images",
     "info",
     "load",
     "pipeline",

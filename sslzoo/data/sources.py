@@ -6,7 +6,8 @@
 
 * a known name, see `info`. `digits` comes with scikit-learn. The others are read by TensorFlow Datasets (TFDS) from
   `data_dir`, else from the folder in the environment variable `TFDS_DATA_DIR`, else from TFDS' default
-  (`~/tensorflow_datasets`); what is not there, TFDS downloads.
+  (`~/tensorflow_datasets`); what is not there, TFDS downloads. Without TensorFlow, sets that TFDS has prepared there
+  are read all the same (`sslzoo.data.records`), but for celeb_a.
 * the path of an `.npz` file. The arrays `<split>_images` and `<split>_labels`, or `x_<split>` and `y_<split>` as in
   Keras' own files, make the split `<split>`; plain `images` and `labels` make the split "train". Labels are optional.
 * the path of a folder of images. With sub-folders `train`, `validation` or `test`, these are the splits, and where all
@@ -17,10 +18,12 @@
 A known name wins over a file of that name; write `./mnist` to mean the file.
 
 TensorFlow is imported here and nowhere else in the package (`import_tensorflow`), only to read TFDS or to make a
-`tf.data.Dataset`. Where it is missing, sets travel as `.npz`: `python -m sslzoo.data mnist -o mnist.npz` writes one.
+`tf.data.Dataset`. Where it is missing, other sets travel as `.npz`: `python -m sslzoo.data celeb_a -o celeb_a.npz`
+writes one.
 """
 
 import contextlib
+import math
 import os
 import pathlib
 import re
@@ -30,6 +33,7 @@ import keras
 import numpy as np
 
 from sslzoo import errors, progress
+from sslzoo.data import records
 from sslzoo.data.catalogue import CELEBA_ATTRIBUTES, CELEBA_CROP, CELEBA_SIZE, KNOWN
 from sslzoo.files import write_beside
 
@@ -133,6 +137,10 @@ def check(images, labels=None) -> tuple[np.ndarray, np.ndarray | None]:
         return images, None
 
     labels = np.asarray(labels)
+    if labels.dtype.kind == "u" and labels.size and labels.max() > np.iinfo("int64").max:
+        raise errors.InvalidInputError(
+            f"Labels must fit 64 bits with a sign, or they would become negative. Received: {labels.max()}"
+        )
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if not (np.issubdtype(labels.dtype, np.integer) or labels.dtype == bool) or labels.ndim not in (1, 2):
@@ -228,8 +236,85 @@ def _load_npz(name, split):
 
 
 IMAGE_SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+# What Pillow may take a file for, whatever its name says. It knows sixty formats, and hands PostScript to Ghostscript.
+IMAGE_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 GREY_MODES = {"1", "L", "LA"}
 DEEP_MODES = {"F", "I", "I;16", "I;16B", "I;16L", "I;16N"}
+MOST_SIDE = 2**14  # of images that are resized
+MOST_PIXELS = 2**27  # of one image: 134 million, 11,585 x 11,585
+
+
+def image_files(root):
+    """Image files below a folder, sorted, without hidden ones; nor are there pipes, devices, or folders among them."""
+
+    def counts(path):
+        return path.suffix.lower() in IMAGE_SUFFIXES and is_visible(path, root) and path.is_file()
+
+    return sorted(filter(counts, root.rglob("*")))
+
+
+def open_image(path):
+    """A Pillow image of 8 bits a channel and a size that fits the memory, of which only the head is read.
+
+    Raises:
+        OSError, ValueError, or another error of Pillow's decoders: it is none.
+    """
+    from PIL import Image
+
+    if not path.is_file():  # a pipe would wait for ever
+        raise ValueError("this is no file")
+    image = Image.open(path, formats=IMAGE_FORMATS)
+    try:
+        check_image(image)
+    except errors.InvalidInputError:
+        image.close()
+        raise
+    return image
+
+
+def check_image(image):
+    """Raise InvalidInputError if a Pillow image has more than 8 bits a channel, or too many pixels."""
+    if image.mode in DEEP_MODES or _has_deep_colours(image):
+        raise errors.InvalidInputError(
+            "Expected images of 8 bits per channel; this one has more, and cutting it to 8 is not ours to choose. "
+            f"Received: Pillow mode {image.mode!r}"
+        )
+    if image.width * image.height > MOST_PIXELS:
+        raise errors.InvalidInputError(
+            f"Expected an image of at most {MOST_PIXELS:,} pixels. Received: {image.height} x {image.width} pixels"
+        )
+
+
+def _has_deep_colours(image):
+    """Whether the file has 16 bits a channel, which Pillow cuts to 8 without a word where there are several."""
+    raw = image.tile[0][3] if getattr(image, "tile", None) else ""
+    modes = [part for part in (raw if isinstance(raw, tuple) else (raw,)) if isinstance(part, str)]
+    return any(";16" in mode for mode in modes) or (image.format == "PPM" and _deepest(image) > 255)
+
+
+def _deepest(image):
+    """The largest value that a PPM file says its samples have."""
+    arguments = image.tile[0][3] if image.tile else ()
+    return max((part for part in arguments if isinstance(part, int)), default=0) if isinstance(arguments, tuple) else 0
+
+
+def check_room(count, shape, where):
+    """Raise if so many images of a shape would not fit the memory of this machine."""
+    need, has = count * math.prod(shape), _memory()
+    if need > has:
+        raise errors.InvalidInputError(
+            f"Expected images that fit the memory of this machine ({has / 2**30:.1f} GiB): make them smaller "
+            f"(image_size), or take fewer. Received: {count:,} images of shape {tuple(shape)}, {need / 2**30:.1f} GiB, "
+            f"in {os.fspath(where)!r}"
+        )
+
+
+def _memory():
+    """Bytes of this machine's memory; endless where it does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # Windows
+        return math.inf
 
 
 def is_visible(path, root):
@@ -255,11 +340,13 @@ def folder_labels(root, split, files):
 def _load_folder(root, split, image_size):
     from PIL import Image, ImageOps
 
-    if image_size is not None and (not isinstance(image_size, int) or image_size < 1):
-        raise errors.InvalidInputError(f"Expected a size in pixels, at least 1. Received: image_size={image_size!r}")
+    if image_size is not None and not (isinstance(image_size, int) and 1 <= image_size <= MOST_SIDE):
+        raise errors.InvalidInputError(
+            f"Expected a size in pixels, from 1 to {MOST_SIDE}. Received: image_size={image_size!r}"
+        )
     errors.choose("split", split, _folder_splits(root))
     base = root / split if (root / split).is_dir() else root
-    files = sorted(p for p in base.rglob("*") if p.suffix.lower() in IMAGE_SUFFIXES and is_visible(p, base))
+    files = image_files(base)
     if not files:
         raise errors.MissingDataError(
             f"Looked below {base.absolute()} for images ({' '.join(sorted(IMAGE_SUFFIXES))}) and found none. "
@@ -269,24 +356,17 @@ def _load_folder(root, split, image_size):
     @contextlib.contextmanager
     def opened(file):
         try:
-            with Image.open(file) as image:
+            with open_image(file) as image:
                 yield image
-        except errors.SSLZooError:
-            raise
         except Exception as error:  # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error ...
             raise errors.InvalidInputError(
-                f"This image cannot be read; repair it or take it away. Received: {file} ({error})"
+                f"This image cannot be read ({error}); repair it or take it away. Received: {file}"
             ) from error
 
     # The headers first: one colour image makes the whole set a colour set.
     mode = "L"
     for file in files:
         with opened(file) as image:
-            if image.mode in DEEP_MODES:
-                raise errors.InvalidInputError(
-                    "Expected images of 8 bits per channel; this one has more, and cutting it to 8 is not ours to "
-                    f"choose. Received: {file} (Pillow mode {image.mode!r})"
-                )
             if image.mode not in GREY_MODES:
                 mode = "RGB"
 
@@ -299,6 +379,7 @@ def _load_folder(root, split, image_size):
                 image = ImageOps.fit(image, (image_size, image_size), method=Image.Resampling.BILINEAR)
             pixels = np.asarray(image).reshape(image.height, image.width, len(mode))
         if images is None:
+            check_room(len(files), pixels.shape, root)
             images = np.empty((len(files), *pixels.shape), "uint8")
         if pixels.shape != images.shape[1:]:
             raise errors.InvalidInputError(
@@ -324,9 +405,14 @@ def _load_tfds(name, split, data_dir):
         tf = import_tensorflow()
         import tensorflow_datasets as tfds
     except ImportError as error:
+        root = pathlib.Path(chosen or "~/tensorflow_datasets").expanduser()
+        prepared = records.folder(name, root)
+        if prepared and name != "celeb_a":  # whose crops are TensorFlow's
+            return check(*records.read(prepared, split))
         raise errors.MissingDataError(
-            f"Reading {name!r} takes TensorFlow and TensorFlow Datasets (pip install 'sslzoo[tensorflow]'), and "
-            f"importing them failed ({error}). Where they are installed, write the set to a file with\n"
+            f"Looked for a prepared {name!r} in {root.absolute()}, and it is not there; preparing it takes TensorFlow "
+            f"and TensorFlow Datasets (pip install 'sslzoo[tensorflow]'), and importing them failed ({error}). Where "
+            f"they are installed, write the set to a file with\n"
             f"    python -m sslzoo.data {name} -o {name}.npz\n"
             f"and pass that file instead of the name: it is read without TensorFlow. Received: name={name!r}"
         ) from error

@@ -1,11 +1,15 @@
 """Encoder and images to one array of features, and the proof that the encoder stayed as it was."""
 
 import hashlib
+import sys
+import types
+import warnings
 from collections.abc import Callable
 
 import keras
 import numpy as np
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 
 
@@ -18,8 +22,9 @@ def features(
     """Representations of raw images, computed in inference mode (`training=False`).
 
     Args:
-        encoder: Keras model or layer, raw images (B, H, W, C) -> (B, L); or a name or folder for `sslzoo.load`.
-        images: array (N, H, W, C), uint8 or float, values 0..255, N >= 1.
+        encoder: Keras model or layer, raw images (B, H, W, C) -> (B, L); a `Pretrainer`, whose encoder is meant; a
+            `torch.nn.Module`, which gets what `TorchEncoder` says; or a name or folder for `sslzoo.load`.
+        images: array (N, H, W, C), uint8 or float, values 0..255, N >= 1. Floats of at most 1 bring a warning.
         batch_size: int, images per call of the encoder.
         progress: callable (images done, images in all), or None.
 
@@ -32,37 +37,95 @@ def features(
     """
     encoder = load_encoder(encoder)
     check_images(encoder, images)
+    if checks.is_unit_range(np.asarray(images[:1000])):
+        warnings.warn(checks.UNIT_RANGE, stacklevel=2)
     if batch_size < 1:
         raise InvalidInputError(f"`batch_size` must be at least 1. Received: batch_size={batch_size}")
     batch_size = min(batch_size, len(images))
-    found = None
+    rows = None
     for start in range(0, len(images), batch_size):
-        batch = np.asarray(images[start : start + batch_size], np.float32)
-        rows = len(batch)
-        if rows < batch_size:  # every call has one shape, so the encoder is compiled once
-            batch = np.concatenate([batch, np.repeat(batch[-1:], batch_size - rows, axis=0)])
-        output = _encode(encoder, batch)
-        if found is None:
-            found = np.empty((len(images), output.shape[1]), np.float32)
-        found[start : start + rows] = output[:rows]
+        batch = images[start : start + batch_size]
+        [output] = _single(outputs_of(encoder, batch, batch_size))
+        if rows is None:
+            rows = np.empty((len(images), output.shape[1]), np.float32)
+        rows[start : start + len(batch)] = output
         if progress:
-            progress(start + rows, len(images))
-    check_finite(found)
-    return found
+            progress(start + len(batch), len(images))
+    check_finite(rows)
+    return rows
 
 
-def load_encoder(encoder):
-    """The encoder itself, or what `sslzoo.load` makes of a name or a path."""
+def load_encoder(encoder, **which):
+    """The encoder itself, the one inside a `Pretrainer`, a `torch.nn.Module` wrapped, or what `sslzoo.load` gives."""
     if isinstance(encoder, keras.layers.Layer):
+        from sslzoo.methods.pretrainer import Pretrainer
+
+        if isinstance(encoder, Pretrainer):
+            live = encoder.live_encoder(tuple(encoder.encoder.input_shape[1:]))
+            live.name = encoder.name
+            return live
+        return encoder
+    if isinstance(encoder, TorchEncoder):
         return encoder
     if isinstance(encoder, str) or hasattr(encoder, "__fspath__"):
         from sslzoo import zoo
 
-        return zoo.load(encoder)
+        return zoo.load(encoder, **which)
+    if "torch" in sys.modules and isinstance(encoder, sys.modules["torch"].nn.Module):
+        return TorchEncoder(encoder)
     raise InvalidInputError(
-        "`encoder` must be a Keras model (raw images in, features out), or a name or folder for `sslzoo.load`. "
-        f"Received: encoder of type {type(encoder).__name__}"
+        "`encoder` must be a Keras model or a torch.nn.Module (raw images in, features out), or a name or folder for "
+        f"`sslzoo.load`. Received: encoder of type {type(encoder).__name__}"
     )
+
+
+class TorchEncoder:
+    """A `torch.nn.Module` as an encoder of raw images, under any backend of Keras.
+
+        sslzoo.evaluate(module, "mnist")                                    # images (B, C, H, W), values 0..1
+        sslzoo.evaluate(TorchEncoder(module, channels_first=False), "mnist")
+
+    The module runs where its parameters are, without gradients and in eval mode; afterwards every part of it is in the
+    mode that it was in.
+
+    Args:
+        module: `torch.nn.Module`, images -> (B, L). Put other preprocessing in front with `torch.nn.Sequential`.
+        channels_first: bool, give images (B, C, H, W), as PyTorch's own modules take them; False: (B, H, W, C).
+        scale: float, what values 0..255 are multiplied with. 1/255 is what torchvision's `ToTensor` does.
+    """
+
+    built = True
+
+    def __init__(self, module, channels_first: bool = True, scale: float = 1 / 255):
+        self.module, self.channels_first, self.scale = module, channels_first, scale
+        self.name = type(module).__name__
+
+    @property
+    def layout(self) -> str:
+        """What the module gets, in words."""
+        axes = "(B, C, H, W)" if self.channels_first else "(B, H, W, C)"
+        return f"The torch.nn.Module got images {axes}, values 0..{255 * self.scale:g}, in eval mode."
+
+    @property
+    def weights(self) -> list:
+        """Parameters and buffers, as `weights_sha256` reads them."""
+        state = self.module.state_dict().values()
+        return [types.SimpleNamespace(value=tensor.detach().cpu().numpy()) for tensor in state]
+
+    def __call__(self, images, training=False):
+        """Features of raw images (B, H, W, C): float32 array (B, L)."""
+        torch = sys.modules["torch"]
+        parts = [(part, part.training) for part in self.module.modules()]
+        device = next((tensor.device for tensor in self.module.parameters()), "cpu")
+        batch = torch.from_numpy(np.asarray(images, np.float32)).to(device) * self.scale
+        try:
+            self.module.eval()
+            with torch.no_grad():
+                output = self.module(batch.movedim(-1, 1) if self.channels_first else batch)
+        finally:
+            for part, mode in parts:
+                part.training = mode
+        return output.float().cpu().numpy()
 
 
 def check_images(encoder, images, name="images"):
@@ -82,7 +145,8 @@ def check_images(encoder, images, name="images"):
     fits = len(expected) == 4 and all(want in (None, got) for want, got in zip(expected[1:], shape[1:]))
     if not fits:
         raise InvalidInputError(
-            f"{name} must fit the encoder's input {tuple(expected)}. Received: {name} of shape {shape}"
+            f"{name} must fit the encoder's input {tuple(expected)}; sslzoo.data.fit_images(images, {expected[1:]}) "
+            f"crops, resizes and recolours them. Received: {name} of shape {shape}"
         )
 
 
@@ -115,20 +179,30 @@ def weights_sha256(encoder: "keras.layers.Layer") -> str:
     return digest.hexdigest()
 
 
-def _encode(encoder, batch):
+def outputs_of(encoder, images, batch_size):
+    """What an encoder gives for at most `batch_size` images: a list of float32 arrays (rows, L)."""
+    batch = np.asarray(images, np.float32)
+    rows = len(batch)
+    if rows < batch_size:  # every call has one shape, so the encoder is compiled once
+        batch = np.concatenate([batch, np.repeat(batch[-1:], batch_size - rows, axis=0)])
     if isinstance(encoder, keras.Model):
-        output = encoder.predict_on_batch(batch)  # compiled, and calls the model with training=False
+        outputs = encoder.predict_on_batch(batch)  # compiled, and calls the model with training=False
     else:
-        output = keras.ops.convert_to_numpy(encoder(batch, training=False))
-    if isinstance(output, (list, tuple, dict)):
+        outputs = keras.tree.map_structure(keras.ops.convert_to_numpy, encoder(batch, training=False))
+    outputs = [np.asarray(output) for output in keras.tree.flatten(outputs)]
+    for output in outputs:
+        if output.ndim != 2 or len(output) != batch_size:
+            raise InvalidInputError(
+                "The encoder must give (B, L), one row of features per image; flatten or pool feature maps. "
+                f"Received: output of shape {output.shape} for {batch_size} images"
+            )
+    return [output[:rows].astype(np.float32) for output in outputs]
+
+
+def _single(outputs):
+    if len(outputs) != 1:
         raise InvalidInputError(
             "The encoder must have one output (B, L); of a variational encoder, take the posterior mean. "
-            f"Received: {len(output)} outputs"
+            f"Received: {len(outputs)} outputs"
         )
-    output = np.asarray(output)
-    if output.ndim != 2 or len(output) != len(batch):
-        raise InvalidInputError(
-            "The encoder must give (B, L), one row of features per image; flatten or pool feature maps. "
-            f"Received: output of shape {output.shape} for {len(batch)} images"
-        )
-    return output.astype(np.float32)
+    return outputs

@@ -23,6 +23,15 @@ BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # Adam as in PyTorch, which the pape
 class ProbeResult:
     """What training a probe gave.
 
+    Example:
+        import numpy as np
+        from sslzoo import evaluation
+
+        rng = np.random.default_rng(0)
+        features, labels = rng.normal(size=(60, 4)).astype("float32"), np.arange(60) % 3
+        result = evaluation.train_probe(features[:40], labels[:40], features[40:], labels[40:], num_classes=3, epochs=5)
+        result.accuracies  # float (5,), after each epoch
+
     Attributes:
         accuracies: float array (epochs,). Test accuracy after each epoch, in 0..1.
         losses: float array (epochs,). Mean cross-entropy of the training batches of each epoch, in nats.

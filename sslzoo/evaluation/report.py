@@ -22,6 +22,11 @@ NAMES = {"linear": "linear probe", "mlp": "MLP probe", "knn": "kNN", "gmm": "GMM
 class Number:
     """One result.
 
+    Example:
+        from sslzoo import evaluation
+
+        evaluation.Number(0.981, "accuracy", note="cosine, k = 10", chance=0.1)
+
     Attributes:
         value: float, a share (1.0 is 100 %), or the mean over several runs.
         label: str, what it is, in words.
@@ -47,6 +52,17 @@ class Report:
         report.headline                         # {"linear": 0.973, "mlp": 0.979, "knn": 0.981, "gmm": 0.89}
         report.numbers["mlp"]["accuracy"].note  # how it was made
         report.save("results.json")
+
+    Example:
+        import numpy as np
+        from sslzoo import evaluation
+
+        rng = np.random.default_rng(0)
+        features, labels = rng.normal(size=(60, 4)), np.arange(60) % 3
+        train, test = (features[:40], labels[:40]), (features[40:], labels[40:])
+        report = evaluation.evaluate_features(*train, *test, protocols=("knn",))
+        print(report)
+        report.headline  # {"knn": ...}, a share in 0..1
 
     Attributes:
         encoder: str, name of the encoder.

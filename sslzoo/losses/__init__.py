@@ -10,6 +10,8 @@ from sslzoo.losses.clustering import (
     swapped_terms,
 )
 from sslzoo.losses.contrastive import (
+    dcl,
+    dcl_terms,
     info_nce,
     info_nce_terms,
     instance_cross_entropy,
@@ -27,6 +29,7 @@ from sslzoo.losses.decorrelation import (
     w_mse,
     whiten,
 )
+from sslzoo.losses.distillation import dino
 from sslzoo.losses.elbo import (
     bernoulli_reconstruction,
     gaussian_entropy,
@@ -44,6 +47,7 @@ from sslzoo.losses.information import (
     vince_bound,
     vince_threshold,
 )
+from sslzoo.losses.marginal import lejepa_terms, sigreg, view_invariance, visreg_terms
 from sslzoo.losses.neighborhood import (
     anneal,
     nearest,
@@ -55,6 +59,7 @@ from sslzoo.losses.neighborhood import (
 )
 from sslzoo.losses.regression import negative_cosine, normalized_regression
 from sslzoo.losses.tensors import unit
+from sslzoo.losses.volume import coding_rate, emp_ssl_terms, frossl_terms, mmcr_terms, tico_terms
 
 __all__ = [
     "anneal",
@@ -63,7 +68,13 @@ __all__ = [
     "barlow_twins_terms",
     "bernoulli_reconstruction",
     "cluster_terms",
+    "coding_rate",
     "corinfomax_terms",
+    "dcl",
+    "dcl_terms",
+    "dino",
+    "emp_ssl_terms",
+    "frossl_terms",
     "gaussian_entropy",
     "gaussian_kl",
     "gaussian_kl_between",
@@ -75,7 +86,9 @@ __all__ = [
     "info_nce_terms",
     "instance_cross_entropy",
     "instance_terms",
+    "lejepa_terms",
     "log_density",
+    "mmcr_terms",
     "nearest",
     "negative_cosine",
     "neighborhood_nce",
@@ -93,14 +106,18 @@ __all__ = [
     "queue_nce",
     "queue_nce_terms",
     "sgld_step",
+    "sigreg",
     "sinkhorn",
     "swapped_prediction",
     "swapped_terms",
+    "tico_terms",
     "tuba_bound",
     "unit",
     "vicreg_terms",
+    "view_invariance",
     "vince_bound",
     "vince_threshold",
+    "visreg_terms",
     "w_mse",
     "whiten",
     "within",

@@ -34,6 +34,13 @@ def sinkhorn(scores, epsilon: float = 0.05, iterations: int = 3, weights=None):
     scores / epsilon of any size are safe, and a prototype far from everything still gets its share, where the
     exponentials of the published algorithm would be 0 / 0.
 
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        scores = np.random.default_rng(0).uniform(-1, 1, size=(32, 5))
+        losses.sinkhorn(scores)  # (32, 5), columns sum to about 32 / 5
+
     Args:
         scores: float tensor (B, K), usually cosines of embeddings and prototypes.
         epsilon: float > 0. Small assigns hard, large assigns evenly.
@@ -50,13 +57,14 @@ def sinkhorn(scores, epsilon: float = 0.05, iterations: int = 3, weights=None):
     Reference:
         SwAV, eq. 3-5 and appendix A; Cuturi, "Sinkhorn Distances".
     """
+    scores = float32(scores)
     shape = static_shape(scores)
     if len(shape) != 2:
         raise InvalidInputError(f"scores must be a matrix (batch, prototypes). Received: scores.shape={shape}")
     checks.positive(epsilon=epsilon)
     checks.count(iterations=iterations)
 
-    logits = ops.stop_gradient(float32(scores)) / epsilon
+    logits = ops.stop_gradient(scores) / epsilon
     in_totals = 0.0 if weights is None else _log(ops.stop_gradient(float32(weights)))[:, None]
     by_sample = 0.0
     for _ in range(iterations):
@@ -75,6 +83,13 @@ def swapped_terms(
     queue_weights=None,
 ):
     """The two terms of `swapped_prediction`, with its arguments.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        scores = np.random.default_rng(0).uniform(-1, 1, size=(2, 32, 5))  # of two views
+        losses.swapped_terms(list(scores))
 
     Returns:
         dict of float32 scalars, means over ordered pairs (u assigns, v predicts) and images:
@@ -114,6 +129,13 @@ def swapped_prediction(
     Mean over the ordered pairs u != v, u among the first `num_assigning` views, of
     -mean_i sum_k q_uik log softmax_k(s_vi / temperature),  q_u = sinkhorn(s_u). Zero scores give log K.
 
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        scores = np.random.default_rng(0).uniform(-1, 1, size=(2, 32, 5))  # of two views
+        losses.swapped_prediction(list(scores))
+
     Args:
         scores: two or more float tensors (B, K), one per view: cosines of its embeddings with the prototypes. The
             ones that assign come first.
@@ -147,6 +169,14 @@ def _assign_with_queue(scores, queue, queue_weights, epsilon, iterations):
 def proto_cpc_terms(student, teacher, temperature: float = 0.1, prior=None):
     """The two terms of `proto_cpc`, with its arguments.
 
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        rng = np.random.default_rng(0)
+        student, teacher = rng.normal(size=(32, 5)), rng.dirichlet(np.ones(5), size=32)
+        losses.proto_cpc_terms(student, teacher)
+
     Returns:
         dict of float32 scalars: "alignment" = -mean_i sum_c p_ic s_ic / T and
         "contrast" = mean_i log sum_c q_c exp(s_ic / T).
@@ -176,6 +206,14 @@ def proto_cpc(student, teacher, temperature: float = 0.1, prior=None):
     apart (scores constant over prototypes) and also when all images share one prototype; its least value for given
     targets is -mean_i KL(p_i || q) >= -log K.
 
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        rng = np.random.default_rng(0)
+        student, teacher = rng.normal(size=(32, 5)), rng.dirichlet(np.ones(5), size=32)
+        losses.proto_cpc(student, teacher)
+
     Args:
         student: float tensor (B, K), scores of one view.
         teacher: float tensor (B, K), probabilities of another view of the same images; rows sum to 1.
@@ -204,6 +242,13 @@ def cluster_terms(logits, logits_view, prior=None):
     invariance log K; one cluster for all has invariance 0 and a prior term that grows with the margin of its logits,
     m (K - 1) / K; balanced but inconsistent clusters have a large invariance and the least prior. At the optimum,
     invariance is 0 and prior the entropy of `prior`: log K for equal shares, not 0.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        logits, logits_view = np.random.default_rng(0).normal(size=(2, 32, 5))
+        losses.cluster_terms(logits, logits_view)
 
     Args:
         logits: float tensor (B, K), of the images.
@@ -245,6 +290,13 @@ def cluster_terms(logits, logits_view, prior=None):
 def pseudo_label_terms(logits, labels, weights=None):
     """Cross-entropy of a linear classifier whose classes are clusters, in two terms.
 
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        logits = np.random.default_rng(0).normal(size=(32, 5))
+        losses.pseudo_label_terms(logits, np.arange(32) % 5)
+
     Args:
         logits: float tensor (B, K).
         labels: int tensor (B,), cluster of each image, 0..K-1.
@@ -265,7 +317,8 @@ def pseudo_label_terms(logits, labels, weights=None):
     shape = static_shape(logits)
     if len(shape) != 2:
         raise InvalidInputError(f"logits must be a matrix (batch, clusters). Received: logits.shape={shape}")
-    score = ops.take_along_axis(logits, ops.cast(labels, "int32")[:, None], axis=1)[:, 0]
+    labels = ops.convert_to_tensor(labels, dtype="int32")
+    score = ops.take_along_axis(logits, labels[:, None], axis=1)[:, 0]
     weights = 1.0 if weights is None else ops.stop_gradient(float32(weights))
     return {
         "alignment": -ops.mean(weights * score),

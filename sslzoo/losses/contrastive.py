@@ -1,14 +1,15 @@
 """Contrastive objectives: every anchor is to tell its positive from other candidates, by a softmax over scores.
 
 Each loss is the mean over anchors of -score(positive) + log sum exp score(candidate), the positive being one of the
-candidates, so it is >= 0 and equals the log of their number when the scores say nothing. `*_terms` gives the two parts
-by name, "alignment" (pull) and "contrast" (push), which sum to the loss.
+candidates, so it is >= 0 and equals the log of their number when the scores say nothing (`dcl` leaves the positive
+out of the sum). `*_terms` gives the two parts by name, "alignment" (pull) and "contrast" (push), which sum to the loss.
 
 Inputs of any float dtype are taken to float32 first; losses are float32 scalars, in nats. Sizes that are known are
 checked; under TensorFlow a batch size may be unknown while a graph is traced.
 
 References:
     SimCLR: Chen et al., "A Simple Framework for Contrastive Learning of Visual Representations", eq. 1.
+    DCL: Yeh et al., "Decoupled Contrastive Learning", eq. 5 and 6.
     MoCo: He et al., "Momentum Contrast for Unsupervised Visual Representation Learning", eq. 1.
     InfoNCE: van den Oord, Li and Vinyals, "Representation Learning with Contrastive Predictive Coding", eq. 4.
     Instance discrimination: Wu et al., "Unsupervised Feature Learning via Non-Parametric Instance Discrimination",
@@ -24,6 +25,13 @@ from sslzoo.losses.tensors import check_pairs, differ, float32, softmax_terms, s
 def info_nce(scores):
     """InfoNCE of a matrix of scores: mean_i [ -S_ii + log sum_j exp S_ij ].
 
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        scores = np.random.default_rng(0).normal(size=(32, 32))
+        losses.info_nce(scores)
+
     Args:
         scores: float tensor (B, B), the critic's log-scores. Row i holds anchor i against every candidate j; its
             positive is candidate i.
@@ -38,7 +46,15 @@ def info_nce(scores):
 
 
 def info_nce_terms(scores) -> dict:
-    """The parts of `info_nce`: {"alignment": mean_i -S_ii, "contrast": mean_i log sum_j exp S_ij}."""
+    """The parts of `info_nce`: {"alignment": mean_i -S_ii, "contrast": mean_i log sum_j exp S_ij}.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        scores = np.random.default_rng(0).normal(size=(32, 32))
+        losses.info_nce_terms(scores)
+    """
     scores = float32(scores)
     shape = static_shape(scores)
     if len(shape) != 2 or differ(*shape):
@@ -53,6 +69,13 @@ def nt_xent(z_a, z_b, temperature: float):
 
     Each view's positive is the other view of its image; its candidates are all views but itself. The loss is the mean
     over 2 B views (SimCLR's released code has twice that: the sum of the means over either half).
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        z_a, z_b = np.random.default_rng(0).normal(size=(2, 32, 8))
+        losses.nt_xent(z_a, z_b, temperature=0.5)
 
     Args:
         z_a, z_b: float tensors (B, D), first and second view of each image; normalised here.
@@ -69,7 +92,15 @@ def nt_xent(z_a, z_b, temperature: float):
 
 
 def nt_xent_terms(z_a, z_b, temperature: float) -> dict:
-    """The parts of `nt_xent`: {"alignment": mean of -positive / temperature, "contrast": mean of log-sum-exp}."""
+    """The parts of `nt_xent`: {"alignment": mean of -positive / temperature, "contrast": mean of log-sum-exp}.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        z_a, z_b = np.random.default_rng(0).normal(size=(2, 32, 8))
+        losses.nt_xent_terms(z_a, z_b, temperature=0.5)
+    """
     z_a, z_b = unit(z_a), unit(z_b)
     check_pairs(z_a=z_a, z_b=z_b)
     z = ops.concatenate([z_a, z_b], axis=0)
@@ -81,8 +112,62 @@ def nt_xent_terms(z_a, z_b, temperature: float) -> dict:
     return softmax_terms(positives, ops.where(itself, -float("inf"), scores))
 
 
+def dcl(z_a, z_b, temperature: float, sigma: float | None = None):
+    """Decoupled contrastive loss: SimCLR's, with the positive taken out of the candidates.
+
+    The mean over all 2 B views of -w s(view, its other view) / T + log sum exp s(view, other) / T, summed over the
+    2 B - 2 views of other images. Without the positive in the sum, how fast a view learns no longer depends on how
+    close its pair is already, so small batches do.
+
+    Args:
+        z_a, z_b: float tensors (B, D), first and second view of each image; normalised here. B >= 2.
+        temperature: float > 0, divides cosine similarities.
+        sigma: float > 0, of the weighted form (DCLW), which pulls harder where a pair is far apart:
+            w_i = 2 - exp(s_i / sigma) / mean_j exp(s_j / sigma), s_i the similarity of image i's views, without a
+            gradient. None: w = 1.
+
+    Returns:
+        Float32 scalar, which may be negative. Equal vectors give log(2 B - 2).
+
+    Raises:
+        InvalidInputError: `z_a` and `z_b` are not two matrices of one shape, or hold one image.
+
+    Reference:
+        Yeh et al., "Decoupled Contrastive Learning" (arXiv 2110.06848), eq. 5 and 6.
+    """
+    return total(dcl_terms(z_a, z_b, temperature, sigma))
+
+
+def dcl_terms(z_a, z_b, temperature: float, sigma: float | None = None) -> dict:
+    """The parts of `dcl`: {"alignment": mean of -w positive / temperature, "contrast": mean of log-sum-exp}."""
+    z_a, z_b = unit(z_a), unit(z_b)
+    check_pairs(z_a=z_a, z_b=z_b)
+    if static_shape(z_a)[0] == 1:
+        raise InvalidInputError(
+            "z_a and z_b must hold at least 2 images: a view is told from those of other images. "
+            f"Received: z_a.shape={static_shape(z_a)}"
+        )
+    positives = ops.sum(z_a * z_b, axis=1)
+    weights = 1.0
+    if sigma is not None:
+        closeness = ops.softmax(positives / sigma, axis=0)  # over its mean, the ratio of the formula, without overflow
+        weights = ops.stop_gradient(2.0 - closeness / ops.mean(closeness))
+    z = ops.concatenate([z_a, z_b], axis=0)
+    scores = ops.matmul(z, ops.transpose(z)) / temperature
+    own = ops.tile(ops.eye(ops.shape(z_a)[0], dtype="bool"), (2, 2))  # itself and its other view
+    return softmax_terms(weights * positives / temperature, ops.where(own, -float("inf"), scores))
+
+
 def queue_nce(q, k, queue, temperature: float):
     """MoCo's loss: each query is to tell its key from a queue of earlier keys.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        q, k = np.random.default_rng(0).normal(size=(2, 32, 8))
+        queue = losses.unit(np.random.default_rng(1).normal(size=(64, 8)))
+        losses.queue_nce(q, k, queue, temperature=0.1)
 
     Args:
         q: float tensor (B, D), queries; normalised here.
@@ -100,7 +185,16 @@ def queue_nce(q, k, queue, temperature: float):
 
 
 def queue_nce_terms(q, k, queue, temperature: float) -> dict:
-    """The parts of `queue_nce`: {"alignment": mean of -positive / temperature, "contrast": mean of log-sum-exp}."""
+    """The parts of `queue_nce`: {"alignment": mean of -positive / temperature, "contrast": mean of log-sum-exp}.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        q, k = np.random.default_rng(0).normal(size=(2, 32, 8))
+        queue = losses.unit(np.random.default_rng(1).normal(size=(64, 8)))
+        losses.queue_nce_terms(q, k, queue, temperature=0.1)
+    """
     q, k, queue = unit(q), unit(k), float32(queue)
     check_pairs(q=q, k=k)
     shape = static_shape(queue)
@@ -115,6 +209,13 @@ def queue_nce_terms(q, k, queue, temperature: float) -> dict:
 
 def instance_cross_entropy(scores, index):
     """Cross-entropy of a softmax classifier with one class per training image.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        scores = np.random.default_rng(0).normal(size=(4, 100))
+        losses.instance_cross_entropy(scores, np.array([7, 0, 99, 7]))
 
     Args:
         scores: float tensor (B, N), of each view against every one of N images.
@@ -131,7 +232,15 @@ def instance_cross_entropy(scores, index):
 
 
 def instance_terms(scores, index) -> dict:
-    """The parts of `instance_cross_entropy`: {"alignment": mean of -own score, "contrast": mean of log-sum-exp}."""
+    """The parts of `instance_cross_entropy`: {"alignment": mean of -own score, "contrast": mean of log-sum-exp}.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        scores = np.random.default_rng(0).normal(size=(4, 100))
+        losses.instance_terms(scores, np.array([7, 0, 99, 7]))
+    """
     scores, index = float32(scores), ops.convert_to_tensor(index)
     shape, labels = static_shape(scores), static_shape(index)
     if len(shape) != 2 or len(labels) != 1 or differ(shape[0], labels[0]):

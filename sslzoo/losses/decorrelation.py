@@ -17,7 +17,7 @@ References:
 from keras import ops
 
 from sslzoo.errors import InvalidInputError
-from sslzoo.losses.tensors import unit
+from sslzoo.losses.tensors import float32, unit
 
 # Times D: added to the diagonal of a correlation matrix (D, D) before it is factorised. Float32 rounds its eigenvalues
 # by up to about 1e-7 D, so a singular one would come out indefinite; a quarter of this still failed at times.
@@ -35,6 +35,13 @@ def vicreg_terms(z_a, z_b):
 
     Var and Cov divide by B - 1. The paper's equations sum the variance over the views, twice this value, and leave the
     invariance undivided by D.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        z_a, z_b = np.random.default_rng(0).normal(size=(2, 32, 8))
+        losses.vicreg_terms(z_a, z_b)
 
     Args:
         z_a, z_b: float tensors (B, D), embeddings of two views, B >= 2.
@@ -65,6 +72,13 @@ def barlow_twins_terms(z_a, z_b):
     c = z_a^T z_b / B, each view centred and divided by sqrt(Var + 1e-5) with Var over B, as a batch normalisation
     without learned scale does.
 
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        z_a, z_b = np.random.default_rng(0).normal(size=(2, 32, 8))
+        losses.barlow_twins_terms(z_a, z_b)
+
     Args:
         z_a, z_b: float tensors (B, D), embeddings of two views, B >= 2.
 
@@ -88,6 +102,13 @@ def barlow_twins(z_a, z_b, off_diagonal_weight: float = 0.0051):
     """Barlow Twins: sum_i (c_ii - 1)^2 + off_diagonal_weight sum_{i != j} c_ij^2.
 
     Appendix I of the GEDI paper writes |C * Lambda - I|^2, which would square the weight; the original is followed.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        z_a, z_b = np.random.default_rng(0).normal(size=(2, 32, 8))
+        losses.barlow_twins(z_a, z_b)
 
     Args:
         z_a, z_b: float tensors (B, D), embeddings of two views, B >= 2.
@@ -113,6 +134,13 @@ def corinfomax_terms(z_a, z_b, regularizer: float = 1e-6, covariances=None):
     view + gamma sum_i |z_a - z_b|^2, is this one, up to its scale and a constant: the invariance weighted by gamma B,
     twice that where both views count, and a regularizer of beta / B.
 
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        z_a, z_b = np.random.default_rng(0).normal(size=(2, 32, 8))
+        losses.corinfomax_terms(z_a, z_b)
+
     Args:
         z_a, z_b: float tensors (B, D), embeddings of two views, B >= 2.
         regularizer: float > 0. Bounds the loss from above where embeddings collapse: -2 log(regularizer) at a point.
@@ -129,6 +157,7 @@ def corinfomax_terms(z_a, z_b, regularizer: float = 1e-6, covariances=None):
     z_a, z_b = _pair(z_a, z_b)
     if covariances is None:
         covariances = covariance(ops.stack([z_a, z_b]))
+    covariances = float32(covariances)
     size = z_a.shape[1]
     return {
         "invariance": ops.mean(ops.square(z_a - z_b)),
@@ -138,6 +167,13 @@ def corinfomax_terms(z_a, z_b, regularizer: float = 1e-6, covariances=None):
 
 def w_mse(z, normalize: bool = True):
     """W-MSE: the distance between views whose embeddings were whitened, so that they cannot collapse.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        z = np.random.default_rng(0).normal(size=(32, 2, 8))  # two views of each image
+        losses.w_mse(z)
 
     Args:
         z: float tensor (..., B, J, D), embeddings of J >= 2 views of B > D images; leading axes hold further batches,
@@ -153,7 +189,7 @@ def w_mse(z, normalize: bool = True):
     Raises:
         InvalidInputError: `z` is not (..., B, J, D), J < 2, or B <= D.
     """
-    z = ops.convert_to_tensor(z, dtype="float32")
+    z = float32(z)
     shape = tuple(z.shape)
     if len(shape) < 3 or shape[-2] < 2:
         raise InvalidInputError(
@@ -177,6 +213,13 @@ def whiten(z):
 
     The triangular factor whitens the first coordinate by itself, and each next one after removing those before it.
 
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        z = np.random.default_rng(0).normal(size=(32, 8))
+        losses.whiten(z)  # covariance over B - 1: the identity
+
     Args:
         z: float tensor (..., B, D), B > D: fewer embeddings span fewer directions than there are to whiten.
 
@@ -187,7 +230,7 @@ def whiten(z):
     Raises:
         InvalidInputError: `z` is not (..., B, D), or B <= D.
     """
-    z = ops.convert_to_tensor(z, dtype="float32")
+    z = float32(z)
     shape = tuple(z.shape)
     if len(shape) < 2:
         raise InvalidInputError(f"z must have shape (..., batch, features). Received: z.shape={shape}")
@@ -250,7 +293,7 @@ def _off_diagonal_squares(matrix):
 
 def _pair(z_a, z_b):
     """Two embeddings as float32, once they were found to have one shape (B, D) with B >= 2."""
-    z_a, z_b = (ops.convert_to_tensor(z, dtype="float32") for z in (z_a, z_b))
+    z_a, z_b = float32(z_a), float32(z_b)
     shape = tuple(z_a.shape)
     if len(shape) != 2 or tuple(z_b.shape) != shape:
         raise InvalidInputError(

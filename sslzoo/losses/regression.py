@@ -17,6 +17,13 @@ from sslzoo.losses.tensors import check_pairs, unit
 def negative_cosine(prediction, target):
     """SimSiam's D: minus the mean cosine similarity of rows.
 
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        prediction, target = np.random.default_rng(0).normal(size=(2, 32, 8))
+        losses.negative_cosine(prediction, target)
+
     Args:
         prediction, target: float tensors (B, D); normalised here. A row of zeros has a cosine of 0 with any other, and
             no gradient.
@@ -34,6 +41,13 @@ def negative_cosine(prediction, target):
 
 def normalized_regression(prediction, target):
     """BYOL's loss of one direction: mean squared distance of normalised rows, which is 2 - 2 cosine.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        prediction, target = np.random.default_rng(0).normal(size=(2, 32, 8))
+        losses.normalized_regression(prediction, target)
 
     Args:
         prediction, target: float tensors (B, D); normalised here, rows of zeros as in `negative_cosine`.

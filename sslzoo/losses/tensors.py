@@ -10,6 +10,12 @@ SHORTEST = 1e-12  # a vector below this length counts as zero; the square, 1e-24
 def unit(x, axis: int = -1):
     """x / |x|, and zero where x is zero.
 
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        losses.unit(np.array([[3.0, 4.0], [0.0, 0.0]]))  # [[0.6, 0.8], [0, 0]]
+
     Args:
         x: float tensor of any shape and float dtype.
         axis: int, the axis that holds the vectors.
@@ -33,6 +39,11 @@ def softmax_terms(positives, candidates) -> dict:
 
 def total(terms: dict):
     return terms["alignment"] + terms["contrast"]
+
+
+def mean_terms(each) -> dict:
+    """Mean of several losses, term by term: of the views or pairs of views they were taken of."""
+    return {term: sum(terms[term] for terms in each) / len(each) for term in each[0]}
 
 
 def float32(x):

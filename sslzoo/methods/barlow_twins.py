@@ -4,6 +4,7 @@ import keras
 
 from sslzoo import checks
 from sslzoo.losses import barlow_twins_terms
+from sslzoo.methods.advice import Advice
 from sslzoo.methods.joint_embedding import JointEmbedding
 
 
@@ -18,6 +19,16 @@ class BarlowTwins(JointEmbedding):
     it differ between images. `redundancy` spreads the images over all directions and stands for the reconstruction.
 
     Each view is encoded by itself; the correlations are those of the whole batch, on however many devices it lies.
+
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
+        model = methods.BarlowTwins(encoder, networks.projector(10, (10, 8)), views.Views("simvae-digits", 2))
+        model.compile("adam")
+        model.fit(images, batch_size=16, verbose=0)
 
     Args:
         encoder, projector, views: as in `JointEmbedding`; exactly two views.
@@ -41,6 +52,7 @@ class BarlowTwins(JointEmbedding):
     )
     terms = ("invariance", "redundancy")
     joint_statistics = False
+    advice = (Advice("a higher off-diagonal weight", "off_diagonal_weight", ("dimensional",)),)
 
     def __init__(
         self,

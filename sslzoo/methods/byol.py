@@ -1,20 +1,17 @@
 """BYOL: each view predicts what a slow copy of the encoder makes of the other."""
 
-import math
-
 import keras
-import numpy as np
 from keras import ops
 
 from sslzoo import checks
 from sslzoo.losses import normalized_regression
-from sslzoo.methods.pretrainer import full_precision
+from sslzoo.methods.joint_embedding import TeacherStudent
 from sslzoo.methods.simsiam import SimSiam
-from sslzoo.methods.state import ema_update, make_teacher, snapshot, variable
+from sslzoo.methods.state import counter, rising_momentum, snapshot
 
 
 @keras.saving.register_keras_serializable("sslzoo")
-class BYOL(SimSiam):
+class BYOL(SimSiam, TeacherStudent):
     """Bootstrap your own latent: a predictor turns the embedding of one view into the teacher's of the other view.
 
     loss = mean over images of [ |p_1 - t_2|^2 + |p_2 - t_1|^2 ],   all of unit length: 2 - 2 cos each
@@ -37,6 +34,17 @@ class BYOL(SimSiam):
     belongs to the optimizer step k = 0, 1 ... that came before. The first step copies the encoder, so that weights
     given to it after construction reach the teacher. Teacher and step counter are variables of the model, so part of
     every checkpoint, but not of `parts`.
+
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
+        projector, predictor = networks.projector(10, (10, 8)), networks.predictor(8, 4)
+        model = methods.BYOL(encoder, projector, predictor, views.Views("simvae-digits", 2), total_steps=1000)
+        model.compile("adam")
+        model.fit(images, batch_size=16, verbose=0)
 
     Args:
         encoder, projector, predictor, views: as in `SimSiam`; exactly two views, one at a time. The paper's heads for
@@ -75,39 +83,22 @@ class BYOL(SimSiam):
             checks.count(total_steps=total_steps)
         self.momentum = momentum
         self.total_steps = total_steps
-        self.teacher_encoder = make_teacher(encoder)
-        self.teacher_projector = None if projector is None else make_teacher(projector)
-        self.step = variable(self, np.zeros((), "int32"), "step")
+        self.make_teacher()
+        self.step = counter(self, "step")
 
     def call(self, images, training=False):
         views = self.make_views(images, training)
         if training:
-            self.move_teacher()
+            step = snapshot(self.step)
+            self.move_teacher(ops.where(step > 0, self.momentum_after(step - 1), 0.0))
+            self.step.assign(step + 1)
         z = self.embed_groups(views, training)
-        targets = [self.embed_target(views[:, view], training) for view in range(views.shape[1])]
+        targets = [self.teach(views[:, view], training) for view in range(views.shape[1])]
         return {"prediction": self.predict_groups(z, training), "target": ops.stack(targets, axis=1)}
-
-    def embed_target(self, views, training=False):
-        """The teacher's embeddings of views (N, H, W, C): float tensor (N, P)."""
-        targets = self.teacher_encoder(views, training=training)
-        if self.teacher_projector is not None:
-            targets = self.teacher_projector(targets, training=training)
-        return full_precision(targets)
-
-    def move_teacher(self):
-        step = snapshot(self.step)
-        momentum = ops.where(step > 0, self.momentum_after(step - 1), 0.0)
-        ema_update(self.teacher_encoder, self.encoder, momentum)
-        if self.projector is not None:
-            ema_update(self.teacher_projector, self.projector, momentum)
-        self.step.assign(step + 1)
 
     def momentum_after(self, step):
         """The teacher's momentum tau that follows optimizer step `step`, an int tensor from 0: float32 scalar."""
-        if self.total_steps is None:
-            return ops.convert_to_tensor(self.momentum, dtype="float32")
-        done = ops.minimum(ops.cast(step, "float32") / self.total_steps, 1.0)
-        return 1.0 - (1.0 - self.momentum) * 0.5 * (ops.cos(math.pi * done) + 1.0)
+        return rising_momentum(self.momentum, step, self.total_steps)
 
     def objective(self, images, outputs, training):
         first, second = self.directions(normalized_regression, outputs)

@@ -142,15 +142,15 @@ class CMC(MemoryBank):
 
     def embed(self, views, training=False):
         """Embeddings of views (N, H, W, C), of unit length each, lightness then colour: float tensor (N, 2 P)."""
-        found = []
+        embeddings = []
         for network, head in (
             (self.lightness, self.lightness_projector),
             (self.colour, self.colour_projector),
         ):
             features = network(views, training=training)
             features = features if head is None else head(features, training=training)
-            found.append(unit(full_precision(features)))
-        return ops.concatenate(found, axis=1)
+            embeddings.append(unit(full_precision(features)))
+        return ops.concatenate(embeddings, axis=1)
 
     def banks(self):
         size = self.embedding_dim // 2

@@ -9,6 +9,7 @@ from sslzoo.errors import InvalidInputError
 from sslzoo.losses import corinfomax_terms, unit
 from sslzoo.losses.decorrelation import covariance
 from sslzoo.methods import state
+from sslzoo.methods.advice import Advice
 from sslzoo.methods.joint_embedding import JointEmbedding
 
 
@@ -26,6 +27,16 @@ class CorInfoMax(JointEmbedding):
 
     Covariances are estimated over steps: C <- momentum C + (1 - momentum) C of the batch, about a mean estimated in the
     same way, starting from 0 and I. Gradients flow through the part of the batch.
+
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
+        model = methods.CorInfoMax(encoder, networks.projector(10, (10, 8)), views.Views("simvae-digits", 2))
+        model.compile("adam")
+        model.fit(images, batch_size=16, verbose=0)
 
     Args:
         encoder, projector, views: as in `JointEmbedding`; exactly two views.
@@ -52,6 +63,7 @@ class CorInfoMax(JointEmbedding):
     )
     terms = ("invariance", "log_determinant")
     joint_statistics = False
+    advice = (Advice("a lower invariance weight", "invariance_weight"),)
 
     def __init__(
         self,

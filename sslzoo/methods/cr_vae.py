@@ -4,7 +4,6 @@ import keras
 from keras import ops
 
 from sslzoo import checks
-from sslzoo.errors import InvalidInputError
 from sslzoo.losses import gaussian_kl_between
 from sslzoo.methods.vae import VAE
 
@@ -17,6 +16,18 @@ class CRVAE(VAE):
 
     x is the first view and x' the second; the gradient flows through both. `reconstruction` pushes images apart,
     `prior` pulls everything to one centre, `consistency` pulls the two views of an image together.
+
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), 10, posterior=True)
+        decoder = networks.decoder("mlp-small", (8, 8, 1), 10)
+        model = methods.CRVAE(encoder, decoder, views.Views("simvae-digits", 2))
+        model.compile("adam")
+        model.fit(images, batch_size=16, verbose=0)
+        model.encode(images[:8])  # posterior means, float32 (8, 10)
 
     Args:
         consistency_weight: float > 0, lambda: 0.1 in the SimVAE paper, 0.01 in its workshop version, 1e-3 originally.
@@ -39,6 +50,7 @@ class CRVAE(VAE):
         {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
     )
     terms = ("reconstruction", "prior", "consistency")
+    view_counts = (2, 2)
 
     def __init__(
         self,
@@ -54,12 +66,6 @@ class CRVAE(VAE):
         super().__init__(encoder, decoder, views, likelihood, likelihood_variance, seed, **kwargs)
         checks.positive(consistency_weight=consistency_weight)
         self.consistency_weight = consistency_weight
-
-    def make_views(self, images, training):
-        views = super().make_views(images, training)
-        if views.shape[1] != 2:
-            raise InvalidInputError(f"CRVAE needs exactly 2 views of each image. Received: num_views={views.shape[1]}")
-        return views
 
     def objective(self, images, outputs, training):
         mean, log_var = outputs["mean"], outputs["log_var"]

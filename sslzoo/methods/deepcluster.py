@@ -7,10 +7,13 @@ import numpy as np
 from keras import ops
 
 from sslzoo import checks
-from sslzoo.errors import InvalidInputError, TrainingError
+from sslzoo.errors import InvalidInputError
 from sslzoo.losses import pseudo_label_terms
+from sslzoo.losses.tensors import mean_terms
 from sslzoo.methods.joint_embedding import JointEmbedding
-from sslzoo.methods.state import snapshot, variable
+from sslzoo.methods.kmeans import kmeans_labels
+from sslzoo.methods.state import forget, snapshot, variable
+from sslzoo.networks import blocks
 
 
 @keras.saving.register_keras_serializable("sslzoo")
@@ -25,15 +28,24 @@ class DeepCluster(JointEmbedding):
     reconstruction.
 
     Clusters are made outside the training step, by `recluster`, or by the callback `Recluster` before each epoch (fewer
-    times where an epoch is short: the classifier starts anew with the clusters and must learn them first):
-
-        model.fit(data, callbacks=[Recluster(images)])
-
-    Until then image i is in cluster i mod `clusters`. The assignments are variables of the model, so part of every
+    times where an epoch is short: the classifier starts anew with the clusters and must learn them first). Until then
+    image i is in cluster i mod `clusters`. The assignments are variables of the model, so part of every
     checkpoint, but the optimizer never sees them.
 
     Inputs are {"images": images, "index": int (B,)}, the place of each image in the training set
     (`data.pipeline(with_index=True)`, `data.Batches(with_index=True)`). An index outside it makes the loss NaN.
+
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+        from sslzoo.methods.deepcluster import Recluster
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
+        model = methods.DeepCluster(encoder, 64, clusters=8, views=views.Views("simvae-digits", 2))
+        model.compile("adam")
+        given = {"images": images, "index": np.arange(64)}
+        model.fit(given, batch_size=16, verbose=0, callbacks=[Recluster(images)])
 
     Args:
         encoder: as in `JointEmbedding`. Features and classifier's input are its representation; the paper's network
@@ -90,7 +102,7 @@ class DeepCluster(JointEmbedding):
         self.balanced = bool(balanced)
         self.seed = seed
         features = keras.Input((self.embedding_dim,), name="features")
-        logits = keras.layers.Dense(clusters, dtype="float32", name="clusters")(features)
+        logits = blocks.dense(features, clusters, "clusters", dtype="float32")
         self.classifier = keras.Model(features, logits, name="classifier")
         self.classifier.set_weights(self._fresh_classifier(epoch=0))
         self.assignments = variable(self, np.arange(num_images, dtype="int32") % clusters, "assignments")
@@ -109,15 +121,14 @@ class DeepCluster(JointEmbedding):
         weights = ops.where(known, ops.take(snapshot(self.cluster_weights), labels, axis=0), float("nan"))
         logits = outputs["logits"]
         each = [pseudo_label_terms(logits[:, view], labels, weights) for view in range(logits.shape[1])]
-        return {term: sum(terms[term] for terms in each) / len(each) for term in self.terms}
+        return mean_terms(each)
 
     def recluster(self, images, epoch: int = 0, encoder: keras.Model | None = None) -> dict[str, float]:
         """Assigns every image to a cluster of features as they are now, and starts the classifier anew.
 
-        Features are those of images without augmentation, whitened by PCA and of length 1; k-means is scikit-learn's,
-        20 iterations from one k-means++ start. A cluster that empties on the way is restarted at the image farthest
-        from its centre; with fewer different images than clusters, the last ones stay unused, which is no harm.
-        The optimizer's memory of the old classifier is cleared.
+        Features are those of images without augmentation, clustered by `kmeans.kmeans_labels`; with fewer different
+        images than clusters, the last ones stay unused, which is no harm. The optimizer's memory of the old classifier
+        is cleared.
 
         Args:
             images: array (num_images, H, W, C), raw, 0..255, in the order of the index; without `views`, as the
@@ -139,7 +150,8 @@ class DeepCluster(JointEmbedding):
         if encoder is None:
             encoder = self.encoder if self.views is None else self.live_encoder(tuple(images.shape[1:]))
         features = np.asarray(encoder.predict(images, batch_size=500, verbose=0), "float64")
-        labels = self._cluster(features, epoch)
+        seed = int(self._random(epoch, 0).integers(2**31))
+        labels = kmeans_labels(features, self.clusters, self.whitened_dim, seed)
         sizes = np.bincount(labels, minlength=self.clusters)
         used = sizes > 0
         weights = np.ones(self.clusters, "float32")
@@ -148,7 +160,8 @@ class DeepCluster(JointEmbedding):
         agreement = normalized_mutual_info_score(ops.convert_to_numpy(self.assignments), labels)
         self.assignments.assign(labels)
         self.cluster_weights.assign(weights)
-        self._restart_classifier(epoch)
+        self.classifier.set_weights(self._fresh_classifier(epoch))
+        forget(getattr(self, "optimizer", None), self.classifier.weights)
         return {"cluster_nmi": float(agreement), "clusters_used": float(used.sum())}
 
     def check_images(self, images):
@@ -159,41 +172,8 @@ class DeepCluster(JointEmbedding):
                 f"Received: {len(images)} images"
             )
 
-    def _cluster(self, features, epoch):
-        """k-means of whitened features of unit length: int32 (num_images,)."""
-        import warnings
-
-        from sklearn.cluster import KMeans
-        from sklearn.decomposition import PCA
-        from sklearn.exceptions import ConvergenceWarning
-        from sklearn.preprocessing import normalize
-
-        if not np.isfinite(features).all():
-            raise TrainingError(
-                f"Features must be finite to be clustered. Received: NaN or infinite features, epoch={epoch}"
-            )
-        seed = int(self._random(epoch, 0).integers(2**31))
-        with np.errstate(invalid="ignore"):  # shares of the variance, 0 / 0 where features are all equal
-            pca = PCA(min(self.whitened_dim, *features.shape), random_state=seed).fit(features)
-        spread = np.sqrt(pca.explained_variance_)
-        real = spread > 1e-6 * np.abs(features).max()  # the rest is rounding, which whitening would blow up
-        whitened = pca.transform(features)[:, real] / spread[real] if real.any() else np.zeros((self.num_images, 1))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # of unused clusters, which are reported
-            kmeans = KMeans(self.clusters, n_init=1, max_iter=20, random_state=seed)
-            return kmeans.fit_predict(normalize(whitened)).astype("int32")
-
-    def _restart_classifier(self, epoch):
-        for weight, value in zip(self.classifier.weights, self._fresh_classifier(epoch)):
-            weight.assign(value)
-        # Keras names what an optimizer remembers of a variable after the path of that variable.
-        paths = tuple(weight.path.replace("/", "_") + "_" for weight in self.classifier.weights)
-        optimizer = getattr(self, "optimizer", None)
-        for memory in () if optimizer is None else optimizer.variables:
-            if memory.name.startswith(paths):
-                memory.assign(np.zeros(memory.shape))
-
     def _fresh_classifier(self, epoch):
+        """Kernel and bias it starts with at that epoch."""
         kernel = self._random(epoch, 1).normal(0.0, 0.01, (self.embedding_dim, self.clusters))
         return [kernel.astype("float32"), np.zeros(self.clusters, "float32")]
 
@@ -217,6 +197,18 @@ class Recluster(keras.callbacks.Callback):
     epochs do so, and with what random numbers, depends on the epoch alone: a run resumed from a checkpoint has the
     clusters it would have had.
 
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+        from sslzoo.methods.deepcluster import Recluster
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
+        model = methods.DeepCluster(encoder, 64, clusters=8, views=views.Views("simvae-digits", 2))
+        model.compile("adam")
+        given = {"images": images, "index": np.arange(64)}
+        model.fit(given, batch_size=16, verbose=0, callbacks=[Recluster(images, every=5)])
+
     Args:
         images: array (num_images, H, W, C), raw images in the order of the index.
         every: int >= 1, epochs between two clusterings.
@@ -231,7 +223,7 @@ class Recluster(keras.callbacks.Callback):
         self.images = images
         self.every = every
         self._encoder = None
-        self._found = {}
+        self._agreement = {}
 
     def on_train_begin(self, logs=None):
         model = self.model
@@ -245,8 +237,8 @@ class Recluster(keras.callbacks.Callback):
         if epoch % self.every == 0:
             # Under JAX, asking for `self.model` brings its variables up to date, and what is assigned to them before
             # the first step of the epoch is what that step starts from.
-            self._found = self.model.recluster(self.images, epoch, self._encoder)
+            self._agreement = self.model.recluster(self.images, epoch, self._encoder)
 
     def on_epoch_end(self, epoch, logs=None):
         if logs is not None:
-            logs.update(self._found)
+            logs.update(self._agreement)

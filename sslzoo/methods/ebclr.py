@@ -9,7 +9,8 @@ from keras import ops
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import generative_term, nt_xent_terms, pair_log_density
-from sslzoo.methods.energy_model import EnergyModel, langevin, long_chains
+from sslzoo.methods.advice import LOWER_TEMPERATURE
+from sslzoo.methods.energy_model import EnergyModel, langevin
 from sslzoo.methods.pretrainer import full_precision
 from sslzoo.methods.state import variable
 
@@ -30,10 +31,16 @@ class EBCLR(EnergyModel):
     Langevin dynamics have several stages here: a chain starts at an augmented image, shaken strongly (`max_noise`),
     and is cooled to `noise` over its first `cooling` visits. Slopes are clipped.
 
-        model = EBCLR(encoder, head, Views("simclr-cifar10", num_views=2))
-        model.compile(keras.optimizers.Adam(2e-4))
-        model.fit(images, batch_size=64)
-        model.log_density(images[:100], reference=images[:1000])
+    Example:
+        import numpy as np
+        from sslzoo import callbacks, methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
+        encoder = networks.encoder("resnet8-gedi", (8, 8, 1), None, width=8)
+        model = methods.EBCLR(encoder, views=views.Views("ebclr-mnist", num_views=2), sgld_steps=2, buffer_size=64)
+        model.compile(optimizer="adam")
+        model.fit(images, batch_size=16, verbose=0)
+        density = model.log_density(images[:8], reference=images)  # (8,), up to a constant
 
     Args:
         encoder, projector, views: as in `JointEmbedding`; exactly two views, in [-1, 1]. The paper's networks have no
@@ -56,8 +63,15 @@ class EBCLR(EnergyModel):
         code, which draws new chains from the whole training set rather than from batches gone by.
     """
 
+    papers = (
+        {
+            "title": "Energy-Based Contrastive Learning of Visual Representations",
+            "url": "https://arxiv.org/abs/2202.04933",
+        },
+    )
     terms = ("alignment", "contrast", "generative", "norm")
     view_counts = (2, 2)
+    advice = (LOWER_TEMPERATURE,)
     buffer = None
 
     def __init__(
@@ -80,9 +94,19 @@ class EBCLR(EnergyModel):
         **kwargs,
     ):
         super().__init__(
-            encoder, projector, views, sgld_steps, step_size, noise, buffer_size, restart, seed=seed, **kwargs
+            encoder,
+            projector,
+            views,
+            sgld_steps,
+            step_size,
+            noise,
+            buffer_size,
+            restart,
+            clip=clip,
+            seed=seed,
+            **kwargs,
         )
-        self.temperature, self.cooling, self.clip = checks.positive(temperature=temperature, cooling=cooling, clip=clip)
+        self.temperature, self.cooling = checks.positive(temperature=temperature, cooling=cooling)
         self.generative_weight, self.norm_weight, self.max_noise = checks.number(
             0, generative_weight=generative_weight, norm_weight=norm_weight, max_noise=max_noise
         )
@@ -190,10 +214,7 @@ class EBCLR(EnergyModel):
         if start is None:
             start = np.random.default_rng([seed, 1]).uniform(*self.sample_range, (n, *self.sample_shape))
         z_other = ops.convert_to_numpy(self.embed(self.prepare(reference)))
-        settings = {
-            "step_size": self.step_size, "noise": self.noise, "clip": self.clip, "seed": seed, "verbose": verbose,
-        }  # fmt: skip
-        return long_chains(self, lambda x: self._density(self.embed(x), z_other), start, steps, **settings)
+        return self._chains(lambda x: self._density(self.embed(x), z_other), start, steps, seed, verbose)
 
     def chance_level(self, batch_size: int) -> float:
         """Loss of the contrastive terms when all embeddings are equal: log(2 batch_size - 1), in nats; the generative

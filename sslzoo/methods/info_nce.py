@@ -7,6 +7,7 @@ from keras import ops
 
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import info_nce_terms
+from sslzoo.losses.tensors import mean_terms
 from sslzoo.methods.joint_embedding import JointEmbedding
 from sslzoo.networks import critics
 
@@ -24,6 +25,16 @@ class InfoNCE(JointEmbedding):
 
     A pair is two views of an image, made by `views`; or anything that belongs together, such as consecutive frames of
     a video, given ready-made as (B, 2, H, W, C).
+
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
+        model = methods.InfoNCE(encoder, views=views.Views("simvae-digits", 2), critic="gaussian")
+        model.compile("adam")
+        model.fit(images, batch_size=16, verbose=0)
 
     Args:
         encoder: built model of one output, view (N, H, W, C) -> representation (N, L); it serves as both g and g'.
@@ -77,17 +88,13 @@ class InfoNCE(JointEmbedding):
             )
 
     def objective(self, images, outputs, training):
-        if training and outputs["z"].shape[0] == 1:
-            raise InvalidInputError(
-                "InfoNCE tells pairs of a batch apart and needs at least 2 of them in every batch: drop a remainder "
-                "of 1. Received: a batch of 1 pair"
-            )
+        if training:
+            self.check_negatives(outputs["z"])
         scores = self.critic(outputs["z"][:, 0], outputs["z"][:, 1])
         terms = info_nce_terms(scores)
         if not self.symmetric:
             return terms
-        backwards = info_nce_terms(ops.transpose(scores))
-        return {term: 0.5 * (terms[term] + backwards[term]) for term in self.terms}
+        return mean_terms([terms, info_nce_terms(ops.transpose(scores))])
 
     def chance_level(self, batch_size: int) -> float:
         """ln B: the loss of a critic that tells nothing apart."""

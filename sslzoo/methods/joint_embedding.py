@@ -4,8 +4,10 @@ import keras
 from keras import ops
 
 from sslzoo.errors import InvalidInputError
+from sslzoo.methods.advice import Advice
 from sslzoo.methods.pretrainer import Pretrainer, full_precision
-from sslzoo.networks.composition import compose
+from sslzoo.methods.state import ema_update, make_teacher
+from sslzoo.networks.composition import at_size, compose
 
 
 class JointEmbedding(Pretrainer):
@@ -13,6 +15,21 @@ class JointEmbedding(Pretrainer):
 
     The representation that is published and evaluated comes before the head. Without a projector the loss is applied
     to the representation itself, as in the tables of the SimVAE papers.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses, methods, networks, views
+
+        class Cosine(methods.JointEmbedding):
+            terms = ("alignment",)
+
+            def objective(self, images, outputs, training):
+                return {"alignment": losses.negative_cosine(outputs["z"][:, 0], outputs["z"][:, 1])}
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        model = Cosine(networks.encoder("mlp-small", (8, 8, 1), 10), views=views.Views("simvae-digits", 2))
+        model.compile("adam")
+        model.fit(images, batch_size=16, verbose=0)
 
     Args:
         encoder: built model of one output, view (N, H, W, C) -> representation (N, L).
@@ -24,10 +41,10 @@ class JointEmbedding(Pretrainer):
             views than the method compares.
     """
 
-    # How many views of an image the method compares: (least, most), None for no limit.
-    view_counts: tuple[int, int | None] = (2, 2)
+    view_counts = (2, 2)
     # True: batch normalisation sees all views of the batch at once. False: one view of each image at a time.
     joint_statistics = True
+    advice = (Advice("batch normalisation in the head", "has_plain_head", ("complete", "cone", "chance")),)
 
     def __init__(
         self,
@@ -51,32 +68,30 @@ class JointEmbedding(Pretrainer):
                     f"projector must map the encoder's {encoder.output_shape} to (batch, features). "
                     f"Received: projector {projector.input_shape} -> {projector.output_shape}"
                 )
-        if views is not None:
-            self.check_view_count(views.num_views)
 
     @property
     def embedding_dim(self) -> int:
         """Size P of what the loss compares."""
         return (self.projector or self.encoder).output_shape[-1]
 
-    def check_view_count(self, count: int) -> None:
-        """Raise unless the method can compare that many views of an image."""
-        least, most = self.view_counts
-        if count < least or (most is not None and count > most):
-            needed = f"exactly {least}" if most == least else f"at least {least}"
-            raise InvalidInputError(
-                f"{type(self).__name__} needs {needed} view{'s' * (least > 1)} of each image. "
-                f"Received: num_views={count}"
-            )
+    @property
+    def has_plain_head(self) -> bool | None:
+        """True if there is a projector, without any batch normalisation; None otherwise."""
+        layers = [] if self.projector is None else self.projector._flatten_layers()
+        normalised = any(isinstance(layer, keras.layers.BatchNormalization) for layer in layers)
+        return True if layers and not normalised else None
 
-    def make_views(self, images, training):
-        views = super().make_views(images, training)
-        self.check_view_count(views.shape[1])
-        return views
+    def check_negatives(self, z) -> None:
+        """Raise in training on a batch of one image: telling it from the others of the batch takes others."""
+        if z.shape[0] == 1:
+            raise InvalidInputError(
+                f"{type(self).__name__} tells images of a batch apart and needs at least 2 of them in every batch: "
+                "drop a remainder of 1. Received: a batch of 1 image"
+            )
 
     def embed(self, views, training=False):
         """Embeddings of views (N, H, W, C): float tensor (N, P), what the loss compares."""
-        features = self.encoder(views, training=training)
+        features = self.representation(views, training)
         return full_precision(features if self.projector is None else self.projector(features, training=training))
 
     def embed_groups(self, views, training):
@@ -95,3 +110,136 @@ class JointEmbedding(Pretrainer):
         if self.projector is None:
             return {"encoder": encoder}
         return {"encoder": encoder, "projection": compose(encoder, self.projector, name="projection")}
+
+
+class TeacherStudent(JointEmbedding):
+    """Base of methods with a teacher: a copy of encoder and heads that follows them as an exponential moving average.
+
+    A method names what its teacher has copies of (`taught`), makes them in its constructor, once it has made its own
+    networks, and moves them at the beginning of each training step, before it asks them anything:
+
+        self.make_teacher()                                             # in __init__
+        if training: self.move_teacher(self.momentum)                   # in call
+        targets = self.teach(views[:, 1], training)
+
+    The copies are `teacher_encoder`, `teacher_projector` ...: variables of the model that the optimizer never sees, so
+    part of every checkpoint, but not of `parts`. Batch normalisation in a teacher has statistics of its own.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses, methods, networks, views
+
+        class MeanTeacher(methods.TeacherStudent):
+            terms = ("alignment",)
+
+            def __init__(self, encoder, projector=None, views=None, **kwargs):
+                super().__init__(encoder, projector, views, **kwargs)
+                self.make_teacher()
+
+            def call(self, images, training=False):
+                pairs = self.make_views(images, training)
+                if training:
+                    self.move_teacher(0.99)
+                return {"z": self.embed(pairs[:, 0], training), "target": self.teach(pairs[:, 1], training)}
+
+            def objective(self, images, outputs, training):
+                return {"alignment": losses.negative_cosine(outputs["z"], outputs["target"])}
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        model = MeanTeacher(networks.encoder("mlp-small", (8, 8, 1), 10), views=views.Views("simvae-digits", 2))
+        model.compile("adam")
+        model.fit(images, batch_size=16, verbose=0)
+
+    Attributes:
+        taught: tuple of str, names of the networks.
+    """
+
+    taught = ("encoder", "projector")
+    advice = (Advice("a slower teacher, with momentum nearer 1", "momentum", ("complete", "cone")),)
+
+    def make_teacher(self) -> None:
+        """Copies each network of `taught` to an attribute teacher_<name>; a head that is None has none."""
+        for name in self.taught:
+            student = getattr(self, name)
+            setattr(self, f"teacher_{name}", None if student is None else make_teacher(student))
+
+    def move_teacher(self, momentum) -> None:
+        """teacher <- momentum teacher + (1 - momentum) student, with a float or scalar tensor in [0, 1]."""
+        for name in self.taught:
+            if getattr(self, name) is not None:
+                ema_update(getattr(self, f"teacher_{name}"), getattr(self, name), momentum)
+
+    def teach(self, views, training=False):
+        """The teacher's embeddings of views (N, H, W, C): float tensor (N, P), constants."""
+        z = self.teacher_encoder(views, training=training)
+        if self.teacher_projector is not None:
+            z = self.teacher_projector(z, training=training)
+        return ops.stop_gradient(full_precision(z))
+
+
+class MultiCrop(JointEmbedding):
+    """Base of methods that also see smaller, local views of each image, beside the global ones that `views` makes.
+
+    Local views go through the same encoder at their own size, and through the same projector.
+
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+
+        class Mean(methods.MultiCrop):
+            terms = ("spread",)
+
+            def call(self, images, training=False):
+                return super().call(images, training) | {"local": self.embed_local(images, training)}
+
+            def objective(self, images, outputs, training):
+                return {"spread": keras.ops.mean((outputs["local"] - outputs["z"][:, :1]) ** 2)}
+
+        import keras
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        crops = views.Views("simvae-digits", 2), views.Views("simvae-digits", 4)
+        model = Mean(networks.encoder("mlp-small", (8, 8, 1), 10), None, *crops)
+        model.compile("adam")
+        model.fit(images, batch_size=16, verbose=0)
+
+    Args:
+        encoder, projector, views: as in `JointEmbedding`.
+        local_views: `sslzoo.views.Views` of a size that the encoder can take, or None without.
+
+    Raises:
+        InvalidInputError: an encoder that cannot take local views of that size, or ready-made views given to a model
+            that makes local ones.
+    """
+
+    def __init__(
+        self,
+        encoder: keras.Model,
+        projector: keras.Model | None = None,
+        views: keras.Layer | None = None,
+        local_views: keras.Layer | None = None,
+        **kwargs,
+    ):
+        super().__init__(encoder, projector, views, **kwargs)
+        self.local_views = local_views
+        self.local_encoder = None
+        if local_views is not None:
+            self.local_encoder = at_size(encoder, getattr(local_views, "size", None) or encoder.input_shape[1:3])
+
+    def make_views(self, images, training):
+        views = super().make_views(images, training)
+        if self.local_views is not None and views is images:
+            raise InvalidInputError(
+                "Multi-crop makes global and local views of raw images (batch, height, width, channels); ready-made "
+                f"views hold one size only. Received: views of shape={tuple(images.shape)}"
+            )
+        return views
+
+    def embed_local(self, images, training):
+        """Embeddings of the local views of raw images: float tensor (B, J, P); None where there are none."""
+        if self.local_views is None:
+            return None
+        crops = self.local_views(images, training=training)
+        local = self.local_encoder(ops.reshape(crops, (-1, *crops.shape[2:])), training=training)
+        local = local if self.projector is None else self.projector(local, training=training)
+        return full_precision(ops.reshape(local, (-1, crops.shape[1], self.embedding_dim)))

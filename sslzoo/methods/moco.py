@@ -3,18 +3,18 @@
 import math
 
 import keras
-import numpy as np
 from keras import ops
 
 from sslzoo import checks
 from sslzoo.losses import queue_nce_terms, unit
-from sslzoo.methods.joint_embedding import JointEmbedding
-from sslzoo.methods.state import ema_update, enqueue, make_teacher, snapshot, variable
+from sslzoo.methods.advice import LOWER_TEMPERATURE
+from sslzoo.methods.joint_embedding import TeacherStudent
+from sslzoo.methods.state import counter, enqueue, snapshot, variable
 from sslzoo.networks.initialization import unit_rows
 
 
 @keras.saving.register_keras_serializable("sslzoo")
-class MoCo(JointEmbedding):
+class MoCo(TeacherStudent):
     """Momentum contrast: a query attracts the key of its image, and repels the keys of images seen before.
 
     loss = mean over images of [ -s(q, k) / T + log( exp s(q, k) / T + sum over the queue of exp s(q, k') / T ) ]
@@ -26,6 +26,16 @@ class MoCo(JointEmbedding):
     A training step, in this order: the teacher moves; it makes the keys, batch normalisation by their own statistics;
     the loss looks at the queue as it was; the keys replace the oldest rows of the queue; the optimizer moves the
     encoder. Teacher and queue are variables of the model, so part of every checkpoint, but not of `parts`.
+
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
+        model = methods.MoCo(encoder, networks.projector(10, (10, 8)), views.Views("simvae-digits", 2), queue_size=64)
+        model.compile("adam")
+        model.fit(images, batch_size=16, verbose=0)
 
     Args:
         encoder, projector, views: as in `JointEmbedding`; exactly two views, embedded one at a time.
@@ -54,6 +64,7 @@ class MoCo(JointEmbedding):
     )
     terms = ("alignment", "contrast")
     joint_statistics = False
+    advice = (LOWER_TEMPERATURE,)
 
     def __init__(
         self,
@@ -76,32 +87,19 @@ class MoCo(JointEmbedding):
         self.temperature = temperature
         self.symmetric = bool(symmetric)
         self.seed = seed
-        self.teacher_encoder = make_teacher(encoder)
-        self.teacher_projector = None if projector is None else make_teacher(projector)
+        self.make_teacher()
         self.queue = variable(self, unit_rows(queue_size, self.embedding_dim, seed), "queue")
-        self.pointer = variable(self, np.zeros((), "int32"), "pointer")
+        self.pointer = counter(self, "pointer")
 
     def call(self, images, training=False):
         views = self.make_views(images, training)
         if training:
-            self.move_teacher()
+            self.move_teacher(self.momentum)
         pairs = [(0, 1), (1, 0)] if self.symmetric else [(0, 1)]
         return {
             "queries": ops.stack([self.embed(views[:, query], training) for query, _ in pairs], axis=1),
-            "keys": ops.stack([self.embed_key(views[:, key], training) for _, key in pairs], axis=1),
+            "keys": ops.stack([unit(self.teach(views[:, key], training)) for _, key in pairs], axis=1),
         }
-
-    def embed_key(self, views, training=False):
-        """The teacher's embeddings of views (N, H, W, C): float tensor (N, P), of unit length, a constant."""
-        keys = self.teacher_encoder(views, training=training)
-        if self.teacher_projector is not None:
-            keys = self.teacher_projector(keys, training=training)
-        return ops.stop_gradient(unit(keys))
-
-    def move_teacher(self):
-        ema_update(self.teacher_encoder, self.encoder, self.momentum)
-        if self.projector is not None:
-            ema_update(self.teacher_projector, self.projector, self.momentum)
 
     def objective(self, images, outputs, training):
         queries, keys = (ops.reshape(outputs[name], (-1, self.embedding_dim)) for name in ("queries", "keys"))

@@ -7,8 +7,10 @@ from keras import ops
 
 from sslzoo import checks
 from sslzoo.losses import instance_terms, unit
+from sslzoo.methods.advice import LOWER_TEMPERATURE
 from sslzoo.methods.joint_embedding import JointEmbedding
 from sslzoo.methods.pretrainer import check_index
+from sslzoo.methods.state import variable
 from sslzoo.networks.initialization import unit_rows
 
 # Length of the class vectors before training. Short vectors turn quickly towards the representations of their images;
@@ -29,6 +31,17 @@ class ParametricInstanceDiscrimination(JointEmbedding):
 
     Inputs are {"images": images, "index": int (B,)}, the place of each image in the training set
     (`data.pipeline(with_index=True)`, `data.Batches(with_index=True)`).
+
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
+        pairs = views.Views("simvae-digits", 2)
+        model = methods.ParametricInstanceDiscrimination(encoder, 64, views=pairs, temperature=0.1)
+        model.compile("adam")
+        model.fit({"images": images, "index": np.arange(64)}, batch_size=16, verbose=0)
 
     Args:
         encoder, projector, views: as in `JointEmbedding`; any number of views, each classified on its own.
@@ -61,6 +74,7 @@ class ParametricInstanceDiscrimination(JointEmbedding):
     terms = ("alignment", "contrast")
     indexed = True
     view_counts = (1, None)
+    advice = (LOWER_TEMPERATURE,)
 
     def __init__(
         self,
@@ -80,12 +94,7 @@ class ParametricInstanceDiscrimination(JointEmbedding):
         self.temperature = temperature
         self.seed = seed
         initial = INITIAL_LENGTH * unit_rows(num_images, self.embedding_dim, seed)
-        self.class_vectors = self.add_weight(
-            shape=initial.shape,
-            initializer=lambda shape, dtype=None: ops.convert_to_tensor(initial, dtype=dtype),
-            autocast=False,  # like state, float32 under every dtype policy
-            name="class_vectors",
-        )
+        self.class_vectors = variable(self, initial, "class_vectors", trainable=True)
 
     def call(self, inputs, training=False):
         images, index = self.split(inputs)

@@ -15,14 +15,17 @@ K times. Here the K steps are one program (`make_train_function`).
 
 import inspect
 import itertools
+import warnings
 
 import keras
 import numpy as np
 from keras import ops
 
+from sslzoo import checks
 from sslzoo.data import Stacked
 from sslzoo.errors import InvalidInputError
-from sslzoo.networks.composition import compose
+from sslzoo.methods.advice import Advice
+from sslzoo.networks.composition import compose, scales_twice
 
 
 def full_precision(tensor):
@@ -32,8 +35,8 @@ def full_precision(tensor):
     return tensor
 
 
-def _lacks_fused_steps():
-    """Whether `steps_per_execution` under this backend and Keras is a loop in Python around single steps."""
+def fuses_its_steps():
+    """Whether `steps_per_execution` is made one program here: Keras 3.16 does so itself, TensorFlow has its loop."""
     version = tuple(int(number) for number in keras.__version__.split(".")[:2])
     return keras.backend.backend() == "jax" and version < (3, 16)
 
@@ -115,23 +118,70 @@ class Pretrainer(keras.Model):
     Every constructor argument is kept as an attribute of the same name. That makes each method serialisable without
     further code, and makes attribute names part of the file format.
 
+    Example:
+        import numpy as np
+        from keras import ops
+        from sslzoo import methods, networks, views
+
+        class Agreement(methods.Pretrainer):
+            terms = ("alignment",)
+            view_counts = (2, 2)
+
+            def call(self, images, training=False):
+                pairs = self.make_views(images, training)
+                return ops.stack([self.embed(pairs[:, view], training) for view in (0, 1)], axis=1)
+
+            def objective(self, images, z, training):
+                return {"alignment": ops.mean(ops.square(z[:, 0] - z[:, 1]))}  # nothing pushes: it collapses
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        model = Agreement(networks.encoder("mlp-small", (8, 8, 1), 10), views.Views("simvae-digits", 2))
+        model.compile("adam")
+        model.fit(images, batch_size=16, verbose=0)
+
     Args:
         encoder: built Keras model, view (N, H, W, C) -> representation (N, L).
         views: `sslzoo.views.Views`, or None when only ready-made views will be given.
         **kwargs: `name`, `dtype` of `keras.Model`.
+
+    Raises:
+        InvalidInputError: an encoder that is not built, or that would scale images again after the views; or another
+            number of views than the method takes.
     """
 
     terms: tuple[str, ...] = ()
     # What a card cites: {"title": str, "url": str} each.
     papers: tuple[dict, ...] = ()
+    # How many views of an image the method takes: (least, most), None for no limit.
+    view_counts: tuple[int, int | None] = (1, None)
     # True for methods that know each image by its place in the training set: their inputs are
     # {"images": (B, H, W, C) or (B, J, H, W, C), "index": int32 (B,)}, as `data.pipeline(with_index=True)` gives them.
     indexed = False
+    # What to try against a collapse. A method lists what it has of its own; these, open to all, come after that.
+    advice: tuple[Advice, ...] = (
+        Advice("another learning rate", "optimizer.learning_rate", ("chance",)),
+        Advice(
+            "a lower learning rate",
+            "optimizer.learning_rate",
+            ("not finite", "complete", "prototypes", "dimensional", "cone"),
+        ),
+        Advice("longer warm-up", against=("not finite", "complete", "prototypes", "cone", "chance")),
+        Advice("milder views", against=("dimensional", "chance")),
+        Advice("float32", against=("not finite",)),
+    )
 
     def __init__(self, encoder: keras.Model, views: keras.Layer | None = None, **kwargs):
         super().__init__(**kwargs)
         if not getattr(encoder, "built", False):
             raise InvalidInputError(f"encoder must be a built Keras model. Received: encoder={encoder!r}")
+        if views is not None and scales_twice(encoder, views):
+            raise InvalidInputError(
+                "encoder must take what the views give, and this one scales raw images first, which the views have "
+                'done. Of a trained encoder take the network alone, sslzoo.load(name, part="network"); or end the '
+                f"steps of the views with keras.layers.Rescaling(255.0). Received: encoder={encoder.name!r}"
+            )
+        if hasattr(views, "num_views"):  # a layer that does not say is asked when it makes them
+            self.check_view_count(views.num_views)
         self.encoder = encoder
         self.views = views
         self.term_means = {term: keras.metrics.Mean(name=term) for term in self.terms}
@@ -145,6 +195,13 @@ class Pretrainer(keras.Model):
         teacher that is rounded to bfloat16 after each step of one part in a thousand never moves.
         """
         return self.variable_dtype
+
+    def fit(self, x=None, *arguments, **options):
+        """`keras.Model.fit`; warns of raw images in 0..1, which all look black."""
+        images = x["images"] if isinstance(x, dict) and "images" in x else x
+        if len(getattr(images, "shape", ())) == 4 and checks.is_unit_range(images[:1000]):
+            warnings.warn(checks.UNIT_RANGE, stacklevel=2)
+        return super().fit(x, *arguments, **options)
 
     def objective(self, images, outputs, training):
         """Named loss terms, scalars, whose sum is the loss."""
@@ -171,7 +228,7 @@ class Pretrainer(keras.Model):
         of single steps, and the last program of an epoch takes the steps that are left, however the data come: batch by
         batch, or stacked by `data.Batches(steps_per_execution=K)`, which spares the device K small transfers.
         """
-        if self.steps_per_execution == 1 or self.run_eagerly or not self.jit_compile or not _lacks_fused_steps():
+        if self.steps_per_execution == 1 or self.run_eagerly or not self.jit_compile or not fuses_its_steps():
             return super().make_train_function(force)
         if self.train_function is None or force:
             self.train_function = _fused_steps(self)
@@ -186,11 +243,28 @@ class Pretrainer(keras.Model):
             )
         return inputs["images"], inputs["index"]
 
+    def check_view_count(self, count: int | None) -> None:
+        """Raise unless the method takes that many views of an image; None is a number that is not known yet."""
+        least, most = self.view_counts
+        if count is not None and (count < least or (most is not None and count > most)):
+            needed = f"exactly {least}" if most == least else f"at least {least}"
+            needed += "" if most in (None, least) else f" and at most {most}"
+            raise InvalidInputError(
+                f"{type(self).__name__} needs {needed} view{'s' * ((most or least) > 1)} of each image. "
+                f"Received: num_views={count}"
+            )
+
     def make_views(self, images, training):
-        """Raw images (B, H, W, C) or ready-made views (B, J, H, W, C) -> views (B, J, H, W, C)."""
+        """Raw images (B, H, W, C) or ready-made views (B, J, H, W, C) -> views (B, J, H, W, C).
+
+        Raises:
+            InvalidInputError: a tensor of another rank, images where there is no `views` layer, or another number of
+                views than the method takes.
+        """
         # TensorFlow traces with an unknown shape once a model has seen two ranks; such a shape has no length.
         rank = images.shape.rank if hasattr(images.shape, "rank") else len(images.shape)
         if rank == 5:
+            self.check_view_count(images.shape[1])
             return images
         if rank != 4:
             shape = "unknown" if rank is None else tuple(images.shape)
@@ -203,13 +277,22 @@ class Pretrainer(keras.Model):
                 "This model was made without `views` and takes ready-made views of shape "
                 f"(batch, views, height, width, channels). Received: images of shape={tuple(images.shape)}"
             )
-        return self.views(images, training=training)
+        views = self.views(images, training=training)
+        self.check_view_count(views.shape[1])
+        return views
 
     def prepare(self, images):
         """Raw images (B, H, W, C), 0..255 -> what the networks see, without any randomness."""
         if self.views is None:
             return ops.convert_to_tensor(images, dtype="float32")
         return self.views.prepare(images)
+
+    def representation(self, views, training=False):
+        """Representations (N, L) of views (N, H, W, C), as the networks see them: what is published and evaluated.
+
+        The encoder's output, where it has no more than one. Also takes a `keras.Input`.
+        """
+        return self.encoder(views, training=training)
 
     def encode(self, images):
         """Representations of raw images.
@@ -220,15 +303,14 @@ class Pretrainer(keras.Model):
         Returns:
             Float tensor (B, L).
         """
-        return full_precision(self.encoder(self.prepare(images), training=False))
+        return full_precision(self.representation(self.prepare(images)))
 
     def embed(self, views, training=False):
         """What the loss compares, of views (N, H, W, C) as the networks see them: float tensor (N, D).
 
         The representation itself, unless a method has a head. Also takes a `keras.Input`.
         """
-        outputs = self.encoder(views, training=training)
-        return full_precision(outputs[0] if isinstance(outputs, list) else outputs)
+        return full_precision(self.representation(views, training))
 
     def chance_level(self, batch_size: int) -> float | None:
         """Loss of a model that tells nothing apart, on batches of `batch_size` images; None where there is no such."""
@@ -249,8 +331,7 @@ class Pretrainer(keras.Model):
     def live_encoder(self, image_shape: tuple[int, int, int]) -> keras.Model:
         """Model raw images -> representations (N, L) that shares the variables in training: what monitors look at."""
         images = keras.Input(image_shape)
-        outputs = self.encoder(self.preprocessor(image_shape)(images))
-        return keras.Model(images, outputs[0] if isinstance(outputs, list) else outputs)
+        return keras.Model(images, self.representation(self.preprocessor(image_shape)(images)))
 
     def parts(self, image_shape: tuple[int, int, int]) -> dict[str, keras.Model]:
         """What is worth publishing, as it is now: part name -> plain Functional model of core layers (copies).

@@ -7,13 +7,15 @@ from keras import ops
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import proto_cpc_terms, unit
-from sslzoo.methods.joint_embedding import JointEmbedding
-from sslzoo.methods.state import ema_update, make_teacher, snapshot, variable
+from sslzoo.losses.tensors import mean_terms
+from sslzoo.methods.advice import LOWER_TEMPERATURE, Advice
+from sslzoo.methods.joint_embedding import TeacherStudent
+from sslzoo.methods.state import snapshot, variable
 from sslzoo.networks.heads import prototype_head
 
 
 @keras.saving.register_keras_serializable("sslzoo")
-class ProtoCPC(JointEmbedding):
+class ProtoCPC(TeacherStudent):
     """Prototypical contrastive predictive coding, as self-distillation.
 
     loss = mean over ordered pairs of views u != v, and images, of
@@ -28,6 +30,16 @@ class ProtoCPC(JointEmbedding):
 
     A training step, in this order: the teacher moves; both look at all views; the loss is taken; the optimizer moves
     the student. Teacher and prior are variables of the model, so part of every checkpoint, but not of `parts`.
+
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
+        model = methods.ProtoCPC(encoder, 20, networks.projector(10, (10, 8)), views.Views("simvae-digits", 2))
+        model.compile("adam")
+        model.fit(images, batch_size=16, verbose=0)
 
     Args:
         encoder, projector, views: as in `JointEmbedding`; two views or more.
@@ -57,6 +69,11 @@ class ProtoCPC(JointEmbedding):
     )
     terms = ("alignment", "contrast")
     view_counts = (2, None)
+    taught = ("encoder", "projector", "prototype_head")
+    advice = (
+        Advice("a higher teacher temperature", "teacher_temperature", ("prototypes",)),
+        LOWER_TEMPERATURE,
+    )
 
     def __init__(
         self,
@@ -84,39 +101,28 @@ class ProtoCPC(JointEmbedding):
         self.prior_momentum = prior_momentum
         self.seed = seed
         self.prototype_head = prototype_head(self.embedding_dim, prototypes, seed)
-        self.teacher_encoder = make_teacher(encoder)
-        self.teacher_projector = None if projector is None else make_teacher(projector)
-        self.teacher_prototype_head = make_teacher(self.prototype_head)
+        self.make_teacher()
         self.prior = variable(self, np.full(prototypes, 1 / prototypes, "float32"), "prior")
 
     def call(self, images, training=False):
         views = self.make_views(images, training)
         if training:
-            self.move_teacher()
+            self.move_teacher(self.momentum)
         flat = ops.reshape(views, (-1, *views.shape[2:]))
         groups = (-1, views.shape[1], self.prototypes)
         return {
             "student": ops.reshape(self.scores(flat, training), groups),
-            "teacher": ops.reshape(self.teach(flat, training), groups),
+            "teacher": ops.reshape(self.teacher_probabilities(flat, training), groups),
         }
 
     def scores(self, views, training=False):
         """The student's scores of views (N, H, W, C): float tensor (N, prototypes) of cosines."""
         return self.prototype_head(unit(self.embed(views, training)))
 
-    def teach(self, views, training=False):
+    def teacher_probabilities(self, views, training=False):
         """The teacher's probabilities of prototypes for views (N, H, W, C): float tensor (N, prototypes), constants."""
-        z = self.teacher_encoder(views, training=training)
-        if self.teacher_projector is not None:
-            z = self.teacher_projector(z, training=training)
-        scores = self.teacher_prototype_head(unit(z))
+        scores = self.teacher_prototype_head(unit(self.teach(views, training)))
         return ops.stop_gradient(ops.softmax(scores / self.teacher_temperature, axis=-1))
-
-    def move_teacher(self):
-        ema_update(self.teacher_encoder, self.encoder, self.momentum)
-        ema_update(self.teacher_prototype_head, self.prototype_head, self.momentum)
-        if self.projector is not None:
-            ema_update(self.teacher_projector, self.projector, self.momentum)
 
     def moved_prior(self, outputs):
         """q: the average so far, and this batch."""
@@ -128,7 +134,7 @@ class ProtoCPC(JointEmbedding):
         count = student.shape[1]
         pairs = [(u, v) for u in range(count) for v in range(count) if u != v]
         each = [proto_cpc_terms(student[:, v], teacher[:, u], self.temperature, prior) for u, v in pairs]
-        return {term: sum(terms[term] for terms in each) / len(pairs) for term in self.terms}
+        return mean_terms(each)
 
     def update(self, images, outputs):
         self.prior.assign(self.moved_prior(outputs))

@@ -5,8 +5,8 @@ import math
 import keras
 
 from sslzoo import checks
-from sslzoo.errors import InvalidInputError
 from sslzoo.losses import nt_xent_terms
+from sslzoo.methods.advice import LOWER_TEMPERATURE
 from sslzoo.methods.joint_embedding import JointEmbedding
 
 
@@ -21,6 +21,16 @@ class SimCLR(JointEmbedding):
     reconstruction. Cosine similarity is bounded, so views of an image end up in one point: style is lost.
 
     Negatives are those of the whole batch, on however many devices it lies.
+
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
+        model = methods.SimCLR(encoder, networks.projector(10, (10, 8)), views.Views("simvae-digits", 2))
+        model.compile("adam")
+        model.fit(images, batch_size=16, verbose=0)
 
     Args:
         encoder, projector, views: as in `JointEmbedding`; exactly two views.
@@ -42,6 +52,7 @@ class SimCLR(JointEmbedding):
         {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
     )
     terms = ("alignment", "contrast")
+    advice = (LOWER_TEMPERATURE,)
 
     def __init__(
         self,
@@ -57,11 +68,8 @@ class SimCLR(JointEmbedding):
 
     def objective(self, images, outputs, training):
         z = outputs["z"]
-        if training and z.shape[0] == 1:
-            raise InvalidInputError(
-                "SimCLR tells images of a batch apart and needs at least 2 of them in every batch: drop a remainder "
-                "of 1. Received: a batch of 1 image"
-            )
+        if training:
+            self.check_negatives(z)
         return nt_xent_terms(z[:, 0], z[:, 1], self.temperature)
 
     def chance_level(self, batch_size: int) -> float:

@@ -24,6 +24,17 @@ class SimSiam(JointEmbedding):
 
     Each view goes through the networks by itself, batch normalisation by its own statistics, as in the released code.
 
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
+        projector, predictor = networks.projector(10, (10, 8)), networks.predictor(8, 4)
+        model = methods.SimSiam(encoder, projector, predictor, views.Views("simvae-digits", 2))
+        model.compile("adam")
+        model.fit(images, batch_size=16, verbose=0)
+
     Args:
         encoder, projector, views: as in `JointEmbedding`; exactly two views. The paper's projector for features of size
             D is `networks.projector(D, (2048, 2048, 2048), output_batch_norm=True)`, without the first 2048 for

@@ -20,6 +20,18 @@ class SimVAE(VAE):
     keeps the posterior from shrinking to a point. Terms are contributions to the loss, so `entropy` is minus the
     entropy. Without reconstruction the posterior variance settles at entropy_weight prior_variance J / (J - 1).
 
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), 10, posterior=True)
+        decoder = networks.decoder("mlp-small", (8, 8, 1), 10)
+        model = methods.SimVAE(encoder, decoder, views.Views("simvae-digits", 4))
+        model.compile("adam")
+        model.fit(images, batch_size=16, verbose=0)
+        model.sample(16, like=images[:4])  # sixteen relatives of four images
+
     Args:
         prior_variance: float > 0, variance of views around their centre.
         centre_variance: float > 0 for centres drawn from N(0, centre_variance I), or None for uniform centres
@@ -40,6 +52,7 @@ class SimVAE(VAE):
         {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
     )
     terms = ("reconstruction", "entropy", "prior")
+    view_counts = (2, None)  # of one view alone the prior says nothing
 
     def __init__(
         self,
@@ -61,20 +74,6 @@ class SimVAE(VAE):
         self.prior_variance = prior_variance
         self.centre_variance = centre_variance
         self.entropy_weight = entropy_weight
-        if views is not None:
-            self._check_count(views.num_views)
-
-    def _check_count(self, num_views):
-        if num_views < 2:
-            raise InvalidInputError(
-                "SimVAE needs at least 2 views of each image: with one, its prior says nothing (use VAE). "
-                f"Received: num_views={num_views}"
-            )
-
-    def make_views(self, images, training):
-        views = super().make_views(images, training)
-        self._check_count(views.shape[1])
-        return views
 
     def objective(self, images, outputs, training):
         entropy = ops.mean(ops.sum(gaussian_entropy(outputs["log_var"]), axis=1))

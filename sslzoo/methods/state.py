@@ -1,4 +1,4 @@
-"""What methods remember between steps: teachers, their moving averages, queues and banks. Each trick once.
+"""What methods remember between steps: teachers, their moving averages, queues, banks and counters. Each trick once.
 
 State is float32 under every dtype policy, is part of the model's variables (so of every checkpoint), and keeps three
 rules that make it equal on TensorFlow, JAX and PyTorch: it is read through a `snapshot`, written once, after it was
@@ -6,6 +6,7 @@ used, and its variables are frozen, not its layers (a frozen layer would also sw
 statistics).
 """
 
+import math
 from collections.abc import Callable
 
 import keras
@@ -13,15 +14,17 @@ import numpy as np
 from keras import ops
 
 from sslzoo.errors import InvalidInputError
+from sslzoo.networks.initialization import undrawn_copy
 
 
-def variable(model: keras.Model, value: np.ndarray, name: str) -> keras.Variable:
-    """A variable of `model` that the optimizer never sees and no dtype policy casts, starting at `value`.
+def variable(model: keras.Model, value: np.ndarray, name: str, trainable: bool = False) -> keras.Variable:
+    """A variable of `model` that no dtype policy casts, starting at `value`.
 
     Args:
         model: what it becomes part of; assign the result to an attribute.
         value: array; its dtype (float32 or int32) is the variable's.
         name: str.
+        trainable: bool. False for state, which the optimizer never sees.
     """
     value = np.asarray(value)
 
@@ -29,8 +32,13 @@ def variable(model: keras.Model, value: np.ndarray, name: str) -> keras.Variable
         return ops.convert_to_tensor(value, dtype=dtype)
 
     return model.add_weight(
-        shape=value.shape, initializer=initial, dtype=str(value.dtype), trainable=False, autocast=False, name=name
+        shape=value.shape, initializer=initial, dtype=str(value.dtype), trainable=trainable, autocast=False, name=name
     )
+
+
+def counter(model: keras.Model, name: str) -> keras.Variable:
+    """A `variable` that counts: int32 (), from 0."""
+    return variable(model, np.zeros((), "int32"), name)
 
 
 def snapshot(variable: keras.Variable):
@@ -49,7 +57,7 @@ def make_teacher(student: keras.Model) -> keras.Model:
     """
     if not getattr(student, "built", False):
         raise InvalidInputError(f"A teacher is made of a built model. Received: student={student!r}")
-    teacher = keras.models.clone_model(student)
+    teacher = undrawn_copy(student)
     teacher.set_weights(student.get_weights())
     for weight in teacher.weights:
         weight.trainable = False
@@ -117,6 +125,42 @@ def input_gradient(model: keras.Layer, function: Callable, x):
             return torch.zeros_like(x)
         (slope,) = torch.autograd.grad(y, leaf)  # `backward` would fill every `.grad`
     return slope
+
+
+def rising_momentum(start: float, step, total_steps: int | None):
+    """A teacher's momentum that rises from `start` to 1 along half a cosine, and stays there.
+
+    1 - (1 - start) (cos(pi step / total_steps) + 1) / 2
+
+    Args:
+        start: float in [0, 1].
+        step: int tensor (), from 0.
+        total_steps: int > 0, when it reaches 1; None keeps it at `start`.
+
+    Returns:
+        Float32 scalar tensor.
+
+    Reference:
+        BYOL (Grill et al.), section 3.2; DINO (Caron et al.) has the same.
+    """
+    if total_steps is None:
+        return ops.convert_to_tensor(start, dtype="float32")
+    done = ops.minimum(ops.cast(step, "float32") / total_steps, 1.0)
+    return 1.0 - (1.0 - start) * 0.5 * (ops.cos(math.pi * done) + 1.0)
+
+
+def forget(optimizer: "keras.optimizers.Optimizer | None", variables) -> None:
+    """Clears what an optimizer remembers of variables (momentum and the like), because they were set anew.
+
+    Args:
+        optimizer: the optimizer in training, or None if there is none yet.
+        variables: list of `keras.Variable`.
+    """
+    # Keras names what an optimizer remembers of a variable after the path of that variable.
+    paths = tuple(variable.path.replace("/", "_") + "_" for variable in variables)
+    for memory in () if optimizer is None else optimizer.variables:
+        if memory.name.startswith(paths):
+            memory.assign(np.zeros(memory.shape))
 
 
 def enqueue(queue: keras.Variable, pointer: keras.Variable, rows) -> None:

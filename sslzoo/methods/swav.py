@@ -9,13 +9,14 @@ from keras import ops
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import swapped_terms, unit
-from sslzoo.methods.joint_embedding import JointEmbedding
-from sslzoo.methods.state import enqueue, snapshot, variable
-from sslzoo.networks.heads import prototype_head
+from sslzoo.methods.advice import LOWER_TEMPERATURE, Advice
+from sslzoo.methods.joint_embedding import MultiCrop
+from sslzoo.methods.state import counter, enqueue, snapshot, variable
+from sslzoo.networks import prototype_head
 
 
 @keras.saving.register_keras_serializable("sslzoo")
-class SwAV(JointEmbedding):
+class SwAV(MultiCrop):
     """SwAV: views are assigned to prototypes, evenly over the batch, and predict each other's assignment.
 
     loss = mean over ordered pairs of views u != v, and images, of
@@ -30,13 +31,25 @@ class SwAV(JointEmbedding):
     of earlier embeddings, scored with the prototypes of today, makes the sample larger. Fewer images than prototypes
     without a queue are allowed, since assignments are soft.
 
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
+        head, pairs = networks.projector(10, (10, 8)), views.Views("simvae-digits", 2)
+        model = methods.SwAV(encoder, 20, head, pairs, queue_size=32)
+        model.compile("adam")
+        model.fit(images, batch_size=16, verbose=0)
+
     Args:
         encoder, projector, views: as in `JointEmbedding`; two views or more, each of which assigns and predicts.
         prototypes: int >= 2, K. Several times the number of classes one expects; more do little harm.
         local_views: `sslzoo.views.Views` of small crops (multi-crop), which only predict, or None. Where their `size`
-            is not that of the encoder's input, the encoder's layers are applied to the small size, which networks that
-            end in a mean over positions can be ("resnet18"); for others leave the size and crop a small part of the
-            image (`views.policy(name, crop={"scale": (0.05, 0.4)})`). Multi-crop makes its views of raw images.
+            is not that of the encoder's input, the encoder's layers are applied to the small size
+            (`networks.at_size`), which networks that end in a mean over positions can be ("resnet18"); for others leave
+            the size and crop a small part of the image (`views.policy(name, crop={"scale": (0.05, 0.4)})`). Multi-crop
+            makes its views of raw images.
         temperature: float > 0, T, of predictions.
         epsilon: float > 0, of the assignments: small is hard.
         iterations: int >= 1, of Sinkhorn.
@@ -65,6 +78,11 @@ class SwAV(JointEmbedding):
     )
     terms = ("alignment", "contrast")
     view_counts = (2, None)
+    advice = (
+        Advice("a lower epsilon", "epsilon", ("prototypes",)),
+        Advice("prototypes frozen for more steps", "freeze_prototypes", ("prototypes",)),
+        LOWER_TEMPERATURE,
+    )
 
     def __init__(
         self,
@@ -82,7 +100,7 @@ class SwAV(JointEmbedding):
         seed: int = 0,
         **kwargs,
     ):
-        super().__init__(encoder, projector, views, **kwargs)
+        super().__init__(encoder, projector, views, local_views, **kwargs)
         checks.positive(temperature=temperature, epsilon=epsilon)
         checks.count(2, prototypes=prototypes)
         checks.count(1, iterations=iterations)
@@ -93,7 +111,6 @@ class SwAV(JointEmbedding):
                 f"Received: queue_size={queue_size}, views=None"
             )
         self.prototypes = prototypes
-        self.local_views = local_views
         self.temperature = temperature
         self.epsilon = epsilon
         self.iterations = iterations
@@ -102,40 +119,15 @@ class SwAV(JointEmbedding):
         self.freeze_prototypes = freeze_prototypes
         self.seed = seed
         self.prototype_head = prototype_head(self.embedding_dim, prototypes, seed)
-        self.local_encoder = None if local_views is None else self._local_encoder(local_views)
-        self.step = variable(self, np.zeros((), "int32"), "step")
+        self.step = counter(self, "step")
         if queue_size:
             # A row is an image, its views' embeddings, of length 1, side by side. A row of zeros is an empty slot.
-            self.queue = variable(
-                self, np.zeros((queue_size, views.num_views * self.embedding_dim), "float32"), "queue"
-            )
-            self.pointer = variable(self, np.zeros((), "int32"), "pointer")
-
-    def _local_encoder(self, local_views):
-        """The encoder for the size of local views: itself, or its layers, shared, applied to that size."""
-        size, shape = getattr(local_views, "size", None), self.encoder.input_shape[1:]
-        if size is None or tuple(size) == shape[:2]:
-            return self.encoder
-        small = keras.Input((*size, *shape[2:]), name="local_views")
-        try:
-            encoder = keras.models.clone_model(self.encoder, input_tensors=small, clone_function=lambda layer: layer)
-        except ValueError as error:
-            encoder, reason = None, str(error).partition("\n")[0]
-        if encoder is None or encoder.output_shape != self.encoder.output_shape:
-            reason = reason if encoder is None else f"its output would be {encoder.output_shape}"
-            raise InvalidInputError(
-                f"local_views must be of a size that the encoder's layers can take; this encoder takes {shape} only "
-                f"({reason}). Leave out `size`: the crop makes them local. Received: local_views of size={tuple(size)}"
-            )
-        return encoder
+            empty = np.zeros((queue_size, views.num_views * self.embedding_dim), "float32")
+            self.queue = variable(self, empty, "queue")
+            self.pointer = counter(self, "pointer")
 
     def make_views(self, images, training):
         views = super().make_views(images, training)
-        if self.local_views is not None and views is images:
-            raise InvalidInputError(
-                "Multi-crop makes global and local views of raw images (batch, height, width, channels); ready-made "
-                f"views hold one size only. Received: views of shape={tuple(images.shape)}"
-            )
         if self.queue_size and views.shape[1] != self.views.num_views:
             raise InvalidInputError(
                 f"The queue remembers {self.views.num_views} views of each image. Received: {views.shape[1]} views"
@@ -145,10 +137,7 @@ class SwAV(JointEmbedding):
     def call(self, images, training=False):
         outputs = super().call(images, training)
         if self.local_views is not None:
-            crops = self.local_views(images, training=training)
-            flat = self.local_encoder(ops.reshape(crops, (-1, *crops.shape[2:])), training=training)
-            flat = flat if self.projector is None else self.projector(flat, training=training)
-            outputs["local"] = ops.reshape(flat, (-1, crops.shape[1], self.embedding_dim))
+            outputs["local"] = self.embed_local(images, training)
         return outputs
 
     def objective(self, images, outputs, training):
@@ -157,17 +146,10 @@ class SwAV(JointEmbedding):
             frozen = snapshot(self.step) < self.freeze_prototypes
             prototypes = ops.where(frozen, ops.stop_gradient(prototypes), prototypes)
         assigning = outputs["z"].shape[1]
-        views = [unit(outputs["z"][:, view]) for view in range(assigning)]
-        if "local" in outputs:
-            views += [unit(outputs["local"][:, crop]) for crop in range(outputs["local"].shape[1])]
-        return swapped_terms(
-            [ops.matmul(z, prototypes) for z in views],
-            self.temperature,
-            self.epsilon,
-            self.iterations,
-            assigning,
-            *self._queue_scores(prototypes, assigning),
-        )
+        groups = [unit(outputs[name]) for name in ("z", "local") if name in outputs]
+        scores = [ops.matmul(z[:, view], prototypes) for z in groups for view in range(z.shape[1])]
+        queue, weights = self._queue_scores(prototypes, assigning)
+        return swapped_terms(scores, self.temperature, self.epsilon, self.iterations, assigning, queue, weights)
 
     def _queue_scores(self, prototypes, count):
         """Scores of the remembered embeddings, by view, and their weights: 0 where empty, or too early to be used."""

@@ -6,6 +6,7 @@ from keras import ops
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.losses import bernoulli_reconstruction, gaussian_kl, gaussian_reconstruction
+from sslzoo.methods.advice import Advice
 from sslzoo.methods.pretrainer import Pretrainer, full_precision
 from sslzoo.networks.composition import compose
 
@@ -22,6 +23,18 @@ class VAE(Pretrainer):
 
     `reconstruction` pushes images apart (an image must be told from the others to be rebuilt); `prior` pulls all of
     them towards one centre, without regard to which views belong together.
+
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), 10, posterior=True)
+        decoder = networks.decoder("mlp-small", (8, 8, 1), 10)
+        model = methods.VAE(encoder, decoder, views.Views("simvae-digits", 1))
+        model.compile("adam")
+        model.fit(images, batch_size=16, verbose=0)
+        model.sample(16)  # float32 (16, 8, 8, 1) in [0, 1]
 
     Args:
         encoder: Functional model, view (N, H, W, C) -> [mean, log_var], (N, L) each
@@ -43,6 +56,7 @@ class VAE(Pretrainer):
         {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
     )
     terms = ("reconstruction", "prior")
+    advice = (Advice("a lower likelihood variance", "likelihood_variance"),)
     beta = 1.0
 
     def __init__(
@@ -125,9 +139,9 @@ class VAE(Pretrainer):
         """
         return self._posterior(self.prepare(images), training=False)
 
-    def encode(self, images):
-        """Posterior means of raw images (B, H, W, C), 0..255: float tensor (B, L)."""
-        return self.posterior(images)[0]
+    def representation(self, views, training=False):
+        """Posterior means (N, L) of views (N, H, W, C)."""
+        return self.encoder(views, training=training)[0]
 
     def decode(self, z):
         """Image means of latents (B, L): float tensor (B, H, W, C) in [0, 1]."""
@@ -160,6 +174,18 @@ class BetaVAE(VAE):
     With a Gaussian likelihood only beta x likelihood_variance matters to the optimum. The SimVAE paper therefore sets
     the variance alone (its "0.02" is the divisor of the squared error, hence 0.01 here) and beta = 1; the workshop
     paper's table has beta = 1.2 at variance 1, its text 0.1.
+
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), 10, posterior=True)
+        decoder = networks.decoder("mlp-small", (8, 8, 1), 10)
+        model = methods.BetaVAE(encoder, decoder, views.Views("simvae-digits", 1), beta=4.0)
+        model.compile("adam")
+        model.fit(images, batch_size=16, verbose=0)
+        model.reconstruct(images[:8])  # float32 (8, 8, 8, 1) in [0, 1]
 
     Args:
         beta: float > 0, weight of the prior.

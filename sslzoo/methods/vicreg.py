@@ -4,6 +4,7 @@ import keras
 
 from sslzoo import checks
 from sslzoo.losses import vicreg_terms
+from sslzoo.methods.advice import Advice
 from sslzoo.methods.joint_embedding import JointEmbedding
 
 
@@ -20,6 +21,16 @@ class VICReg(JointEmbedding):
     directions. Both are up to second order only, and neither tells views of one image apart: style is lost.
 
     Each view is encoded by itself, and its statistics are its own, of the whole batch on however many devices it lies.
+
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
+        model = methods.VICReg(encoder, networks.projector(10, (10, 8)), views.Views("simvae-digits", 2))
+        model.compile("adam")
+        model.fit(images, batch_size=16, verbose=0)
 
     Args:
         encoder, projector, views: as in `JointEmbedding`; exactly two views.
@@ -44,6 +55,11 @@ class VICReg(JointEmbedding):
     )
     terms = ("invariance", "variance", "covariance")
     joint_statistics = False
+    advice = (
+        Advice("a higher covariance weight", "covariance_weight", ("dimensional",)),
+        Advice("a higher variance weight", "variance_weight", ("complete", "cone")),
+        Advice("a lower invariance weight", "invariance_weight"),
+    )
 
     def __init__(
         self,

@@ -22,6 +22,16 @@ class WMSE(JointEmbedding):
     Covariances of few embeddings are rough, those of many change little from step to step. The paper therefore whitens
     `whitening_size` embeddings at a time, another random split of the batch at each step.
 
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
+        model = methods.WMSE(encoder, networks.projector(10, (10, 4)), views.Views("simvae-digits", 2))
+        model.compile("adam")
+        model.fit(images, batch_size=16, verbose=0)
+
     Args:
         encoder, projector, views: as in `JointEmbedding`; two views or more, compared in all pairs.
         whitening_size: int, embeddings whitened together: more than their size D (the paper has 2 D), and a divisor of

@@ -5,7 +5,7 @@ the preprocessing of its views when it is saved.
 """
 
 from sslzoo.networks.centre_of_mass import centre_of_mass_encoder
-from sslzoo.networks.composition import compose
+from sslzoo.networks.composition import at_size, compose, without_preprocessing
 from sslzoo.networks.critics import BilinearCritic, GaussianCritic
 from sslzoo.networks.decoders import DECODERS, decoder
 from sslzoo.networks.encoders import ENCODERS, encoder, on_part
@@ -17,6 +17,7 @@ __all__ = [
     "ENCODERS",
     "BilinearCritic",
     "GaussianCritic",
+    "at_size",
     "centre_of_mass_encoder",
     "compose",
     "decoder",
@@ -26,4 +27,5 @@ __all__ = [
     "predictor",
     "projector",
     "prototype_head",
+    "without_preprocessing",
 ]

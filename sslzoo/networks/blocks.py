@@ -10,6 +10,7 @@ import math
 from keras import initializers, layers
 
 from sslzoo.errors import InvalidInputError
+from sslzoo.networks.initialization import defer, restore
 
 CHANNELS_LAST = {"data_format": "channels_last"}
 
@@ -31,16 +32,9 @@ def pytorch_default(fan_in):
 
 
 def apply(layer, *args, **kwargs):
-    """Calls a new layer, leaving the weights at zero for `networks.initialize` to draw.
-
-    Letting Keras draw them first would cost seconds under JAX, which compiles a program for every shape.
-    """
-    wanted = {name: value for name, value in vars(layer).items() if name.endswith("_initializer")}
-    for name in wanted:
-        setattr(layer, name, initializers.Zeros())
-    result = layer(*args, **kwargs)
-    for name, initializer in wanted.items():
-        setattr(layer, name, initializer)
+    """Calls a new layer, leaving its weights at zero for `networks.initialize`, or whoever knows better, to set."""
+    result = defer(layer)(*args, **kwargs)
+    restore(layer)
     return result
 
 

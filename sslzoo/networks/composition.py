@@ -6,6 +6,7 @@ import math
 import re
 
 import keras
+import numpy as np
 
 from sslzoo import checks
 from sslzoo.errors import ArtefactError, InvalidInputError, choose
@@ -16,11 +17,18 @@ _REFUSED_CLASSES = {
     "Lambda", "__lambda__", "TFSMLayer", "JaxLayer", "FlaxLayer", "TorchModuleWrapper", "TextVectorization",
     "StringLookup", "IntegerLookup", "IndexLookup", "__typespec__",
 }  # fmt: skip
+# Building takes time: milliseconds a layer, and of a Sequential model, which Keras builds anew with each layer, their
+# square. ResNet-152 has 564 layers.
+_MOST_LAYERS, _MOST_SEQUENTIAL, _MOST_OBJECTS = 2000, 100, 20_000
 # Where Keras keeps what models consist of. Elsewhere it has functions that download, read and write files.
 _MODELLING = (
     r"keras(\.src)?(\.(activations|constraints|dtype_policies|initializers|layers|losses|metrics|models|ops|optimizers"
     r"|quantizers|random|regularizers)(\.\w+)*)?"
 )
+# An Identity layer of this name stands where the preprocessing of a composed model ends. Models from before there was
+# one are told by the names that `Views.preprocessor` gives.
+PREPROCESSED = "preprocessed"
+_STEPS = r"unit_range|step_\d+_\w+"
 
 
 def compose(
@@ -34,6 +42,14 @@ def compose(
 
     The result is a flat Functional model of copies: every layer can be reached by its name, nothing is shared with the
     network that goes on training, every layer is trainable, and all compute in float32 even if training did not.
+
+    Example:
+        import numpy as np
+        from sslzoo import networks, views
+
+        preprocessor = views.Views("simvae-digits", 2).preprocessor((8, 8, 1))
+        encoder = networks.compose(preprocessor, networks.encoder("mlp-small", (8, 8, 1), 10))
+        encoder.predict(np.zeros((4, 8, 8, 1), "uint8"), verbose=0).shape  # raw images -> (4, 10)
 
     Args:
         preprocessor: Functional model of core layers, raw images (B, H, W, C), 0..255 -> what the network sees
@@ -65,14 +81,164 @@ def compose(
     raw = keras.Input(batch_shape=first.input_shape, dtype="float32", name=first.inputs[0].name)
     copies = _Copies({raw.name})
     tensors = [raw]
-    for model in (network,) if preprocessor is None else (first, network):
-        tensors = copies.replay(model, tensors[0])
+    if preprocessor is not None:
+        tensors = copies.replay(first, raw)
+        if all(layer.name != PREPROCESSED for layer in first.layers):
+            tensors = [keras.layers.Identity(dtype="float32", name=copies.unused(PREPROCESSED))(tensors[0])]
+    tensors = copies.replay(network, tensors[0])
     tensors = [tensors[position] for position in kept]
     if activation is not None:
         labels = [copies.unused(f"{network.output_names[position]}_{activation}") for position in kept]
         tensors = [keras.layers.Activation(activation, name=n)(t) for n, t in zip(labels, tensors)]
     outputs = tensors[0] if len(tensors) == 1 else tensors
     return check_published(keras.Model(raw, outputs, name=name or network.name))
+
+
+def without_preprocessing(model: keras.Model) -> keras.Model:
+    """The network inside a composed model: what takes views, in the range that their policy gives.
+
+        network = without_preprocessing(sslzoo.load("simvae-mnist"))  # as load(part="network") does
+        SimCLR(network, views=Views("simvae-mnist", 2))               # goes on training from it
+
+    Args:
+        model: Functional model, raw images -> features, made by `compose`.
+
+    Returns:
+        Functional `keras.Model` of copies: views -> features.
+
+    Raises:
+        InvalidInputError: the model does not say where its preprocessing ends.
+    """
+    return part_after(model, preprocessing_end(model))
+
+
+def preprocessing(model: keras.Model) -> keras.Model:
+    """The layers before the network inside a composed model: raw images -> what the network sees. Shares them."""
+    return keras.Model(model.input, model.get_layer(preprocessing_end(model)).output)
+
+
+def preprocessing_end(model: keras.Model) -> str:
+    """Name of the last layer of the preprocessing inside a composed model.
+
+    Raises:
+        InvalidInputError: the model does not say.
+    """
+    layers = [layer for layer in as_functional("model", model).layers if layer.name != model.inputs[0].name]
+    names = [layer.name for layer in layers]
+    if PREPROCESSED in names:
+        return PREPROCESSED
+    steps = next((place for place, name in enumerate(names) if not re.fullmatch(_STEPS, name)), len(names))
+    if not steps:
+        raise InvalidInputError(
+            f"Expected a model that says where its preprocessing ends, by a layer {PREPROCESSED!r} or by first layers "
+            f"named as those of Views.preprocessor. Received: model={model.name!r} with first layers {names[:3]}"
+        )
+    return names[steps - 1]
+
+
+def part_after(model: keras.Model, name: str) -> keras.Model:
+    """The part of a Functional model that comes after the layer of that name, as copies."""
+    start = model.get_layer(name).output
+    views = keras.Input(batch_shape=start.shape, dtype=start.dtype, name="views")
+    outputs = _Copies({"views"}).replay(keras.Model(start, model.outputs), views)
+    return keras.Model(views, outputs[0] if len(outputs) == 1 else outputs, name=model.name)
+
+
+def logits(decoder: keras.Model) -> keras.Model:
+    """A published decoder without the sigmoid at its end: latents (B, L) -> logits, as methods train it. Shares layers.
+
+    Raises:
+        InvalidInputError: it ends in something else.
+    """
+    last = decoder.layers[-1]
+    if not isinstance(last, keras.layers.Activation) or last.get_config()["activation"] != "sigmoid":
+        raise InvalidInputError(f"decoder must end in a sigmoid. Received: {decoder.name!r}, which ends in {last!r}")
+    return keras.Model(decoder.input, last.input, name=decoder.name)
+
+
+def stretched(model: keras.Model, low: float, high: float) -> keras.Model:
+    """A model whose outputs in 0..1 are spread over low..high by one more layer. Shares the others."""
+    rescaling = keras.layers.Rescaling(high - low, low, dtype="float32", name="output_range")
+    return keras.Model(model.input, rescaling(model.outputs[0]), name=model.name)
+
+
+def with_policy(model: keras.Model, dtype: "str | keras.DTypePolicy") -> keras.Model:
+    """A composed model under another dtype policy, as copies. Preprocessing stays float32: its steps need the range.
+
+    Args:
+        model: Functional model of core layers.
+        dtype: policy, such as "float16" or "mixed_bfloat16".
+
+    Returns:
+        Functional `keras.Model` of one float32 input.
+    """
+    raw = keras.Input(batch_shape=model.input_shape, dtype="float32", name=model.inputs[0].name)
+    try:
+        fixed = preprocessing(model).layers
+    except InvalidInputError:  # a decoder has none
+        fixed = []
+    copies = _Copies({raw.name}, keras.dtype_policies.get(dtype), [id(layer) for layer in fixed])
+    outputs = copies.replay(model, raw)
+    return keras.Model(raw, outputs[0] if len(outputs) == 1 else outputs, name=model.name)
+
+
+def scales_twice(encoder: keras.Model, views: keras.Layer) -> bool:
+    """Whether an encoder begins by scaling values 0..255 down, which views did already."""
+    first = encoder
+    while isinstance(first, keras.Model):
+        inside = [layer for layer in getattr(first, "layers", ()) if not isinstance(layer, keras.layers.InputLayer)]
+        if not inside:
+            return False
+        first = inside[0]
+    if not isinstance(first, keras.layers.Rescaling) or np.max(np.abs(first.scale)) > 0.01:
+        return False
+    shape = encoder.input_shape[1:]
+    if None in shape or not hasattr(views, "prepare"):
+        return False
+    # Views may end by scaling up again, for networks that bring their preprocessing along.
+    ramp = np.broadcast_to(np.linspace(0, 255, shape[1], dtype="float32")[None, None, :, None], (1, *shape))
+    return float(keras.ops.max(keras.ops.abs(views.prepare(ramp)))) < 25.5
+
+
+def at_size(network: keras.Model, size: tuple[int, int]) -> keras.Model:
+    """A network's layers, shared, on images of another size: what it makes of small crops (multi-crop).
+
+    Networks that end in a mean over positions can ("resnet18"); those that flatten their last maps cannot.
+
+    Example:
+        import numpy as np
+        from sslzoo import networks
+
+        network = networks.encoder("resnet18", (32, 32, 3), 64)
+        small = networks.at_size(network, (16, 16))
+        small(np.zeros((4, 16, 16, 3), "float32")).shape  # (4, 64), by the same weights
+
+    Args:
+        network: built Functional or Sequential model, images (N, H, W, C) -> (N, L).
+        size: (height, width) of the other images.
+
+    Returns:
+        Functional `keras.Model`, images (N, height, width, C) -> (N, L), of the network's own layers; the network
+        itself where the size is its own.
+
+    Raises:
+        InvalidInputError: layers that cannot take images of that size, or give something else for them.
+    """
+    shape = network.input_shape[1:]
+    if tuple(size) == shape[:2]:
+        return network
+    images = keras.Input((*size, *shape[2:]), name="resized")
+    try:
+        resized = keras.models.clone_model(network, input_tensors=images, clone_function=lambda layer: layer)
+        reason = None if resized.output_shape == network.output_shape else f"it would give {resized.output_shape}"
+    except ValueError as error:
+        reason = str(error).partition("\n")[0]
+    if reason is not None:
+        raise InvalidInputError(
+            f"size must be one that the layers of the network can take; this network takes {shape} only ({reason}). "
+            f"Received: size={tuple(size)}"
+        )
+    return resized
 
 
 def as_functional(role, model):
@@ -96,10 +262,17 @@ def _output_positions(network, output):
 
 
 class _Copies:
-    """Runs models again on other tensors, with copies of their layers; models inside models are opened."""
+    """Runs models again on other tensors, with copies of their layers; models inside models are opened.
 
-    def __init__(self, names):
+    Args:
+        names: that layers must not have.
+        policy: dtype policy of the copies; None for float32 in place of half precision.
+        fixed: ids of layers that keep their own policy.
+    """
+
+    def __init__(self, names, policy=None, fixed=()):
         self.names = set(names)
+        self.policy, self.fixed = policy, set(fixed)
         self.made = {}
 
     def unused(self, name):
@@ -142,7 +315,9 @@ class _Copies:
         config = operation.get_config()
         if isinstance(operation, keras.Layer):
             config |= {"name": self.unused(operation.name), "trainable": True}
-            if {operation.compute_dtype, operation.variable_dtype} & {"float16", "bfloat16"}:
+            if self.policy is not None:
+                config |= {} if id(operation) in self.fixed else {"dtype": self.policy}
+            elif {operation.compute_dtype, operation.variable_dtype} & {"float16", "bfloat16"}:
                 config["dtype"] = "float32"
         else:  # Keras numbers operations through a process: "cast_7"
             config["name"] = self.unused(re.sub(r"_\d+$", "", operation.name))
@@ -170,10 +345,12 @@ def check_published(model, core=True):
 
 
 def check_config(config, core=True):
-    """Raise if a serialised model asks for more than Keras' own classes (`core`), for code, or for other files."""
+    """Raise if a serialised model asks for more than Keras' own classes (`core`), for code, for other files, or for
+    more layers than can be built in good time."""
     if not isinstance(config, dict) or "class_name" not in config:
         raise ArtefactError(f"config.json must describe a Keras model. Received: {repr(config)[:80]}")
     waiting = [config | {"compile_config": None}]  # which is not used
+    layers = objects = 0
     while waiting:
         node = waiting.pop()
         if isinstance(node, list):
@@ -183,8 +360,19 @@ def check_config(config, core=True):
         if not isinstance(node, dict):
             continue
         waiting.extend(node.values())
+        if isinstance(node.get("layers"), list):
+            layers += len(node["layers"])
         if "class_name" not in node:
             continue
+        objects += 1
+        inside = node.get("config")
+        inside = inside.get("layers") if isinstance(inside, dict) else None
+        in_row = len(inside) if node["class_name"] == "Sequential" and isinstance(inside, list) else 0
+        if layers > _MOST_LAYERS or in_row > _MOST_SEQUENTIAL or objects > _MOST_OBJECTS:
+            raise ArtefactError(
+                f"A model may have {_MOST_LAYERS:,} layers, a Sequential one {_MOST_SEQUENTIAL}, as Keras takes long "
+                f"to build more. Received: {max(layers, in_row):,} layers, {objects:,} objects so far"
+            )
         name, module, registered = (node.get(key) for key in ("class_name", "module", "registered_name"))
         received = f"Received: class_name={name!r}, module={module!r}, registered_name={registered!r}"
         if not isinstance(name, str) or not all(isinstance(value, (str, type(None))) for value in (module, registered)):

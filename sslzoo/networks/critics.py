@@ -43,6 +43,14 @@ class BilinearCritic(_Critic):
     With W = I, the start, it is the inner product. Unlike `GaussianCritic` it depends on where the origin is, and its
     score of z' has no greatest value: it grows for ever in the direction W^T z.
 
+    Example:
+        import numpy as np
+        from sslzoo import networks
+
+        critic = networks.BilinearCritic(embedding_dim=8)
+        z = np.random.default_rng(0).normal(size=(2, 4, 8)).astype("float32")
+        critic(z[0], z[1]).shape  # (4, 4), a score for each pair
+
     Args:
         embedding_dim: int, size P of the embeddings.
         **kwargs: `name` of `keras.Layer`; the dtype is always float32.
@@ -71,6 +79,14 @@ class GaussianCritic(_Critic):
     The normaliser of the Gaussian is left out: it is the same for all candidates and cancels. The scores do not change
     when all embeddings are moved together; they equal those of `BilinearCritic` with W = I / L^2 plus
     -|z'|^2 / (2 L^2), what a candidate pays for being far out.
+
+    Example:
+        import numpy as np
+        from sslzoo import networks
+
+        critic = networks.GaussianCritic(length_scale=0.5)
+        z = np.random.default_rng(0).normal(size=(2, 4, 8)).astype("float32")
+        critic(z[0], z[1]).shape  # (4, 4), a score for each pair
 
     Args:
         length_scale: float > 0, where L starts, in the units of the embeddings. What is learned is log L.

@@ -24,6 +24,14 @@ def encoder(
 ) -> keras.Model:
     """Builds an encoder.
 
+    Example:
+        import numpy as np
+        from sslzoo import networks
+
+        network = networks.encoder("resnet18", (32, 32, 3), 64, seed=0)
+        views = np.random.default_rng(0).uniform(size=(2, 32, 32, 3)).astype("float32")
+        network(views).shape  # (2, 64)
+
     Args:
         name: str, one of
             "mlp": 500-500-2000, ReLU, as printed in the SimVAE paper (MNIST, FashionMNIST); flattens any input;
@@ -81,6 +89,13 @@ def on_part(
     """A network that takes whole images and looks at a part of them.
 
         on_part(encoder("resnet18", (32, 32, 1), None), (32, 32, 3), channels=(0, 1))  # the lightness of Lab images
+
+    Example:
+        import numpy as np
+        from sslzoo import networks
+
+        lightness = networks.on_channels(networks.encoder("mlp-small", (8, 8, 1), 10), (0, 1), of=3)
+        lightness(np.zeros((4, 8, 8, 3), "float32")).shape  # (4, 10)
 
     Args:
         network: built model of images of the size of that part.

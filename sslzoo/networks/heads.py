@@ -29,6 +29,13 @@ def projector(
     | SwAV | `projector(D, (2048, 128))` |
     | GEDI | `projector(F, (2 * F, F), batch_norm=False)` |
 
+    Example:
+        import numpy as np
+        from sslzoo import networks
+
+        head = networks.projector(10, (20, 8), seed=0)
+        head(np.zeros((4, 10), "float32")).shape  # (4, 8)
+
     Args:
         input_dim: int, size of the representation.
         widths: tuple of int, sizes of all layers, the output's last.
@@ -63,6 +70,13 @@ def projector(
 def predictor(input_dim: int, hidden: int, seed: int | None = None, name: str = "predictor") -> keras.Model:
     """The head that one of two branches has on top (BYOL, SimSiam): dense, batch normalisation, ReLU, linear.
 
+    Example:
+        import numpy as np
+        from sslzoo import networks
+
+        head = networks.predictor(8, hidden=4, seed=0)
+        head(np.zeros((4, 8), "float32")).shape  # (4, 8)
+
     Args:
         input_dim: int, size of the projection, and of the output.
         hidden: int, size of the hidden layer.
@@ -80,15 +94,17 @@ def prototype_head(input_dim: int, prototypes: int, seed: int) -> keras.Model:
 
     A constraint puts prototypes back on the sphere after each step, as SwAV's code does before the next. They start at
     random points, drawn by NumPy.
+
+    Example:
+        import numpy as np
+        from sslzoo import networks
+
+        head = networks.prototype_head(8, prototypes=20, seed=0)
+        head(np.zeros((4, 8), "float32")).shape  # (4, 20)
     """
     embedding = keras.Input((input_dim,), name="embedding")
-    scores = keras.layers.Dense(
-        prototypes,
-        use_bias=False,
-        kernel_constraint=keras.constraints.UnitNorm(axis=0),
-        dtype="float32",
-        name="prototypes",
-    )(embedding)
-    head = keras.Model(embedding, scores, name="prototype_head")
+    constraint = keras.constraints.UnitNorm(axis=0)
+    options = {"use_bias": False, "kernel_constraint": constraint, "dtype": "float32"}
+    head = keras.Model(embedding, blocks.dense(embedding, prototypes, "prototypes", **options), name="prototype_head")
     head.set_weights([unit_rows(prototypes, input_dim, seed).T])
     return head

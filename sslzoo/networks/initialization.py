@@ -1,7 +1,8 @@
 """Initial weights that depend on a seed alone: equal on every backend and machine.
 
 Keras draws initial weights with the random numbers of its backend, so one seed gives other weights under TensorFlow
-than under JAX or PyTorch. Here the same distributions are drawn with NumPy instead.
+than under JAX or PyTorch. Here the same distributions are drawn with NumPy instead, and where weights come from
+elsewhere (a file, a student) nothing is drawn at all: `defer`, `restore` and `undrawn_copy`.
 """
 
 import random
@@ -22,6 +23,13 @@ def initialize(model, seed):
 
     Each weight has a random stream of its own, derived from the seed and its layer's position in the model: adding a
     head leaves the weights of the trunk as they were.
+
+    Example:
+        import keras
+        from sslzoo import networks
+
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
+        networks.initialize(model, seed=0)  # the same weights on every backend
 
     Args:
         model: built Keras model of layers whose weights follow Keras' `<weight>_initializer` attributes (dense,
@@ -111,6 +119,55 @@ def _variance_scaling(initializer, shape, rng):
     if initializer.distribution == "untruncated_normal":
         return np.sqrt(variance) * rng.standard_normal(shape)
     return np.sqrt(variance) / _TRUNCATED_STDDEV * _truncated_normal(shape, rng)
+
+
+class Deferred(initializers.Initializer):
+    """Zeros in place of a layer's own initial values, which something else replaces at once.
+
+    Args:
+        wanted: the initialiser that the layer asked for, and gets back from `restore`.
+    """
+
+    def __init__(self, wanted):
+        self.wanted = wanted
+
+    def __call__(self, shape, dtype=None):
+        return keras.ops.zeros(shape, dtype)
+
+    def get_config(self):
+        return {"wanted": self.wanted}  # layers made of layers hand initialisers down by their configuration
+
+
+def defer(layer):
+    """The same layer, not built yet, which will start at zeros.
+
+    Letting Keras draw values that are replaced at once would cost seconds under JAX, which compiles a program for every
+    shape.
+    """
+    for name, wanted in list(vars(layer).items()):
+        if name.endswith("_initializer"):
+            setattr(layer, name, Deferred(wanted))
+    return layer
+
+
+def restore(layer):
+    """The same layer, built since `defer`, with the initialisers it asked for: `get_config` tells of them."""
+    for inner in layer._flatten_layers() if isinstance(layer, keras.Layer) else [layer]:
+        for name, initializer in list(vars(inner).items()):
+            if isinstance(initializer, Deferred):
+                setattr(inner, name, initializer.wanted)
+    return layer
+
+
+def undrawn_copy(model: keras.Model) -> keras.Model:
+    """A Functional or Sequential model of the same layers, names and shapes, whose weights are all zero."""
+
+    def copy(layer):
+        if isinstance(layer, keras.Model):
+            return undrawn_copy(layer)
+        return defer(type(layer).from_config(layer.get_config()))
+
+    return restore(keras.models.clone_model(model, clone_function=copy))
 
 
 def unit_rows(rows: int, size: int, seed: int) -> np.ndarray:

@@ -22,7 +22,9 @@ from sslzoo import callbacks, data, networks, optimizers
 from sslzoo.errors import ArtefactError, InvalidInputError, SSLZooError, choose
 from sslzoo.files import write_beside
 from sslzoo.methods import Pretrainer
-from sslzoo.training import flags, outcome
+from sslzoo.methods.pretrainer import fuses_its_steps
+from sslzoo.training import flags, fusing, outcome
+from sslzoo.training.beginning import Beginning
 from sslzoo.training.settings import SETUPS, Variant, model_name, parse_changes, resolve, table
 from sslzoo.views import Views, policy
 from sslzoo.zoo.results import is_name
@@ -30,6 +32,16 @@ from sslzoo.zoo.results import is_name
 
 class Run:
     """One training run, from command line to artefact.
+
+    Example:
+        import sslzoo
+        from sslzoo import methods, training
+
+        run = training.Run("simclr", {}, argv=["--limit", "256", "--epochs", "1", "--protocols", "knn"])
+        model = methods.SimCLR(run.encoder(), None, run.views())
+        run.prepare(model)
+        model.fit(run.data(), **run.fit_arguments())
+        encoder = sslzoo.load(run.finish(model))
 
     Args:
         method: str, what models are named for ("simclr"): that of `sslzoo.methods.METHODS`, or one's own.
@@ -47,13 +59,6 @@ class Run:
 
     Raises:
         SSLZooError: whatever can be told before the first step.
-
-    Example:
-        run = training.Run("simclr", {"head": None}, argv=["--limit", "256", "--epochs", "1", "--protocols", "knn"])
-        model = methods.SimCLR(run.encoder(), None, run.views())
-        run.prepare(model)
-        model.fit(run.data(), **run.fit_arguments())
-        encoder = sslzoo.load(run.finish(model))
     """
 
     def __init__(
@@ -97,12 +102,15 @@ class Run:
         in_print = published if self.variant == "zoo" or variants[self.variant].published else None
         self.published = (in_print or {}).get(self.dataset, {})
         self._check_sizes()
+        self.extended = []
         self._check_folder()
+        self.beginning = Beginning(self.arguments.init) if self.arguments.init else None
         self.test_images, self.test_labels, self.no_test = outcome.test_set(self)
 
         self.steps_per_epoch = len(self.images) // self.settings["batch_size"]
         self.views_per_step = self.settings["batch_size"] * self.settings["num_views"]
         self.initial_epoch = 0
+        self.fused = 1  # training steps in one program
         self.model = None
         self.journal = callbacks.Journal(self.out / "history.csv", self.views_per_step)
         self.stopwatch = callbacks.Stopwatch(self.arguments.max_minutes)
@@ -172,6 +180,7 @@ class Run:
             "views": self.arguments.views,
             "limit": self.arguments.limit,
             "image_size": self.arguments.image_size,
+            "init": self.arguments.init,
             "backend": keras.backend.backend(),
         }
         return json.loads(json.dumps(identity))  # as it reads back: tuples are lists
@@ -191,16 +200,36 @@ class Run:
                 theirs = json.loads(record.read_text())
             except ValueError as error:
                 raise ArtefactError(f"The run's record must be JSON ({error}). Received: {record}") from error
-            ours = self._identity()
-            differing = [key for key in ours if theirs.get(key) != ours[key]]
-            if differing:
-                told = ", ".join(f"{key}={ours[key]!r} (was {theirs.get(key)!r})" for key in differing)
-                raise ArtefactError(f"--resume needs the configuration of the run in {self.out}. Received: {told}")
+            self._compare(theirs)
         elif self.out.exists() and any(self.out.iterdir()):
             raise ArtefactError(
                 "The output folder must be new, empty, or hold a run of this recipe (with --resume). "
                 f"Received: --out={self.out}, which holds {sorted(p.name for p in self.out.iterdir())[:3]}"
             )
+
+    def _compare(self, theirs):
+        """Refuse to go on with a run of other settings; more epochs extend it."""
+        ours, theirs = self._identity(), theirs if isinstance(theirs, dict) else {}
+        was, now = (dict(_flat(record)) for record in (theirs, ours))
+        differing = {name for name in {*was, *now} - {"extended"} if was.get(name) != now.get(name)}
+        before, after = was.get("settings.epochs"), now["settings.epochs"]
+        self.extended = list(theirs.get("extended") or [])
+        if "settings.epochs" in differing and isinstance(before, int) and after > before:
+            self.extended.append(before)
+            differing -= {"settings.epochs", "settings.monitor_every"}
+        if differing:
+            told = ", ".join(
+                f"{name.removeprefix('settings.')}={now.get(name)!r} (was {was.get(name)!r})"
+                for name in sorted(differing)
+            )
+            raise ArtefactError(f"--resume needs the configuration of the run in {self.out}. Received: {told}")
+
+    def extensions(self) -> list[str]:
+        """What the card must say of a run that was given more epochs on its way."""
+        return [
+            f"The run was planned for {epochs} epochs and then extended; until it was, its rate fell as for {epochs}."
+            for epochs in self.extended
+        ]
 
     # ------------------------------------------------------------------ for the recipe
 
@@ -221,13 +250,17 @@ class Run:
         return Views(steps, num_views or self.settings["num_views"], size=size or self.image_shape[:2], seed=self.seed)
 
     def encoder(self, posterior: bool = False) -> keras.Model:
-        """The encoder of this run: setting "network", a representation of "latent_dim" numbers."""
+        """The encoder of this run: setting "network", a representation of "latent_dim" numbers; or that of --init."""
+        if self.arguments.init:
+            return self.beginning.encoder(self, posterior)
         return networks.encoder(
             self.settings["network"], self.image_shape, self.settings["latent_dim"], posterior, seed=self.seed
         )
 
     def decoder(self) -> keras.Model:
         """The decoder that belongs to the encoder of this run."""
+        if self.arguments.init:
+            return self.beginning.decoder()
         return networks.decoder(
             self.settings["network"], self.image_shape, self.settings["latent_dim"], seed=self.seed + 1
         )
@@ -237,7 +270,10 @@ class Run:
         if not self.settings.get("head"):
             return None
         options = self.settings.get("head_options", {})
-        return networks.projector(encoder.output_shape[-1], self.settings["head"], seed=self.seed + 1, **options)
+        head = networks.projector(encoder.output_shape[-1], self.settings["head"], seed=self.seed + 1, **options)
+        if self.arguments.init:
+            self.beginning.fill_projector(head, encoder)
+        return head
 
     def predictor(self, projector: keras.Model) -> keras.Model:
         """The prediction head of this run: setting "predictor", its hidden width."""
@@ -267,8 +303,15 @@ class Run:
         """
         model.compile(optimizer=optimizer or self.optimizer())
         self.model = model
+        self.fused = self._steps_per_program()
+        if self.fused > 1:
+            fusing.build(model, self._batch())
+            model.compile(optimizer=model.optimizer, steps_per_execution=self.fused)
         self.out.mkdir(parents=True, exist_ok=True)
-        write_beside(self.out / "run.json", (json.dumps(self._identity(), indent=1) + "\n").encode())
+        record = {**self._identity(), "fuse_steps": self.fused}
+        if self.extended:
+            record["extended"] = self.extended
+        write_beside(self.out / "run.json", (json.dumps(record, indent=1) + "\n").encode())
         if self.arguments.resume:
             self.initial_epoch = self.checkpoint.restore(model)
         print(
@@ -276,8 +319,24 @@ class Run:
             f"{self.settings['num_views']} views of each, {self.settings['batch_size']} images a step, "
             f"{self.steps_per_epoch:,} steps x {self.settings['epochs']} epochs, {model.count_params():,} parameters, "
             f"{keras.backend.backend()} backend"
+            + (f", {self.fused} steps in a program" if self.fused > 1 else "")
             + (f", going on after epoch {self.initial_epoch}" if self.initial_epoch else "")
         )
+
+    def _steps_per_program(self):
+        """--fuse-steps; else what this run was begun with, so that it ends in the same weights; else as measured."""
+        if self.steps_per_epoch != len(self.images) // self.settings["batch_size"]:
+            return 1  # stacks end with the images, not with an epoch of another length
+        if self.arguments.fuse_steps or self.arguments.views != "device":
+            return self.arguments.fuse_steps or 1
+        if self.arguments.resume and (self.out / "run.json").exists():
+            return json.loads((self.out / "run.json").read_text()).get("fuse_steps", 1)
+        return fusing.choose(self.model, self._batch(), self.steps_per_epoch, self.settings["epochs"])
+
+    def _batch(self):
+        """Some batch, to measure a step or to build the model with."""
+        batches = data.Batches(self.images, None, self.settings["batch_size"], with_index=self.model.indexed)
+        return next(iter(batches))
 
     def data(self):
         """Batches for `fit`: raw images for views on the device, or views made in `tf.data`."""
@@ -285,6 +344,10 @@ class Run:
             "batch_size": self.settings["batch_size"], "with_index": self.model.indexed, "seed": self.seed,
             "start_epoch": self.initial_epoch,
         }  # fmt: skip
+        if self.fused > 1:
+            if fuses_its_steps():
+                return data.Batches(self.images, None, repeat=True, steps_per_execution=self.fused, **common)
+            return data.Batches(self.images, None, **common)  # which ends with the epoch: so does Keras' program
         if self.arguments.views == "tf.data":
             return data.pipeline((self.images, None), "train", views=self.model.views, repeat=True, **common)
         if keras.backend.backend() == "tensorflow":
@@ -297,7 +360,8 @@ class Run:
         Args:
             extra: callbacks of the method's own, which come before those that watch.
         """
-        watchers = [*extra, self.stopwatch, callbacks.FiniteGuard(self.model.terms)]
+        pace = callbacks.Pace(self.settings["epochs"], self.arguments.max_minutes)
+        watchers = [*extra, pace, self.stopwatch, callbacks.FiniteGuard(self.model.terms)]
         if self.monitor_sets:
             encoder, every = self.model.live_encoder(self.image_shape), self.settings["monitor_every"]
             watchers.append(callbacks.KNNMonitor(encoder, *self.monitor_sets, every))
@@ -307,7 +371,7 @@ class Run:
         return {
             "epochs": self.settings["epochs"],
             "initial_epoch": self.initial_epoch,
-            "steps_per_epoch": self.steps_per_epoch,
+            "steps_per_epoch": self.steps_per_epoch if self.fused == 1 or fuses_its_steps() else None,
             "shuffle": False,  # the data has its own order, a function of seed and epoch
             "callbacks": watchers,
             "verbose": 1 if sys.stdout.isatty() else 2,
@@ -318,8 +382,19 @@ class Run:
         return outcome.write(self, model)
 
 
+def _flat(record, path=""):
+    """(dotted name, value) of everything inside nested dicts."""
+    for name, value in record.items():
+        if isinstance(value, dict) and value:
+            yield from _flat(value, f"{path}{name}.")
+        else:
+            yield f"{path}{name}", value
+
+
 def script(main: Callable) -> None:
     """Run a recipe's `main` from the shell: what the user can mend is told in a line, without a traceback."""
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(line_buffering=True)  # whoever reads a log file or a pipe sees each line as it comes
     try:
         main()
     except SSLZooError as error:

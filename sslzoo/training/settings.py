@@ -27,7 +27,7 @@ KINDS = ("grey images", "colour images")  # what folders and `.npz` files are ta
 # What the SimVAE papers hold equal across methods, per data set: network, size of the representation, and views.
 # "flip": the paper's figures come from vertical flips (so its code; its text leaves it open), which `--variant paper`
 # restores; digits and house numbers have no mirror symmetry, so they are not flipped here, natural images horizontally.
-# "convnet" stands where the paper has a ResNet: it is what a CPU trains within the budget.
+# "convnet" stands where the papers have a ResNet: it is what a CPU trains within the budget.
 SETUPS = {
     "digits": {"network": "mlp-small", "latent_dim": 10, "policy": "simvae-digits", "flip": None},
     "mnist": {"network": "mlp", "latent_dim": 10, "policy": "simvae-mnist", "flip": None},
@@ -101,7 +101,7 @@ TRAINING = {
     "warmup_epochs": None,
     "policy_changes": {},
     "protocols": None,  # all
-    # A mixture in 64 dimensions takes a minute or two a restart.
+    # Of the mixture that looks for clusters: one takes minutes where there are 64 features.
     "gmm_restarts": Per(20, cifar10=3, cifar100=3, svhn_cropped=3, celeb_a=3, colour_images=3),
 }
 

@@ -3,11 +3,16 @@
 What such a folder holds is described in `sslzoo.zoo.layout`, what its results.json says in `sslzoo.zoo.results`.
 """
 
+import contextlib
+import ctypes
+import io
 import json
 import math
 import os
 import shutil
+import sys
 import tempfile
+import threading
 import zipfile
 from pathlib import Path
 
@@ -16,7 +21,7 @@ import keras
 import numpy as np
 
 from sslzoo.errors import ArtefactError, InvalidInputError, SSLZooError, choose
-from sslzoo.files import read_json
+from sslzoo.files import MOST_JSON, read_json, write_synced
 from sslzoo.networks.composition import as_functional, check_config, check_published, compose
 from sslzoo.zoo import card as cards
 from sslzoo.zoo.layout import (
@@ -37,6 +42,8 @@ _ENTRIES = {CONFIG, METADATA, WEIGHTS, RESULTS, CARD, PICTURES, "assets", ".gita
 _CAPTIONS = {
     "reconstructions": "Test images and their reconstructions",
     "samples": "Samples",
+    "views": "Training images and views of them, as augmentation makes them",
+    "neighbours": "Images, and those whose features lie nearest to theirs",
     "embedding": "Features of test images",
     "curves": "Training curves",
 }
@@ -56,8 +63,10 @@ def write(
 ) -> Path:
     """Writes a trained model as a folder, whole or not at all.
 
-    Everything is checked first, then written beside the folder and renamed. A process killed on the way leaves the
-    folder as it was, and at most a hidden `.<folder>.partial` that the next call clears away.
+    Everything is checked first, then written beside the folder, and the two change places at one stroke. A process
+    killed on the way leaves the old model or the new one, and at most a hidden folder beside it that the next call
+    clears away. (Where the system cannot exchange folders, as outside Linux, two renames do it; killed between them,
+    the old model is in `.<folder>.former`, which the next call puts back.)
 
     Args:
         folder: where to; its parent is made if need be.
@@ -78,8 +87,10 @@ def write(
     Raises:
         InvalidInputError: parts, results or pictures that do not fit; the message names the field.
         ArtefactError: the folder exists and may not be replaced.
+        OSError: the disk is full or cannot be written; the folder is as it was.
     """
     folder = Path(os.path.abspath(folder))
+    _restore(folder)
     _check_target(folder, overwrite)
     parts = _check_parts(parts)
     sources = _check_pictures(pictures or {})
@@ -87,31 +98,64 @@ def write(
     card = cards.render(results) if card is None else card
 
     folder.parent.mkdir(parents=True, exist_ok=True)
-    partial, former = (folder.with_name(f".{folder.name}.{state}") for state in ("partial", "former"))
+    partial = folder.with_name(f".{folder.name}.partial")
     _remove(partial)
     partial.mkdir()
     try:
         for part, model in parts.items():
             _write_model(partial if part == "encoder" else partial / part, model, float16)
-        (partial / RESULTS).write_text(_json(results), "utf-8")
-        (partial / CARD).write_text(card, "utf-8")
+        write_synced(partial / RESULTS, _json(results).encode("utf-8"))
+        write_synced(partial / CARD, card.encode("utf-8"))
         if sources:
             (partial / PICTURES).mkdir()
         for file, source in sources.items():
             shutil.copyfile(source, partial / PICTURES / file)
-        _remove(former)
-        if folder.exists():
-            os.replace(folder, former)
-        try:
-            os.replace(partial, folder)
-        except BaseException:
-            if former.exists():
-                os.replace(former, folder)
-            raise
-        _remove(former)
+        _put_in_place(partial, folder)
     finally:
         _remove(partial)
     return folder
+
+
+def _former(folder):
+    return folder.with_name(f".{folder.name}.former")
+
+
+def _put_in_place(partial, folder):
+    """The new folder where the old one was, which is removed."""
+    if not folder.exists():
+        os.replace(partial, folder)
+        return
+    if _exchange(partial, folder):
+        return
+    former = _former(folder)
+    _remove(former)
+    os.replace(folder, former)
+    try:
+        os.replace(partial, folder)
+    except BaseException:
+        os.replace(former, folder)
+        raise
+    _remove(former)
+
+
+def _exchange(one, other):
+    """Whether two folders have changed places, at one stroke (Linux' renameat2)."""
+    if not sys.platform.startswith("linux"):
+        return False
+    here, swap = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):  # a C library without it
+        return False
+    return rename(here, os.fsencode(one), here, os.fsencode(other), swap) == 0
+
+
+def _restore(folder):
+    """Puts back what a process killed between two renames left aside."""
+    former = _former(folder)
+    if not folder.exists() and (former / CONFIG).is_file():
+        with contextlib.suppress(FileNotFoundError):  # somebody else was faster
+            os.replace(former, folder)
 
 
 def _check_target(folder, overwrite):
@@ -210,14 +254,23 @@ def _complete(results, parts, sources, float16):
 
 
 def _write_model(folder, model, float16):
-    model.save(folder, zipped=False)
-    config = json.loads((folder / CONFIG).read_text("utf-8"))
-    config["compile_config"] = None  # published uncompiled: a torch optimizer in it could not be used elsewhere
-    (folder / CONFIG).write_text(json.dumps(config), "utf-8")
-    written, rewritten = folder / WEIGHTS, folder / f"{WEIGHTS}.rewritten"
-    with h5py.File(written, "r") as source, h5py.File(rewritten, "w") as target:
+    """The three files of a part. HDF5 is written in memory: on a full disk its library can crash the process."""
+    folder.mkdir(exist_ok=True)
+    whole, weights = folder / "whole.keras", io.BytesIO()
+    try:
+        model.save(whole)
+        with zipfile.ZipFile(whole) as archive:
+            files = {name: archive.read(name) for name in archive.namelist() if not name.endswith("/")}
+    finally:
+        whole.unlink(missing_ok=True)
+    with h5py.File(io.BytesIO(files.pop(WEIGHTS)), "r") as source, h5py.File(weights, "w") as target:
         _copy_weights(source, target, float16)
-    os.replace(rewritten, written)
+    config = json.loads(files.pop(CONFIG))
+    config["compile_config"] = None  # published uncompiled: a torch optimizer in it could not be used elsewhere
+    files |= {CONFIG: json.dumps(config).encode(), WEIGHTS: weights.getbuffer()}
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        write_synced(folder / name, content)
 
 
 def _copy_weights(source, target, float16):
@@ -318,19 +371,30 @@ def _read_file(path, part):
         raise ArtefactError(f"A .keras file has no other parts than itself. Received: part={part!r} of {str(path)!r}")
     try:
         with zipfile.ZipFile(path) as archive:
-            config = json.loads(archive.read(CONFIG))
+            config = json.loads(_unpack(archive, CONFIG, MOST_JSON))
+            # Weights hardly compress: a file of them that is much larger than the archive was made to fill memory.
+            weights = _unpack(archive, WEIGHTS, 2 * os.path.getsize(path) + MOST_JSON)
+    except ArtefactError:
+        raise
     except Exception as error:  # a damaged archive has many ways to fail
         raise ArtefactError(f"Not a .keras file, or a damaged one ({error}). Received: {str(path)!r}") from error
     check_config(config, core=part != "model")
-    with tempfile.TemporaryDirectory() as scratch:
-        weights = Path(scratch) / WEIGHTS
-        try:
-            with zipfile.ZipFile(path) as archive, archive.open(WEIGHTS) as source, open(weights, "wb") as target:
-                shutil.copyfileobj(source, target)
-        except Exception as error:
-            raise ArtefactError(f"The weights in it cannot be read ({error}). Received: {str(path)!r}") from error
-        held = _check_weights(weights)
-        return _guarded(path, lambda: _build(config, weights, held))
+    with tempfile.TemporaryDirectory() as scratch:  # Keras loads weights by their path
+        unpacked = Path(scratch) / WEIGHTS
+        unpacked.write_bytes(weights)
+        held = _check_weights(unpacked)
+        return _guarded(path, lambda: _build(config, unpacked, held))
+
+
+def _unpack(archive, name, most):
+    """Bytes of one file of an archive, which says beforehand how many they are."""
+    claimed = archive.getinfo(name).file_size
+    if claimed > most:
+        raise ArtefactError(
+            f"{name} of a .keras file of this size may have {most:,} bytes. "
+            f"Received: {claimed:,} bytes in '{archive.filename}'"
+        )
+    return archive.read(name)
 
 
 def _guarded(path, build):
@@ -351,18 +415,23 @@ def _guarded(path, build):
 
 def _check_weights(path):
     """How many numbers a file of weights holds. Raise if it is damaged, or makes HDF5 open other files."""
-    elsewhere, held = [], 0
+    elsewhere, seen, held, taken, size = [], set(), 0, 0, os.path.getsize(path)
 
     def look(name, link):  # h5py garbles errors that are raised here; its own objects are slow, so below them
-        nonlocal held
+        nonlocal held, taken
         inside = link.type == h5py.h5l.TYPE_HARD
         if inside and isinstance(item := h5py.h5o.open(file.id, name), h5py.h5d.DatasetID):
+            address = h5py.h5o.get_info(item).addr
             how = item.get_create_plist()
-            inside = how.get_layout() != h5py.h5d.VIRTUAL and how.get_external_count() == 0
-            numbers = math.prod(item.shape)
-            # What is compressed, or was never written, can claim any size.
-            inside = inside and item.get_storage_size() >= numbers * item.dtype.itemsize
-            held += numbers
+            inside = item.shape is not None  # "null": a dataset without room for anything
+            inside = inside and how.get_layout() != h5py.h5d.VIRTUAL and how.get_external_count() == 0
+            if inside and address not in seen:  # each once, however many names it has
+                seen.add(address)
+                numbers = math.prod(item.shape)
+                # What is compressed, or was never written, can claim any size.
+                inside = item.get_storage_size() >= numbers * item.dtype.itemsize
+                held += numbers
+                taken += numbers * item.dtype.itemsize
         if not inside:
             elsewhere.append(name.decode("utf-8", "replace"))
 
@@ -373,60 +442,73 @@ def _check_weights(path):
         raise ArtefactError(
             f"The weights cannot be read; the file is damaged or cut short ({error}). Received: '{path}'"
         ) from error
-    if elsewhere:
+    if elsewhere or taken > size:
         raise ArtefactError(
             "Weights must be in the file itself, not elsewhere, and uncompressed. "
-            f"Received: {elsewhere[:3]} in '{path}'"
+            f"Received: {elsewhere[:3] or f'{taken:,} bytes in a file of {size:,}'} in '{path}'"
         )
     return held
 
 
-class _Deferred(keras.initializers.Initializer):
-    """Zeros instead of a layer's own initial values, which the weights of the file replace at once.
+_building = threading.Lock()
+_SPARE = 2**16  # numbers that a model may have beside those of its file: metrics, states of recurrent layers
 
-    Drawing those would cost seconds under JAX, one compilation for each shape of kernel. And it keeps count: a
-    configuration that claims more numbers than the file of weights holds must not fill the memory.
+
+class _Room:
+    """While open, the variables that this thread makes are counted, and their initial values not drawn.
+
+    A configuration that claims more numbers than the file of weights holds must not fill the memory. Variables are
+    counted where they are made, whoever asks for them: layers have many ways to name a size. And what the weights of
+    the file replace at once need not be drawn: that would cost seconds under JAX, one compilation for each shape.
 
     Args:
-        wanted: dict or str, the initialiser that the layer asks for, and gets back once it is built.
-        room: list of one int, how many numbers there may still be; shared by all layers of a model.
+        numbers: int, how many there may be.
     """
 
-    def __init__(self, wanted, room):
-        self.wanted, self.room = wanted, room
+    def __init__(self, numbers):
+        self.left = numbers
+        self.refusal = None
 
-    def __call__(self, shape, dtype=None):
-        self.room[0] -= math.prod(shape)
-        if self.room[0] < 0:
-            raise ArtefactError(
+    def __enter__(self):
+        _building.acquire()
+        make, owner = keras.Variable.__init__, threading.get_ident()
+        self._own = vars(keras.Variable).get("__init__")
+
+        def counted(variable, initializer, shape=None, *args, **kwargs):
+            if threading.get_ident() == owner:
+                self.count(np.shape(initializer) if shape is None else shape)
+                if isinstance(initializer, (str, keras.initializers.Initializer)):
+                    initializer = keras.initializers.Zeros()
+            make(variable, initializer, shape, *args, **kwargs)
+
+        keras.Variable.__init__ = counted
+        return self
+
+    def __exit__(self, *error):
+        if self._own is None:  # it was inherited
+            del keras.Variable.__init__
+        else:
+            keras.Variable.__init__ = self._own
+        _building.release()
+        if self.refusal is not None:  # Keras may have wrapped it in an error of its own
+            raise self.refusal
+
+    def count(self, shape):
+        numbers = math.prod(size for size in shape if size is not None)
+        if numbers > self.left:
+            self.refusal = ArtefactError(
                 f"{CONFIG} must describe the model that the weights are of, and asks for more numbers than their file "
                 f"holds. Received: a weight of shape {tuple(shape)}"
             )
-        return keras.ops.zeros(shape, dtype)
-
-    def get_config(self):
-        return {"wanted": self.wanted, "room": self.room}  # some layers copy initialisers by their configuration
-
-    def __deepcopy__(self, memo):
-        return self
+            raise self.refusal
+        self.left -= numbers
 
 
 def _build(config, weights, held):
     """What `keras.saving.load_model` does, without drawing initial weights. `held`: numbers in the file of weights."""
     config["compile_config"] = None
-    room, waiting = [held], [config]
-    while waiting:
-        node = waiting.pop()
-        for key, value in node.items() if isinstance(node, dict) else ():
-            if key.endswith("_initializer") and isinstance(value, (dict, str)):
-                node[key] = _Deferred(value, room)
-        waiting.extend(node.values() if isinstance(node, dict) else node if isinstance(node, list) else ())
-    model = keras.saving.deserialize_keras_object(config, safe_mode=True)
-    if not isinstance(model, keras.Model):
-        return model
-    model.load_weights(weights)
-    for layer in model._flatten_layers():
-        for name, value in list(vars(layer).items()):
-            if isinstance(value, _Deferred):
-                setattr(layer, name, keras.initializers.get(value.wanted))
+    with _Room(held + _SPARE):
+        model = keras.saving.deserialize_keras_object(config, safe_mode=True)
+        if isinstance(model, keras.Model):
+            model.load_weights(weights)
     return model

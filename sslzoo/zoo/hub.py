@@ -4,6 +4,10 @@ The only file that talks to `huggingface_hub`, which does the work: cache, locks
 (HF_HUB_OFFLINE), endpoint (HF_ENDPOINT) and token (HF_TOKEN or `hf auth login`) are its own. Added here: what was
 received is compared with what was published, faults that pass are tried again, and those that stay end in one error
 that says what to do.
+
+A server is not trusted with paths, sizes or time. huggingface_hub makes the names of its cache out of what a server
+answers, so those answers are looked at first: before any byte is written, a file's hash and commit must be such, and
+its size the one that was published. Whoever falls silent is left after `SILENCE` seconds.
 """
 
 import contextlib
@@ -12,7 +16,9 @@ import errno
 import hashlib
 import os
 import re
+import threading
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,13 +32,15 @@ from sslzoo.zoo.manifest import SCHEME
 PAUSES = (1.0, 2.0, 4.0)
 PATIENCE = 20.0
 LONGEST_PAUSE = 30.0
+SILENCE = 30.0  # seconds in which a server must have sent something, all of huggingface_hub's own attempts together
 TIMEOUT = 30.0  # seconds for one answer about a repository; for files HF_HUB_ETAG_TIMEOUT and HF_HUB_DOWNLOAD_TIMEOUT
 
 _REVISION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*")
 _PASSING = {408, 412, 425, 429, 500, 502, 503, 504}
 _DISK_FAULTS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
 _NETWORK_LIBRARIES = {"httpx", "httpx2", "httpcore", "httpcore2", "requests", "urllib3", "ssl", "socket"}
-_TOKEN = re.compile(r"hf_[A-Za-z0-9]{8,}|(?<=[Bb]earer )[^\s'\",]+")
+_TOKEN = re.compile(r"hf_[A-Za-z0-9]{8,}|(?<=[Bb]earer )[^\s'\",]+|(?<=://)[^\s/@'\"]+(?=@)")
+_HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 def sleep(seconds: float) -> None:
@@ -73,9 +81,14 @@ def check_revision(revision: object) -> str:
 
 def url(repository: str) -> str:
     """Where a person looks at a repository."""
+    return f"{_endpoint()}/{repository}"
+
+
+def _endpoint():
+    """Address of the Hub, without a password that may stand in it."""
     from huggingface_hub import constants
 
-    return f"{constants.ENDPOINT}/{repository}"
+    return re.sub(r"(?<=://)[^/]*@", "", constants.ENDPOINT)
 
 
 # ------------------------------------------------------------------ fetch
@@ -107,7 +120,8 @@ def fetch(
         revision: commit, tag or branch; None for the newest commit. All files come from one commit.
         files: paths in the repository.
         optional: further ones that need not exist there.
-        pinned: path -> {"sha256", "bytes"} that the files must have; None for what the Hub says of them.
+        pinned: path -> {"sha256", "bytes"} that the files must have; None for what the Hub says of them. Never are more
+            bytes downloaded than that.
         verify: check the files, those in the cache too. One that fails is downloaded again, once, and removed from the
             cache if that did not help.
         token: of the Hub; None for the one that this machine is logged in with.
@@ -127,7 +141,8 @@ def fetch(
             raise InvalidInputError(f"Expected a file inside the repository. Received: {file!r}")
     folder = None
     for file in (*files, *optional):
-        source = _Source(repository, file, revision, token)
+        expected = (pinned or {}).get(file) if verify else None
+        source = _Source(repository, file, revision, token, expected and expected["bytes"])
         path = source.fetch(optional=file in optional)
         if path is None:
             continue
@@ -137,7 +152,7 @@ def fetch(
         source.revision = revision
         _check_place(path, file)
         if verify:
-            _check_content(source, path, (pinned or {}).get(file))
+            _check_content(source, path, expected)
     return folder
 
 
@@ -154,6 +169,7 @@ class _Source:
     file: str
     revision: str
     token: str | None
+    size: int | None = None  # bytes, as published
 
     def __str__(self):
         return f"{self.file!r} of {SCHEME}{self.repository}@{self.revision}"
@@ -172,10 +188,11 @@ class _Source:
 
         def download():
             try:
-                return huggingface_hub.hf_hub_download(
-                    self.repository, self.file, revision=self.revision, token=self.token, force_download=again,
-                    library_name="sslzoo",
-                )  # fmt: skip
+                with _Watch(self):
+                    return huggingface_hub.hf_hub_download(
+                        self.repository, self.file, revision=self.revision, token=self.token, force_download=again,
+                        library_name="sslzoo",
+                    )  # fmt: skip
             except LocalEntryNotFoundError as error:
                 if optional and _is_offline(_origin(error)):
                     return None
@@ -186,6 +203,108 @@ class _Source:
                 raise
 
         return _persist(download, f"fetch {self}", self.repository, self.token)
+
+
+class _Watch:
+    """While open, what this thread receives is looked at before huggingface_hub sees it.
+
+    Args:
+        source: `_Source` that is fetched.
+    """
+
+    open = threading.local()
+
+    def __init__(self, source):
+        self.source = source
+        self.most = source.size  # bytes that an answer may have
+        self.heard = time.monotonic()
+
+    def __enter__(self):
+        from huggingface_hub.utils import get_session
+
+        hooks = getattr(get_session(), "event_hooks", None)
+        if hooks is None:  # versions before 1.0
+            hooks = get_session().hooks
+        for event, hook in (("request", _before_request), ("response", _after_response)):
+            if event in hooks and hook not in hooks[event]:
+                hooks[event].append(hook)
+        _Watch.open.by = self
+
+    def __exit__(self, *error):
+        _Watch.open.by = None
+
+    def left(self):
+        """Seconds of silence that are left."""
+        left = self.heard + SILENCE - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(f"nothing came for {SILENCE:g} seconds")
+        return left
+
+    def check(self, response):
+        """Raise if an answer would lead outside the cache, or is not the file."""
+        headers, method = response.headers, response.request.method
+        if response.status_code < 500:
+            self.heard = time.monotonic()
+        commit = headers.get("X-Repo-Commit")
+        if commit is not None and not re.fullmatch(manifest.COMMIT, commit):
+            raise HubError(f"The Hub must name the commit of a file. Received: {commit[:200]!r} for {self.source}")
+        if response.status_code >= 400:
+            return
+        if method == "HEAD" and commit is not None:
+            tag = headers.get("X-Linked-Etag") or headers.get("ETag") or ""
+            if not _HASH.fullmatch(tag.removeprefix("W/").strip('"')):
+                raise HubError(
+                    "The Hub, or what answers in its place (HF_ENDPOINT), must call a file by its hash, and nothing "
+                    f"was downloaded. Received: {tag[:200]!r} for {self.source}"
+                )
+            stated = headers.get("X-Linked-Size") or (None if "Location" in headers else headers.get("Content-Length"))
+            if self.most is None:
+                self.most = int(stated) if (stated or "").isdigit() else None
+            elif stated != str(self.most):
+                self.refuse(stated)
+        elif method == "GET":
+            stated = headers.get("Content-Length", "")
+            if self.most is not None and stated.isdigit() and int(stated) > self.most:
+                self.refuse(stated)
+            name = "iter_bytes" if hasattr(response, "iter_bytes") else "iter_content"
+            setattr(response, name, self.counted(getattr(response, name)))
+
+    def counted(self, chunks):
+        """A stream of bytes that ends where there are more than there may be."""
+
+        def count(*args, **kwargs):
+            received = 0
+            for chunk in chunks(*args, **kwargs):
+                self.heard = time.monotonic()
+                received += len(chunk)
+                if self.most is not None and received > self.most:
+                    self.refuse(f"{received} or more")
+                yield chunk
+
+        return count
+
+    def refuse(self, received):
+        what = "is published with" if self.source.size is not None else "is, as the Hub says, one of"
+        raise IntegrityError(
+            f"{self.source} {what} {self.most} bytes, and something else was sent; it was not kept. Try another "
+            "network, or another version of sslzoo; if it stays, tell whoever publishes the model. "
+            f"Received: {received} bytes"
+        )
+
+
+def _before_request(request):
+    watch = getattr(_Watch.open, "by", None)
+    if watch is not None:
+        left = watch.left()
+        limits = request.extensions.get("timeout", {})
+        kinds = ("connect", "read", "write", "pool")
+        request.extensions["timeout"] = {kind: min(limits.get(kind) or left, left) for kind in kinds}
+
+
+def _after_response(response, **_):
+    watch = getattr(_Watch.open, "by", None)
+    if watch is not None:
+        watch.check(response)
 
 
 def _check_place(path, file):
@@ -237,6 +356,11 @@ def _difference(path, expected):
         elif re.fullmatch("[0-9a-f]{40}", name):
             digest = git_hash(Path(path).read_bytes())
         else:
+            warnings.warn(
+                f"The cache does not say which hash this file has on the Hub, so it is taken as it is: '{path}'. "
+                "Models of the manifest are checked all the same.",
+                stacklevel=2,
+            )
             return None
         return None if digest == name else f"hash {name}. Received: {digest}"
     except OSError as error:
@@ -498,10 +622,10 @@ def _explain(error, doing, repository, token):
         asked = _asked_pause(error)
         advice = f"The Hub wants fewer requests. Try again {f'after {asked:.0f} s' if asked else 'later'}, or log in"
     elif status is not None and status >= 500:
-        advice = f"The Hub has a fault of its own ({constants.ENDPOINT}). Try again later"
+        advice = f"The Hub has a fault of its own ({_endpoint()}). Try again later"
     elif _is_network(error):
         advice = (
-            f"{constants.ENDPOINT} cannot be reached, or the connection broke. Check the network, proxy (HTTPS_PROXY) "
+            f"{_endpoint()} cannot be reached, or the connection broke. Check the network, proxy (HTTPS_PROXY) "
             "and HF_ENDPOINT, and try again; what was cached before still loads"
         )
     elif _is_cut_short(error):

@@ -2,7 +2,8 @@
 
 A name stands for an entry of the manifest (`sslzoo.zoo.manifest`), and is looked for in this order:
 
-    1. the folder that the environment variable SSLZOO_WEIGHTS names, then `weights/` of a checkout
+    1. the folder that the environment variable SSLZOO_WEIGHTS names, then the encoders that an installed package
+       carries, or `weights/` of a checkout
     2. the cache of the Hugging Face Hub, without asking the Hub anything
     3. the Hub itself, at the commit that the manifest pins
 
@@ -11,13 +12,16 @@ Wherever the files come from, they are checked against the hashes of the manifes
 
 import copy
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sslzoo import checks
 from sslzoo.errors import ArtefactError, HubError, IntegrityError, InvalidInputError, SSLZooError, choose
-from sslzoo.files import sha256
+from sslzoo.files import read_json, sha256
 from sslzoo.zoo import layout
 from sslzoo.zoo import manifest as manifests
+from sslzoo.zoo.results import tag_of
 
 if TYPE_CHECKING:
     import keras
@@ -26,12 +30,23 @@ if TYPE_CHECKING:
 
 
 def load(
-    name_or_path: "str | os.PathLike", part: str = "encoder", revision: str | None = None, verify: bool = True
+    name_or_path: "str | os.PathLike",
+    part: str = "encoder",
+    revision: str | None = None,
+    verify: bool = True,
+    *,
+    name: str | None = None,
+    dtype: "str | keras.DTypePolicy | None" = None,
+    output_range: tuple[float, float] = (0, 1),
 ) -> "keras.Model":
     """Loads a trained model: a plain Keras model that takes raw images.
 
         encoder = sslzoo.load("simvae-mnist")
         features = encoder.predict(images)  # uint8 (B, 28, 28, 1) -> float32 (B, 10)
+        decoder = sslzoo.load("simvae-mnist", part="decoder", output_range=(0, 255))
+        encoder.predict(decoder.predict(features))  # there and back again
+
+    Images are values 0..255. Of `images / 255` every encoder gives one and the same vector, for all look black.
 
         sslzoo.load("runs/mine")                     # a model folder, or a .keras file
         sslzoo.load("hf://someone/their-model")      # anyone's repository on the Hugging Face Hub, newest commit
@@ -45,7 +60,8 @@ def load(
         name_or_path: model folder, `.keras` file, name such as "simvae-mnist", or "hf://organisation/name[@revision]".
         part: "encoder": raw images (B, H, W, C), values 0..255, uint8 or float -> (B, L);
             "posterior": the same -> [mean, log_var]; "projection": the same -> (B, P), after the projection head;
-            "decoder": (B, L) -> images in [0, 1]; "model": the whole training method.
+            "decoder": (B, L) -> images in `output_range`; "network": the encoder without its preprocessing, views (B,
+            H, W, C) as `Views` makes them -> (B, L), to go on training; "model": the whole training method.
         revision: commit, tag or branch of the Hub repository, instead of the one that the manifest pins.
         verify: check files before use: those of a name against the manifest, those of a repository against what the
             Hub says of them, and results.json. A cached file that fails is downloaded again, once.
@@ -59,13 +75,43 @@ def load(
         IntegrityError: a file is not the one that was published.
         HubError: the Hub could not be reached, refused, or has no such model; the message says what to do.
         ManifestError: the manifest is damaged.
-        InvalidInputError: a revision of something that has none, or two that differ.
+        InvalidInputError: a revision of something that has none, or two that differ; a name that Keras does not take,
+            a range that is none, or one of these arguments for a part that has no use for it.
     """
-    choose("part", part, layout.PARTS)
-    path = _fetch(name_or_path, part, revision, verify)
+    choose("part", part, (*layout.PARTS, "network"))
+    if name is not None and (not isinstance(name, str) or not name or "/" in name):
+        raise InvalidInputError(f"name must be a text without '/'. Received: name={name!r}")
+    if dtype is not None and part == "model":
+        raise InvalidInputError(f"A whole method keeps its precision; leave dtype out. Received: dtype={dtype!r}")
+    low, high = checks.interval(-255, 255, output_range=output_range)
+    if (low, high) != (0, 1) and part != "decoder":
+        raise InvalidInputError(f"Only a decoder has an output_range. Received: {output_range=}, {part=}")
+    stored = "encoder" if part == "network" else part
+    path = _fetch(name_or_path, stored, revision, verify)
     from sslzoo.zoo import artefact
 
-    return artefact.read(path, part, verify)
+    model = artefact.read(path, stored, verify)
+    if part == "network" or (low, high) != (0, 1) or dtype is not None:
+        from sslzoo.networks import composition
+
+        model = composition.without_preprocessing(model) if part == "network" else model
+        model = model if (low, high) == (0, 1) else composition.stretched(model, low, high)
+        model = model if dtype is None else composition.with_policy(model, dtype)
+    model.name = name or _model_name(name_or_path, path) + ("" if part == "encoder" else f"-{part}")
+    return model
+
+
+def _model_name(name_or_path, path):
+    """What a loaded model is called: as the zoo does, or as its results, its repository or its file do."""
+    text = str(name_or_path)
+    if text.startswith(manifests.SCHEME):
+        text = text.partition("@")[0].rpartition("/")[2]
+    elif path == Path(name_or_path).expanduser():
+        try:
+            text = read_json(path / layout.RESULTS)["name"]
+        except (SSLZooError, OSError, ValueError, KeyError, TypeError):
+            text = path.resolve().stem
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", str(text)).strip("-.") or "encoder"
 
 
 def _fetch(name_or_path, part, revision, verify):
@@ -97,15 +143,17 @@ def _fetch_named(name, part, revision, verify):
         _refuse_revision(revision, local)
         return local
     pinned = revision in (None, entry["revision"])
-    if local is not None and pinned and (_holds(local, part) or entry["revision"] is None):
+    if local is not None and pinned and (_holds(local, part) or part not in _parts_of(entry)):
         if verify:
             _check_local(name, local, part, entry)
         return local
     if entry["revision"] is None and revision is None:
         searched = " or ".join(str(folder) for folder in _weight_folders())
+        what = name if local is None else f"part {part!r} of {name}"
         raise HubError(
-            f"{name} is not published yet, and there is no copy of it in {searched}. Set SSLZOO_WEIGHTS to a folder "
-            f"that holds it, or train it: {entry['recipe']}. Received: name_or_path={name!r}"
+            f"{what} is not published yet, and there is no copy of it in {searched}. Set SSLZOO_WEIGHTS to a folder "
+            f"that holds it, such as weights/ of a checkout, or train it: {entry['recipe']}. "
+            f"Received: name_or_path={name!r}, part={part!r}"
         )
     if entry["repository"] is None:
         _refuse_revision(revision, name)
@@ -126,12 +174,12 @@ def _fetch_named(name, part, revision, verify):
 def _check_local(name, folder, part, entry):
     for file in (*_files_of(part), layout.RESULTS):
         if (folder / file).is_file() and file in entry["files"]:
-            found, expected = sha256(folder / file), entry["files"][file]["sha256"]
-            if found != expected:
+            here, expected = sha256(folder / file), entry["files"][file]["sha256"]
+            if here != expected:
                 raise IntegrityError(
                     f"{folder / file} is not the file that the manifest has for {name}. Give the path of the folder "
                     "to load a model of your own, or verify=False; restore the file, or enter the new model by "
-                    f"`sslzoo manifest {folder}`. Expected sha256 {expected}. Received: {found}"
+                    f"`sslzoo manifest {folder}`. Expected sha256 {expected}. Received: {here}"
                 )
 
 
@@ -157,23 +205,6 @@ def _refuse_revision(revision, path):
 
 
 # ------------------------------------------------------------------ find
-
-
-def find(name_or_path: "str | os.PathLike") -> Path:
-    """Path of a model folder or `.keras` file on this machine.
-
-    Args:
-        name_or_path: folder, file, or name of a local model; see `local_models`.
-
-    Raises:
-        UnknownNameError: no model of that name.
-        ArtefactError: a path that does not exist.
-    """
-    path, known = _find_path(name_or_path), local_models()
-    if path is None:
-        _check_known(str(name_or_path))
-        path = known[str(name_or_path)]
-    return path
 
 
 def _check_known(name, entries=()):
@@ -214,47 +245,50 @@ def _is_entry(name):
 
 def local_models() -> dict[str, Path]:
     """Models on this machine that `load` knows by name, the Hub's cache left out: name -> folder."""
-    found = {}
+    models = {}
     for folder in _weight_folders():
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
             if (path / layout.CONFIG).is_file():
-                found.setdefault(path.name, path)
-    return found
+                models.setdefault(path.name, path)
+    return models
 
 
 def _weight_folders():
     """Where models lie by name, first come first served."""
     named = os.environ.get("SSLZOO_WEIGHTS")
-    return [*([Path(named).expanduser()] if named else []), Path(__file__).resolve().parents[2] / "weights"]
+    return [*([Path(named).expanduser()] if named else []), manifests.beside("weights")]
 
 
 # ------------------------------------------------------------------ list
 
 
-def list_models(method: str | None = None, dataset: str | None = None) -> list[dict]:
+def list_models(method: str | None = None, dataset: str | None = None, tag: str | None = None) -> list[dict]:
     """The models of the zoo.
 
     Args:
         method: keep those of this method ("SimVAE"; case, "-" and " " do not count).
         dataset: keep those trained on this data set ("fashion_mnist"; likewise).
+        tag: keep those of this recipe or seed ("strong", "seed1"; likewise), or of the default one ("default").
 
     Returns:
-        list of dicts, sorted by name: name, method, dataset, repository, revision (null: not published yet), parts,
-        files, bytes (of all files), input_shape, input_range, features, parameters, recipe, metrics, licence, papers
-        (see `sslzoo.zoo.manifest`), and local: bool, whether the encoder loads without a network.
+        list of dicts, sorted by name: name, method, dataset, tag (null: the default recipe), repository, revision
+        (null: not published yet), parts, files, bytes (of all files), input_shape, input_range, features, parameters,
+        recipe, metrics, licence, papers (see `sslzoo.zoo.manifest`), and local: bool, whether the encoder loads
+        without a network.
 
     Raises:
-        UnknownNameError: no model is of that method or data set.
+        UnknownNameError: no model is of that method, data set or tag.
         ManifestError: the manifest is damaged.
     """
-    entries = manifests.read()
-    for field, wanted in (("method", method), ("dataset", dataset)):
-        if wanted is not None:
-            known = {_plainly(entry[field]): entry[field] for entry in manifests.read().values()}
-            chosen = known.get(_plainly(wanted)) or choose(field, wanted, set(known.values()))
-            entries = {name: entry for name, entry in entries.items() if entry[field] == chosen}
     local = local_models()
-    return [_described(name, entry, local) for name, entry in entries.items()]
+    every = [_described(name, entry, local) for name, entry in manifests.read().items()]
+    models = every
+    for field, wanted in (("method", method), ("dataset", dataset), ("tag", tag)):
+        if wanted is not None:
+            known = {_plainly(model[field] or "default"): model[field] or "default" for model in every}
+            chosen = known.get(_plainly(wanted)) or choose(field, wanted, set(known.values()))
+            models = [model for model in models if (model[field] or "default") == chosen]
+    return models
 
 
 def info(name: str) -> dict:
@@ -278,6 +312,7 @@ def _plainly(text):
 def _described(name, entry, local):
     facts = {
         "name": name,
+        "tag": tag_of(name),
         "parts": _parts_of(entry),
         "bytes": sum(file["bytes"] for file in entry["files"].values()),
         "local": name in local or _is_cached(entry),

@@ -16,12 +16,10 @@ object: `schema` (1) and `models`, name -> entry. An entry holds
     sslzoo manifest weights/*      # enter folders, after a model changed
 """
 
-import argparse
 import functools
 import json
 import os
 import re
-import sys
 from pathlib import Path
 
 from sslzoo.errors import InvalidInputError, ManifestError, SSLZooError, choose
@@ -108,15 +106,18 @@ _ENTRY = {
 def path() -> Path:
     """Where the manifest is: what SSLZOO_MANIFEST names, else in the installed package, else in the checkout."""
     named = os.environ.get("SSLZOO_MANIFEST")
-    if named:
-        return Path(named).expanduser()
+    return Path(named).expanduser() if named else beside(FILE)
+
+
+def beside(name: str) -> Path:
+    """What an installed package carries inside (setup.py puts it there) and a checkout holds beside it."""
     package = Path(__file__).resolve().parents[1]
-    return package / FILE if (package / FILE).is_file() else package.parent / FILE
+    return package / name if (package / name).exists() else package.parent / name
 
 
-def is_installed(file: Path) -> bool:
-    """Whether a manifest is the installed package's own, which nobody edits."""
-    return file == Path(__file__).resolve().parents[1] / FILE
+def is_installed(path: Path) -> bool:
+    """Whether a path is inside the installed package, whose files nobody edits."""
+    return Path(path).resolve().is_relative_to(Path(__file__).resolve().parents[1])
 
 
 def read(file: "str | os.PathLike | None" = None) -> dict[str, dict]:
@@ -276,25 +277,3 @@ def refresh(folder: "str | os.PathLike", organisation: str = "sslzoo", file: "st
         return False
     update(name, made, file)
     return True
-
-
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="sslzoo manifest", description="Enter model folders in the manifest of published models."
-    )
-    parser.add_argument("folders", nargs="+", type=Path, help="model folders")
-    parser.add_argument("--organisation", default="sslzoo", help="on the Hub, for models that are new (sslzoo)")
-    parser.add_argument("--manifest", type=Path, help=f"file to change ({path()})")
-    options = parser.parse_args(arguments)
-    try:
-        for folder in options.folders:
-            changed = refresh(folder, options.organisation, options.manifest)
-            print(f"{folder}: {'entered' if changed else 'unchanged'}")
-    except SSLZooError as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

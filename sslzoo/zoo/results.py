@@ -2,7 +2,8 @@
 
 `results.json` is one JSON object. The recipe gives
 
-    name          str, `<method>-<dataset>`: lower-case letters, digits, "-", "."
+    name          str, `<method>-<dataset>`, or `<method>-<dataset>.<tag>` for another recipe or seed than the default:
+                  lower-case letters, digits, "-", ".". `tag_of` reads the tag off it.
     method        str, as the paper spells it ("SimVAE")
     dataset       str, as `sslzoo.data` calls it ("fashion_mnist")
     recipe        str, the command that trains it again
@@ -97,6 +98,11 @@ def plain(value: object, path: str) -> object:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     raise InvalidInputError(f"{path} must be something JSON can hold. Received: {type(value).__name__}")
+
+
+def tag_of(name: str) -> str | None:
+    """Tag of a model's name, after the first dot: "strong" of simclr-cifar10.strong; None of the default recipe's."""
+    return name.partition(".")[2] or None
 
 
 def is_text(value):

@@ -50,24 +50,26 @@ def _verify_local(name, entry, folder):
     if folder is None:
         searched = ", ".join(str(place) for place in _weight_folders())
         return _finding(name, "local", searched, None, ["There is no copy on this machine"], 0)
-    problems = []
+    problems, expected = [], entry["files"]
+    if manifests.is_installed(folder):  # which carries encoders, and leaves other parts to the Hub or a checkout
+        expected = {file: facts for file, facts in expected.items() if "/" not in file}
     try:
-        found = manifests.entry(folder, entry["repository"], entry["revision"])
-        problems += _differences(entry["files"], found["files"])
+        present = manifests.entry(folder, entry["repository"], entry["revision"])
+        problems += _differences(expected, present["files"])
         for field in entry:
-            if field != "files" and found[field] != entry[field]:
+            if field != "files" and present[field] != entry[field]:
                 problems.append(f"{field} in {layout.RESULTS} differs from the manifest's")
     except (SSLZooError, OSError) as error:
         problems.append(str(error))
-    return _finding(name, "local", folder, not problems, problems, len(entry["files"]))
+    return _finding(name, "local", folder, not problems, problems, len(expected))
 
 
-def _differences(expected, found):
-    problems = [f"{file} is missing" for file in expected if file not in found]
-    problems += [f"{file} is not in the manifest" for file in found if file not in expected]
+def _differences(expected, present):
+    problems = [f"{file} is missing" for file in expected if file not in present]
+    problems += [f"{file} is not in the manifest" for file in present if file not in expected]
     for file in expected:
-        if file in found and found[file] != expected[file]:
-            problems.append(f"{file} has sha256 {found[file]['sha256']}, not {expected[file]['sha256']}")
+        if file in present and present[file] != expected[file]:
+            problems.append(f"{file} has sha256 {present[file]['sha256']}, not {expected[file]['sha256']}")
     return problems
 
 
@@ -79,9 +81,9 @@ def _verify_cache(name, entry):
     held = {file: folder for file, folder in places.items() if folder is not None}
     if not held:
         return None
-    found = {file: {"sha256": sha256(folder / file)} for file, folder in held.items()}
+    cached = {file: {"sha256": sha256(folder / file)} for file, folder in held.items()}
     expected = {file: {"sha256": entry["files"][file]["sha256"]} for file in held}
-    problems = _differences(expected, found)
+    problems = _differences(expected, cached)
     return _finding(name, "cache", next(iter(held.values())), not problems, problems, len(held))
 
 

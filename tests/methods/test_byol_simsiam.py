@@ -265,7 +265,7 @@ def test_parts_that_do_not_fit_are_refused(method, build, message):
     ("arguments", "message"),
     [
         ({"momentum": 1.1}, "momentum must be a number from 0 to 1. Received: momentum=1.1"),
-        ({"total_steps": 0}, "total_steps must be an integer >= 1, or None. Received: total_steps=0"),
+        ({"total_steps": 0}, "total_steps must be an integer >= 1. Received: total_steps=0"),
         ({"total_steps": 10.0}, "total_steps must be an integer"),
     ],
 )

@@ -221,7 +221,7 @@ def test_the_teacher_follows_before_it_is_asked_and_never_learns():
 def test_teacher_probabilities_are_sharper_than_the_students():
     model = proto_cpc()
     views = to_numpy(model.make_views(images(6), training=True))[:, 0]
-    taught, named = to_numpy(model.teach(views)), to_numpy(model.cluster_probabilities(views))
+    taught, named = to_numpy(model.teacher_probabilities(views)), to_numpy(model.cluster_probabilities(views))
     np.testing.assert_allclose(taught.sum(1), 1.0, rtol=1e-5)
     assert (taught.max(1) > named.max(1)).all() and (taught.argmax(1) == named.argmax(1)).all()
 
@@ -393,7 +393,7 @@ def test_cluster_probabilities_and_chance_level(name):
         (lambda: swav(queue_size=8).update(None, {"z": ops.ones((12, 2, 4))}), "queue of 8 rows.*12 rows"),
         (lambda: swav(queue_size=8)(np.zeros((4, 3, 8, 8, 1))), "remembers 2 views.*Received: 3 views"),
         (lambda: swav(local_views=Flips(2))(np.zeros((4, 2, 8, 8, 1))), "raw images.*Received: views of shape"),
-        (lambda: swav(local_views=small_crops(size=4)), r"\(8, 8, 1\) only.*Received: local_views of size=\(4, 4\)"),
+        (lambda: swav(local_views=small_crops(size=4)), r"\(8, 8, 1\) only.*Received: size=\(4, 4\)"),
         (lambda: proto_cpc(momentum=1.5), "momentum must be a number from 0 to 1"),
         (lambda: proto_cpc(prior_momentum=1), "prior_momentum must be below 1"),
         (lambda: deep_cluster(n=4, clusters=5), "at most the number of images, 4. Received: clusters=5"),

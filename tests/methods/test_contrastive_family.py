@@ -149,7 +149,7 @@ def test_moco_trains_the_student_alone():
     students = [*model.encoder.trainable_variables, *model.projector.trainable_variables]
     assert {id(weight) for weight in model.trainable_variables} == {id(weight) for weight in students}
     views, weights = images(4).astype("float32") / 255, tensor(normal(4, 6))
-    (slope,) = gradient(lambda x: ops.sum(model.embed_key(x) * weights) + ops.sum(x), views)
+    (slope,) = gradient(lambda x: ops.sum(model.teach(x) * weights) + ops.sum(x), views)
     np.testing.assert_array_equal(slope, np.ones_like(views))
     (slope,) = gradient(lambda x: ops.sum(model.embed(x) * weights) + ops.sum(x), views)
     assert np.abs(slope - 1).max() > 0.01

@@ -195,8 +195,9 @@ def test_uniform_centres_cannot_be_drawn():
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: make(SimVAE, num_views=1), "at least 2 views.*Received: num_views=1"),
-        (lambda: make(CRVAE, num_views=3)(images(4)), "exactly 2 views.*Received: num_views=3"),
+        (lambda: make(SimVAE, num_views=1), "SimVAE needs at least 2 views.*Received: num_views=1"),
+        (lambda: make(CRVAE, num_views=3), "CRVAE needs exactly 2 views.*Received: num_views=3"),
+        (lambda: make(SimVAE)(np.zeros((4, 1, 8, 8, 1))), "at least 2 views.*Received: num_views=1"),
         (lambda: make(SimVAE, prior_variance=0.0), "prior_variance must be a number > 0.*Received: prior_variance=0"),
         (lambda: make(BetaVAE, beta=-1), "Received: beta=-1"),
         (lambda: VAE(image_decoder(), image_decoder()), "two outputs"),

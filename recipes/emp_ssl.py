@@ -1,0 +1,36 @@
+"""Train EMPSSL: many views agree with their mean, and each batch of views fills a large volume.
+
+    python recipes/emp_ssl.py                                          # digits
+    KERAS_BACKEND=jax python recipes/emp_ssl.py --dataset mnist
+    python recipes/emp_ssl.py --dataset cifar10 --variant strong       # to hold against other libraries' tables
+
+Paper: Tong, Chen, Ma and LeCun, "EMP-SSL: Towards Self-Supervised Learning in One Training Epoch" (arXiv 2304.03977).
+"""
+
+from sslzoo import training
+from sslzoo.methods import EMPSSL
+from sslzoo.training import STRONG
+
+SETTINGS = {"num_views": 8, "batch_size": 64, "head": None, "alignment_weight": 200.0}
+
+# strong: the paper's 20 crops, 100 images a step and 30 epochs.
+VARIANTS = {
+    "strong": STRONG | {
+        "policy_changes": {"crop": {"scale": (0.25, 0.25), "ratio": (1.0, 1.0)}},
+        "num_views": 20, "batch_size": 100, "epochs": 30, "head": (4096, 4096, 512), "alignment_weight": 200.0,
+        "optimizer": "lars", "learning_rate": 0.3, "weight_decay": 1e-4,
+    },
+}  # fmt: skip
+
+
+def main(argv=None):
+    run = training.Run("emp-ssl", SETTINGS, VARIANTS, argv, __doc__)
+    encoder = run.encoder()
+    model = EMPSSL(encoder, run.projector(encoder), run.views(), **run.options("alignment_weight"))
+    run.prepare(model)
+    model.fit(run.data(), **run.fit_arguments())
+    return run.finish(model)
+
+
+if __name__ == "__main__":
+    training.script(main)

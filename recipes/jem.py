@@ -1,0 +1,61 @@
+"""Train JEM without labels: a classifier read as a density of images, by maximum likelihood alone.
+
+    python recipes/jem.py                                             # digits
+    KERAS_BACKEND=jax python recipes/jem.py --dataset mnist
+    python recipes/jem.py --dataset cifar10 --variant paper           # wants a GPU: 20 gradients by the images a step
+
+Papers: Grathwohl et al., "Your Classifier is Secretly an Energy Based Model and You Should Treat it Like One" (arXiv
+1912.03263); as the baseline of Sansone and Manhaeve (GEDI, arXiv 2212.13425).
+"""
+
+from sslzoo import networks, training
+from sslzoo.callbacks import DivergenceGuard, EnergyHealth
+from sslzoo.evaluation import pictures
+from sslzoo.methods import JEM
+from sslzoo.training import Per, Variant
+
+# GEDI's appendix M. The only augmentation is noise on the image itself; its policies are taken without their other
+# steps. width: channels of the ResNet.
+APPENDIX_M = {
+    "network": "resnet8-gedi", "latent_dim": None, "num_views": 1, "clusters": Per(10, cifar100=100),
+    "policy": "gedi-mnist", "flip": None,
+    "policy_changes": {"shift": None, "jitter": None, "gray": None, "noise": 0.03},
+    "energy_decay": 0.0, "sgld_steps": 20, "step_size": 1.0, "noise": 0.01, "buffer_size": 10_000, "restart": 0.05,
+    "batch_size": 64,
+}  # fmt: skip
+
+# A network and budget for a CPU; the rate is higher, since the steps are fewer.
+SETTINGS = APPENDIX_M | {
+    "width": 16, "head": (32, 16), "learning_rate": 1e-3,
+    "views_per_image": Per(2, digits=60, mnist=10, fashion_mnist=10),
+}  # fmt: skip
+
+VARIANTS = {
+    "paper": Variant({
+        "width": Per(128, cifar100=256), "head": Per((256, 128), cifar100=(512, 256)),
+        "epochs": Per(200, svhn_cropped=20), "learning_rate": 1e-4, "schedule": "constant",
+    }),
+}  # fmt: skip
+
+
+def main(argv=None):
+    run = training.Run("jem", SETTINGS, VARIANTS, argv, __doc__)
+    s = run.settings
+    encoder = networks.encoder(s["network"], run.image_shape, s["latent_dim"], seed=run.seed, width=s["width"])
+    head = networks.projector(encoder.output_shape[-1], s["head"], batch_norm=False, seed=run.seed + 1)
+    model = JEM(
+        encoder,
+        s["clusters"],
+        head,
+        run.views(),
+        **run.options("energy_decay", "sgld_steps", "step_size", "noise", "buffer_size", "restart"),
+        seed=run.seed,
+    )
+    run.prepare(model)
+    model.fit(run.data(), **run.fit_arguments([DivergenceGuard(), EnergyHealth(run.images[:512])]))
+    pictures.samples(model.sample(50, seed=run.seed), run.out / "samples.png", title="Samples: 500 Langevin steps")
+    return run.finish(model)
+
+
+if __name__ == "__main__":
+    training.script(main)

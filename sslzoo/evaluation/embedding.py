@@ -1,0 +1,143 @@
+"""A user's images to features: read, fitted to the encoder, embedded."""
+
+import dataclasses
+import os
+from collections.abc import Callable, Sequence
+
+import keras
+import numpy as np
+
+from sslzoo import checks
+from sslzoo.data.inputs import Fit, source_of
+from sslzoo.errors import InvalidInputError, choose
+from sslzoo.evaluation.features import check_finite, load_encoder, outputs_of
+
+
+@dataclasses.dataclass
+class Embedding:
+    """Features of images, and which images they are of. `np.asarray(embedding)` is the features.
+
+    Attributes:
+        features: float32 (N, L).
+        log_var: float32 (N, L), the logarithm of the posterior's variance, where the encoder gives it; else None.
+        paths: str (N,), of images that are files; else None.
+        index: int64 (N,), the place of each image among those that were given, where they are no files; else None.
+        labels: int64 (N,), of an `.npz` that has them or a folder sorted into classes; else None.
+        classes: names of a folder's classes, in the order of their labels; else None.
+        model: str as an array (), the name or path of the encoder, where it was given by one; else None.
+        skipped: list of (path or place, reason), images that could not be read.
+        remarks: list of str, what was done to images to fit the encoder.
+    """
+
+    features: np.ndarray
+    log_var: np.ndarray | None = None
+    paths: np.ndarray | None = None
+    index: np.ndarray | None = None
+    labels: np.ndarray | None = None
+    classes: np.ndarray | None = None
+    model: np.ndarray | None = None
+    skipped: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+    remarks: list[str] = dataclasses.field(default_factory=list)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Those of the arrays that there are, by name: what `sslzoo embed` writes."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.features.shape
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def __array__(self, dtype=None, copy=None) -> np.ndarray:
+        return np.array(self.features, dtype) if copy else np.asarray(self.features, dtype)
+
+
+def embed(
+    encoder: "keras.layers.Layer | str | os.PathLike",
+    images: "np.ndarray | str | os.PathLike | Sequence",
+    split: str | None = None,
+    part: str = "encoder",
+    revision: str | None = None,
+    batch_size: int = 256,
+    on_error: str = "fail",
+    progress: Callable[[int, int], None] | None = None,
+) -> Embedding:
+    """Features of images of any size and kind.
+
+        embedding = sslzoo.embed("simvae-mnist", "scans/")
+        embedding.features  # float32 (N, 10)
+        embedding.paths     # whose they are
+
+    Images of another size than the encoder's are cropped around their middle to its proportions and resized, bilinear
+    and antialiased; colour is turned to grey or grey to colour. What was done is told in `remarks`. Photographs are
+    turned upright. A folder is read with all folders below it, in the order of its paths; its sub-folders train,
+    validation and test are splits, and theirs are classes.
+
+    Args:
+        encoder: Keras model, raw images (B, H, W, C), values 0..255 -> (B, L) or [mean, log_var]; or a name, folder or
+            address for `sslzoo.load`.
+        images: array (N, H, W, C), uint8 or floats in 0..255; a list of Pillow images; a folder, an image file or an
+            `.npz` with `images`; or a list of folders and image files.
+        split: of a folder or `.npz` that has several.
+        part, revision: as in `sslzoo.load`, where `encoder` is a name.
+        batch_size: int, images per call of the encoder.
+        on_error: "fail": an image that cannot be read is an error; "skip": it is left out, and told in `skipped`.
+        progress: callable (images done, images in all), or None.
+
+    Returns:
+        `Embedding`, one row per image that was read.
+
+    Raises:
+        InvalidInputError: an encoder that is none, images that are none, one that cannot be read (on_error="fail") or
+            none that can, or features with NaN or infinite values.
+        MissingDataError: no such path, or a folder without images.
+        UnknownNameError, ArtefactError, ...: as `sslzoo.load`.
+    """
+    checks.count(batch_size=batch_size)
+    choose("on_error", on_error, ("fail", "skip"))
+    source = source_of(images, split)  # first: a wrong path is told before a model is loaded
+    named = isinstance(encoder, (str, os.PathLike)) and part != "projection"
+    model = np.array(os.fspath(encoder)) if named else None
+    encoder = load_encoder(encoder, part=part, revision=revision)
+    fit = Fit(_image_shape(encoder))
+    batch_size = min(batch_size, len(source))
+    rows, skipped, pending, batches = [], [], [], []
+    for index in range(len(source)):
+        try:
+            pending.append(fit(source.read(index)))
+            rows.append(index)
+        except InvalidInputError as error:
+            if on_error == "fail":
+                raise
+            skipped.append((source.name(index), str(error.__cause__ or error)))
+        if pending and (len(pending) == batch_size or index + 1 == len(source)):
+            batches.append(outputs_of(encoder, np.stack(pending), batch_size))
+            pending.clear()
+        if progress:
+            progress(index + 1, len(source))
+    if not rows:
+        raise InvalidInputError(f"None of the images can be read. Received: {len(source):,} images")
+    outputs = [np.concatenate(values) for values in zip(*batches)]
+    check_finite(outputs[0])
+    return Embedding(
+        **dict(zip(("features", "log_var"), outputs)),
+        **source.identify(rows),
+        labels=None if source.labels is None else source.labels[rows],
+        classes=None if source.classes is None else np.array(source.classes),
+        model=model,
+        skipped=skipped,
+        remarks=fit.remarks(len(rows)),
+    )
+
+
+def _image_shape(encoder):
+    """(H, W, C) of the images that an encoder takes, None where it takes any."""
+    try:
+        shape = encoder.input_shape
+    except (AttributeError, ValueError):  # a subclassed model takes what it takes
+        return (None, None, None)
+    if not isinstance(shape, tuple) or len(shape) != 4:
+        raise InvalidInputError(f"encoder must take images (B, H, W, C). Received: encoder.input_shape={shape}")
+    return shape[1:]

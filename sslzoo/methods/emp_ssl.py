@@ -1,0 +1,63 @@
+"""EMP-SSL: many patches of an image agree with their mean, while each batch of patches fills a large volume."""
+
+import keras
+
+from sslzoo import checks
+from sslzoo.losses import emp_ssl_terms
+from sslzoo.methods.joint_embedding import JointEmbedding
+
+
+@keras.saving.register_keras_serializable("sslzoo")
+class EMPSSL(JointEmbedding):
+    """EMP-SSL: extreme multi-patch learning, some epochs of very many views in the place of very many epochs of two.
+
+    loss = -mean over views of 1/2 log det(I + D / (B epsilon^2) Z_v^T Z_v)
+           - alignment_weight mean over images and views of cos(z_v, mean of views)
+
+    `alignment` pulls the views of an image together and stands for the prior; `coding_rate`, the log-volume that a
+    batch fills, pushes images apart and stands for the reconstruction.
+
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), latent_dim=10)
+        model = methods.EMPSSL(encoder, views=views.Views("simvae-digits", 8))
+        model.compile(optimizer="adam")
+        model.fit(images, batch_size=16, verbose=0)
+
+    Args:
+        encoder, projector, views: as in `JointEmbedding`; two views or more, 20 to 200 small crops in the paper. The
+            paper's head for features of size D is `networks.projector(D, (4096, 4096, 512))`.
+        alignment_weight: float > 0, the paper's lambda.
+        epsilon: float > 0, of the coding rate; 0.2 is its square in the released code.
+
+    Reference:
+        Tong, Chen, Ma and LeCun, "EMP-SSL: Towards Self-Supervised Learning in One Training Epoch", eq. 2-4.
+    """
+
+    papers = (
+        {
+            "title": "EMP-SSL: Towards Self-Supervised Learning in One Training Epoch",
+            "url": "https://arxiv.org/abs/2304.03977",
+        },
+    )
+    terms = ("coding_rate", "alignment")
+    view_counts = (2, None)
+
+    def __init__(
+        self,
+        encoder: keras.Model,
+        projector: keras.Model | None = None,
+        views: keras.Layer | None = None,
+        alignment_weight: float = 200.0,
+        epsilon: float = 0.2**0.5,
+        **kwargs,
+    ):
+        super().__init__(encoder, projector, views, **kwargs)
+        self.alignment_weight, self.epsilon = checks.positive(alignment_weight=alignment_weight, epsilon=epsilon)
+
+    def objective(self, images, outputs, training):
+        terms = emp_ssl_terms(outputs["z"], self.epsilon)
+        return {"coding_rate": terms["coding_rate"], "alignment": self.alignment_weight * terms["alignment"]}

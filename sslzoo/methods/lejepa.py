@@ -1,0 +1,80 @@
+"""LeJEPA: views agree, and embeddings of all images together look like samples of N(0, I)."""
+
+import keras
+
+from sslzoo import checks
+from sslzoo.losses import lejepa_terms
+from sslzoo.losses.marginal import directions
+from sslzoo.methods.joint_embedding import JointEmbedding
+
+
+@keras.saving.register_keras_serializable("sslzoo")
+class LeJEPA(JointEmbedding):
+    """LeJEPA: any number of views lie around the centre of the global ones, and their marginal is held to N(0, I).
+
+    loss = (1 - weight) mean (z_v - centre of global views)^2 + weight SIGReg
+
+    `invariance` pulls the views of an image together: it is SimVAE's prior, latents around one unknown centre.
+    `sigreg` stands for the reconstruction, but does not push images apart: it fixes the distribution of all embeddings
+    along random directions, drawn anew each step. No teacher, no stopped gradient, no negatives. At a total collapse to
+    0 its gradient vanishes, so embeddings must start with some spread, as any network's do.
+
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), latent_dim=10)
+        model = methods.LeJEPA(encoder, views=views.Views("simvae-digits", 4))
+        model.compile(optimizer="adam")
+        model.fit(images, batch_size=16, verbose=0)
+
+    Args:
+        encoder, projector, views: as in `JointEmbedding`; two views or more. The paper's head for features of size D is
+            `networks.projector(D, (2048, 2048, 128))`.
+        weight: float in 0..1, the paper's lambda.
+        slices: int >= 1, directions a step.
+        num_global: int >= 1, how many views, the first ones, make the centre; None for all.
+        seed: int, of the directions.
+
+    Reference:
+        Balestriero and LeCun, "LeJEPA: Provable and Scalable Self-Supervised Learning Without the Heuristics".
+    """
+
+    papers = (
+        {
+            "title": "LeJEPA: Provable and Scalable Self-Supervised Learning Without the Heuristics",
+            "url": "https://arxiv.org/abs/2511.08544",
+        },
+    )
+    terms: tuple[str, ...] = ("invariance", "sigreg")
+    view_counts = (2, None)
+
+    def __init__(
+        self,
+        encoder: keras.Model,
+        projector: keras.Model | None = None,
+        views: keras.Layer | None = None,
+        weight: float = 0.05,
+        slices: int = 1024,
+        num_global: int | None = None,
+        seed: int = 0,
+        **kwargs,
+    ):
+        super().__init__(encoder, projector, views, **kwargs)
+        self.weight = checks.fraction(weight=weight)
+        self.slices = checks.count(slices=slices)
+        self.num_global = None if num_global is None else checks.count(num_global=num_global)
+        self.seed = seed
+        self.random = keras.random.SeedGenerator(seed)
+
+    def directions(self, training):
+        """Directions (P, slices): drawn anew in training, the same ones whenever else, so that nothing moves there."""
+        return directions(self.embedding_dim, self.slices, self.random if training else self.seed)
+
+    def objective(self, images, outputs, training):
+        terms = lejepa_terms(outputs["z"], self.directions(training), self.num_global)
+        return {
+            "invariance": (1 - self.weight) * terms["invariance"],
+            "sigreg": self.weight * terms["sigreg"],
+        }

@@ -1,0 +1,65 @@
+"""MMCR: the centroids of images' views have the largest nuclear norm they can."""
+
+import keras
+
+from sslzoo import checks
+from sslzoo.losses import mmcr_terms
+from sslzoo.methods.joint_embedding import JointEmbedding
+
+
+@keras.saving.register_keras_serializable("sslzoo")
+class MMCR(JointEmbedding):
+    """Maximum manifold capacity representations: one nuclear norm both pulls and pushes.
+
+    loss = -|C|_* + manifold_weight mean over images of |Z_i|_*
+
+    with C (B, P) the mean over views of normalised embeddings, and Z_i (J, P) those of image i. `centroids` pulls: the
+    mean of unit vectors is the longer the better they agree (the prior); and it pushes: a nuclear norm is the larger
+    the more directions its rows take (the stand-in for reconstruction). `manifolds`, which the paper mostly leaves out,
+    presses on each image's own spread.
+
+    Singular values are taken in float32; their gradient has no unique value where two are equal, and is finite there.
+
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), latent_dim=10)
+        model = methods.MMCR(encoder, views=views.Views("simvae-digits", 4))
+        model.compile(optimizer="adam")
+        model.fit(images, batch_size=16, verbose=0)
+
+    Args:
+        encoder, projector, views: as in `JointEmbedding`; two views or more, 2 to 8 in the paper. The paper's head for
+            features of size D is `networks.projector(D, (8192, 8192, 512))`, for CIFAR-10 `(512, 128)`.
+        manifold_weight: float >= 0, the paper's lambda.
+
+    Reference:
+        Yerxa, Kuang, Simoncelli and Chung, "Learning Efficient Coding of Natural Images with Maximum Manifold Capacity
+        Representations", eq. 4.
+    """
+
+    papers = (
+        {
+            "title": "Learning Efficient Coding of Natural Images with Maximum Manifold Capacity Representations",
+            "url": "https://arxiv.org/abs/2303.03307",
+        },
+    )
+    terms = ("centroids", "manifolds")
+    view_counts = (2, None)
+
+    def __init__(
+        self,
+        encoder: keras.Model,
+        projector: keras.Model | None = None,
+        views: keras.Layer | None = None,
+        manifold_weight: float = 0.0,
+        **kwargs,
+    ):
+        super().__init__(encoder, projector, views, **kwargs)
+        self.manifold_weight = checks.number(0, manifold_weight=manifold_weight)
+
+    def objective(self, images, outputs, training):
+        terms = mmcr_terms(outputs["z"])
+        return {"centroids": terms["centroids"], "manifolds": self.manifold_weight * terms["manifolds"]}

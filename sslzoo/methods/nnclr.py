@@ -1,0 +1,102 @@
+"""NNCLR: the positive of a view is the nearest neighbour, among recent images, of the other view."""
+
+import math
+
+import keras
+import numpy as np
+from keras import ops
+
+from sslzoo import checks
+from sslzoo.losses import info_nce_terms, unit
+from sslzoo.methods.advice import LOWER_TEMPERATURE
+from sslzoo.methods.simsiam import SimSiam
+from sslzoo.methods.state import enqueue, snapshot, variable
+from sslzoo.networks.initialization import unit_rows
+
+
+@keras.saving.register_keras_serializable("sslzoo")
+class NNCLR(SimSiam):
+    """Nearest-neighbour contrastive learning: positives come from a queue of other images, negatives from the batch.
+
+    loss = 1/2 [ InfoNCE(nn(z_1), p_2) + InfoNCE(nn(z_2), p_1) ],   scores nn(z) . p / temperature
+
+    with z the normalised embeddings, p the normalised output of the predictor, and nn(z) the row of the queue of
+    highest cosine, a constant. `alignment` pulls an image's view towards the neighbour of the other, and so images
+    that are alike towards each other: a prior that is wider than one image. `contrast` pushes it off the neighbours of
+    all others in the batch and stands for the reconstruction.
+
+    A training step, in this order: neighbours are looked up in the queue as it was; the loss is taken; the embeddings
+    of the first views take the places of the oldest rows. The queue is a variable of the model, so part of every
+    checkpoint, but not of `parts`.
+
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), latent_dim=10)
+        heads = networks.projector(10, (16, 16)), networks.predictor(16, 8)
+        model = methods.NNCLR(encoder, *heads, views.Views("simvae-digits", 2), queue_size=32)
+        model.compile(optimizer="adam")
+        model.fit(images, batch_size=16, verbose=0)
+
+    Args:
+        encoder, projector, predictor, views: as in `SimSiam`; exactly two views. The paper's heads for features of size
+            D are `networks.projector(D, (2048, 2048, 256))` and `networks.predictor(256, 4096)`.
+        queue_size: int >= 1, rows of the queue, at least a batch and at most an eighth of the images.
+        temperature: float > 0.
+        seed: int, of the random rows that the queue starts with.
+
+    Reference:
+        Dwibedi, Aytar, Tompson, Sermanet and Zisserman, "With a Little Help from My Friends: Nearest-Neighbor
+        Contrastive Learning of Visual Representations", eq. 2-4.
+    """
+
+    papers = (
+        {
+            "title": "With a Little Help from My Friends: Nearest-Neighbor Contrastive Learning of Visual "
+            "Representations",
+            "url": "https://arxiv.org/abs/2104.14548",
+        },
+    )
+    terms = ("alignment", "contrast")
+    advice = (LOWER_TEMPERATURE,)
+
+    def __init__(
+        self,
+        encoder: keras.Model,
+        projector: keras.Model | None,
+        predictor: keras.Model,
+        views: keras.Layer | None = None,
+        queue_size: int = 4096,
+        temperature: float = 0.1,
+        seed: int = 0,
+        **kwargs,
+    ):
+        super().__init__(encoder, projector, predictor, views, **kwargs)
+        self.queue_size = checks.count(queue_size=queue_size)
+        self.temperature = checks.positive(temperature=temperature)
+        self.seed = seed
+        self.queue = variable(self, unit_rows(queue_size, self.embedding_dim, seed), "queue")
+        self.pointer = variable(self, np.zeros((), "int32"), "pointer")
+
+    def neighbor(self, z):
+        """The row of the queue of highest cosine with each embedding (B, P): float tensor (B, P), a constant."""
+        queue = snapshot(self.queue)
+        best = ops.argmax(ops.matmul(unit(z), ops.transpose(queue)), axis=1)
+        return ops.stop_gradient(ops.take(queue, best, axis=0))
+
+    def objective(self, images, outputs, training):
+        def classify(prediction, target):
+            scores = ops.matmul(self.neighbor(target), ops.transpose(unit(prediction))) / self.temperature
+            return info_nce_terms(scores)
+
+        first, second = self.directions(classify, outputs)
+        return {term: 0.5 * (first[term] + second[term]) for term in self.terms}
+
+    def update(self, images, outputs):
+        enqueue(self.queue, self.pointer, unit(outputs["target"][:, 0]))
+
+    def chance_level(self, batch_size: int) -> float:
+        """Loss when all embeddings are equal: log(batch), in nats."""
+        return math.log(batch_size)

@@ -1,0 +1,56 @@
+"""VISReg: LeJEPA's idea with scale, shape and centre of the marginal asked for one by one."""
+
+import keras
+
+from sslzoo.losses import visreg_terms
+from sslzoo.methods.lejepa import LeJEPA
+
+
+@keras.saving.register_keras_serializable("sslzoo")
+class VISReg(LeJEPA):
+    """VISReg: views lie around the centre of the global ones; the marginal has unit scale, normal shape and mean 0.
+
+    loss = (1 - weight) invariance + weight (scale + shape + center)
+
+    `invariance` pulls the views of an image together and stands for the prior. The other three fix the marginal in the
+    place of reconstruction: `scale` as VICReg's variance does, also after a collapse; `shape` by the sliced Wasserstein
+    distance to N(0, I), which decorrelates and more; `center` keeps the mean at 0.
+
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), latent_dim=10)
+        model = methods.VISReg(encoder, views=views.Views("simvae-digits", 4), slices=64)
+        model.compile(optimizer="adam")
+        model.fit(images, batch_size=16, verbose=0)
+
+    Args:
+        encoder, projector, views, num_global, seed: as in `LeJEPA`.
+        weight: float in 0..1, the paper's lambda: 0.9 on ImageNet, 0.6 on small sets.
+        slices: int >= 1, directions a step.
+
+    Reference:
+        "Variance-Invariance-Sketching Regularization" (arXiv 2606.02572).
+    """
+
+    papers = ({"title": "Variance-Invariance-Sketching Regularization", "url": "https://arxiv.org/abs/2606.02572"},)
+    terms = ("invariance", "scale", "shape", "center")
+
+    def __init__(
+        self,
+        encoder: keras.Model,
+        projector: keras.Model | None = None,
+        views: keras.Layer | None = None,
+        weight: float = 0.6,
+        slices: int = 4096,
+        num_global: int | None = None,
+        seed: int = 0,
+        **kwargs,
+    ):
+        super().__init__(encoder, projector, views, weight, slices, num_global, seed, **kwargs)
+
+    def objective(self, images, outputs, training):
+        terms = visreg_terms(outputs["z"], self.directions(training), self.num_global)
+        return {name: (1 - self.weight if name == "invariance" else self.weight) * terms[name] for name in self.terms}

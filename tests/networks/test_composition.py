@@ -1,0 +1,37 @@
+"""Networks at another size: the same layers, or a refusal."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from sslzoo import networks
+from sslzoo.errors import InvalidInputError
+
+
+def convolutional():
+    x = images = keras.Input((8, 8, 1))
+    x = keras.layers.BatchNormalization()(keras.layers.Conv2D(3, 3, padding="same", name="conv")(x))
+    return keras.Model(images, keras.layers.GlobalAveragePooling2D()(x), name="encoder")
+
+
+def test_the_layers_are_shared_and_the_own_size_is_the_network_itself():
+    network = convolutional()
+    small = networks.at_size(network, (4, 6))
+    assert small.input_shape == (None, 4, 6, 1) and small.output_shape == network.output_shape
+    assert [id(weight) for weight in small.weights] == [id(weight) for weight in network.weights]
+    crop = np.random.default_rng(0).normal(size=(2, 4, 6, 1)).astype("float32")
+    maps = network.get_layer("conv")(crop)
+    expected = np.mean(ops.convert_to_numpy(maps), axis=(1, 2)) / np.sqrt(1.001)  # Keras' own epsilon
+    np.testing.assert_allclose(ops.convert_to_numpy(small(crop, training=False)), expected, rtol=1e-5, atol=1e-6)
+    assert networks.at_size(network, (8, 8)) is network
+
+
+def test_layers_that_cannot_are_refused():
+    flat = networks.encoder("mlp-small", (8, 8, 1), 4)
+    with pytest.raises(InvalidInputError, match=r"takes \(8, 8, 1\) only.*Received: size=\(4, 4\)"):
+        networks.at_size(flat, (4, 4))
+    images = keras.Input((8, 8, 1))
+    maps = keras.Model(images, keras.layers.Flatten()(keras.layers.Conv2D(2, 3)(images)))
+    with pytest.raises(InvalidInputError, match=r"it would give \(None, 8\).*Received: size=\(4, 4\)"):
+        networks.at_size(maps, (4, 4))
