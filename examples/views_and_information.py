@@ -7,8 +7,6 @@ Instance discrimination with a memory bank is trained on the 8x8 digits once for
 keep more or less of the image, noise, flips, and none at all. log N - loss bounds the information that a view and the
 memory of its image share; accuracy is the label of the nearest image in the bank, for test images.
 
-RESULTS
-
 Views that keep everything make a task without a lesson, views that keep nothing one without a solution.
 """
 
