@@ -389,6 +389,11 @@ def _add_evaluate(commands):
     add("--protocols", nargs="+", choices=PROTOCOLS, default=PROTOCOLS, metavar="P",
         help=f"some of {', '.join(PROTOCOLS)} (all)")  # fmt: skip
     add("--image-size", type=_positive, metavar="N", help="of a folder's images, for an encoder of any size")
+    add("--labels", choices=("folders",), help="the folders in a folder of images are classes")
+    add(
+        "--test-share", type=float, default=0.0, metavar="S", help="with --labels folders: share of each class held out"
+    )
+    add("--on-error", choices=("fail", "skip"), default="fail", help="images of a folder that cannot be read (fail)")
     add("--limit", type=_positive, metavar="N", help="at most that many train images, chosen at random")
     add("--epochs", type=_positive, default=200, metavar="N", help="of the probes (200)")
     add("--gmm-restarts", type=_positive, default=20, metavar="N", help="of the mixture (20)")
@@ -402,7 +407,8 @@ def _evaluate(arguments):
         report = sslzoo.evaluate(
             encoder, arguments.dataset, arguments.protocols, arguments.data_dir, batch_size=arguments.batch_size,
             seed=arguments.seed, epochs=arguments.epochs, max_train=arguments.limit, image_size=arguments.image_size,
-            gmm_restarts=arguments.gmm_restarts,
+            gmm_restarts=arguments.gmm_restarts, labels=arguments.labels, test_share=arguments.test_share,
+            on_error=arguments.on_error,
         )  # fmt: skip
         report.encoder = arguments.name
     return 0, report.to_dict() if arguments.json else str(report)

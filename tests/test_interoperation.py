@@ -66,7 +66,8 @@ def test_saved_model(encoder, images, tmp_path):
     import tensorflow as tf
 
     encoder.export(tmp_path / "m", verbose=False)
-    found = tf.saved_model.load(str(tmp_path / "m")).serve(images.astype("float32"))
+    loaded = tf.saved_model.load(str(tmp_path / "m"))  # which holds the variables: keep it
+    found = loaded.serve(images.astype("float32"))
     assert difference(found, encoder, images) < 1e-5
 
 

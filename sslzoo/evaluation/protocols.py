@@ -27,6 +27,9 @@ def evaluate(
     *,
     test=None,
     image_size: int | None = None,
+    labels: str | None = None,
+    test_share: float = 0.0,
+    on_error: str = "fail",
     attribute: "str | int" = "Male",
     batch_size: int = 500,
     seed: int = 0,
@@ -59,6 +62,8 @@ def evaluate(
             Images of a name or path that the encoder does not take as they are, are cropped, resized and recoloured to
             fit (`sslzoo.data.fit_images`), which the report says: that is how transfer is measured.
         image_size: int, pixels of a side, for a folder and an encoder that takes images of any size.
+        labels, test_share, on_error: of a folder, as in `sslzoo.data.load`: labels="folders" takes the folders in it
+            for classes, of which `test_share` is held out; "skip" leaves out images that cannot be read.
         attribute: name (CelebA) or column of the attribute to predict. Used for labels (N, A) only.
         batch_size: int, images per call of the encoder.
         seed: int, of probes, mixtures, and of the rows chosen by `max_train`.
@@ -78,7 +83,8 @@ def evaluate(
     """
     settings = _check_settings(protocols, seed, epochs, hidden, gmm_restarts, max_train)
     encoder = load_encoder(encoder)
-    name, train, held_out, remarks = _load(dataset, test, data_dir, _image_shape(encoder, image_size))
+    reading = {"labels": labels, "test_share": test_share, "on_error": on_error, "seed": seed}
+    name, train, held_out, remarks = _load(dataset, test, data_dir, _image_shape(encoder, image_size), reading)
     (train_images, train_labels), (test_images, test_labels) = train, held_out
     train_labels, chosen = _check_labels(train_labels, len(train_images), attribute, "train")
     test_labels, _ = _check_labels(test_labels, len(test_images), attribute, "test")
@@ -364,7 +370,7 @@ def _image_shape(encoder, image_size):
     return tuple(wanted or image_size for wanted in shape[:2]) + shape[2:]
 
 
-def _load(dataset, test, data_dir, shape):
+def _load(dataset, test, data_dir, shape, reading):
     """Name, (train images, labels), (test images, labels), remarks."""
     remarks = []
 
@@ -374,7 +380,7 @@ def _load(dataset, test, data_dir, shape):
 
         path = os.path.expanduser(os.fspath(name))
         sized = {"image_size": max(shape[:2])} if name not in KNOWN and os.path.isdir(path) and all(shape[:2]) else {}
-        images, labels = data.load(name, split, data_dir=data_dir, **sized)
+        images, labels = data.load(name, split, data_dir=data_dir, remarks=remarks, **sized, **reading)
         images, done = data.fit_images(images, shape)
         remarks.extend(f"{split}: {what}." for what in done)
         return images, labels

@@ -48,7 +48,11 @@ def parser(method: str, variants: dict, description: str) -> argparse.ArgumentPa
     add("--views", choices=("device", "tf.data"), default="device", help="where views are made (device)")
     add("--precision", choices=("float32", "mixed_bfloat16", "mixed_float16"), default="float32")
     add("--seed", type=int, default=0)
-    add("--image-size", type=int, help="pixels: crop and resize a folder's images, whose sizes may differ")
+    add("--image-size", type=int,
+        help="pixels: crop and resize a folder's images (where sizes differ: the median, at most 64)")  # fmt: skip
+    add("--labels", choices=("folders",), help="the folders in a folder of images are classes")
+    add("--test-share", type=float, default=0.0, help="with --labels folders: share of each class that is held out")
+    add("--on-error", choices=("fail", "skip"), default="fail", help="images of a folder that cannot be read (fail)")
     add("--limit", type=int, help="use the first N images of each split only")
     add("--name", help=f"of the model ({method}-<dataset>, with .<variant> or .seed<n> where they are not the default)")
     add("--out", help="folder of the run (runs/<name>); the model is written to <out>/<name>")

@@ -71,7 +71,7 @@ def test_set(run):
     """Images and labels to evaluate on, and why there are none: (images, labels, None) or (None, None, reason)."""
     if run.labels is None:
         return None, None, "No labels"
-    if "test" not in data.splits(run.dataset):
+    if "test" not in data.splits(run.dataset) and not run.arguments.test_share:
         return None, None, "No test split"
     images, labels = run.load("test")
     some = slice(run.arguments.limit)  # all of them without a limit
@@ -83,7 +83,7 @@ def evaluate(run, encoder):
     if run.test_images is None:
         print(f"{run.no_test}: probes are skipped. The encoder and its pictures are written all the same.")
         return None
-    as_published = not (run.arguments.limit or run.arguments.image_size)
+    as_published = (run.dataset in SETUPS or run.dataset.endswith(".npz")) and not run.arguments.limit
     splits = ((run.images, run.labels), (run.test_images, run.test_labels))
     report = evaluation.evaluate(
         encoder,
@@ -93,6 +93,8 @@ def evaluate(run, encoder):
         seed=run.seed,
         gmm_restarts=run.settings["gmm_restarts"],
     )
+    if not as_published:
+        report.data["name"] = data_name(run.dataset)
     print(report)
     return report
 
@@ -154,7 +156,7 @@ def results(run, method: type, report=None) -> dict:
         "papers": list(method.papers),
         "description": (inspect.getdoc(method) or method.__name__).partition("\n")[0],
         "remarks": [
-            *run.extensions(), *(run.beginning.remarks if run.beginning else ()), *endings(run),
+            *run.data_remarks, *run.extensions(), *(run.beginning.remarks if run.beginning else ()), *endings(run),
             *([] if report is None else report.remarks),
         ],
         **({} if report is None else {"evaluation": report.to_dict()}),

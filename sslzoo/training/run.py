@@ -11,6 +11,7 @@ A recipe holds its hyper-parameters as data and reads, from top to bottom:
 
 import importlib.util
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -91,6 +92,7 @@ class Run:
 
         if self.arguments.show and self.dataset in SETUPS:  # which takes no data
             self._show(self._settings(settings, variants))
+        self.data_remarks = []
         self.images, self.labels = self.load("train")
         if self.arguments.limit:
             self.images = self.images[: self.arguments.limit]
@@ -133,8 +135,24 @@ class Run:
     # ------------------------------------------------------------------ before training
 
     def load(self, split: str):
-        """Images and labels of a split of this run's data set."""
-        return data.load(self.dataset, split, data_dir=self.arguments.data_dir, image_size=self.arguments.image_size)
+        """Images and labels of a split of this run's data set; what was done to them is told, and kept for the card."""
+        remarks = []
+        a = self.arguments
+        images, labels = data.load(
+            self.dataset, split, data_dir=a.data_dir, image_size=a.image_size or "auto", labels=a.labels,
+            test_share=a.test_share, seed=self.seed, on_error=a.on_error, remarks=remarks,
+        )  # fmt: skip
+        for remark in remarks:
+            print(remark)
+        # Of the files that were left out the card says how many: their paths are nobody else's business.
+        self.data_remarks += [re.sub(r"(were left out): .*", r"\1.", remark) for remark in remarks]
+        if labels is None and (classes := data.class_folders(self.dataset)):
+            some = ", ".join(classes[:5]) + " ..." * (len(classes) > 5)
+            print(
+                f"{len(classes)} folders in it look like classes ({some}): "
+                "with --labels folders --test-share 0.2 their features are measured."
+            )
+        return images, labels
 
     def _settings(self, settings, variants, channels=None):
         """The numbers in force: recipe, variant, flags."""
@@ -186,6 +204,9 @@ class Run:
             "views": self.arguments.views,
             "limit": self.arguments.limit,
             "image_size": self.arguments.image_size,
+            "labels": self.arguments.labels,
+            "test_share": self.arguments.test_share,
+            "on_error": self.arguments.on_error,
             "init": self.arguments.init,
             "accumulate": self.arguments.accumulate,
             "backend": keras.backend.backend(),
@@ -217,6 +238,8 @@ class Run:
     def _compare(self, theirs):
         """Refuse to go on with a run of other settings; more epochs extend it."""
         ours, theirs = self._identity(), theirs if isinstance(theirs, dict) else {}
+        # Runs from before there were these flags had their defaults.
+        theirs = {"labels": None, "test_share": 0.0, "on_error": "fail", "init": None} | theirs
         was, now = (dict(_flat(record)) for record in (theirs, ours))
         differing = {name for name in {*was, *now} - {"extended", "fuse_steps"} if was.get(name) != now.get(name)}
         before, after = was.get("settings.epochs"), now["settings.epochs"]

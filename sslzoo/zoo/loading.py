@@ -21,6 +21,7 @@ from sslzoo.errors import ArtefactError, HubError, IntegrityError, InvalidInputE
 from sslzoo.files import read_json, sha256
 from sslzoo.zoo import layout
 from sslzoo.zoo import manifest as manifests
+from sslzoo.zoo.listing import Model, Models
 from sslzoo.zoo.results import tag_of
 
 if TYPE_CHECKING:
@@ -271,10 +272,10 @@ def list_models(method: str | None = None, dataset: str | None = None, tag: str 
         tag: keep those of this recipe or seed ("strong", "seed1"; likewise), or of the default one ("default").
 
     Returns:
-        list of dicts, sorted by name: name, method, dataset, tag (null: the default recipe), repository, revision
-        (null: not published yet), parts, files, bytes (of all files), input_shape, input_range, features, parameters,
-        recipe, metrics, licence, papers (see `sslzoo.zoo.manifest`), and local: bool, whether the encoder loads
-        without a network.
+        list of dicts, which notebooks show as a table, sorted by name: name, method, dataset, tag (null: the default
+        recipe), repository, revision (null: not published yet), parts, files, bytes (of all files), input_shape,
+        input_range, features, parameters, recipe, metrics, licence, papers (see `sslzoo.zoo.manifest`), and local:
+        bool, whether the encoder loads without a network.
 
     Raises:
         UnknownNameError: no model is of that method, data set or tag.
@@ -288,7 +289,7 @@ def list_models(method: str | None = None, dataset: str | None = None, tag: str 
             known = {_plainly(model[field] or "default"): model[field] or "default" for model in every}
             chosen = known.get(_plainly(wanted)) or choose(field, wanted, set(known.values()))
             models = [model for model in models if (model[field] or "default") == chosen]
-    return models
+    return Models(models)
 
 
 def info(name: str) -> dict:
@@ -317,7 +318,7 @@ def _described(name, entry, local):
         "bytes": sum(file["bytes"] for file in entry["files"].values()),
         "local": name in local or _is_cached(entry),
     }
-    return facts | copy.deepcopy(entry)
+    return Model(facts | copy.deepcopy(entry))
 
 
 def _is_cached(entry):
