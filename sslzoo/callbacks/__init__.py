@@ -3,7 +3,7 @@
 from sslzoo.callbacks.checkpoint import Checkpoint, Journal, Pace, Stopwatch
 from sslzoo.callbacks.energy import DivergenceGuard, EnergyHealth
 from sslzoo.callbacks.health import CollapseWarning
-from sslzoo.callbacks.monitors import FiniteGuard, Health, KNNMonitor
+from sslzoo.callbacks.monitors import FiniteGuard, Health, KNNMonitor, UntilKNN
 
 __all__ = [
     "Checkpoint",
@@ -16,4 +16,5 @@ __all__ = [
     "KNNMonitor",
     "Pace",
     "Stopwatch",
+    "UntilKNN",
 ]

@@ -170,6 +170,15 @@ class Pace(keras.callbacks.Callback):
     The first step compiles and does not count. Where there is less time than that, it says how many epochs fit: the
     rate falls over the epochs that were planned, and a run that is cut off stops at a high one.
 
+    Example:
+        import keras
+        import numpy as np
+        from sslzoo import callbacks
+
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        model.fit(np.zeros((64, 2)), np.zeros(64), epochs=2, verbose=0, callbacks=[callbacks.Pace(2)])
+
     Args:
         epochs: int, of the whole run.
         minutes: float, the time there is, or None for no limit.

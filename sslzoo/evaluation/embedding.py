@@ -17,6 +17,16 @@ from sslzoo.evaluation.features import check_finite, load_encoder, outputs_of
 class Embedding:
     """Features of images, and which images they are of. `np.asarray(embedding)` is the features.
 
+    Example:
+        import keras
+        import numpy as np
+        import sslzoo
+        from sslzoo import evaluation
+
+        encoder = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten()])
+        embedding: evaluation.Embedding = sslzoo.embed(encoder, np.zeros((4, 8, 8, 1), "uint8"))
+        embedding.features.shape, embedding.index  # (4, 64), array([0, 1, 2, 3])
+
     Attributes:
         features: float32 (N, L).
         log_var: float32 (N, L), the logarithm of the posterior's variance, where the encoder gives it; else None.

@@ -88,6 +88,18 @@ class TorchEncoder:
     The module runs where its parameters are, without gradients and in eval mode; afterwards every part of it is in the
     mode that it was in.
 
+    Example:
+        import numpy as np
+        from sslzoo import evaluation
+
+        try:
+            import torch
+        except ImportError:
+            torch = None
+        if torch:
+            encoder = evaluation.TorchEncoder(torch.nn.Flatten())
+            evaluation.features(encoder, np.zeros((4, 8, 8, 1), "uint8")).shape  # (4, 64)
+
     Args:
         module: `torch.nn.Module`, images -> (B, L). Put other preprocessing in front with `torch.nn.Sequential`.
         channels_first: bool, give images (B, C, H, W), as PyTorch's own modules take them; False: (B, H, W, C).

@@ -62,7 +62,7 @@ class Report:
         rng = np.random.default_rng(0)
         features, labels = rng.normal(size=(60, 4)), np.arange(60) % 3
         train, test = (features[:40], labels[:40]), (features[40:], labels[40:])
-        report = evaluation.evaluate_features(*train, *test, protocols=("knn",))
+        report = evaluation.evaluate_features(train, test, protocols=("knn",))
         print(report)
         report.headline  # {"knn": ...}, a share in 0..1
 

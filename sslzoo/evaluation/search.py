@@ -23,6 +23,14 @@ _THUMBNAIL = 160  # pixels
 class Match:
     """An image that was found.
 
+    Example:
+        import numpy as np
+        from sslzoo import evaluation
+
+        features = np.random.default_rng(0).normal(size=(20, 4)).astype("float32")
+        first: evaluation.Match = evaluation.search(evaluation.Embedding(features, index=np.arange(20)), 3, k=2)[0]
+        first.image, first.similarity  # the image most like number 3, and the cosine
+
     Attributes:
         image: its path, or its place (int) where the images were no files.
         similarity: cosine of the angle between its features and the query's, -1..1.

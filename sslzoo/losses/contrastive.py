@@ -119,6 +119,13 @@ def dcl(z_a, z_b, temperature: float, sigma: float | None = None):
     2 B - 2 views of other images. Without the positive in the sum, how fast a view learns no longer depends on how
     close its pair is already, so small batches do.
 
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        z_a, z_b = np.random.default_rng(0).normal(size=(2, 32, 8))
+        losses.dcl(z_a, z_b, temperature=0.1)
+
     Args:
         z_a, z_b: float tensors (B, D), first and second view of each image; normalised here. B >= 2.
         temperature: float > 0, divides cosine similarities.
@@ -139,7 +146,15 @@ def dcl(z_a, z_b, temperature: float, sigma: float | None = None):
 
 
 def dcl_terms(z_a, z_b, temperature: float, sigma: float | None = None) -> dict:
-    """The parts of `dcl`: {"alignment": mean of -w positive / temperature, "contrast": mean of log-sum-exp}."""
+    """The parts of `dcl`: {"alignment": mean of -w positive / temperature, "contrast": mean of log-sum-exp}.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        z_a, z_b = np.random.default_rng(0).normal(size=(2, 32, 8))
+        losses.dcl_terms(z_a, z_b, temperature=0.1)
+    """
     z_a, z_b = unit(z_a), unit(z_b)
     check_pairs(z_a=z_a, z_b=z_b)
     if static_shape(z_a)[0] == 1:

@@ -19,6 +19,16 @@ class DCL(JointEmbedding):
     prior; `contrast` pushes them from those of all others and stands for the reconstruction. SimCLR has the positive in
     the sum too, and its gradient fades for pairs that are close already, the more so the smaller the batch.
 
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
+        model = methods.DCL(encoder, networks.projector(10, (16, 16)), views.Views("simvae-digits", 2))
+        model.compile("adam")
+        model.fit(images, batch_size=16, verbose=0)
+
     Args:
         encoder, projector, views: as in `JointEmbedding`; exactly two views.
         temperature: float > 0. The paper has 0.07, lightly 0.1.
@@ -29,13 +39,6 @@ class DCL(JointEmbedding):
 
     Reference:
         Yeh et al., "Decoupled Contrastive Learning" (arXiv 2110.06848), eq. 5 and 6.
-
-    Example:
-        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
-        encoder = networks.encoder("mlp-small", (8, 8, 1), latent_dim=10)
-        model = methods.DCL(encoder, networks.projector(10, (16, 16)), Views("simvae-digits", num_views=2))
-        model.compile(optimizer="adam")
-        model.fit(images, batch_size=16, verbose=0)
     """
 
     papers = ({"title": "Decoupled Contrastive Learning", "url": "https://arxiv.org/abs/2110.06848"},)

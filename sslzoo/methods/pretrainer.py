@@ -227,7 +227,16 @@ class Pretrainer(keras.Model):
         Keras 3.16 does so itself, TensorFlow has its loop, and PyTorch takes no K above 1. Weights and logs are those
         of single steps, and the last program of an epoch takes the steps that are left, however the data come: batch by
         batch, or stacked by `data.Batches(steps_per_execution=K)`, which spares the device K small transfers.
+
+        Raises:
+            InvalidInputError: a `keras.distribution` under PyTorch.
         """
+        if keras.backend.backend() == "torch" and keras.distribution.distribution() is not None:
+            raise InvalidInputError(
+                "Under PyTorch Keras hands each process a part of the batch, and losses would compare the images of "
+                "that part alone: other negatives and statistics than on one device. KERAS_BACKEND=jax trains on "
+                f"several devices. Received: distribution={keras.distribution.distribution()}"
+            )
         if self.steps_per_execution == 1 or self.run_eagerly or not self.jit_compile or not fuses_its_steps():
             return super().make_train_function(force)
         if self.train_function is None or force:

@@ -100,6 +100,13 @@ def without_preprocessing(model: keras.Model) -> keras.Model:
         network = without_preprocessing(sslzoo.load("simvae-mnist"))  # as load(part="network") does
         SimCLR(network, views=Views("simvae-mnist", 2))               # goes on training from it
 
+    Example:
+        from sslzoo import networks, views
+
+        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
+        whole = networks.compose(views.Views("simvae-digits", 2).preprocessor((8, 8, 1)), encoder)
+        networks.without_preprocessing(whole).input_shape  # (None, 8, 8, 1), of views in 0..1
+
     Args:
         model: Functional model, raw images -> features, made by `compose`.
 

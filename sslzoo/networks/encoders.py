@@ -86,15 +86,13 @@ def on_part(
     rows: tuple[int, int] | None = None,
     channels: tuple[int, int] | None = None,
 ) -> keras.Model:
-    """A network that takes whole images and looks at a part of them.
-
-        on_part(encoder("resnet18", (32, 32, 1), None), (32, 32, 3), channels=(0, 1))  # the lightness of Lab images
+    """A network that takes whole images and looks at a part of them, such as the lightness of Lab images.
 
     Example:
         import numpy as np
         from sslzoo import networks
 
-        lightness = networks.on_channels(networks.encoder("mlp-small", (8, 8, 1), 10), (0, 1), of=3)
+        lightness = networks.on_part(networks.encoder("mlp-small", (8, 8, 1), 10), (8, 8, 3), channels=(0, 1))
         lightness(np.zeros((4, 8, 8, 3), "float32")).shape  # (4, 10)
 
     Args:

@@ -15,6 +15,10 @@ from sslzoo.zoo.results import is_licence
 
 # Settings that have a flag of their own beside --set.
 SHORT = ("epochs", "batch_size", "num_views", "learning_rate", "queue_size")
+POSITIVE = (
+    "epochs", "batch_size", "num_views", "queue_size", "max_minutes", "limit", "stop_on_collapse", "until_knn",
+    "accumulate",
+)  # fmt: skip
 # What does not change the weights that come out.
 PASSING = ("data_dir", "out", "resume", "max_minutes", "protocols", "name", "show", "fuse_steps", "licence")
 
@@ -54,6 +58,8 @@ def parser(method: str, variants: dict, description: str) -> argparse.ArgumentPa
     add("--out", help="folder of the run (runs/<name>); the model is written to <out>/<name>")
     add("--resume", action="store_true", help="go on with the run in --out")
     add("--max-minutes", type=float, help="stop training in good order after this much wall time")
+    add("--until-knn", type=float, metavar="PERCENT", help="stop in good order once the monitor's kNN passes this")
+    add("--accumulate", type=int, metavar="N", help="gradients of N batches make a step; no more negatives than of one")
     add("--fuse-steps", type=int, metavar="K", help="training steps in one program (JAX: from the time of one; else 1)")
     lasting = "stop in good order once a sign of collapse has lasted so many epochs (5)"
     add("--stop-on-collapse", type=int, nargs="?", const=5, metavar="EPOCHS", help=lasting)
@@ -72,11 +78,23 @@ def check(arguments: argparse.Namespace) -> None:
     """
     for protocol in arguments.protocols or ():
         choose("protocol", protocol, evaluation.PROTOCOLS)
-    for name in ("epochs", "batch_size", "num_views", "queue_size", "max_minutes", "limit", "stop_on_collapse"):
+    for name in (
+        "epochs",
+        "batch_size",
+        "num_views",
+        "queue_size",
+        "max_minutes",
+        "limit",
+        "stop_on_collapse",
+        "until_knn",
+        "accumulate",
+    ):
         value = getattr(arguments, name)
         if value is not None and not value > 0:
             flag = "--" + name.replace("_", "-")
             raise InvalidInputError(f"{flag} must be greater than 0. Received: {flag}={value}")
+    if (arguments.until_knn or 0) > 100:
+        raise InvalidInputError(f"--until-knn must be a percentage. Received: --until-knn={arguments.until_knn}")
     checks.seed(seed=arguments.seed)
     fusing.check(arguments.fuse_steps, arguments.views)
     if arguments.licence and not is_licence(arguments.licence):

@@ -62,6 +62,8 @@ def endings(run) -> list[str]:
         said.append(f"Training was {run.stopwatch.reason}, in epoch {len(run.journal.rows)}.")
     if run.health.reason:
         said.append(f"Training was stopped by --stop-on-collapse. {run.health.reason}")
+    if run.until and run.until.reason:
+        said.append(f"Training was stopped by --until-knn: {run.until.reason}.")
     return said
 
 

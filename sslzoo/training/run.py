@@ -118,6 +118,12 @@ class Run:
         self.stopwatch = callbacks.Stopwatch(self.arguments.max_minutes)
         self.checkpoint = callbacks.Checkpoint(self.out / "checkpoint.npz", self.journal, self.stopwatch)
         self.monitor_sets = self._monitor_sets()
+        if self.arguments.until_knn and not self.monitor_sets:
+            raise InvalidInputError(
+                "--until-knn needs one label an image, and monitor_every > 0. "
+                f"Received: --until-knn={self.arguments.until_knn:g}"
+            )
+        self.until = self.arguments.until_knn and callbacks.UntilKNN(self.arguments.until_knn / 100, self.journal)
         watched = np.random.default_rng([self.seed, 1]).permutation(len(self.images))[:512]
         self.health = callbacks.Health(
             self.images[np.sort(watched)],
@@ -202,6 +208,7 @@ class Run:
             "test_share": self.arguments.test_share,
             "on_error": self.arguments.on_error,
             "init": self.arguments.init,
+            "accumulate": self.arguments.accumulate,
             "backend": keras.backend.backend(),
         }
         return json.loads(json.dumps(identity))  # as it reads back: tuples are lists
@@ -234,7 +241,7 @@ class Run:
         # Runs from before there were these flags had their defaults.
         theirs = {"labels": None, "test_share": 0.0, "on_error": "fail", "init": None} | theirs
         was, now = (dict(_flat(record)) for record in (theirs, ours))
-        differing = {name for name in {*was, *now} - {"extended"} if was.get(name) != now.get(name)}
+        differing = {name for name in {*was, *now} - {"extended", "fuse_steps"} if was.get(name) != now.get(name)}
         before, after = was.get("settings.epochs"), now["settings.epochs"]
         self.extended = list(theirs.get("extended") or [])
         if "settings.epochs" in differing and isinstance(before, int) and after > before:
@@ -307,15 +314,18 @@ class Run:
         constant rate where the paper has none."""
         s, rate = self.settings, self.settings["learning_rate"]
         if choose("schedule", s["schedule"], ("cosine", "constant")) == "cosine":
-            steps = s["epochs"] * self.steps_per_epoch
-            warmup = s["warmup_steps"] if s["warmup_epochs"] is None else s["warmup_epochs"] * self.steps_per_epoch
+            per_epoch = self.steps_per_epoch / (self.arguments.accumulate or 1)
+            steps = round(s["epochs"] * per_epoch)
+            warmup = s["warmup_steps"] if s["warmup_epochs"] is None else round(s["warmup_epochs"] * per_epoch)
             rate = optimizers.warmup_cosine(rate, steps, min(warmup, steps // 10))
         kind = choose("optimizer", s["optimizer"], ("adam", "lars", "sgd"))
+        several = self.arguments.accumulate if (self.arguments.accumulate or 1) > 1 else None
         if kind == "adam":
-            return keras.optimizers.Adam(rate, epsilon=s["adam_epsilon"])
+            return keras.optimizers.Adam(rate, epsilon=s["adam_epsilon"], gradient_accumulation_steps=several)
+        common = {"momentum": 0.9, "weight_decay": s["weight_decay"], "gradient_accumulation_steps": several}
         if kind == "sgd":
-            return optimizers.L2SGD(rate, momentum=0.9, weight_decay=s["weight_decay"])
-        return optimizers.LARS(rate, momentum=0.9, weight_decay=s["weight_decay"], trust_coefficient=0.02, clip=True)
+            return optimizers.L2SGD(rate, **common)
+        return optimizers.LARS(rate, trust_coefficient=0.02, clip=True, **common)
 
     def prepare(self, model: Pretrainer, optimizer: keras.optimizers.Optimizer | None = None) -> None:
         """Compile the model, and go back to the checkpoint with `--resume`.
@@ -337,12 +347,19 @@ class Run:
         write_beside(self.out / "run.json", (json.dumps(record, indent=1) + "\n").encode())
         if self.arguments.resume:
             self.initial_epoch = self.checkpoint.restore(model)
+        accumulated = self.arguments.accumulate or 1
+        if accumulated > 1:
+            print(
+                f"--accumulate {accumulated}: each loss still compares the {self.settings['batch_size']} images of one "
+                "batch. Negatives, batch statistics and queues are those of one batch; only gradients are averaged."
+            )
         print(
             f"{self.name} ({self.variant}): {len(self.images):,} images {self.image_shape}, "
             f"{self.settings['num_views']} views of each, {self.settings['batch_size']} images a step, "
             f"{self.steps_per_epoch:,} steps x {self.settings['epochs']} epochs, {model.count_params():,} parameters, "
             f"{keras.backend.backend()} backend"
             + (f", {self.fused} steps in a program" if self.fused > 1 else "")
+            + (f", gradients of {accumulated} batches make a step" if accumulated > 1 else "")
             + (f", going on after epoch {self.initial_epoch}" if self.initial_epoch else "")
         )
 
@@ -388,6 +405,7 @@ class Run:
         if self.monitor_sets:
             encoder, every = self.model.live_encoder(self.image_shape), self.settings["monitor_every"]
             watchers.append(callbacks.KNNMonitor(encoder, *self.monitor_sets, every))
+            watchers += [self.until] if self.until else []
         watchers += [self.health, self.journal, self.checkpoint]
         if importlib.util.find_spec("tensorflow") and importlib.util.find_spec("tensorboard"):
             watchers.append(keras.callbacks.TensorBoard(str(self.out / "tensorboard"), write_graph=False))
