@@ -2,11 +2,14 @@
 
 import hashlib
 import importlib.util
+import io
 import os
 import pathlib
+import struct
 import subprocess
 import sys
 import textwrap
+import zlib
 
 import keras
 import numpy as np
@@ -16,6 +19,7 @@ from keras import ops
 from PIL import Image
 
 from sslzoo import data, errors
+from sslzoo.data import inputs, sources
 from sslzoo.data.__main__ import main
 from sslzoo.views import Views
 
@@ -374,8 +378,164 @@ def test_unreadable_images_are_named(tmp_path):
         with pytest.raises(errors.InvalidInputError, match=r"b\.png"):
             data.load(tmp_path, "train")
     Image.fromarray(np.zeros((40, 40), "uint16")).save(bad)
-    with pytest.raises(errors.InvalidInputError, match=r"8 bits[\s\S]*b\.png"):
+    with pytest.raises(errors.InvalidInputError, match=r"b\.png[\s\S]*8 bits"):
         data.load(tmp_path, "train")
+
+
+def test_all_unreadable_images_are_told_at_once_or_left_out(tmp_path):
+    """Those without a head, and those whose head looks well and whose rest is missing."""
+    for n in range(5):
+        save(tmp_path, f"good{n}.png", 10 * n, size=(40, 40))
+    (tmp_path / "empty.png").write_bytes(b"")
+    whole = np.random.default_rng(0).integers(0, 256, (40, 40)).astype("uint8")
+    Image.fromarray(whole).save(tmp_path / "short.png")
+    (tmp_path / "short.png").write_bytes((tmp_path / "short.png").read_bytes()[:900])
+    with pytest.raises(errors.InvalidInputError, match="2 of 7 images cannot be read") as caught:
+        data.load(tmp_path, "train")
+    assert "empty.png" in str(caught.value) and "short.png" in str(caught.value) and "--on-error" in str(caught.value)
+    remarks = []
+    images, _ = data.load(tmp_path, "train", on_error="skip", remarks=remarks)
+    assert images[:, 0, 0, 0].tolist() == [0, 10, 20, 30, 40]
+    assert len(remarks) == 1 and "2 of 7" in remarks[0] and "short.png" in remarks[0]
+    for good in tmp_path.glob("good*"):
+        good.unlink()
+    with pytest.raises(errors.InvalidInputError, match="2 of 2"):
+        data.load(tmp_path, "train", on_error="skip")  # nothing would be left
+
+
+def test_a_size_is_chosen_where_images_differ_and_said(tmp_path):
+    save(tmp_path, "train/a.png", 1, size=(30, 20))
+    save(tmp_path, "train/b.png", 2, size=(40, 50))
+    save(tmp_path, "test/c.png", 3, size=(24, 90))
+    for split, count in (("train", 2), ("test", 1)):  # one size for all splits
+        remarks = []
+        assert data.load(tmp_path, split, image_size="auto", remarks=remarks)[0].shape == (count, 24, 24, 1)
+        assert "20 to 40 pixels" in remarks[0] and "24 x 24" in remarks[0]
+    save(tmp_path, "train/d.png", 4, size=(500, 400))
+    save(tmp_path, "train/e.png", 5, size=(500, 400))
+    save(tmp_path, "train/f.png", 6, size=(500, 400))
+    assert data.load(tmp_path, "test", image_size="auto")[0].shape == (1, 64, 64, 1)
+    for split in ("train", "test"):
+        for file in (tmp_path / split).iterdir():
+            file.unlink()
+        save(tmp_path, f"{split}/a.png", 1, size=(90, 80))
+    remarks = []
+    assert data.load(tmp_path, "train", image_size="auto", remarks=remarks)[0].shape == (1, 80, 90, 1) and not remarks
+    assert data.load("digits", "test", image_size="auto")[0].shape == (360, 8, 8, 1)
+
+
+def test_folders_as_classes_with_a_share_held_out(tmp_path):
+    for name, count in (("cat", 10), ("dog", 5), ("eel", 2)):
+        for n in range(count):
+            save(tmp_path, f"{name}/{n}.png", {"cat": 0, "dog": 100, "eel": 200}[name] + n)
+    assert data.class_folders(tmp_path) == ["cat", "dog", "eel"]
+    assert data.load(tmp_path, "train")[1] is None  # only where it is asked for
+    options = {"labels": "folders", "test_share": 0.2}
+    train, test = (data.load(tmp_path, split, **options) for split in ("train", "test"))
+    assert np.bincount(test[1]).tolist() == [2, 1, 1] and np.bincount(train[1]).tolist() == [8, 4, 1]
+    values = [set(images[:, 0, 0, 0].tolist()) for images, _ in (train, test)]
+    assert not values[0] & values[1] and len(values[0] | values[1]) == 17
+    for images, labels in (train, test):
+        np.testing.assert_array_equal(images[:, 0, 0, 0] // 100, labels)
+    again, other = (data.load(tmp_path, "test", **options, seed=seed)[0] for seed in (0, 1))
+    np.testing.assert_array_equal(again, test[0])
+    assert not np.array_equal(other, test[0])
+    assert len(data.load(tmp_path, "train", labels="folders")[1]) == 17
+
+    for options, message in (
+        ({"test_share": 0.2}, "needs labels"),
+        ({"labels": "folders", "test_share": 1.0}, "less than 1"),
+        ({"labels": "folder"}, "Did you mean 'folders'"),
+    ):
+        with pytest.raises(errors.SSLZooError, match=message):
+            data.load(tmp_path, "train", **options)
+    with pytest.raises(errors.SSLZooError, match="folder of images"):
+        data.load("digits", "train", labels="folders")
+    save(tmp_path, "loose.png", 1)
+    assert data.class_folders(tmp_path) == []
+    with pytest.raises(errors.InvalidInputError, match=r"loose\.png"):
+        data.load(tmp_path, "train", labels="folders")
+
+
+def deep_png(colour, channels):
+    """A PNG of 16 bits a channel, 4 x 4."""
+
+    def chunk(kind, content):
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", 4, 4, 16, colour, 0, 0, 0))
+    rows = zlib.compress(4 * (b"\0" + bytes(range(8 * channels))))
+    return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+def flat_png(side):
+    content = io.BytesIO()
+    Image.new("1", (side, side)).save(content, "PNG")
+    return content.getvalue()
+
+
+POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 16 16\n%%EndComments\n%%EOF\n"
+REFUSED_IMAGES = {  # what -> content of a file called b.png, what the error says
+    "PostScript": (POSTSCRIPT, "cannot be read"),
+    "PDF": (b"%PDF-1.4\n", "cannot be read"),
+    "16-bit colour": (deep_png(2, 3), "8 bits per channel"),
+    "16-bit colour with transparency": (deep_png(6, 4), "8 bits per channel"),
+    "16-bit grey with transparency": (deep_png(4, 2), "8 bits per channel"),
+    "16-bit PPM": (b"P6 4 4 65535\n" + bytes(96), "8 bits per channel"),
+    "too many pixels": (flat_png(12_000), "at most 134,217,728 pixels"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED_IMAGES)
+def test_files_that_are_no_images_for_us_are_refused(tmp_path, monkeypatch, what):
+    content, message = REFUSED_IMAGES[what]
+    called = tmp_path / "called"
+    gs = tmp_path / "bin" / "gs"
+    gs.parent.mkdir()
+    gs.write_text(f"#!/bin/sh\ntouch '{called}'\n")
+    gs.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{gs.parent}{os.pathsep}{os.environ['PATH']}")
+    (tmp_path / "imgs").mkdir()
+    Image.new("L", (4, 4)).save(tmp_path / "imgs" / "a.png")
+    (tmp_path / "imgs" / "b.png").write_bytes(content)
+    with pytest.raises(errors.InvalidInputError, match=message) as caught:
+        data.load(tmp_path / "imgs", "train")
+    assert "b.png" in str(caught.value) and not called.exists()
+    with pytest.raises(errors.InvalidInputError, match=message):
+        inputs.source_of([tmp_path / "imgs"], None).read(1)
+    assert not called.exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no such files")
+def test_pipes_and_folders_called_png_are_no_images(tmp_path):
+    Image.new("L", (4, 4)).save(tmp_path / "a.png")
+    os.mkfifo(tmp_path / "b.png")
+    (tmp_path / "c.png").mkdir()
+    (tmp_path / "d.png").symlink_to("/dev/zero")
+    assert data.load(tmp_path, "train")[0].shape == (1, 4, 4, 1)
+    assert len(inputs.source_of([tmp_path], None)) == 1
+    with pytest.raises(errors.MissingDataError, match="no such folder or file"):
+        inputs.source_of([tmp_path / "b.png"], None)
+
+
+def test_a_folder_that_would_not_fit_the_memory_is_refused_before_it_is_taken(tmp_path, monkeypatch):
+    Image.new("L", (100, 100)).save(tmp_path / "0.png")
+    for n in range(1, 20):
+        (tmp_path / f"{n}.png").symlink_to("0.png")
+    monkeypatch.setattr(sources, "_memory", lambda: 150_000)
+    with pytest.raises(errors.InvalidInputError, match=r"fit the memory.*20 images of shape \(100, 100, 1\)"):
+        data.load(tmp_path, "train")
+    assert data.load(tmp_path, "train", image_size=50)[0].shape == (20, 50, 50, 1)
+    for size in (0, 10**6, 2.5):
+        with pytest.raises(errors.InvalidInputError, match="a size in pixels, from 1 to 16384"):
+            data.load(tmp_path, "train", image_size=size)
+
+
+def test_labels_do_not_wrap():
+    images = np.zeros((2, 4, 4, 1), "uint8")
+    with pytest.raises(errors.InvalidInputError, match="would become negative"):
+        data.check(images, np.array([0, 2**63], "uint64"))
+    np.testing.assert_array_equal(data.check(images, np.array([0, 2**63 - 1], "uint64"))[1], [0, 2**63 - 1])
 
 
 def test_folder_without_images(tmp_path):

@@ -55,10 +55,8 @@ class Files:
         return str(self.paths[index])
 
     def read(self, index):
-        from PIL import Image
-
         try:
-            with Image.open(self.paths[index]) as image:
+            with sources.open_image(self.paths[index]) as image:
                 return _upright(image)
         except Exception as error:  # as above
             raise InvalidInputError(
@@ -75,8 +73,7 @@ class Files:
 def _upright(image):
     from PIL import ImageOps
 
-    if image.mode in sources.DEEP_MODES:
-        raise ValueError(f"more than 8 bits per channel, Pillow mode {image.mode}")
+    sources.check_image(image)
     image.load()
     return ImageOps.exif_transpose(image)
 
@@ -146,11 +143,10 @@ def _files_of(inputs, split):
 
 
 def _images_below(folder):
-    suffixes = sources.IMAGE_SUFFIXES
-    paths = [p for p in folder.rglob("*") if p.suffix.lower() in suffixes and sources.is_visible(p, folder)]
+    paths = sources.image_files(folder)
     if not paths:
         raise MissingDataError(f"There are no images below the folder. Received: '{folder}'")
-    return sorted(paths)
+    return paths
 
 
 def choose_split(path, split, known):
@@ -200,6 +196,25 @@ class Fit:
 
     def remarks(self, total):
         return [f"{count:,} of {total:,} images were {what}" for what, count in sorted(self.done.items())]
+
+
+def fit_images(images, shape) -> tuple:
+    """Images brought to the size and the channels that an encoder takes.
+
+    Args:
+        images: array (N, H, W, C), uint8 or floats in 0..255.
+        shape: (H, W, C), such as `encoder.input_shape[1:]`; None stands for what the images have.
+
+    Returns:
+        `(images, remarks)`: array (N, *shape), as it came where it fits already; and list of str, what was done. Images
+        are cropped around their middle to the proportions and resized, bilinear and antialiased.
+    """
+    import numpy as np
+
+    if all(wanted in (None, given) for wanted, given in zip(shape, images.shape[1:])):
+        return images, []
+    fit = Fit(shape)
+    return np.stack([fit(image) for image in images]), fit.remarks(len(images))
 
 
 COLOURS = {

@@ -11,6 +11,7 @@ A recipe holds its hyper-parameters as data and reads, from top to bottom:
 
 import importlib.util
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ from sslzoo.files import write_beside
 from sslzoo.methods import Pretrainer
 from sslzoo.methods.pretrainer import fuses_its_steps
 from sslzoo.training import devices, flags, fusing, outcome
+from sslzoo.training.beginning import Beginning
 from sslzoo.training.settings import SETUPS, Variant, model_name, parse_changes, resolve, table
 from sslzoo.views import Views, policy
 from sslzoo.zoo.results import is_name
@@ -91,6 +93,7 @@ class Run:
 
         if self.arguments.show and self.dataset in SETUPS:  # which takes no data
             self._show(self._settings(settings, variants))
+        self.data_remarks = []
         self.images, self.labels = self.load("train")
         if self.arguments.limit:
             self.images = self.images[: self.arguments.limit]
@@ -102,7 +105,9 @@ class Run:
         in_print = published if self.variant == "zoo" or variants[self.variant].published else None
         self.published = (in_print or {}).get(self.dataset, {})
         self._check_sizes()
+        self.extended = []
         self._check_folder()
+        self.beginning = Beginning(self.arguments.init) if self.arguments.init else None
         self.test_images, self.test_labels, self.no_test = outcome.test_set(self)
 
         self.steps_per_epoch = len(self.images) // self.settings["batch_size"]
@@ -131,8 +136,24 @@ class Run:
     # ------------------------------------------------------------------ before training
 
     def load(self, split: str):
-        """Images and labels of a split of this run's data set."""
-        return data.load(self.dataset, split, data_dir=self.arguments.data_dir, image_size=self.arguments.image_size)
+        """Images and labels of a split of this run's data set; what was done to them is told, and kept for the card."""
+        remarks = []
+        a = self.arguments
+        images, labels = data.load(
+            self.dataset, split, data_dir=a.data_dir, image_size=a.image_size or "auto", labels=a.labels,
+            test_share=a.test_share, seed=self.seed, on_error=a.on_error, remarks=remarks,
+        )  # fmt: skip
+        for remark in remarks:
+            print(remark)
+        # Of the files that were left out the card says how many: their paths are nobody else's business.
+        self.data_remarks += [re.sub(r"(were left out): .*", r"\1.", remark) for remark in remarks]
+        if labels is None and (classes := data.class_folders(self.dataset)):
+            some = ", ".join(classes[:5]) + " ..." * (len(classes) > 5)
+            print(
+                f"{len(classes)} folders in it look like classes ({some}): "
+                "with --labels folders --test-share 0.2 their features are measured."
+            )
+        return images, labels
 
     def _settings(self, settings, variants, channels=None):
         """The numbers in force: recipe, variant, flags."""
@@ -185,6 +206,10 @@ class Run:
             "views": self.arguments.views,
             "limit": self.arguments.limit,
             "image_size": self.arguments.image_size,
+            "labels": self.arguments.labels,
+            "test_share": self.arguments.test_share,
+            "on_error": self.arguments.on_error,
+            "init": self.arguments.init,
             "accumulate": self.arguments.accumulate,
             "backend": keras.backend.backend(),
         }
@@ -205,16 +230,38 @@ class Run:
                 theirs = json.loads(record.read_text())
             except ValueError as error:
                 raise ArtefactError(f"The run's record must be JSON ({error}). Received: {record}") from error
-            ours = self._identity()
-            differing = [key for key in ours if theirs.get(key) != ours[key]]
-            if differing:
-                told = ", ".join(f"{key}={ours[key]!r} (was {theirs.get(key)!r})" for key in differing)
-                raise ArtefactError(f"--resume needs the configuration of the run in {self.out}. Received: {told}")
+            self._compare(theirs)
         elif self.out.exists() and any(self.out.iterdir()):
             raise ArtefactError(
                 "The output folder must be new, empty, or hold a run of this recipe (with --resume). "
                 f"Received: --out={self.out}, which holds {sorted(p.name for p in self.out.iterdir())[:3]}"
             )
+
+    def _compare(self, theirs):
+        """Refuse to go on with a run of other settings; more epochs extend it."""
+        ours, theirs = self._identity(), theirs if isinstance(theirs, dict) else {}
+        # Runs from before there were these flags had their defaults.
+        theirs = {"labels": None, "test_share": 0.0, "on_error": "fail", "init": None} | theirs
+        was, now = (dict(_flat(record)) for record in (theirs, ours))
+        differing = {name for name in {*was, *now} - {"extended", "fuse_steps"} if was.get(name) != now.get(name)}
+        before, after = was.get("settings.epochs"), now["settings.epochs"]
+        self.extended = list(theirs.get("extended") or [])
+        if "settings.epochs" in differing and isinstance(before, int) and after > before:
+            self.extended.append(before)
+            differing -= {"settings.epochs", "settings.monitor_every"}
+        if differing:
+            told = ", ".join(
+                f"{name.removeprefix('settings.')}={now.get(name)!r} (was {was.get(name)!r})"
+                for name in sorted(differing)
+            )
+            raise ArtefactError(f"--resume needs the configuration of the run in {self.out}. Received: {told}")
+
+    def extensions(self) -> list[str]:
+        """What the card must say of a run that was given more epochs on its way."""
+        return [
+            f"The run was planned for {epochs} epochs and then extended; until it was, its rate fell as for {epochs}."
+            for epochs in self.extended
+        ]
 
     # ------------------------------------------------------------------ for the recipe
 
@@ -235,13 +282,17 @@ class Run:
         return Views(steps, num_views or self.settings["num_views"], size=size or self.image_shape[:2], seed=self.seed)
 
     def encoder(self, posterior: bool = False) -> keras.Model:
-        """The encoder of this run: setting "network", a representation of "latent_dim" numbers."""
+        """The encoder of this run: setting "network", a representation of "latent_dim" numbers; or that of --init."""
+        if self.arguments.init:
+            return self.beginning.encoder(self, posterior)
         return networks.encoder(
             self.settings["network"], self.image_shape, self.settings["latent_dim"], posterior, seed=self.seed
         )
 
     def decoder(self) -> keras.Model:
         """The decoder that belongs to the encoder of this run."""
+        if self.arguments.init:
+            return self.beginning.decoder()
         return networks.decoder(
             self.settings["network"], self.image_shape, self.settings["latent_dim"], seed=self.seed + 1
         )
@@ -251,7 +302,10 @@ class Run:
         if not self.settings.get("head"):
             return None
         options = self.settings.get("head_options", {})
-        return networks.projector(encoder.output_shape[-1], self.settings["head"], seed=self.seed + 1, **options)
+        head = networks.projector(encoder.output_shape[-1], self.settings["head"], seed=self.seed + 1, **options)
+        if self.arguments.init:
+            self.beginning.fill_projector(head, encoder)
+        return head
 
     def predictor(self, projector: keras.Model) -> keras.Model:
         """The prediction head of this run: setting "predictor", its hidden width."""
@@ -290,6 +344,8 @@ class Run:
             model.compile(optimizer=model.optimizer, steps_per_execution=self.fused)
         self.out.mkdir(parents=True, exist_ok=True)
         record = {**self._identity(), "fuse_steps": self.fused}
+        if self.extended:
+            record["extended"] = self.extended
         write_beside(self.out / "run.json", (json.dumps(record, indent=1) + "\n").encode())
         if self.arguments.resume:
             self.initial_epoch = self.checkpoint.restore(model)
@@ -347,7 +403,8 @@ class Run:
         Args:
             extra: callbacks of the method's own, which come before those that watch.
         """
-        watchers = [*extra, self.stopwatch, callbacks.FiniteGuard(self.model.terms)]
+        pace = callbacks.Pace(self.settings["epochs"], self.arguments.max_minutes)
+        watchers = [*extra, pace, self.stopwatch, callbacks.FiniteGuard(self.model.terms)]
         if self.monitor_sets:
             encoder, every = self.model.live_encoder(self.image_shape), self.settings["monitor_every"]
             watchers.append(callbacks.KNNMonitor(encoder, *self.monitor_sets, every))
@@ -371,8 +428,19 @@ class Run:
         return outcome.write(self, model)
 
 
+def _flat(record, path=""):
+    """(dotted name, value) of everything inside nested dicts."""
+    for name, value in record.items():
+        if isinstance(value, dict) and value:
+            yield from _flat(value, f"{path}{name}.")
+        else:
+            yield f"{path}{name}", value
+
+
 def script(main: Callable) -> None:
     """Run a recipe's `main` from the shell: what the user can mend is told in a line, without a traceback."""
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(line_buffering=True)  # whoever reads a log file or a pipe sees each line as it comes
     try:
         main()
     except SSLZooError as error:
