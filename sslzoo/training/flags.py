@@ -20,7 +20,7 @@ POSITIVE = (
     "accumulate",
 )  # fmt: skip
 # What does not change the weights that come out.
-PASSING = ("data_dir", "out", "resume", "max_minutes", "protocols", "name", "show", "fuse_steps", "licence")
+PASSING = ("data_dir", "out", "resume", "max_minutes", "protocols", "name", "show", "fuse_steps", "devices", "licence")
 
 
 def parser(method: str, variants: dict, description: str) -> argparse.ArgumentParser:
@@ -60,6 +60,7 @@ def parser(method: str, variants: dict, description: str) -> argparse.ArgumentPa
     add("--max-minutes", type=float, help="stop training in good order after this much wall time")
     add("--until-knn", type=float, metavar="PERCENT", help="stop in good order once the monitor's kNN passes this")
     add("--accumulate", type=int, metavar="N", help="gradients of N batches make a step; no more negatives than of one")
+    add("--devices", metavar="N", help="share each batch out to N devices, or all (JAX)")
     add("--fuse-steps", type=int, metavar="K", help="training steps in one program (JAX: from the time of one; else 1)")
     lasting = "stop in good order once a sign of collapse has lasted so many epochs (5)"
     add("--stop-on-collapse", type=int, nargs="?", const=5, metavar="EPOCHS", help=lasting)

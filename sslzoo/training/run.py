@@ -24,7 +24,7 @@ from sslzoo.errors import ArtefactError, InvalidInputError, SSLZooError, choose
 from sslzoo.files import write_beside
 from sslzoo.methods import Pretrainer
 from sslzoo.methods.pretrainer import fuses_its_steps
-from sslzoo.training import flags, fusing, outcome
+from sslzoo.training import devices, flags, fusing, outcome
 from sslzoo.training.beginning import Beginning
 from sslzoo.training.settings import SETUPS, Variant, model_name, parse_changes, resolve, table
 from sslzoo.views import Views, policy
@@ -88,6 +88,7 @@ class Run:
         self.out = Path(self.arguments.out or Path("runs") / self.name)
         if self.arguments.precision != "float32":
             keras.config.set_dtype_policy(self.arguments.precision)
+        self.devices = devices.use(self.arguments.devices)
         keras.utils.set_random_seed(self.seed)
 
         if self.arguments.show and self.dataset in SETUPS:  # which takes no data
@@ -179,6 +180,7 @@ class Run:
 
     def _check_sizes(self):
         batch_size = self.settings["batch_size"]
+        devices.check(batch_size, self.devices)
         if len(self.images) < batch_size:
             raise InvalidInputError(
                 f"The training set must hold at least one batch (--batch-size), here {batch_size} images. "
@@ -358,6 +360,7 @@ class Run:
             f"{self.settings['num_views']} views of each, {self.settings['batch_size']} images a step, "
             f"{self.steps_per_epoch:,} steps x {self.settings['epochs']} epochs, {model.count_params():,} parameters, "
             f"{keras.backend.backend()} backend"
+            + (f", {self.devices} devices" if self.devices > 1 else "")
             + (f", {self.fused} steps in a program" if self.fused > 1 else "")
             + (f", gradients of {accumulated} batches make a step" if accumulated > 1 else "")
             + (f", going on after epoch {self.initial_epoch}" if self.initial_epoch else "")
@@ -420,6 +423,8 @@ class Run:
 
     def finish(self, model: Pretrainer) -> Path:
         """Evaluate, draw and write the artefact `<out>/<name>/`. Returns its path."""
+        if self.devices > 1:
+            devices.release()
         return outcome.write(self, model)
 
 
