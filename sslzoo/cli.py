@@ -38,7 +38,11 @@ def main(argv: "list[str] | None" = None) -> int:
     Raises:
         SystemExit: with 2 on wrong usage, with 0 after --help or --version.
     """
-    arguments = _parser().parse_args(argv)
+    parser = _parser()
+    if not (sys.argv[1:] if argv is None else argv):
+        parser.print_help()
+        return 2
+    arguments = parser.parse_args(argv)
     for stream in (sys.stdout, sys.stderr):  # names of files may hold bytes that are no text
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")

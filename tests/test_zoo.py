@@ -681,3 +681,12 @@ def test_decoder_and_encoder_make_the_round_trip():
 def test_arguments_of_load_that_mean_nothing(arguments, message):
     with pytest.raises(SSLZooError, match=message):
         sslzoo.load("simvae-digits", **arguments)
+
+
+def test_the_folder_of_a_run_opens_its_one_model(tmp_path):
+    shutil.copytree(ROOT / "weights" / "simvae-digits", tmp_path / "run" / "simvae-digits")
+    (tmp_path / "run" / "pictures").mkdir()
+    assert sslzoo.load(tmp_path / "run").name == "simvae-digits"
+    shutil.copytree(ROOT / "weights" / "simvae-digits", tmp_path / "run" / "another")
+    with pytest.raises(ArtefactError, match="another, simvae-digits"):
+        sslzoo.load(tmp_path / "run")
