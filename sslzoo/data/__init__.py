@@ -7,7 +7,7 @@ batches = sslzoo.data.Batches(images, labels, 128, seed=0)            # the same
 
 from sslzoo.data.batches import Batches, Stacked, epoch_order, pipeline
 from sslzoo.data.catalogue import CELEBA_ATTRIBUTES, DatasetInfo, celeba_task, info
-from sslzoo.data.sources import check, export, load, splits
+from sslzoo.data.sources import check, export, load, memory, splits
 
 __all__ = [
     "CELEBA_ATTRIBUTES",
@@ -20,6 +20,7 @@ __all__ = [
     "export",
     "info",
     "load",
+    "memory",
     "pipeline",
     "splits",
 ]

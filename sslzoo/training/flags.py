@@ -13,7 +13,7 @@ from sslzoo.training.settings import KINDS, SETUPS
 # Settings that have a flag of their own beside --set.
 SHORT = ("epochs", "batch_size", "num_views", "learning_rate", "queue_size")
 # What does not change the weights that come out.
-PASSING = ("data_dir", "out", "resume", "max_minutes", "protocols", "name", "show")
+PASSING = ("data_dir", "out", "resume", "max_minutes", "grace", "protocols", "name", "show")
 
 
 def parser(method: str, variants: dict, description: str) -> argparse.ArgumentParser:
@@ -46,6 +46,7 @@ def parser(method: str, variants: dict, description: str) -> argparse.ArgumentPa
     add("--out", help="folder of the run (runs/<name>); the model is written to <out>/<name>")
     add("--resume", action="store_true", help="go on with the run in --out")
     add("--max-minutes", type=float, help="stop training in good order after this much wall time")
+    add("--grace", type=float, default=30, help="seconds for the end after SIGTERM, SIGHUP or SIGUSR1 (30)")
     lasting = "stop in good order once a sign of collapse has lasted so many epochs (5)"
     add("--stop-on-collapse", type=int, nargs="?", const=5, metavar="EPOCHS", help=lasting)
     add("--protocols", nargs="*", help=f"probes to run at the end ({' '.join(evaluation.PROTOCOLS)})")
@@ -62,7 +63,8 @@ def check(arguments: argparse.Namespace) -> None:
     """
     for protocol in arguments.protocols or ():
         choose("protocol", protocol, evaluation.PROTOCOLS)
-    for name in ("epochs", "batch_size", "num_views", "queue_size", "max_minutes", "limit", "stop_on_collapse"):
+    numbers = ("epochs", "batch_size", "num_views", "queue_size", "max_minutes", "grace", "limit", "stop_on_collapse")
+    for name in numbers:
         value = getattr(arguments, name)
         if value is not None and not value > 0:
             flag = "--" + name.replace("_", "-")

@@ -9,9 +9,13 @@ A recipe holds its hyper-parameters as data and reads, from top to bottom:
     run.finish(model)                        # probes, pictures, artefact
 """
 
+import contextlib
+import hashlib
 import importlib.util
 import json
+import math
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -20,7 +24,7 @@ import numpy as np
 
 from sslzoo import callbacks, data, networks, optimizers
 from sslzoo.errors import ArtefactError, InvalidInputError, SSLZooError, choose
-from sslzoo.files import write_beside
+from sslzoo.files import lock_folder, write_beside
 from sslzoo.methods import Pretrainer
 from sslzoo.training import flags, outcome
 from sslzoo.training.settings import SETUPS, Variant, model_name, parse_changes, resolve, table
@@ -100,15 +104,16 @@ class Run:
         in_print = published if self.variant == "zoo" or variants[self.variant].published else None
         self.published = (in_print or {}).get(self.dataset, {})
         self._check_sizes()
-        self._check_folder()
         self.test_images, self.test_labels, self.no_test = outcome.test_set(self)
+        self.fingerprint = _fingerprint(self.images)
+        self._check_folder()
 
         self.steps_per_epoch = len(self.images) // self.settings["batch_size"]
         self.views_per_step = self.settings["batch_size"] * self.settings["num_views"]
         self.initial_epoch = 0
         self.model = None
         self.journal = callbacks.Journal(self.out / "history.csv", self.views_per_step)
-        self.stopwatch = callbacks.Stopwatch(self.arguments.max_minutes)
+        self.stopwatch = callbacks.Stopwatch(self.arguments.max_minutes, self.arguments.grace)
         self.checkpoint = callbacks.Checkpoint(self.out / "checkpoint.npz", self.journal, self.stopwatch)
         self.monitor_sets = self._monitor_sets()
         watched = np.random.default_rng([self.seed, 1]).permutation(len(self.images))[:512]
@@ -155,6 +160,12 @@ class Run:
                 f"The training set must hold at least one batch (--batch-size), here {batch_size} images. "
                 f"Received: dataset={self.dataset!r} with {len(self.images)} images"
             )
+        views = 4 * batch_size * self.settings["num_views"] * math.prod(self.image_shape)
+        if views > data.memory():
+            raise InvalidInputError(
+                f"The views of one step must fit the memory of this machine ({data.memory() / 2**30:.1f} GiB). "
+                f"Received: --num-views={self.settings['num_views']} of {batch_size} images, {views / 2**30:.1f} GiB"
+            )
         queue = self.settings.get("queue_size") or 0
         if queue * 8 > len(self.images):
             raise InvalidInputError(
@@ -176,33 +187,69 @@ class Run:
             "limit": self.arguments.limit,
             "image_size": self.arguments.image_size,
             "backend": keras.backend.backend(),
+            "images": self.fingerprint,
         }
         return json.loads(json.dumps(identity))  # as it reads back: tuples are lists
 
     def _check_folder(self):
-        """Refuse a folder that holds another run, before anything is trained or written."""
+        """Refuse a folder that holds another run, or that cannot be written, before anything is trained; lock it."""
         record = self.out / "run.json"
         if self.out.exists() and not self.out.is_dir():
             raise ArtefactError(f"--out must be a folder. Received: --out={self.out}, which is a file")
-        if record.exists():
-            if not self.arguments.resume:
-                raise ArtefactError(
-                    f"The output folder holds a run already: go on with it (--resume), or name another (--out). "
-                    f"Received: --out={self.out}"
-                )
-            try:
-                theirs = json.loads(record.read_text())
-            except ValueError as error:
-                raise ArtefactError(f"The run's record must be JSON ({error}). Received: {record}") from error
-            ours = self._identity()
-            differing = [key for key in ours if theirs.get(key) != ours[key]]
-            if differing:
-                told = ", ".join(f"{key}={ours[key]!r} (was {theirs.get(key)!r})" for key in differing)
-                raise ArtefactError(f"--resume needs the configuration of the run in {self.out}. Received: {told}")
-        elif self.out.exists() and any(self.out.iterdir()):
+        try:
+            self.out.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.out):
+                pass
+        except OSError as error:
+            raise ArtefactError(
+                f"--out must be a folder that can be written ({error.strerror or error}). Received: --out={self.out}"
+            ) from error
+        if not lock_folder(self.out):
+            raise ArtefactError(
+                f"Another process trains in this folder; wait for it, or name another (--out). "
+                f"Received: --out={self.out}"
+            )
+        began = any(self.out.glob("checkpoint*.npz")) or (self.out / self.name).exists()
+        if record.exists() and self.arguments.resume:
+            self._check_identity(record)
+        elif record.exists() and began:
+            raise ArtefactError(
+                f"The output folder holds a run already: go on with it (--resume), or name another (--out). "
+                f"Received: --out={self.out}"
+            )
+        foreign = [path.name for path in self.out.iterdir() if not self._is_own(path)]
+        if foreign if record.exists() else foreign or began:
             raise ArtefactError(
                 "The output folder must be new, empty, or hold a run of this recipe (with --resume). "
-                f"Received: --out={self.out}, which holds {sorted(p.name for p in self.out.iterdir())[:3]}"
+                f"Received: --out={self.out}, which holds {sorted(path.name for path in self.out.iterdir())[:3]}"
+            )
+
+    def _is_own(self, path):
+        """Whether a run makes files or folders of that name."""
+        known = {"run.json", "history.csv", "checkpoint.npz", "checkpoint.previous.npz", "pictures", "tensorboard"}
+        left = path.name.startswith(".") and path.name.endswith((".part", ".partial", ".former"))  # by a killed process
+        return left or path.name in {*known, self.name, ".DS_Store"}
+
+    def _check_identity(self, record):
+        try:
+            theirs = json.loads(record.read_text("utf-8"))
+            if not isinstance(theirs, dict):
+                raise ValueError("it is no object")
+        except (OSError, ValueError) as error:
+            raise ArtefactError(f"The run's record must be JSON ({error}). Received: {record}") from error
+        ours = self._identity()
+        # Runs of earlier versions do not know the fingerprint of their images.
+        differing = [key for key in ours if theirs.get(key) != ours[key] and (key != "images" or key in theirs)]
+        if differing:
+            told = []
+            for key in differing:
+                pairs = [(key, theirs.get(key), ours[key])]
+                if isinstance(ours[key], dict) and isinstance(theirs.get(key), dict):
+                    names = dict.fromkeys([*ours[key], *theirs[key]])
+                    pairs = [(f"{key}.{name}", theirs[key].get(name), ours[key].get(name)) for name in names]
+                told += [f"{name}={mine!r} (was {other!r})" for name, other, mine in pairs if mine != other]
+            raise ArtefactError(
+                f"--resume needs the configuration and the images of the run in {self.out}. Received: {', '.join(told)}"
             )
 
     # ------------------------------------------------------------------ for the recipe
@@ -270,10 +317,15 @@ class Run:
         """
         model.compile(optimizer=optimizer or self.optimizer())
         self.model = model
-        self.out.mkdir(parents=True, exist_ok=True)
         write_beside(self.out / "run.json", (json.dumps(self._identity(), indent=1) + "\n").encode())
         if self.arguments.resume:
             self.initial_epoch = self.checkpoint.restore(model)
+            if not self.initial_epoch:
+                print(f"There is no checkpoint in {self.out}: training starts over.")
+            for remark in self.checkpoint.remarks:
+                print(remark)
+        if self.no_test:
+            print(f"{self.no_test}: there will be no probes. The encoder and its pictures are written all the same.")
         print(
             f"{self.name} ({self.variant}): {len(self.images):,} images {self.image_shape}, "
             f"{self.settings['num_views']} views of each, {self.settings['batch_size']} images a step, "
@@ -300,6 +352,9 @@ class Run:
         Args:
             extra: callbacks of the method's own, which come before those that watch.
         """
+        for callback in extra:
+            if hasattr(callback, "resume"):  # which keeps something between epochs
+                callback.resume(self.journal.rows)
         watchers = [*extra, self.stopwatch, callbacks.FiniteGuard(self.model.terms)]
         if self.monitor_sets:
             encoder, every = self.model.live_encoder(self.image_shape), self.settings["monitor_every"]
@@ -321,9 +376,49 @@ class Run:
         return outcome.write(self, model)
 
 
+def _fingerprint(images):
+    """What tells a set of images from another."""
+    digest = hashlib.sha256(np.ascontiguousarray(images)).hexdigest()
+    return {"count": len(images), "shape": list(images.shape[1:]), "dtype": str(images.dtype), "sha256": digest}
+
+
+class _Patient:
+    """A stream to print to that lets nobody fail: a closed pipe or a full disk of logs must not end a run."""
+
+    def __init__(self, stream):
+        self.stream = stream
+
+    def write(self, text):
+        try:
+            return self.stream.write(text)
+        except UnicodeEncodeError:
+            return self.stream.write(text.encode("ascii", "backslashreplace").decode("ascii"))
+        except (OSError, ValueError):
+            return len(text)
+
+    def flush(self):
+        with contextlib.suppress(OSError, ValueError):
+            self.stream.flush()
+
+    def __getattr__(self, name):
+        return getattr(self.stream, name)
+
+
 def script(main: Callable) -> None:
     """Run a recipe's `main` from the shell: what the user can mend is told in a line, without a traceback."""
+    stream, sys.stdout = sys.stdout, _Patient(sys.stdout)
     try:
         main()
     except SSLZooError as error:
         sys.exit(f"{type(error).__name__}: {error}")
+    except OSError as error:
+        where = f" Received: '{error.filename}'" if error.filename else ""
+        sys.exit(
+            f"{type(error).__name__}: {error.strerror or error}. Make room, or give permission; if the run had a "
+            f"checkpoint, go on with --resume.{where}"
+        )
+    except KeyboardInterrupt:
+        print("Interrupted. If the run had a checkpoint, go on with --resume.", file=sys.stderr)
+        sys.exit(130)
+    finally:
+        sys.stdout = stream

@@ -5,8 +5,10 @@ What results hold is described in `sslzoo.zoo.results`.
 
 import hashlib
 import json
+import re
 import textwrap
 
+from sslzoo.errors import printable
 from sslzoo.zoo.results import tag_of
 
 # Where the Hub keeps a data set; the front matter of a card links to it.
@@ -52,7 +54,8 @@ def render(results: dict, repository: str | None = None) -> str:
         _pictures(results),
         _limits(results),
     ]
-    return "\n".join(section for section in sections if section)
+    front, *rest = (section for section in sections if section)
+    return "\n".join([front, *map(printable, rest)])
 
 
 _SIGNATURE = "\n<!-- Written by sslzoo from results.json; publish keeps a card that was edited. {} -->\n"
@@ -111,8 +114,16 @@ def _yaml(value, indent=""):
             else:
                 lines.append(head.rstrip() + "\n" + inner)
         else:
-            lines.append(head + json.dumps(item, ensure_ascii=False) + "\n")
+            lines.append(head + _UNWRITTEN.sub(_escaped, json.dumps(item, ensure_ascii=False)) + "\n")
     return "".join(lines)
+
+
+# What YAML forbids in a text, and JSON leaves as it is; both read these as escapes.
+_UNWRITTEN = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+
+
+def _escaped(found):
+    return f"\\u{ord(found[0]):04x}"
 
 
 def _introduction(results):
