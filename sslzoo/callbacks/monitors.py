@@ -72,6 +72,12 @@ class KNNMonitor(keras.callbacks.Callback):
 class UntilKNN(keras.callbacks.Callback):
     """Ends training in good order once the monitor's kNN accuracy passes a mark. Stands behind `KNNMonitor`.
 
+    Example:
+        from sslzoo import callbacks
+
+        journal = callbacks.Journal("history.csv", views_per_step=32)
+        until = callbacks.UntilKNN(0.9, journal)  # then: callbacks=[monitor, until, journal]
+
     Args:
         mark: float in (0, 1].
         journal: `Journal` of the run, which has the time.
