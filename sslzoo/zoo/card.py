@@ -287,7 +287,7 @@ def _limits(results):
     size = f"of shape {'x'.join(map(str, shape))}" if shape else "of one size"
     points = [
         f"It takes images {size}; `sslzoo embed` makes others fit. Values are 0..255: of images divided by 255 it "
-        "gives one and the same vector, for all look black to it.",
+        "gives nearly one and the same vector, for all look black to it.",
         f"It was trained on {_title(results['dataset'])} only: on other kinds of images its features may say little.",
         "It is a research model of the size the papers used. Nobody has examined it for bias, and it must not decide "
         "anything about people.",

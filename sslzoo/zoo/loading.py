@@ -47,7 +47,7 @@ def load(
         decoder = sslzoo.load("simvae-mnist", part="decoder", output_range=(0, 255))
         encoder.predict(decoder.predict(features))  # there and back again
 
-    Images are values 0..255. Of `images / 255` every encoder gives one and the same vector, for all look black.
+    Images are values 0..255. Of `images / 255` every encoder gives nearly one and the same vector, for all look black.
 
         sslzoo.load("runs/mine")                     # a model folder, or a .keras file
         sslzoo.load("hf://someone/their-model")      # anyone's repository on the Hugging Face Hub, newest commit
