@@ -7,7 +7,7 @@ pair of Gaussians of correlation 0.2, so I(X; Y) = 0.0204 nats. Two networks g a
 critic f(x, y) = g(x) . h(y) from 2000 pairs by maximising InfoNCE, or VINCE: InfoNCE with 100 negatives from those
 p percent of the points whose representation is nearest to that of the positive.
 
-RESULTS
+The paper estimates 0.0135 with InfoNCE, 0.0124 with VINCE at 90 %, 0.0022 at 75 %, and next to nothing below.
 
 A negative is drawn here as one of the 100 nearest among 100 / p points, which for p = 5 are all 2000; each step draws
 the points anew, one draw for the batch. The paper leaves open on which pairs it measures, the size of the output and

@@ -23,7 +23,7 @@ TABLE_9 = {
     "flip": Per(None, cifar10="horizontal", cifar100="horizontal", celeb_a="horizontal", colour_images="horizontal"),
     "sgld_steps": 20, "step_size": 1.0, "noise": 0.01, "buffer_size": 10_000, "restart": 0.05, "data_noise": 0.03,
     "generative_weight": 1.0, "invariance_weight": 50.0, "prior_weight": Per(25.0, cifar100=50.0),
-    "batch_size": Per(64, mnist=60), "generative_epochs": 0,
+    "energy_decay": 0.0, "batch_size": Per(64, mnist=60), "generative_epochs": 0,
 }  # fmt: skip
 
 # A network and budget for a CPU; the rate is higher, since the steps are fewer.
@@ -64,7 +64,7 @@ def main(argv=None):
         s["clusters"],
         head,
         run.views(),
-        **run.options("generative_weight", "invariance_weight", "prior_weight", "data_noise"),
+        **run.options("generative_weight", "invariance_weight", "prior_weight", "data_noise", "energy_decay"),
         **run.options("sgld_steps", "step_size", "noise", "buffer_size", "restart"),
         generative_steps=s["generative_epochs"] * run.steps_per_epoch,
         seed=run.seed,

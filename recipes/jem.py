@@ -20,7 +20,8 @@ APPENDIX_M = {
     "network": "resnet8-gedi", "latent_dim": None, "num_views": 1, "clusters": Per(10, cifar100=100),
     "policy": "gedi-mnist", "flip": None,
     "policy_changes": {"shift": None, "jitter": None, "gray": None, "noise": 0.03},
-    "sgld_steps": 20, "step_size": 1.0, "noise": 0.01, "buffer_size": 10_000, "restart": 0.05, "batch_size": 64,
+    "sgld_steps": 20, "step_size": 1.0, "noise": 0.01, "buffer_size": 10_000, "restart": 0.05,
+    "energy_decay": 0.0, "batch_size": 64,
 }  # fmt: skip
 
 # A network and budget for a CPU; the rate is higher, since the steps are fewer.
@@ -47,7 +48,7 @@ def main(argv=None):
         s["clusters"],
         head,
         run.views(),
-        **run.options("sgld_steps", "step_size", "noise", "buffer_size", "restart"),
+        **run.options("energy_decay", "sgld_steps", "step_size", "noise", "buffer_size", "restart"),
         seed=run.seed,
     )
     run.prepare(model)

@@ -20,6 +20,7 @@ _HOMES = {
     "embed": "evaluation",
     "evaluate": "evaluation",
     "evaluate_features": "evaluation",
+    "search": "evaluation",
 }
 _ROOMS = {
     "augment", "callbacks", "checks", "data", "errors", "evaluation", "files", "losses", "methods", "networks",

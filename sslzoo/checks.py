@@ -27,6 +27,21 @@ def is_integer(value) -> bool:
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
+UNIT_RANGE = (
+    "The images are floats of at most 1, where raw images are values 0..255: to an encoder they all look black and get "
+    "one and the same features. Pass images * 255."
+)
+
+
+def is_unit_range(images) -> bool:
+    """Whether images, an array or a tensor, are floats in 0..1 where values 0..255 are expected."""
+    if "float" not in str(getattr(images, "dtype", "")):
+        return False
+    import numpy as np
+
+    return 0 < float(images.max() if hasattr(images, "max") else np.max(images)) <= 1
+
+
 def number(least: float = -math.inf, most: float = math.inf, **arguments):
     """Finite numbers from `least` to `most`, unchanged."""
     if most < math.inf:

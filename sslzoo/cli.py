@@ -1,4 +1,4 @@
-"""The command line: `sslzoo list, info, embed, evaluate, train, publish, manifest, verify`.
+"""The command line: `sslzoo list, info, embed, search, evaluate, train, publish, manifest, verify`.
 
 Results go to standard output, everything else (progress, remarks, errors) to standard error. Exit codes: 0, all went
 well; 1, a check failed or not all images were embedded; 2, wrong usage, or an error that the message explains.
@@ -96,7 +96,8 @@ environment:
     parser.add_argument("--version", action="version", version=f"sslzoo {sslzoo.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for add in (
-        _add_list, _add_info, _add_embed, _add_evaluate, _add_train, _add_publish, _add_manifest, _add_verify
+        _add_list, _add_info, _add_embed, _add_search, _add_evaluate, _add_train, _add_publish, _add_manifest,
+        _add_verify,
     ):  # fmt: skip
         add(commands)
     return parser
@@ -304,9 +305,9 @@ def _embed(arguments):
     return code, f"Wrote {arguments.output}: {rows:,} images, {width:,} features each{left}"
 
 
-def _check_output(path, force):
+def _check_output(path, force, flag="--output"):
     if path.is_dir() or not path.parent.is_dir():
-        raise InvalidInputError(f"--output must be a file in a folder that exists. Received: '{path}'")
+        raise InvalidInputError(f"{flag} must be a file in a folder that exists. Received: '{path}'")
     if path.exists() and not force:
         raise InvalidInputError(f"The file exists; --force replaces it. Received: '{path}'")
 
@@ -322,6 +323,51 @@ def _write_npz(path, arrays, force):
     write_beside(path, save)
 
 
+# ------------------------------------------------------------------ search
+
+
+def _add_search(commands):
+    add = _add(
+        commands, "search", _search, "find the images most like one, by their features",
+        "Compares the query with the features that `sslzoo embed` wrote, by the cosine of the angle between them. A "
+        "query that is among those images is left out of what is found. --html writes a page of thumbnails that needs "
+        "no other file.",
+        [
+            "sslzoo search features.npz query.jpg",
+            "sslzoo search features.npz query.jpg -k 20 --html found.html",
+            "sslzoo search features.npz 17 --json",
+        ],
+    )  # fmt: skip
+    add("features", type=Path, metavar="FEATURES", help="the .npz that `sslzoo embed` wrote")
+    add("query", metavar="QUERY", help="an image file, or the number of a row of FEATURES, from 0")
+    add("-k", type=_positive, default=8, metavar="N", help="how many to find (8)")
+    add("--model", metavar="NAME", help="the model that made the features (the one that they name)")
+    add("--html", type=Path, metavar="FILE", help="write a page of thumbnails, too")
+    add("--force", action="store_true", help="replace that page if it exists")
+
+
+def _search(arguments):
+    if arguments.html:
+        _check_output(arguments.html, arguments.force, "--html")
+    is_row = arguments.query.isdecimal() and not os.path.exists(arguments.query)
+    query = int(arguments.query) if is_row else arguments.query
+    with _working():
+        from sslzoo import evaluation
+
+        bank = evaluation.read_features(arguments.features)
+        matches = evaluation.search(bank, query, arguments.k, arguments.model)
+        if arguments.html:
+            if is_row and bank.paths is not None:
+                query = str(bank.paths[query])
+            evaluation.page(query, matches, arguments.html)
+    if arguments.json:
+        return 0, [vars(match) for match in matches]
+    labelled = any(match.label is not None for match in matches)
+    rows = [["SIMILARITY", "IMAGE", *(["CLASS"] if labelled else [])]]
+    rows += [[f"{m.similarity:.3f}", str(m.image), *([str(m.label)] if labelled else [])] for m in matches]
+    return 0, _table(rows, right={0}) + (f"\n\nWrote {arguments.html}" if arguments.html else "")
+
+
 # ------------------------------------------------------------------ evaluate
 
 
@@ -331,6 +377,7 @@ def _add_evaluate(commands):
         "The encoder stays frozen: a hash of its weights before and after proves it.",
         [
             "sslzoo evaluate simvae-digits --dataset digits",
+            "sslzoo evaluate simvae-mnist --dataset digits            # transfer: images are made to fit",
             "sslzoo evaluate simvae-mnist --dataset mnist --data-dir ~/tensorflow_datasets --protocols knn linear",
             "sslzoo evaluate runs/mine --dataset mine.npz --json > report.json",
         ],
@@ -341,8 +388,15 @@ def _add_evaluate(commands):
     add("--data-dir", help="folder of prepared TFDS data sets")
     add("--protocols", nargs="+", choices=PROTOCOLS, default=PROTOCOLS, metavar="P",
         help=f"some of {', '.join(PROTOCOLS)} (all)")  # fmt: skip
+    add("--image-size", type=_positive, metavar="N", help="of a folder's images, for an encoder of any size")
+    add("--labels", choices=("folders",), help="the folders in a folder of images are classes")
+    add(
+        "--test-share", type=float, default=0.0, metavar="S", help="with --labels folders: share of each class held out"
+    )
+    add("--on-error", choices=("fail", "skip"), default="fail", help="images of a folder that cannot be read (fail)")
     add("--limit", type=_positive, metavar="N", help="at most that many train images, chosen at random")
     add("--epochs", type=_positive, default=200, metavar="N", help="of the probes (200)")
+    add("--gmm-restarts", type=_positive, default=20, metavar="N", help="of the mixture (20)")
     add("--batch-size", type=_positive, default=500, metavar="N", help="images per call of the encoder (500)")
     add("--seed", type=int, default=0, help="of probes and mixtures (0)")
 
@@ -352,7 +406,9 @@ def _evaluate(arguments):
         encoder = zoo.load(arguments.name, revision=arguments.revision)
         report = sslzoo.evaluate(
             encoder, arguments.dataset, arguments.protocols, arguments.data_dir, batch_size=arguments.batch_size,
-            seed=arguments.seed, epochs=arguments.epochs, max_train=arguments.limit,
+            seed=arguments.seed, epochs=arguments.epochs, max_train=arguments.limit, image_size=arguments.image_size,
+            gmm_restarts=arguments.gmm_restarts, labels=arguments.labels, test_share=arguments.test_share,
+            on_error=arguments.on_error,
         )  # fmt: skip
         report.encoder = arguments.name
     return 0, report.to_dict() if arguments.json else str(report)

@@ -93,6 +93,8 @@ CASES = {
     "simvae-gaussian-centre": (3, vae_family(methods.SimVAE, centre_variance=1.0, likelihood="bernoulli")),
     "simclr": (2, joint_embedding(methods.SimCLR)),
     "simclr-projector": (2, joint_embedding(methods.SimCLR, with_head=True)),
+    "dcl": (2, joint_embedding(methods.DCL)),
+    "dcl-weighted": (2, joint_embedding(methods.DCL, with_head=True, temperature=0.5, sigma=0.5)),
     "moco": (2, joint_embedding(methods.MoCo, with_head=True, queue_size=36, momentum=0.9)),
     "moco-symmetric": (2, joint_embedding(methods.MoCo, queue_size=72, momentum=0.9, symmetric=True)),
     "info-nce": (2, joint_embedding(methods.InfoNCE)),
@@ -166,7 +168,7 @@ CASES = {
     "gedi-no-inv": (2, energy_model(methods.GEDI, invariance_weight=0)),
     "gedi-no-prior": (2, energy_model(methods.GEDI, prior_weight=0)),
     "gedi-two-stage": (2, energy_model(methods.GEDI, generative_steps=3, temperature=0.5)),
-    "ebclr": (2, joint_embedding(methods.EBCLR, with_head=True, sgld_steps=3, buffer_size=26)),
+    "ebclr": (2, joint_embedding(methods.EBCLR, with_head=True, sgld_steps=3, step_size=0.01, buffer_size=26)),
     "ebclr-no-gen": (2, joint_embedding(methods.EBCLR, generative_weight=0)),
     "lejepa": (3, joint_embedding(methods.LeJEPA, with_head=True, slices=7)),
     "lejepa-global": (4, joint_embedding(methods.LeJEPA, slices=7, num_global=2, weight=0.5)),
@@ -176,6 +178,10 @@ CASES = {
     "mmcr": (3, joint_embedding(methods.MMCR, with_head=True, manifold_weight=0.01)),
     "frossl": (3, joint_embedding(methods.FroSSL, with_head=True)),
     "nnclr": (2, predicting(methods.NNCLR, queue_size=36)),
+    "tico": (2, joint_embedding(methods.TiCo, with_head=True, momentum=0.9)),
+    "dino": (2, joint_embedding(methods.DINO, with_head=True, prototypes=7, momentum=0.9, freeze_prototypes=2)),
+    "dino-schedules": (3, joint_embedding(methods.DINO, prototypes=7, momentum=0.8, total_steps=6, warmup_steps=4)),
+    "simdino": (3, joint_embedding(methods.SimDINO, with_head=True, momentum=0.9, total_steps=9)),
 }
 
 # name -> variables that a training step leaves alone, because something else is there to write them.

@@ -22,7 +22,7 @@ import sslzoo
 from sslzoo import networks
 from sslzoo.errors import ArtefactError, InvalidInputError, UnknownNameError
 from sslzoo.networks.composition import compose
-from sslzoo.zoo import artefact, layout, loading, manifest
+from sslzoo.zoo import artefact, layout, manifest
 from sslzoo.zoo.loading import local_models
 from sslzoo.zoo.results import check_results, read_results
 
@@ -772,7 +772,7 @@ def test_names_are_found_where_the_environment_says(folder, monkeypatch, tmp_pat
 def test_paths_and_names_that_lead_nowhere(folder, monkeypatch, tmp_path):
     monkeypatch.setenv("SSLZOO_WEIGHTS", str(tmp_path / "nowhere"))
     monkeypatch.setenv("SSLZOO_MANIFEST", str(manifest.write({}, tmp_path / "manifest.json")))
-    monkeypatch.setattr(loading, "__file__", str(tmp_path / "site-packages" / "sslzoo" / "zoo" / "loading.py"))
+    monkeypatch.setattr(manifest, "__file__", str(tmp_path / "site-packages" / "sslzoo" / "zoo" / "manifest.py"))
     with pytest.raises(ArtefactError, match=r"No models found in .*nowhere.*SSLZOO_WEIGHTS"):
         sslzoo.load("simvae-digits")
     for path in (tmp_path / "missing", "../missing/model", "missing.keras", "a/" + 300 * "b", "a/\0"):

@@ -3,7 +3,7 @@
 import pytest
 from huggingface_hub import ModelCard
 
-from sslzoo.zoo import card
+from sslzoo.zoo import card, citations
 
 
 def results(**changes):
@@ -143,3 +143,48 @@ def test_a_card_knows_whether_it_is_as_written():
         "\n<!-- -->\n",
     ):
         assert not card.is_as_written(edited)
+
+
+# ---------------------------------------------------------------- measured again, cited, and whose it is
+
+
+def evaluated(**protocols):
+    record = {"data": {"name": "mnist"}, "seeds": [3], "protocols": protocols}
+    return card.render(results(evaluation=record))
+
+
+def test_the_command_that_measures_again_states_what_is_not_usual():
+    text = evaluated(linear={"epochs": 200}, knn={}, gmm={"restarts": 3})
+    command = "sslzoo evaluate simvae-mnist --dataset mnist --protocols linear knn gmm --seed 3 --gmm-restarts 3"
+    assert f"```sh\n{command}\n```" in text
+    assert "sslzoo evaluate" not in card.render(results())  # nothing is known of how it was measured
+    own = {"data": {"name": "arrays"}, "seeds": [0], "protocols": {"knn": {}}}
+    assert "sslzoo evaluate" not in card.render(results(evaluation=own))
+
+
+def test_the_command_is_one_that_the_shell_takes():
+    from sslzoo import cli
+
+    words = evaluated(linear={"epochs": 5}, gmm={"restarts": 3}).partition("sslzoo evaluate ")[2].partition("\n")[0]
+    given = cli._parser().parse_args(["evaluate", *words.split()])
+    assert (given.epochs, given.gmm_restarts, given.seed, given.protocols) == (5, 3, 3, ["linear", "gmm"])
+
+
+def test_every_paper_of_every_method_has_its_bibtex():
+    from sslzoo.methods import METHODS
+
+    papers = {paper["url"]: paper for method in METHODS.values() for paper in method.papers if "url" in paper}
+    entries = [citations.bibtex(paper) for paper in papers.values()]
+    assert len(papers) > 20 and len({entry.partition(",")[0] for entry in entries}) == len(papers)
+    for paper, entry in zip(papers.values(), entries):
+        assert paper["title"] in entry and paper["url"] in entry and entry.count("{") == entry.count("}")
+    simvae = citations.bibtex(papers["https://arxiv.org/abs/2402.01399"])
+    assert simvae.startswith("@misc{bizeul2024a,") and "eprint = {2402.01399}" in simvae and "year = {2024}" in simvae
+    assert simvae in card.render(results(papers=[papers["https://arxiv.org/abs/2402.01399"]]))
+
+
+def test_terms_of_known_images_are_named_and_none_are_made_up_for_others():
+    assert "Terms of MNIST: CC BY-SA 3.0" in card.render(results())
+    own = card.render(results(dataset="photos", licence=card.UNSTATED))
+    assert ModelCard(own).data.license is None and "No licence is stated" in own and "apache" not in own
+    assert 'sslzoo.load("path/to/simvae-mnist")' in own  # by no name that anybody knows

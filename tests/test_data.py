@@ -378,8 +378,83 @@ def test_unreadable_images_are_named(tmp_path):
         with pytest.raises(errors.InvalidInputError, match=r"b\.png"):
             data.load(tmp_path, "train")
     Image.fromarray(np.zeros((40, 40), "uint16")).save(bad)
-    with pytest.raises(errors.InvalidInputError, match=r"8 bits[\s\S]*b\.png"):
+    with pytest.raises(errors.InvalidInputError, match=r"b\.png[\s\S]*8 bits"):
         data.load(tmp_path, "train")
+
+
+def test_all_unreadable_images_are_told_at_once_or_left_out(tmp_path):
+    """Those without a head, and those whose head looks well and whose rest is missing."""
+    for n in range(5):
+        save(tmp_path, f"good{n}.png", 10 * n, size=(40, 40))
+    (tmp_path / "empty.png").write_bytes(b"")
+    whole = np.random.default_rng(0).integers(0, 256, (40, 40)).astype("uint8")
+    Image.fromarray(whole).save(tmp_path / "short.png")
+    (tmp_path / "short.png").write_bytes((tmp_path / "short.png").read_bytes()[:900])
+    with pytest.raises(errors.InvalidInputError, match="2 of 7 images cannot be read") as caught:
+        data.load(tmp_path, "train")
+    assert "empty.png" in str(caught.value) and "short.png" in str(caught.value) and "--on-error" in str(caught.value)
+    remarks = []
+    images, _ = data.load(tmp_path, "train", on_error="skip", remarks=remarks)
+    assert images[:, 0, 0, 0].tolist() == [0, 10, 20, 30, 40]
+    assert len(remarks) == 1 and "2 of 7" in remarks[0] and "short.png" in remarks[0]
+    for good in tmp_path.glob("good*"):
+        good.unlink()
+    with pytest.raises(errors.InvalidInputError, match="2 of 2"):
+        data.load(tmp_path, "train", on_error="skip")  # nothing would be left
+
+
+def test_a_size_is_chosen_where_images_differ_and_said(tmp_path):
+    save(tmp_path, "train/a.png", 1, size=(30, 20))
+    save(tmp_path, "train/b.png", 2, size=(40, 50))
+    save(tmp_path, "test/c.png", 3, size=(24, 90))
+    for split, count in (("train", 2), ("test", 1)):  # one size for all splits
+        remarks = []
+        assert data.load(tmp_path, split, image_size="auto", remarks=remarks)[0].shape == (count, 24, 24, 1)
+        assert "20 to 40 pixels" in remarks[0] and "24 x 24" in remarks[0]
+    save(tmp_path, "train/d.png", 4, size=(500, 400))
+    save(tmp_path, "train/e.png", 5, size=(500, 400))
+    save(tmp_path, "train/f.png", 6, size=(500, 400))
+    assert data.load(tmp_path, "test", image_size="auto")[0].shape == (1, 64, 64, 1)
+    for split in ("train", "test"):
+        for file in (tmp_path / split).iterdir():
+            file.unlink()
+        save(tmp_path, f"{split}/a.png", 1, size=(90, 80))
+    remarks = []
+    assert data.load(tmp_path, "train", image_size="auto", remarks=remarks)[0].shape == (1, 80, 90, 1) and not remarks
+    assert data.load("digits", "test", image_size="auto")[0].shape == (360, 8, 8, 1)
+
+
+def test_folders_as_classes_with_a_share_held_out(tmp_path):
+    for name, count in (("cat", 10), ("dog", 5), ("eel", 2)):
+        for n in range(count):
+            save(tmp_path, f"{name}/{n}.png", {"cat": 0, "dog": 100, "eel": 200}[name] + n)
+    assert data.class_folders(tmp_path) == ["cat", "dog", "eel"]
+    assert data.load(tmp_path, "train")[1] is None  # only where it is asked for
+    options = {"labels": "folders", "test_share": 0.2}
+    train, test = (data.load(tmp_path, split, **options) for split in ("train", "test"))
+    assert np.bincount(test[1]).tolist() == [2, 1, 1] and np.bincount(train[1]).tolist() == [8, 4, 1]
+    values = [set(images[:, 0, 0, 0].tolist()) for images, _ in (train, test)]
+    assert not values[0] & values[1] and len(values[0] | values[1]) == 17
+    for images, labels in (train, test):
+        np.testing.assert_array_equal(images[:, 0, 0, 0] // 100, labels)
+    again, other = (data.load(tmp_path, "test", **options, seed=seed)[0] for seed in (0, 1))
+    np.testing.assert_array_equal(again, test[0])
+    assert not np.array_equal(other, test[0])
+    assert len(data.load(tmp_path, "train", labels="folders")[1]) == 17
+
+    for options, message in (
+        ({"test_share": 0.2}, "needs labels"),
+        ({"labels": "folders", "test_share": 1.0}, "less than 1"),
+        ({"labels": "folder"}, "Did you mean 'folders'"),
+    ):
+        with pytest.raises(errors.SSLZooError, match=message):
+            data.load(tmp_path, "train", **options)
+    with pytest.raises(errors.SSLZooError, match="folder of images"):
+        data.load("digits", "train", labels="folders")
+    save(tmp_path, "loose.png", 1)
+    assert data.class_folders(tmp_path) == []
+    with pytest.raises(errors.InvalidInputError, match=r"loose\.png"):
+        data.load(tmp_path, "train", labels="folders")
 
 
 def deep_png(colour, channels):
@@ -780,7 +855,7 @@ def test_without_tensorflow(tmp_path):
         assert data.load({str(tmp_path / "set.npz")!r}, "train")[0].shape == (23, 4, 4, 1)
         assert data.load({str(tmp_path)!r}, "train")[0].shape == (1, 5, 6, 1)
         with pytest.raises(errors.MissingDataError, match="python -m sslzoo.data mnist -o mnist.npz"):
-            data.load("mnist", "train")
+            data.load("mnist", "train", data_dir={str(tmp_path)!r})
         with pytest.raises(ImportError, match="sslzoo.data.Batches"):
             data.pipeline((images, labels), None, 10)
         model = keras.Sequential([keras.layers.Rescaling(1 / 255), keras.layers.Flatten(), keras.layers.Dense(10)])

@@ -94,7 +94,10 @@ def test_random_numbers_are_others_after_a_rollback():
 
 def test_after_three_rollbacks_it_ends_with_advice_and_a_good_model():
     model, guard = gedi(), DivergenceGuard(every=1)
-    with pytest.raises(TrainingError, match=r"after 3 rollbacks.*lower learning rate, more Langevin steps.*Received: "):
+    with pytest.raises(
+        TrainingError,
+        match=r"after 3 rollbacks.*lower learning rate, energy_decay=0.1, more Langevin steps.*Received: ",
+    ):
         fit(model, Break(range(2, 100, 2)), guard, epochs=4)
     assert len(guard.rollbacks) == 3
     assert all(np.isfinite(weight).all() for weight in state(model))

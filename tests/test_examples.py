@@ -1,6 +1,7 @@
 """Every example runs, draws what it says it draws, and prints numbers that can be true."""
 
 import importlib.util
+import itertools
 from pathlib import Path
 
 import keras
@@ -137,3 +138,45 @@ def test_pairs_are_of_different_classes():
     for _ in range(20):
         first, second = module.different(labels, rng)
         assert labels[first] != labels[second]
+
+
+# ---------------------------------------------------------------- mutual information
+
+
+def test_toy_mutual_information(capsys):
+    module = example("toy_mutual_information")
+    assert pytest.approx(0.020411, abs=1e-6) == module.TRUE
+    estimates, exact = module.main(["--epochs", "1", "--points", "2000", "--seeds", "2", "--out", "toy.png"])
+    assert estimates.shape == (7, 2) and np.isfinite(estimates).all()
+    assert all(first > second for first, second in itertools.pairwise(exact))  # the best critic: ever looser
+    np.testing.assert_allclose(exact, [0.0206, 0.0163, 0.0112, 0.0058, 0.0023, 0.0008, 0.0004], atol=2.5e-3)
+    out = capsys.readouterr().out
+    assert "true 0.02041" in out and f"{exact[-1]:.5f}" in out and "VINCE (5%)" in out
+    assert pixels("toy.png").std() > 10
+
+
+def test_two_spirals(capsys):
+    module = example("two_spirals")
+    points, labels = module.spirals(4000, np.random.default_rng(0))
+    flat = points.reshape(-1, 2)
+    assert np.abs(flat).max() <= 2 and 0.45 < labels.mean() < 0.55
+    apart = np.linalg.norm(flat[labels == 0][:300, None] - flat[labels == 1][None], axis=2)
+    assert apart.min() > 0.15  # they never meet
+    noisy = keras.ops.convert_to_numpy(module.Noisy(0.4, 0)(points, training=True))[:, 0]
+    moved = (noisy - points).reshape(-1, 2)
+    assert moved.min() >= 0 and 0.39 < moved.max() <= 0.4 and abs(moved.mean() - 0.2) < 0.01
+    accuracy = module.main(["--steps", "3", "--points", "384", "--noise", "1", "--out", "spirals.png"])
+    assert list(accuracy) == [0.0, 0.4, 1.0, 5.0] and all(0 <= value <= 1 for value in accuracy.values())
+    assert f"{100 * accuracy[0.4]:.1f}%" in capsys.readouterr().out
+    assert pixels("spirals.png").std() > 10
+
+
+def test_views_and_information(capsys, monkeypatch):
+    module = example("views_and_information")
+    kept = {"none": module.VIEWS["none"], "crops of little": {"[0.02, 0.3]": module.crop(0.02, 0.3)}}
+    monkeypatch.setattr(module, "VIEWS", kept)
+    found = module.main(["--epochs", "30", "--limit", "220", "--out", "views.png"])
+    (everything, _), (little, _) = found["none"]["no views"], found["crops of little"]["[0.02, 0.3]"]
+    assert little < everything < np.log(220)  # what views hide, they cannot share
+    assert f"{everything:.2f}" in capsys.readouterr().out
+    assert pixels("views.png").std() > 10

@@ -32,7 +32,7 @@ from sslzoo.errors import (
     UnknownNameError,
 )
 from sslzoo.networks.composition import compose
-from sslzoo.zoo import artefact, layout, loading, manifest
+from sslzoo.zoo import artefact, layout, manifest
 from sslzoo.zoo import hub as hubs
 
 ROOT = Path(sslzoo.__file__).resolve().parent.parent
@@ -95,7 +95,7 @@ def hub(monkeypatch, tmp_path):
         fake_hub.direct(monkeypatch, hub, tmp_path / "home", token=fake_hub.TOKEN)
         monkeypatch.setenv("SSLZOO_MANIFEST", str(tmp_path / "manifest.json"))
         monkeypatch.setenv("SSLZOO_WEIGHTS", str(tmp_path / "weights"))
-        monkeypatch.setattr(loading, "__file__", str(tmp_path / "site-packages" / "sslzoo" / "zoo" / "loading.py"))
+        monkeypatch.setattr(manifest, "__file__", str(tmp_path / "site-packages" / "sslzoo" / "zoo" / "manifest.py"))
         manifest.write({})
         yield hub
         fake_hub.close_connections()
@@ -385,10 +385,11 @@ def test_a_manifest_with_paths_that_lead_outside_is_refused(published, path):
 def test_other_weights_at_the_pinned_commit_are_refused(published):
     commit = manifest.read()[NAME]["revision"]
     files = published.repositories[REPOSITORY].commits[commit]
-    files["config.json"] += b" "
+    sent = files["config.json"]
+    files["config.json"] = sent[:-1] + b" "
     with pytest.raises(IntegrityError, match=r"config\.json' of hf://.*not the file that the manifest of sslzoo says"):
         sslzoo.load(NAME)
-    files["config.json"] = files["config.json"][:-1]
+    files["config.json"] = sent
     sslzoo.load(NAME)
 
 
@@ -666,3 +667,47 @@ def test_every_error_is_the_packages_own():
     for kind in (HubError, IntegrityError, ManifestError):
         assert issubclass(kind, SSLZooError)
     assert issubclass(IntegrityError, ArtefactError) and issubclass(HubError, OSError)
+
+
+# ---------------------------------------------------------------- names, precision and range of what is loaded
+
+
+def test_loaded_models_are_named_for_what_they_are_and_two_fit_into_one(tmp_path):
+    first, second = sslzoo.load("simvae-mnist"), sslzoo.load("simclr-mnist")
+    assert (first.name, sslzoo.load("simvae-mnist", part="decoder").name) == ("simvae-mnist", "simvae-mnist-decoder")
+    assert sslzoo.load(ROOT / "weights" / "simvae-digits").name == "simvae-digits"
+    assert sslzoo.load("simvae-digits", name="mine").name == "mine"
+    image = keras.Input((28, 28, 1))
+    both = keras.Model(image, keras.layers.Concatenate()([first(image), second(image)]))
+    both.save(tmp_path / "both.keras")
+    x = np.random.default_rng(0).integers(0, 256, (3, 28, 28, 1)).astype("uint8")
+    again = keras.saving.load_model(tmp_path / "both.keras")
+    np.testing.assert_allclose(again.predict(x, verbose=0), both.predict(x, verbose=0), atol=1e-6)
+    np.testing.assert_allclose(both.predict(x, verbose=0)[:, :10], first.predict(x, verbose=0), atol=1e-6)
+
+
+def test_decoder_and_encoder_make_the_round_trip():
+    """The images are decoded, so an encoder finds the latents again, roughly; of images in 0..1 it finds one vector."""
+    x = sslzoo.data.load("digits", "test")[0][:50]
+    encoder = sslzoo.load("simvae-digits")
+    z = encoder.predict(x, verbose=0)
+    decoder = sslzoo.load("simvae-digits", part="decoder", output_range=(0, 255))
+    back = encoder.predict(decoder.predict(z, verbose=0), verbose=0)
+    assert np.mean((back - z) ** 2) < 0.2 * z.var(axis=0).mean()
+    dark = encoder.predict(sslzoo.load("simvae-digits", part="decoder").predict(z, verbose=0), verbose=0)
+    assert np.mean((dark - z) ** 2) > np.mean((back - z) ** 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"output_range": (0, 255)}, "Only a decoder"),
+        ({"part": "decoder", "output_range": 255}, "output_range must be"),
+        ({"part": "model", "dtype": "float16"}, "leave dtype out"),
+        ({"name": "a/b"}, "name must be"),
+        ({"part": "networks"}, "Did you mean 'network'"),
+    ],
+)
+def test_arguments_of_load_that_mean_nothing(arguments, message):
+    with pytest.raises(SSLZooError, match=message):
+        sslzoo.load("simvae-digits", **arguments)

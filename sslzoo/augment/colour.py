@@ -223,6 +223,13 @@ class Lab(ImageTransform):
 
     L runs from 0 to 100, a from green to magenta, b from blue to yellow; a grey pixel has a = b = 0.
 
+    Example:
+        import numpy as np
+        from sslzoo import augment
+
+        images = np.random.default_rng(0).uniform(size=(4, 8, 8, 3)).astype("float32")
+        augment.Lab()(images).shape  # (4, 8, 8, 3)
+
     Args:
         scaled: bool. True brings each channel to [-1, 1] over all sRGB colours, as in the code of CMC: (L - 50) / 50,
             (a - 6.025) / 92.208, (b + 6.6895) / 101.1675. False leaves L*a*b*.

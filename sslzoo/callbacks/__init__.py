@@ -1,9 +1,9 @@
 """What watches a run: its checkpoint, its journal and time, its health, and neighbours while it trains."""
 
-from sslzoo.callbacks.checkpoint import Checkpoint, Journal, Stopwatch
+from sslzoo.callbacks.checkpoint import Checkpoint, Journal, Pace, Stopwatch
 from sslzoo.callbacks.energy import DivergenceGuard, EnergyHealth
 from sslzoo.callbacks.health import CollapseWarning
-from sslzoo.callbacks.monitors import FiniteGuard, Health, KNNMonitor
+from sslzoo.callbacks.monitors import FiniteGuard, Health, KNNMonitor, UntilKNN
 
 __all__ = [
     "Checkpoint",
@@ -14,5 +14,7 @@ __all__ = [
     "Health",
     "Journal",
     "KNNMonitor",
+    "Pace",
     "Stopwatch",
+    "UntilKNN",
 ]

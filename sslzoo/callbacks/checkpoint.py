@@ -220,6 +220,85 @@ class Journal(keras.callbacks.Callback):
         write_beside(self.path, text.getvalue().encode())
 
 
+class Pace(keras.callbacks.Callback):
+    """Says, once, how long an epoch and the whole will take: after a few steps, or the first epoch if that is sooner.
+
+    The first step compiles and does not count. Where there is less time than that, it says how many epochs fit: the
+    rate falls over the epochs that were planned, and a run that is cut off stops at a high one.
+
+    Example:
+        import keras
+        import numpy as np
+        from sslzoo import callbacks
+
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        model.fit(np.zeros((64, 2)), np.zeros(64), epochs=2, verbose=0, callbacks=[callbacks.Pace(2)])
+
+    Args:
+        epochs: int, of the whole run.
+        minutes: float, the time there is, or None for no limit.
+        seconds: float, how long to measure.
+    """
+
+    def __init__(self, epochs: int, minutes: float | None = None, seconds: float = 3.0):
+        super().__init__()
+        self.epochs, self.minutes, self.seconds = epochs, minutes, seconds
+        self.said = None
+        self._since = None
+
+    def on_train_begin(self, logs=None):
+        self._started = time.monotonic()
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._epoch, self._done = epoch, 0
+
+    def on_train_batch_end(self, batch, logs=None):
+        if self.said is not None:
+            return
+        before, self._done = self._done, batch + 1  # fused steps are told of once for all
+        if self._since is None:
+            self._since, self._counted = _after(logs), 0
+            return
+        self._counted += max(self._done - before, 1)
+        now = time.monotonic()
+        if self._counted >= 3 and now - self._since >= self.seconds:
+            self._say((_after(logs) - self._since) / self._counted)
+
+    def on_epoch_end(self, epoch, logs=None):
+        if self.said is None and self._since is not None and self._counted:
+            self._say((_after(logs) - self._since) / self._counted)
+
+    def _say(self, step):
+        epoch = step * (self.params["steps"] or self._done)
+        left = self.epochs - self._epoch
+        self.said = f"About {_duration(epoch)} an epoch, {_duration(epoch * left)} for {left} epochs."
+        if self.minutes is not None:
+            there = 60 * self.minutes - (self._since - self._started)  # compilation took its share
+            fit = max(1, int(there / epoch))
+            if fit < left:
+                self.said += (
+                    f" In --max-minutes {self.minutes:g} about {fit} fit: with --epochs {self._epoch + fit} the rate "
+                    "would fall over just these, where now training ends at a high one."
+                )
+        elif left > 1:
+            self.said += " --max-minutes N ends it in good order before that, and so does Ctrl-C."
+        print(f"\n{self.said}", flush=True)
+
+
+def _after(logs):
+    """The time at which the step that made these logs is done: backends run ahead of Python."""
+    for value in (logs or {}).values():
+        float(value)
+    return time.monotonic()
+
+
+def _duration(seconds):
+    if seconds < 100:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
 class Stopwatch(keras.callbacks.Callback):
     """Ends training in good order after `minutes`, at a signal, or at the first Ctrl-C (a second interrupts at once).
 

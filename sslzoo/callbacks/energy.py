@@ -15,8 +15,6 @@ from sslzoo.methods.energy_model import ClusterEnergyModel, EnergyModel
 class DivergenceGuard(keras.callbacks.Callback):
     """Takes a model that diverges back to its last good state, and goes on with other random numbers.
 
-        model.fit(images, batch_size=64, epochs=20, callbacks=[DivergenceGuard()])
-
     Energy models diverge now and then, and what those who train them do is to start again from a checkpoint with
     another seed. This does it in place. Every so many steps it looks at the reported loss and terms: finite and below
     `limit`, and the state of model and optimizer, replay buffer included, is kept; otherwise the state that was good a
@@ -24,6 +22,17 @@ class DivergenceGuard(keras.callbacks.Callback):
     new seeds, and the metrics start anew. Training goes on with the next batch. After `attempts` times it ends.
 
     It stands before callbacks that act on losses which are not finite (`FiniteGuard`).
+
+    Example:
+        import numpy as np
+        from sslzoo import callbacks, methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        encoder = networks.encoder("resnet8-gedi", (8, 8, 1), None, width=8)
+        one = views.Views("gedi-mnist", 1)
+        model = methods.GEDI(encoder, clusters=4, views=one, buffer_size=64, sgld_steps=2)
+        model.compile("adam")
+        model.fit(images, batch_size=16, verbose=0, callbacks=[callbacks.DivergenceGuard(every=2)])
 
     Args:
         every: int >= 1, steps between two looks. A look waits for the device and copies the state, and what was
@@ -37,6 +46,13 @@ class DivergenceGuard(keras.callbacks.Callback):
     Raises:
         InvalidInputError: an argument out of range.
         TrainingError: after `attempts` rollbacks, at the next divergence; the model is in its last good state.
+
+    Example:
+        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
+        encoder = networks.encoder("resnet8-gedi", (8, 8, 1), None, width=8)
+        model = methods.JEM(encoder, clusters=10, views=Views("gedi-mnist", num_views=1), sgld_steps=2)
+        model.compile(optimizer="adam")
+        model.fit(images, batch_size=16, verbose=0, callbacks=[callbacks.DivergenceGuard(every=20)])
     """
 
     def __init__(self, every: int = 50, limit: float = 1e8, attempts: int = 3):
@@ -78,7 +94,7 @@ class DivergenceGuard(keras.callbacks.Callback):
         if len(self.rollbacks) == self.attempts:
             raise TrainingError(
                 f"Training diverged again after {self.attempts} rollbacks. The model is in its last good state. Try a "
-                "lower learning rate, more Langevin steps (sgld_steps), a smaller generative weight, more noise on the "
+                "lower learning rate, energy_decay=0.1, more Langevin steps (sgld_steps), more noise on the "
                 f"data, or a smooth activation (silu) in the encoder. Received: {told}"
             )
         self.rollbacks.append(told)
@@ -102,8 +118,6 @@ class DivergenceGuard(keras.callbacks.Callback):
 class EnergyHealth(keras.callbacks.Callback):
     """Shows where data and samples lie in energy, how clusters are used, and how far each term is from its optimum.
 
-        model.fit(images, batch_size=64, callbacks=[DivergenceGuard(), EnergyHealth(images[:512])])
-
     At the end of an epoch, in inference mode and without noise, in the logs:
 
     | key | what | healthy |
@@ -118,6 +132,17 @@ class EnergyHealth(keras.callbacks.Callback):
     The last three (of `GEDI` and `JEM`) tell the failures apart (`health.clustering_failure`), and one line says so.
     Energies are those of `GEDI` and `JEM`; of `EBCLR` they are up to the images x may be a view of, the same ones here.
 
+    Example:
+        import numpy as np
+        from sslzoo import callbacks, methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        encoder = networks.encoder("resnet8-gedi", (8, 8, 1), None, width=8)
+        one = views.Views("gedi-mnist", 1)
+        model = methods.GEDI(encoder, clusters=4, views=one, buffer_size=64, sgld_steps=2)
+        model.compile("adam")
+        model.fit(images, batch_size=16, verbose=0, callbacks=[callbacks.EnergyHealth(images[:32])])
+
     Args:
         images: raw images (N, H, W, C), 0..255, N >= 2; 512 are enough. Or ready-made views (N, J, H, W, C), of which
             the first is the image.
@@ -126,6 +151,14 @@ class EnergyHealth(keras.callbacks.Callback):
 
     Raises:
         InvalidInputError: an argument out of range; at the start of training, a model that is no energy model.
+
+    Example:
+        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
+        encoder = networks.encoder("resnet8-gedi", (8, 8, 1), None, width=8)
+        model = methods.GEDI(encoder, clusters=10, views=Views("gedi-mnist", num_views=1), sgld_steps=2)
+        model.compile(optimizer="adam")
+        history = model.fit(images, batch_size=16, verbose=0, callbacks=[callbacks.EnergyHealth(images)]).history
+        history["energy_gap"], history["clusters_used"]
     """
 
     def __init__(self, images: np.ndarray, every: int = 1, seed: int = 0):
@@ -158,31 +191,31 @@ class EnergyHealth(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         if epoch + 1 != self.params["epochs"] and (epoch + 1) % self.every:
             return
-        model, found = self.model, {}
+        model, measures = self.model, {}
         outputs = self._embeddings.predict
         z = outputs(self._x, batch_size=256, verbose=0)
         if isinstance(model, ClusterEnergyModel):
             density = _log_sum_exp
         else:
             density = lambda z, other=z: ops.convert_to_numpy(model._density(z, other))  # noqa: E731
-        found["energy_data"] = -float(np.mean(density(z)))
+        measures["energy_data"] = -float(np.mean(density(z)))
         if self._rows is not None:
             samples = ops.convert_to_numpy(ops.take(ops.convert_to_tensor(model.buffer), self._rows, axis=0))
-            found["energy_samples"] = -float(np.mean(density(outputs(samples, batch_size=256, verbose=0))))
-            found["energy_gap"] = found["energy_samples"] - found["energy_data"]
+            measures["energy_samples"] = -float(np.mean(density(outputs(samples, batch_size=256, verbose=0))))
+            measures["energy_gap"] = measures["energy_samples"] - measures["energy_data"]
         sentence = None
         if isinstance(model, ClusterEnergyModel) and model.clusters > 1 and np.isfinite(z).all():
             terms = cluster_terms(z, outputs(self._view, batch_size=256, verbose=0))
             invariance, prior = (float(ops.convert_to_numpy(terms[name])) for name in ("invariance", "prior"))
             shares = np.exp(z.astype("float64") - _log_sum_exp(z)[:, None])
-            found["clusters_used"] = health.prototypes_used(shares)
-            found["invariance_excess"] = invariance
-            found["prior_excess"] = prior - float(np.log(model.clusters))
+            measures["clusters_used"] = health.prototypes_used(shares)
+            measures["invariance_excess"] = invariance
+            measures["prior_excess"] = prior - float(np.log(model.clusters))
             sentence = health.clustering_failure(invariance, prior, model.clusters)
         if logs is not None:
-            logs.update(found)
+            logs.update(measures)
         if self.params.get("verbose"):
-            line = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in found.items())
+            line = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in measures.items())
             print(f"\nenergy: {line}" + (f". {sentence}" if sentence else ""))
 
 

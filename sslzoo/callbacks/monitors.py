@@ -62,6 +62,29 @@ class KNNMonitor(keras.callbacks.Callback):
         logs["knn"] = knn_accuracy(bank, self.bank[1], queries, self.queries[1], k=self.k, metric="cosine")
 
 
+class UntilKNN(keras.callbacks.Callback):
+    """Ends training in good order once the monitor's kNN accuracy passes a mark. Stands behind `KNNMonitor`.
+
+    Args:
+        mark: float in (0, 1].
+        journal: `Journal` of the run, which has the time.
+
+    Attributes:
+        reason: str, when it was passed, or None.
+    """
+
+    def __init__(self, mark: float, journal):
+        super().__init__()
+        self.mark, self.journal = mark, journal
+        self.reason = None
+
+    def on_epoch_end(self, epoch, logs=None):
+        knn = (logs or {}).get("knn")
+        if knn is not None and knn >= self.mark:
+            self.reason = f"kNN {knn:.2%} after {self.journal.seconds():.0f} s and {epoch + 1} epochs"
+            self._model.stop_training = True
+
+
 class Health(keras.callbacks.Callback):
     """Shows whether the representation is alive, warns of collapse in one sentence, and can end the run for it.
 

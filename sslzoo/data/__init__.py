@@ -7,7 +7,8 @@ batches = sslzoo.data.Batches(images, labels, 128, seed=0)            # the same
 
 from sslzoo.data.batches import Batches, Stacked, epoch_order, pipeline
 from sslzoo.data.catalogue import CELEBA_ATTRIBUTES, DatasetInfo, celeba_task, info
-from sslzoo.data.sources import check, export, load, memory, splits
+from sslzoo.data.inputs import fit_images
+from sslzoo.data.sources import check, class_folders, export, load, memory, splits
 
 __all__ = [
     "CELEBA_ATTRIBUTES",
@@ -16,8 +17,10 @@ __all__ = [
     "Stacked",
     "celeba_task",
     "check",
+    "class_folders",
     "epoch_order",
     "export",
+    "fit_images",
     "info",
     "load",
     "memory",

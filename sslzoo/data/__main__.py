@@ -22,12 +22,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("-o", "--out", required=True, metavar="FILE.npz")
     parser.add_argument("--data-dir", help="TFDS folder; default: TFDS_DATA_DIR, else ~/tensorflow_datasets")
     parser.add_argument("--image-size", type=int, help="crop the images of a folder to squares of so many pixels")
-    options = parser.parse_args(arguments)
+    parser.add_argument(
+        "--on-error", choices=("fail", "skip"), default="fail", help="images that cannot be read (fail)"
+    )
+    options, remarks = parser.parse_args(arguments), []
     try:
-        path = export(options.name, options.out, options.splits, options.data_dir, options.image_size)
+        path = export(
+            options.name, options.out, options.splits, options.data_dir, options.image_size, options.on_error, remarks
+        )
     except errors.SSLZooError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    for remark in remarks:
+        print(remark, file=sys.stderr)
     with np.load(path) as arrays:
         for key in arrays.files:
             print(f"{key}: {arrays[key].dtype} {arrays[key].shape}")

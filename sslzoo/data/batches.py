@@ -59,6 +59,13 @@ class Stacked(NamedTuple):
     """Several batches in one array each, (B, steps, ...): what one program of fused training steps takes.
 
     Images come first and steps second, so that a batch lies on several devices as a single one would.
+
+    Example:
+        import numpy as np
+        from sslzoo import data
+
+        stack = data.Stacked(np.zeros((16, 4, 8, 8, 1), "uint8"))  # 4 batches of 16 images
+        stack.x[:, 0].shape  # (16, 8, 8, 1), the first of them
     """
 
     x: "np.ndarray | dict[str, np.ndarray]"
@@ -165,6 +172,14 @@ class Batches(keras.utils.PyDataset):
     object; one that was broken off earlier is begun again. With `repeat=True` Keras sees one endless stream instead, in
     which batch i of the run has a place that nothing can move; `fit` then needs `steps_per_epoch`, and takes any.
     Outside `fit`, `batches[i]` is batch i of `batches.epoch`, and iteration goes through that epoch once.
+
+    Example:
+        import numpy as np
+        from sslzoo import data
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        batches = data.Batches(images, None, batch_size=16, seed=0)
+        first, *_ = batches  # (images (16, 8, 8, 1),): the same ones for the same seed and epoch
 
     Args:
         images: raw images (N, H, W, C), uint8 or floats in 0..255.

@@ -25,6 +25,12 @@ CELEBA_SIZE = 64
 class DatasetInfo:
     """What is known of a data set before it is read.
 
+    Example:
+        from sslzoo import data
+
+        known: data.DatasetInfo = data.info("mnist")
+        known.image_shape, known.num_classes  # (28, 28, 1), 10
+
     Attributes:
         name: str. The name that `load` takes.
         image_shape: tuple (H, W, C) of the images that `load` returns.

@@ -198,6 +198,25 @@ class Fit:
         return [f"{count:,} of {total:,} images were {what}" for what, count in sorted(self.done.items())]
 
 
+def fit_images(images, shape) -> tuple:
+    """Images brought to the size and the channels that an encoder takes.
+
+    Args:
+        images: array (N, H, W, C), uint8 or floats in 0..255.
+        shape: (H, W, C), such as `encoder.input_shape[1:]`; None stands for what the images have.
+
+    Returns:
+        `(images, remarks)`: array (N, *shape), as it came where it fits already; and list of str, what was done. Images
+        are cropped around their middle to the proportions and resized, bilinear and antialiased.
+    """
+    import numpy as np
+
+    if all(wanted in (None, given) for wanted, given in zip(shape, images.shape[1:])):
+        return images, []
+    fit = Fit(shape)
+    return np.stack([fit(image) for image in images]), fit.remarks(len(images))
+
+
 COLOURS = {
     "1": "black and white", "L": "grey", "LA": "grey with transparency", "P": "palette",
     "PA": "palette with transparency", "RGB": "colour", "RGBA": "colour with transparency",

@@ -6,7 +6,8 @@
 
 * a known name, see `info`. `digits` comes with scikit-learn. The others are read by TensorFlow Datasets (TFDS) from
   `data_dir`, else from the folder in the environment variable `TFDS_DATA_DIR`, else from TFDS' default
-  (`~/tensorflow_datasets`); what is not there, TFDS downloads.
+  (`~/tensorflow_datasets`); what is not there, TFDS downloads. Without TensorFlow, sets that TFDS has prepared there
+  are read all the same (`sslzoo.data.records`), but for celeb_a.
 * the path of an `.npz` file. The arrays `<split>_images` and `<split>_labels`, or `x_<split>` and `y_<split>` as in
   Keras' own files, make the split `<split>`; plain `images` and `labels` make the split "train". Labels are optional.
 * the path of a folder of images. With sub-folders `train`, `validation` or `test`, these are the splits, and where all
@@ -17,7 +18,8 @@
 A known name wins over a file of that name; write `./mnist` to mean the file.
 
 TensorFlow is imported here and nowhere else in the package (`import_tensorflow`), only to read TFDS or to make a
-`tf.data.Dataset`. Where it is missing, sets travel as `.npz`: `python -m sslzoo.data mnist -o mnist.npz` writes one.
+`tf.data.Dataset`. Where it is missing, other sets travel as `.npz`: `python -m sslzoo.data celeb_a -o celeb_a.npz`
+writes one.
 """
 
 import contextlib
@@ -30,7 +32,8 @@ from collections.abc import Sequence
 import keras
 import numpy as np
 
-from sslzoo import errors, progress
+from sslzoo import checks, errors, progress
+from sslzoo.data import records
 from sslzoo.data.catalogue import CELEBA_ATTRIBUTES, CELEBA_CROP, CELEBA_SIZE, KNOWN
 from sslzoo.files import write_beside
 
@@ -57,9 +60,17 @@ def load(
     name: str | os.PathLike,
     split: str,
     data_dir: str | os.PathLike | None = None,
-    image_size: int | None = None,
+    image_size: "int | str | None" = None,
+    *,
+    labels: str | None = None,
+    test_share: float = 0.0,
+    seed: int = 0,
+    on_error: str = "fail",
+    remarks: list[str] | None = None,
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Read one split of a data set into memory.
+
+        images, labels = sslzoo.data.load("photos/", "test", image_size=64, labels="folders", test_share=0.2)
 
     Args:
         name: a known name, or the path of an `.npz` file or of a folder of images, by the rules at the top of
@@ -67,7 +78,16 @@ def load(
         split: "train", "test", or another that `splits(name)` gives ("validation" of celeb_a, "extra" of svhn_cropped).
         data_dir: TFDS folder, which must exist; used for the known sets other than `digits`.
         image_size: pixels, for a folder of images only: each image is cropped to its largest centred square and
-            resized to (image_size, image_size), bilinear and antialiased. Without, all images must share one size.
+            resized to (image_size, image_size), bilinear and antialiased. None: all images must share one size. "auto":
+            where they do not, the median of their shorter sides, at most 64.
+        labels: "folders", for a folder of images without splits: the folders in it are classes, numbered by their
+            sorted names. None: as at the top of `sslzoo.data`.
+        test_share: float in [0, 1), with labels="folders": the share of each class that makes the split "test", at
+            least one image of each, chosen by `seed`.
+        seed: int, of that choice.
+        on_error: "fail": images of a folder that cannot be read are an error that lists them; "skip": they are left
+            out.
+        remarks: list, to which sentences are added that say what was done: images left out, and sizes changed.
 
     Returns:
         `(images, labels)`: images uint8 (N, H, W, C) in 0..255 with C = 1 or 3 (of an `.npz` that holds floats in
@@ -81,6 +101,15 @@ def load(
             of channels or range.
     """
     kind = _kind(name)
+    if kind != "folder" and image_size == "auto":
+        image_size = None
+    if kind != "folder" and (labels is not None or test_share or on_error != "fail"):
+        errors.choose("on_error", on_error, ("fail", "skip"))
+        if labels is not None or test_share:
+            raise errors.InvalidInputError(
+                f"`labels` and `test_share` are for a folder of images; {name!r} is not one. "
+                f"Received: {labels=}, {test_share=}"
+            )
     if image_size is not None and kind != "folder":
         raise errors.InvalidInputError(
             f"`image_size` resizes a folder of images; {name!r} is not one. Received: image_size={image_size!r}"
@@ -88,7 +117,7 @@ def load(
     if kind == "npz":
         return _load_npz(name, split)
     if kind == "folder":
-        return _load_folder(pathlib.Path(name).expanduser(), split, image_size)
+        return _Folder(name, image_size, labels, test_share, seed, on_error).load(split, remarks)
     errors.choose("split", split, KNOWN[name].splits)
     return _load_digits(split) if name == "digits" else _load_tfds(name, split, data_dir)
 
@@ -334,59 +363,174 @@ def folder_labels(root, split, files):
     return np.array([classes.index(file.relative_to(root / split).parts[0]) for file in files], "int64")
 
 
-def _load_folder(root, split, image_size):
-    from PIL import Image, ImageOps
+class _Folder:
+    """A folder of images: its files, classes and splits, and how they become arrays."""
 
-    if image_size is not None and not (isinstance(image_size, int) and 1 <= image_size <= MOST_SIDE):
-        raise errors.InvalidInputError(
-            f"Expected a size in pixels, from 1 to {MOST_SIDE}. Received: image_size={image_size!r}"
-        )
-    errors.choose("split", split, _folder_splits(root))
-    base = root / split if (root / split).is_dir() else root
-    files = image_files(base)
-    if not files:
-        raise errors.MissingDataError(
-            f"Looked below {base.absolute()} for images ({' '.join(sorted(IMAGE_SUFFIXES))}) and found none. "
-            f"Received: name={os.fspath(root)!r}"
-        )
+    def __init__(self, name, image_size, labels, test_share, seed, on_error):
+        self.root = pathlib.Path(name).expanduser()
+        if image_size not in (None, "auto") and not (isinstance(image_size, int) and 1 <= image_size <= MOST_SIDE):
+            raise errors.InvalidInputError(
+                f"Expected a size in pixels, from 1 to {MOST_SIDE}. Received: image_size={image_size!r}"
+            )
+        self.image_size = image_size
+        self.labelled = labels is not None and bool(errors.choose("labels", labels, ("folders",)))
+        self.test_share = checks.number(0, 1, test_share=test_share)
+        self.seed = seed
+        self.skips = errors.choose("on_error", on_error, ("fail", "skip")) == "skip"
+        own = [split for split in ("train", "validation", "test") if (self.root / split).is_dir()]
+        if (self.labelled or test_share) and own:
+            raise errors.InvalidInputError(
+                "`labels` and `test_share` are for a folder without splits of its own. "
+                f"Received: {os.fspath(self.root)!r} with {', '.join(own)}"
+            )
+        if test_share and (not self.labelled or test_share == 1):
+            raise errors.InvalidInputError(
+                f"`test_share` must be less than 1, and needs labels='folders'. Received: {test_share=}, {labels=}"
+            )
 
-    @contextlib.contextmanager
-    def opened(file):
+    def load(self, split, remarks):
+        files, labels = self._files_of(split)
+        remarks = [] if remarks is None else remarks
+        heads, bad = self._heads(files)
+        sizes, modes = {size for size, _ in heads.values()}, {mode for _, mode in heads.values()}
+        mode = "L" if modes <= GREY_MODES else "RGB"  # one colour image makes the whole set a colour set
+        side = self.image_size
+        if side == "auto":
+            side = self._default_size(sizes, remarks)
+        images, kept, odd = None, [], None
+        show = progress.line("read", after=5)
+        for index, file in enumerate(files):
+            show(index + 1, len(files))
+            pixels = self._read(file, mode, side, bad) if file in heads else None
+            if pixels is None:
+                continue
+            if images is None:
+                check_room(len(files), pixels.shape, self.root)
+                images = np.empty((len(files), *pixels.shape), "uint8")
+                first = file
+            if pixels.shape != images.shape[1:]:
+                odd = odd or (file, pixels.shape)
+                continue
+            images[len(kept)] = pixels
+            kept.append(index)
+        self._report(bad, len(files), kept, remarks)
+        if odd is not None:
+            file, shape = odd
+            raise errors.InvalidInputError(
+                f"Expected one size; {file} is {shape[0]} x {shape[1]} pixels (height x width), {first} "
+                f"{images.shape[1]} x {images.shape[2]}. Pass `image_size` (--image-size), such as "
+                f"{_median_side(sizes)}, to crop each to its centred square and resize it. "
+                f"Received: image_size={self.image_size}"
+            )
+        return images[: len(kept)], None if labels is None else labels[kept]
+
+    def _files_of(self, split):
+        """Files of a split, sorted, and the class of each, or None."""
+        if not self.labelled:
+            errors.choose("split", split, _folder_splits(self.root))
+            base = self.root / split if (self.root / split).is_dir() else self.root
+            files = self._found(base)
+            return files, folder_labels(self.root, split, files)
+        errors.choose("split", split, ("train", "test") if self.test_share else ("train",))
+        files = self._found(self.root)
+        names = [file.relative_to(self.root).parts for file in files]
+        loose = next((file for file, parts in zip(files, names) if len(parts) < 2), None)
+        classes = sorted({parts[0] for parts in names})
+        if loose is not None or len(classes) < 2:
+            raise errors.InvalidInputError(
+                "labels='folders' needs each image in one of at least two folders, its class. "
+                f"Received: {loose or self.root}"
+            )
+        labels = np.array([classes.index(parts[0]) for parts in names], "int64")
+        held_out = np.zeros(len(files), bool)
+        order = np.random.default_rng(self.seed).permutation(len(files))
+        for label in range(len(classes)) if self.test_share else ():
+            rows = order[labels[order] == label]
+            held_out[rows[: max(1, round(self.test_share * len(rows)))]] = True
+        chosen = np.flatnonzero(held_out == (split == "test"))
+        if not len(chosen):
+            raise errors.InvalidInputError(
+                f"No image is left for the split {split!r}. Received: test_share={self.test_share}, {len(files)} images"
+            )
+        return [files[row] for row in chosen], labels[chosen]
+
+    def _found(self, base):
+        files = image_files(base)
+        if not files:
+            raise errors.MissingDataError(
+                f"Looked below {base.absolute()} for images ({' '.join(sorted(IMAGE_SUFFIXES))}) and found none. "
+                f"Received: name={os.fspath(self.root)!r}"
+            )
+        return files
+
+    def _heads(self, files):
+        """file -> (size, mode) of those that have a head, and file -> what is wrong with the others."""
+        heads, bad = {}, {}
+        for file in files:
+            try:
+                with open_image(file) as image:
+                    heads[file] = image.size, image.mode
+            except Exception as error:  # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error ...
+                bad[file] = error
+        return heads, bad
+
+    def _read(self, file, mode, side, bad):
+        from PIL import Image, ImageOps
+
         try:
             with open_image(file) as image:
-                yield image
-        except Exception as error:  # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error ...
-            raise errors.InvalidInputError(
-                f"This image cannot be read ({error}); repair it or take it away. Received: {file}"
-            ) from error
+                image = ImageOps.exif_transpose(image).convert(mode)
+                if side is not None:
+                    image = ImageOps.fit(image, (side, side), method=Image.Resampling.BILINEAR)
+                return np.asarray(image).reshape(image.height, image.width, len(mode))
+        except Exception as error:  # as above
+            bad[file] = error
+            return None
 
-    # The headers first: one colour image makes the whole set a colour set.
-    mode = "L"
-    for file in files:
-        with opened(file) as image:
-            if image.mode not in GREY_MODES:
-                mode = "RGB"
+    def _default_size(self, sizes, remarks):
+        """None where all images of the folder, of every split, have one size."""
+        heads, _ = self._heads(image_files(self.root))
+        sizes = {size for size, _ in heads.values()}
+        if len(sizes) < 2:
+            return None
+        side = min(_median_side([size for size, _ in heads.values()]), 64)
+        shorter = [min(size) for size in sizes]
+        remarks.append(
+            f"The images differ in size (shorter sides of {min(shorter)} to {max(shorter)} pixels): each was cropped "
+            f"to its centred square and resized to {side} x {side}; --image-size chooses another size."
+        )
+        return side
 
-    images = None
-    show = progress.line("read", after=5)
-    for index, file in enumerate(files):
-        with opened(file) as image:
-            image = ImageOps.exif_transpose(image).convert(mode)
-            if image_size is not None:
-                image = ImageOps.fit(image, (image_size, image_size), method=Image.Resampling.BILINEAR)
-            pixels = np.asarray(image).reshape(image.height, image.width, len(mode))
-        if images is None:
-            check_room(len(files), pixels.shape, root)
-            images = np.empty((len(files), *pixels.shape), "uint8")
-        if pixels.shape != images.shape[1:]:
+    def _report(self, bad, total, kept, remarks):
+        """Raise for images that cannot be read, all at once, or say that they were left out."""
+        if not bad:
+            return
+        told = [f"{file} ({' '.join(str(error).split())})" for file, error in sorted(bad.items())]
+        listed = "; ".join(told[:10]) + (f"; and {len(told) - 10:,} more" if len(told) > 10 else "")
+        if not self.skips or not kept:
             raise errors.InvalidInputError(
-                f"Expected one size; {file} is {pixels.shape[0]} x {pixels.shape[1]} pixels (height x width), "
-                f"{files[0]} {images.shape[1]} x {images.shape[2]}. Pass `image_size` to crop each to its centred "
-                f"square and resize it. Received: image_size={image_size}"
-            )
-        images[index] = pixels
-        show(index + 1, len(files))
-    return images, folder_labels(root, split, files)
+                f"{len(bad):,} of {total:,} images cannot be read; repair them, take them away, or leave them out with "
+                f"on_error='skip' (in the shell --on-error skip). Received: {listed}"
+            ) from next(iter(bad.values()))
+        remarks.append(f"{len(bad):,} of {total:,} images could not be read and were left out: {listed}.")
+
+
+def _median_side(sizes):
+    return int(np.median([min(size) for size in sizes]))
+
+
+def class_folders(name: str | os.PathLike) -> list[str]:
+    """Names of the folders in a folder that look like classes: it has no splits, and all images lie in two or more.
+
+    Args:
+        name: a folder of images; anything else has none.
+    """
+    root = pathlib.Path(name).expanduser()
+    if name in KNOWN or not root.is_dir() or any((root / split).is_dir() for split in ("train", "validation", "test")):
+        return []
+    tops = [file.relative_to(root).parts for file in image_files(root)]
+    found = sorted({parts[0] for parts in tops})
+    return found if len(found) > 1 and all(len(parts) > 1 for parts in tops) else []
 
 
 def _load_tfds(name, split, data_dir):
@@ -402,9 +546,14 @@ def _load_tfds(name, split, data_dir):
         tf = import_tensorflow()
         import tensorflow_datasets as tfds
     except ImportError as error:
+        root = pathlib.Path(chosen or "~/tensorflow_datasets").expanduser()
+        prepared = records.folder(name, root)
+        if prepared and name != "celeb_a":  # whose crops are TensorFlow's
+            return check(*records.read(prepared, split))
         raise errors.MissingDataError(
-            f"Reading {name!r} takes TensorFlow and TensorFlow Datasets (pip install 'sslzoo[tensorflow]'), and "
-            f"importing them failed ({error}). Where they are installed, write the set to a file with\n"
+            f"Looked for a prepared {name!r} in {root.absolute()}, and it is not there; preparing it takes TensorFlow "
+            f"and TensorFlow Datasets (pip install 'sslzoo[tensorflow]'), and importing them failed ({error}). Where "
+            f"they are installed, write the set to a file with\n"
             f"    python -m sslzoo.data {name} -o {name}.npz\n"
             f"and pass that file instead of the name: it is read without TensorFlow. Received: name={name!r}"
         ) from error
@@ -498,11 +647,13 @@ def export(
     splits_to_write: Sequence[str] = (),
     data_dir: str | os.PathLike | None = None,
     image_size: int | None = None,
+    on_error: str = "fail",
+    remarks: list[str] | None = None,
 ) -> pathlib.Path:
     """Write a data set to an `.npz` file, which `load` reads without TensorFlow.
 
     Args:
-        name, data_dir, image_size: as for `load`.
+        name, data_dir, image_size, on_error, remarks: as for `load`.
         path: file to write, ending in `.npz`. It appears complete or not at all.
         splits_to_write: names of splits; all of them if empty.
 
@@ -521,7 +672,7 @@ def export(
     known = splits(name)
     arrays = {}
     for split in [errors.choose("split", split, known) for split in splits_to_write] or known:
-        images, labels = load(name, split, data_dir, image_size)
+        images, labels = load(name, split, data_dir, image_size, on_error=on_error, remarks=remarks)
         arrays[f"{split}_images"] = images
         if labels is not None:
             arrays[f"{split}_labels"] = labels

@@ -9,18 +9,21 @@
 
 from sslzoo.evaluation.clustering import fit_gmm, hungarian_accuracy, minibatch_scores, scores
 from sslzoo.evaluation.embedding import Embedding, embed
-from sslzoo.evaluation.features import features, weights_sha256
+from sslzoo.evaluation.features import TorchEncoder, features, weights_sha256
 from sslzoo.evaluation.neighbors import knn_accuracy, nearest
 from sslzoo.evaluation.probes import ProbeResult, balanced_accuracy, train_probe
 from sslzoo.evaluation.protocols import PROTOCOLS, evaluate, evaluate_features
 from sslzoo.evaluation.report import Number, Report
+from sslzoo.evaluation.search import Match, page, read_features, search
 
 __all__ = [
     "PROTOCOLS",
     "Embedding",
+    "Match",
     "Number",
     "ProbeResult",
     "Report",
+    "TorchEncoder",
     "balanced_accuracy",
     "embed",
     "evaluate",
@@ -31,7 +34,10 @@ __all__ = [
     "knn_accuracy",
     "minibatch_scores",
     "nearest",
+    "page",
+    "read_features",
     "scores",
+    "search",
     "train_probe",
     "weights_sha256",
 ]

@@ -75,8 +75,8 @@ def minibatch_scores(labels: np.ndarray, clusters: np.ndarray, batch_size: int =
     batches = (
         [order] if len(order) < batch_size else order[: len(order) // batch_size * batch_size].reshape(-1, batch_size)
     )
-    found = [scores(labels[rows], clusters[rows]) for rows in batches]
-    return {name: float(np.mean([one[name] for one in found])) for name in found[0]}
+    batch_scores = [scores(labels[rows], clusters[rows]) for rows in batches]
+    return {name: float(np.mean([one[name] for one in batch_scores])) for name in batch_scores[0]}
 
 
 def fit_gmm(

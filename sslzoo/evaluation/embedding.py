@@ -17,6 +17,16 @@ from sslzoo.evaluation.features import check_finite, load_encoder, outputs_of
 class Embedding:
     """Features of images, and which images they are of. `np.asarray(embedding)` is the features.
 
+    Example:
+        import keras
+        import numpy as np
+        import sslzoo
+        from sslzoo import evaluation
+
+        encoder = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten()])
+        embedding: evaluation.Embedding = sslzoo.embed(encoder, np.zeros((4, 8, 8, 1), "uint8"))
+        embedding.features.shape, embedding.index  # (4, 64), array([0, 1, 2, 3])
+
     Attributes:
         features: float32 (N, L).
         log_var: float32 (N, L), the logarithm of the posterior's variance, where the encoder gives it; else None.
@@ -24,6 +34,7 @@ class Embedding:
         index: int64 (N,), the place of each image among those that were given, where they are no files; else None.
         labels: int64 (N,), of an `.npz` that has them or a folder sorted into classes; else None.
         classes: names of a folder's classes, in the order of their labels; else None.
+        model: str as an array (), the name or path of the encoder, where it was given by one; else None.
         skipped: list of (path or place, reason), images that could not be read.
         remarks: list of str, what was done to images to fit the encoder.
     """
@@ -34,6 +45,7 @@ class Embedding:
     index: np.ndarray | None = None
     labels: np.ndarray | None = None
     classes: np.ndarray | None = None
+    model: np.ndarray | None = None
     skipped: list[tuple[str, str]] = dataclasses.field(default_factory=list)
     remarks: list[str] = dataclasses.field(default_factory=list)
 
@@ -96,6 +108,8 @@ def embed(
     checks.count(batch_size=batch_size)
     choose("on_error", on_error, ("fail", "skip"))
     source = source_of(images, split)  # first: a wrong path is told before a model is loaded
+    named = isinstance(encoder, (str, os.PathLike)) and part != "projection"
+    model = np.array(os.fspath(encoder)) if named else None
     encoder = load_encoder(encoder, part=part, revision=revision)
     fit = Fit(_image_shape(encoder))
     batch_size = min(batch_size, len(source))
@@ -122,6 +136,7 @@ def embed(
         **source.identify(rows),
         labels=None if source.labels is None else source.labels[rows],
         classes=None if source.classes is None else np.array(source.classes),
+        model=model,
         skipped=skipped,
         remarks=fit.remarks(len(rows)),
     )

@@ -1,11 +1,15 @@
 """Encoder and images to one array of features, and the proof that the encoder stayed as it was."""
 
 import hashlib
+import sys
+import types
+import warnings
 from collections.abc import Callable
 
 import keras
 import numpy as np
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 
 
@@ -18,8 +22,9 @@ def features(
     """Representations of raw images, computed in inference mode (`training=False`).
 
     Args:
-        encoder: Keras model or layer, raw images (B, H, W, C) -> (B, L); or a name or folder for `sslzoo.load`.
-        images: array (N, H, W, C), uint8 or float, values 0..255, N >= 1.
+        encoder: Keras model or layer, raw images (B, H, W, C) -> (B, L); a `Pretrainer`, whose encoder is meant; a
+            `torch.nn.Module`, which gets what `TorchEncoder` says; or a name or folder for `sslzoo.load`.
+        images: array (N, H, W, C), uint8 or float, values 0..255, N >= 1. Floats of at most 1 bring a warning.
         batch_size: int, images per call of the encoder.
         progress: callable (images done, images in all), or None.
 
@@ -32,6 +37,8 @@ def features(
     """
     encoder = load_encoder(encoder)
     check_images(encoder, images)
+    if checks.is_unit_range(np.asarray(images[:1000])):
+        warnings.warn(checks.UNIT_RANGE, stacklevel=2)
     if batch_size < 1:
         raise InvalidInputError(f"`batch_size` must be at least 1. Received: batch_size={batch_size}")
     batch_size = min(batch_size, len(images))
@@ -49,17 +56,88 @@ def features(
 
 
 def load_encoder(encoder, **which):
-    """The encoder itself, or what `sslzoo.load` makes of a name or a path."""
+    """The encoder itself, the one inside a `Pretrainer`, a `torch.nn.Module` wrapped, or what `sslzoo.load` gives."""
     if isinstance(encoder, keras.layers.Layer):
+        from sslzoo.methods.pretrainer import Pretrainer
+
+        if isinstance(encoder, Pretrainer):
+            live = encoder.live_encoder(tuple(encoder.encoder.input_shape[1:]))
+            live.name = encoder.name
+            return live
+        return encoder
+    if isinstance(encoder, TorchEncoder):
         return encoder
     if isinstance(encoder, str) or hasattr(encoder, "__fspath__"):
         from sslzoo import zoo
 
         return zoo.load(encoder, **which)
+    if "torch" in sys.modules and isinstance(encoder, sys.modules["torch"].nn.Module):
+        return TorchEncoder(encoder)
     raise InvalidInputError(
-        "`encoder` must be a Keras model (raw images in, features out), or a name or folder for `sslzoo.load`. "
-        f"Received: encoder of type {type(encoder).__name__}"
+        "`encoder` must be a Keras model or a torch.nn.Module (raw images in, features out), or a name or folder for "
+        f"`sslzoo.load`. Received: encoder of type {type(encoder).__name__}"
     )
+
+
+class TorchEncoder:
+    """A `torch.nn.Module` as an encoder of raw images, under any backend of Keras.
+
+        sslzoo.evaluate(module, "mnist")                                    # images (B, C, H, W), values 0..1
+        sslzoo.evaluate(TorchEncoder(module, channels_first=False), "mnist")
+
+    The module runs where its parameters are, without gradients and in eval mode; afterwards every part of it is in the
+    mode that it was in.
+
+    Example:
+        import numpy as np
+        from sslzoo import evaluation
+
+        try:
+            import torch
+        except ImportError:
+            torch = None
+        if torch:
+            encoder = evaluation.TorchEncoder(torch.nn.Flatten())
+            evaluation.features(encoder, np.zeros((4, 8, 8, 1), "uint8")).shape  # (4, 64)
+
+    Args:
+        module: `torch.nn.Module`, images -> (B, L). Put other preprocessing in front with `torch.nn.Sequential`.
+        channels_first: bool, give images (B, C, H, W), as PyTorch's own modules take them; False: (B, H, W, C).
+        scale: float, what values 0..255 are multiplied with. 1/255 is what torchvision's `ToTensor` does.
+    """
+
+    built = True
+
+    def __init__(self, module, channels_first: bool = True, scale: float = 1 / 255):
+        self.module, self.channels_first, self.scale = module, channels_first, scale
+        self.name = type(module).__name__
+
+    @property
+    def layout(self) -> str:
+        """What the module gets, in words."""
+        axes = "(B, C, H, W)" if self.channels_first else "(B, H, W, C)"
+        return f"The torch.nn.Module got images {axes}, values 0..{255 * self.scale:g}, in eval mode."
+
+    @property
+    def weights(self) -> list:
+        """Parameters and buffers, as `weights_sha256` reads them."""
+        state = self.module.state_dict().values()
+        return [types.SimpleNamespace(value=tensor.detach().cpu().numpy()) for tensor in state]
+
+    def __call__(self, images, training=False):
+        """Features of raw images (B, H, W, C): float32 array (B, L)."""
+        torch = sys.modules["torch"]
+        parts = [(part, part.training) for part in self.module.modules()]
+        device = next((tensor.device for tensor in self.module.parameters()), "cpu")
+        batch = torch.from_numpy(np.asarray(images, np.float32)).to(device) * self.scale
+        try:
+            self.module.eval()
+            with torch.no_grad():
+                output = self.module(batch.movedim(-1, 1) if self.channels_first else batch)
+        finally:
+            for part, mode in parts:
+                part.training = mode
+        return output.float().cpu().numpy()
 
 
 def check_images(encoder, images, name="images"):
@@ -79,7 +157,8 @@ def check_images(encoder, images, name="images"):
     fits = len(expected) == 4 and all(want in (None, got) for want, got in zip(expected[1:], shape[1:]))
     if not fits:
         raise InvalidInputError(
-            f"{name} must fit the encoder's input {tuple(expected)}. Received: {name} of shape {shape}"
+            f"{name} must fit the encoder's input {tuple(expected)}; sslzoo.data.fit_images(images, {expected[1:]}) "
+            f"crops, resizes and recolours them. Received: {name} of shape {shape}"
         )
 
 

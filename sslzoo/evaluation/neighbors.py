@@ -121,9 +121,9 @@ def nearest(
         bounds = np.partition(block, len(bank) - k, axis=1)[:, len(bank) - k]  # the k-th largest
         for i, (row, bound) in enumerate(zip(block, bounds), start):
             above, equal = np.flatnonzero(row > bound), np.flatnonzero(row == bound)
-            found = np.concatenate([above, equal[: k - len(above)]])
-            found = found[np.argsort(-row[found], kind="stable")]
-            indices[i], similarities[i] = found, row[found] + shift[i]
+            chosen = np.concatenate([above, equal[: k - len(above)]])
+            chosen = chosen[np.argsort(-row[chosen], kind="stable")]
+            indices[i], similarities[i] = chosen, row[chosen] + shift[i]
 
     # A thread per block, not per product: BLAS threads that wait for a busy core cost up to ten times the work itself.
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as pool:

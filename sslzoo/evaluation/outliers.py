@@ -57,7 +57,7 @@ def scores(
     check_images(network, images)
     checks.count(batch_size=batch_size)
     checks.number(0, noise=noise)
-    slope, rng, found = _Slope(network), np.random.default_rng(seed), np.empty(len(images))
+    slope, rng, typical = _Slope(network), np.random.default_rng(seed), np.empty(len(images))
     batch_size = min(batch_size, len(images))
     for start in range(0, len(images), batch_size):
         batch = np.asarray(images[start : start + batch_size], np.float32)
@@ -67,11 +67,11 @@ def scores(
         if rows < batch_size:  # every call has one shape, so the gradient is compiled once
             batch = np.concatenate([batch, np.repeat(batch[-1:], batch_size - rows, axis=0)])
         slopes = np.asarray(ops.convert_to_numpy(slope.predict_on_batch(batch)), np.float64)[:rows]
-        found[start : start + rows] = -np.sqrt((slopes.reshape(rows, -1) ** 2).sum(axis=1))
+        typical[start : start + rows] = -np.sqrt((slopes.reshape(rows, -1) ** 2).sum(axis=1))
         if progress:
             progress(start + rows, len(images))
-    check_finite(found[:, None], "scores")
-    return found
+    check_finite(typical[:, None], "scores")
+    return typical
 
 
 def auroc(inside: np.ndarray, outside: np.ndarray) -> float:

@@ -19,6 +19,7 @@ from PIL import Image
 
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.evaluation.features import check_finite
+from sslzoo.evaluation.neighbors import nearest
 from sslzoo.files import write_beside
 
 MAX_BYTES = 150 * 1024
@@ -82,6 +83,83 @@ def samples(images: np.ndarray, path: "str | os.PathLike", title: str = "Samples
     """
     images = _as_pixels(images[:100], "images")
     return _picture_grid([images[i : i + 10] for i in range(0, len(images), 10)], path, title)
+
+
+def views(
+    images: np.ndarray, made: np.ndarray, path: "str | os.PathLike", title: str = "Images and views of them"
+) -> Path:
+    """Each image beside random views of it: what augmentation does to these images, the cheapest check there is.
+
+    Args:
+        images: array (N, H, W, C), as in `reconstructions`. The first 8 are shown.
+        made: float array (N, J, h, w, C), as `Views` makes them; normalised ones are spread over 0..1 to be seen. The
+            first 8 of each image are shown.
+        path: file to write.
+        title: str.
+
+    Returns:
+        Path of the PNG.
+
+    Raises:
+        InvalidInputError: the arrays are no images, or do not belong together.
+    """
+    made = np.asarray(made)
+    if made.ndim != 5 or len(made) != len(images):
+        raise InvalidInputError(
+            "Views must be (N, J, h, w, C), J of each of the N images. "
+            f"Received: images of shape {np.shape(images)}, views of shape {made.shape}"
+        )
+    low, high = made.min(), made.max()
+    if low < -0.05 or high > 1.05:
+        made = (made - low) / max(high - low, 1e-12)
+    rows = []
+    for image, row in zip(_as_pixels(images[:8], "images"), made[:8, :8]):
+        row = _as_pixels(row, "views")
+        rows.append(np.stack([_at_size(pixels, row.shape[1:3]) for pixels in (image, *row)]))
+    return _picture_grid(
+        [_thumbnails(row) for row in rows], path, title, ["image, views"] * len(rows), after_first=True
+    )
+
+
+def neighbours(
+    images: np.ndarray,
+    features: np.ndarray,
+    path: "str | os.PathLike",
+    k: int = 8,
+    queries: int = 10,
+    title: str | None = None,
+    seed: int = 0,
+) -> Path:
+    """Queries, chosen at random, each beside the images whose features lie nearest by cosine similarity. No labels.
+
+    Args:
+        images: array (N, H, W, C), as in `reconstructions`; N >= 2.
+        features: float array (N, L), finite.
+        path: file to write.
+        k: int, how many neighbours of each query; fewer if there are not as many images.
+        queries: int.
+        title: str, or None for one that says how many images were searched.
+        seed: int, of the choice of queries.
+
+    Returns:
+        Path of the PNG.
+
+    Raises:
+        InvalidInputError: images and features do not belong together, or features are not finite.
+    """
+    if len(images) != len(features) or len(images) < 2:
+        raise InvalidInputError(
+            "Expected at least two images, and features of each. "
+            f"Received: images of shape {np.shape(images)}, features of shape {np.shape(features)}"
+        )
+    asked = np.sort(np.random.default_rng(seed).permutation(len(images))[:queries])
+    found, _ = nearest(features, np.asarray(features)[asked], min(k + 1, len(images)), "cosine")
+    rows = []
+    for query, row in zip(asked, found):
+        others = [other for other in row if other != query][:k]  # images that are equal may come before it
+        rows.append(_thumbnails(_as_pixels(np.asarray(images)[[query, *others]], "images")))
+    title = title or f"{len(asked)} of {len(images):,} images, and those nearest to them"
+    return _picture_grid(rows, path, title, ["query, nearest"] * len(rows), after_first=True)
 
 
 def embedding(
@@ -216,14 +294,38 @@ def _as_pixels(images, name):
     return np.broadcast_to(np.clip(images, 0, 255).astype(np.uint8), (*images.shape[:3], 3))
 
 
-def _picture_grid(rows, path, title, labels=None, pairs=False):
-    """Draw rows of images at a whole number of pixels each, so that nothing is blurred."""
+def _at_size(pixels, size):
+    """One image (H, W, 3) at another size (h, w)."""
+    height, width = size
+    if pixels.shape[:2] == (height, width):
+        return pixels
+    return np.asarray(Image.fromarray(pixels).resize((width, height), Image.Resampling.BILINEAR))
+
+
+def _thumbnails(images):
+    """uint8 (N, H, W, 3), at most about 96 pixels a side: nine of them fit beside each other."""
+    height, width = images.shape[1:3]
+    scale = min(1, 96 / max(height, width))
+    size = max(1, round(height * scale)), max(1, round(width * scale))
+    return np.stack([_at_size(image, size) for image in images])
+
+
+def _picture_grid(rows, path, title, labels=None, pairs=False, after_first=False):
+    """Draw rows of images at a whole number of pixels each, so that nothing is blurred.
+
+    Args:
+        rows: list of uint8 (N, H, W, 3).
+        labels: str for each row, or None.
+        pairs: leave more room after every second row.
+        after_first: leave more room after the first image of each row.
+    """
     height, width = rows[0].shape[1:3]
     scale = max(1, round(72 / max(height, width)))
     gap, top, side = 4, 46, 16
-    left = 74 if labels else side
+    left = 74 + 30 * after_first if labels else side
+    room = 4 * gap if after_first else 0
     columns = max(2, *map(len, rows)) if len(rows) > 1 else len(rows[0])
-    grid_width = max(columns * (scale * width + gap) - gap, 220)
+    grid_width = max(columns * (scale * width + gap) - gap + room, 220)
     ends, at = [], top
     for i in range(len(rows)):
         ends.append(at)
@@ -231,7 +333,7 @@ def _picture_grid(rows, path, title, labels=None, pairs=False):
     canvas = np.full((at - gap + side, left + grid_width + side, 3), 255, np.uint8)
     for y, images in zip(ends, rows):
         for j, image in enumerate(images):
-            x = left + j * (scale * width + gap)
+            x = left + j * (scale * width + gap) + (room if j else 0)
             canvas[y : y + scale * height, x : x + scale * width] = image.repeat(scale, 0).repeat(scale, 1)
     figure = Figure(figsize=(canvas.shape[1] / _DPI, canvas.shape[0] / _DPI), dpi=_DPI)
     figure.figimage(canvas)
@@ -258,8 +360,8 @@ def _in_the_plane(features, method, seed):
         centred = features - features.mean(axis=0)
         left, values, _ = np.linalg.svd(centred, full_matrices=False)
         points = np.zeros((len(features), 2))
-        found = (left * values)[:, :2]
-        points[:, : found.shape[1]] = found
+        flat = (left * values)[:, :2]
+        points[:, : flat.shape[1]] = flat
         shares = np.zeros(2)
         shares[: min(2, len(values))] = values[:2] ** 2 / max((values**2).sum(), np.finfo(float).tiny)
         first, second = (f"{100 * share:.0f} % of the variance" for share in shares)
@@ -319,16 +421,16 @@ def _series(history):
     if isinstance(history, Mapping):
         count = max((len(values) for values in history.values()), default=0)
         history = [{name: values[i] for name, values in history.items() if i < len(values)} for i in range(count)]
-    found = {}
+    series = {}
     for i, row in enumerate(history, 1):
         for name, value in row.items():
             if name not in _NO_CURVE and isinstance(value, (int, float, np.number)) and math.isfinite(value):
-                found.setdefault(name, []).append((row.get("epoch", i), value))
-    if not found:
+                series.setdefault(name, []).append((row.get("epoch", i), value))
+    if not series:
         raise InvalidInputError(
             f"Training curves need at least one epoch with a finite value. Received: history of {len(history)} epochs"
         )
-    return {name: np.array(points, float).T for name, points in found.items()}
+    return {name: np.array(points, float).T for name, points in series.items()}
 
 
 def _panel(axes, name, series, chance=None):

@@ -8,7 +8,7 @@ import numpy as np
 
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.evaluation import clustering, neighbors, probes
-from sslzoo.evaluation.features import check_finite, check_images, features, load_encoder, weights_sha256
+from sslzoo.evaluation.features import TorchEncoder, check_finite, check_images, features, load_encoder, weights_sha256
 from sslzoo.evaluation.report import NAMES, Number, Report, versions
 from sslzoo.progress import line
 
@@ -26,6 +26,10 @@ def evaluate(
     data_dir: "str | os.PathLike | None" = None,
     *,
     test=None,
+    image_size: int | None = None,
+    labels: str | None = None,
+    test_share: float = 0.0,
+    on_error: str = "fail",
     attribute: "str | int" = "Male",
     batch_size: int = 500,
     seed: int = 0,
@@ -47,14 +51,19 @@ def evaluate(
                  same averaged over batches of 64, as the papers' tables appear to be
 
     Args:
-        encoder: Keras model, raw images (B, H, W, C) with values 0..255 -> (B, L); or a name or folder for
-            `sslzoo.load`.
+        encoder: Keras model, raw images (B, H, W, C) with values 0..255 -> (B, L); a `Pretrainer`; a `torch.nn.Module`,
+            which gets what `sslzoo.evaluation.TorchEncoder` says; or a name or folder for `sslzoo.load`.
         dataset: known name, path of an `.npz`, or `((train_images, train_labels), (test_images, test_labels))`: images
             (N, H, W, C) with values 0..255, labels int (N,), or (N, A) attributes of 0 and 1.
         protocols: some of "linear", "mlp", "knn", "gmm".
         data_dir: folder of prepared TFDS data sets, for known names.
         test: another test set: a name or path whose test split is taken, or `(images, labels)`. `dataset` may then be
             just `(train_images, train_labels)`.
+            Images of a name or path that the encoder does not take as they are, are cropped, resized and recoloured to
+            fit (`sslzoo.data.fit_images`), which the report says: that is how transfer is measured.
+        image_size: int, pixels of a side, for a folder and an encoder that takes images of any size.
+        labels, test_share, on_error: of a folder, as in `sslzoo.data.load`: labels="folders" takes the folders in it
+            for classes, of which `test_share` is held out; "skip" leaves out images that cannot be read.
         attribute: name (CelebA) or column of the attribute to predict. Used for labels (N, A) only.
         batch_size: int, images per call of the encoder.
         seed: int, of probes, mixtures, and of the rows chosen by `max_train`.
@@ -73,15 +82,16 @@ def evaluate(
         MissingDataError: the data set is not there.
     """
     settings = _check_settings(protocols, seed, epochs, hidden, gmm_restarts, max_train)
-    name, train, held_out = _load(dataset, test, data_dir)
+    encoder = load_encoder(encoder)
+    reading = {"labels": labels, "test_share": test_share, "on_error": on_error, "seed": seed}
+    name, train, held_out, remarks = _load(dataset, test, data_dir, _image_shape(encoder, image_size), reading)
     (train_images, train_labels), (test_images, test_labels) = train, held_out
     train_labels, chosen = _check_labels(train_labels, len(train_images), attribute, "train")
     test_labels, _ = _check_labels(test_labels, len(test_images), attribute, "test")
     _check_classes(train_labels, test_labels)
-    encoder = load_encoder(encoder)
     check_images(encoder, train_images, "train images")
     check_images(encoder, test_images, "test images")
-    remarks = _remarks_on_images(train_images)
+    remarks += _remarks_on_images(train_images) + ([encoder.layout] if isinstance(encoder, TorchEncoder) else [])
 
     if max_train is not None and max_train < len(train_images):
         rows = np.sort(np.random.default_rng(seed).permutation(len(train_images))[:max_train])
@@ -353,36 +363,56 @@ def _check_settings(protocols, seed, epochs, hidden, gmm_restarts, max_train):
     }
 
 
-def _load(dataset, test, data_dir):
-    """Name, (train images, labels), (test images, labels)."""
-    if isinstance(dataset, str) or hasattr(dataset, "__fspath__"):
-        from sslzoo import data
+def _image_shape(encoder, image_size):
+    """(H, W, C) of the images that an encoder takes; None for what it takes any of."""
+    shape = getattr(encoder, "input_shape", None) if getattr(encoder, "inputs", None) else None
+    shape = shape[1:] if isinstance(shape, tuple) and len(shape) == 4 else (None, None, None)
+    return tuple(wanted or image_size for wanted in shape[:2]) + shape[2:]
 
-        name, train = os.path.basename(os.fspath(dataset)), data.load(dataset, "train", data_dir=data_dir)
-        held_out = data.load(dataset, "test", data_dir=data_dir) if test is None else None
+
+def _load(dataset, test, data_dir, shape, reading):
+    """Name, (train images, labels), (test images, labels), remarks."""
+    remarks = []
+
+    def read(name, split):
+        from sslzoo import data
+        from sslzoo.data.catalogue import KNOWN
+
+        path = os.path.expanduser(os.fspath(name))
+        sized = {"image_size": max(shape[:2])} if name not in KNOWN and os.path.isdir(path) and all(shape[:2]) else {}
+        images, labels = data.load(name, split, data_dir=data_dir, remarks=remarks, **sized, **reading)
+        images, done = data.fit_images(images, shape)
+        remarks.extend(f"{split}: {what}." for what in done)
+        return images, labels
+
+    if _is_path(dataset):
+        name, train = os.path.basename(os.path.normpath(dataset)), read(dataset, "train")
+        held_out = read(dataset, "test") if test is None else None
     elif _is_pair(dataset) and all(_is_pair(split) for split in dataset):
         name, (train, held_out) = "arrays", dataset
     elif _is_pair(dataset) and test is not None:
         name, train, held_out = "arrays", dataset, None
     else:
         raise InvalidInputError(
-            "`dataset` must be a known name, the path of an .npz, or ((train_images, train_labels), (test_images, "
-            f"test_labels)). Received: dataset of type {type(dataset).__name__}"
+            "`dataset` must be a known name, the path of an .npz or of a folder, or ((train_images, train_labels), "
+            f"(test_images, test_labels)). Received: dataset of type {type(dataset).__name__}"
         )
     if test is not None:
         if _is_pair(test):
             held_out = test
-        elif isinstance(test, str) or hasattr(test, "__fspath__"):
-            from sslzoo import data
-
-            held_out = data.load(test, "test", data_dir=data_dir)
-            name += f" (tested on {os.path.basename(os.fspath(test))})"
+        elif _is_path(test):
+            held_out = read(test, "test")
+            name += f" (tested on {os.path.basename(os.path.normpath(test))})"
         else:
             raise InvalidInputError(
-                f"`test` must be a known name, the path of an .npz, or (images, labels). "
+                f"`test` must be a known name, the path of an .npz or of a folder, or (images, labels). "
                 f"Received: test of type {type(test).__name__}"
             )
-    return name, train, held_out
+    return name, train, held_out, remarks
+
+
+def _is_path(value):
+    return isinstance(value, str) or hasattr(value, "__fspath__")
 
 
 def _is_pair(value):
@@ -394,6 +424,16 @@ def _check_labels(labels, rows, attribute, which):
     if labels is None:
         raise InvalidInputError(f"Evaluation needs labels. Received: {which} labels=None")
     labels = np.asarray(labels)
+    if labels.dtype.kind in "USO":
+        raise InvalidInputError(
+            "Labels must be integers; of names, take np.unique(labels, return_inverse=True)[1], of train and test "
+            f"labels together. Received: {which} labels of dtype {labels.dtype}"
+        )
+    if labels.ndim == 2 and labels.shape[1] > 1 and np.isin(labels, (0, 1)).all() and (labels.sum(axis=1) == 1).all():
+        raise InvalidInputError(
+            "Labels must be one integer for each image; of one-hot rows, take labels.argmax(axis=1). "
+            f"Received: {which} labels of shape {labels.shape}"
+        )
     if labels.ndim not in (1, 2) or len(labels) != rows:
         raise InvalidInputError(
             f"Labels must be (N,), or (N, A) attributes, one row for each of the {rows:,} {which} images. "

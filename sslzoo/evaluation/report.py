@@ -1,6 +1,7 @@
 """`Report`: the numbers of an evaluation, and everything one needs to know to compare them with others."""
 
 import dataclasses
+import html
 import json
 import math
 import os
@@ -13,6 +14,7 @@ import numpy as np
 
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.files import write_beside
+from sslzoo.zoo.listing import html_table
 
 FORMAT = "sslzoo.evaluation.Report/1"
 NAMES = {"linear": "linear probe", "mlp": "MLP probe", "knn": "kNN", "gmm": "GMM"}
@@ -44,7 +46,7 @@ class Number:
     shown: bool = True
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(repr=False)
 class Report:
     """Numbers of an evaluation with their protocols. `print(report)` shows a table.
 
@@ -60,7 +62,7 @@ class Report:
         rng = np.random.default_rng(0)
         features, labels = rng.normal(size=(60, 4)), np.arange(60) % 3
         train, test = (features[:40], labels[:40]), (features[40:], labels[40:])
-        report = evaluation.evaluate_features(*train, *test, protocols=("knn",))
+        report = evaluation.evaluate_features(train, test, protocols=("knn",))
         print(report)
         report.headline  # {"knn": ...}, a share in 0..1
 
@@ -261,6 +263,17 @@ class Report:
         lines += [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in self._rows()]
         lines += ["", *(f"- {line}" for line in [f"Data: {self._data_in_words()}.", *self.remarks, *self._footer()])]
         return "\n".join(lines) + "\n"
+
+    def _repr_html_(self):
+        """The table of `print(report)`, for notebooks."""
+        notes = [self._data_in_words() + ".", *self.remarks, *self._footer()]
+        shown = "".join(f"<li>{html.escape(note)}</li>" for note in notes)
+        table = html_table(self._rows(), ("protocol", "metric", "value", "chance", "how"))
+        return f"<b>{html.escape(self.encoder)}</b>\n{table}\n<ul>{shown}</ul>"
+
+    def __repr__(self):
+        shares = ", ".join(f"{protocol} {100 * share:.1f} %" for protocol, share in self.headline.items())
+        return f"<Report of {self.encoder} on {self._data_in_words()}: {shares}>"
 
     def _rows(self):
         for protocol, metrics in self.numbers.items():

@@ -10,6 +10,8 @@ from sslzoo.losses.clustering import (
     swapped_terms,
 )
 from sslzoo.losses.contrastive import (
+    dcl,
+    dcl_terms,
     info_nce,
     info_nce_terms,
     instance_cross_entropy,
@@ -68,6 +70,8 @@ __all__ = [
     "cluster_terms",
     "coding_rate",
     "corinfomax_terms",
+    "dcl",
+    "dcl_terms",
     "dino",
     "emp_ssl_terms",
     "frossl_terms",

@@ -243,6 +243,13 @@ def cluster_terms(logits, logits_view, prior=None):
     m (K - 1) / K; balanced but inconsistent clusters have a large invariance and the least prior. At the optimum,
     invariance is 0 and prior the entropy of `prior`: log K for equal shares, not 0.
 
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        logits, logits_view = np.random.default_rng(0).normal(size=(2, 32, 5))
+        losses.cluster_terms(logits, logits_view)
+
     Args:
         logits: float tensor (B, K), of the images.
         logits_view: float tensor (B, K), of an augmented view of each. It is the target of the cross-entropy, and

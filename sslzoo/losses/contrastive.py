@@ -1,14 +1,15 @@
 """Contrastive objectives: every anchor is to tell its positive from other candidates, by a softmax over scores.
 
 Each loss is the mean over anchors of -score(positive) + log sum exp score(candidate), the positive being one of the
-candidates, so it is >= 0 and equals the log of their number when the scores say nothing. `*_terms` gives the two parts
-by name, "alignment" (pull) and "contrast" (push), which sum to the loss.
+candidates, so it is >= 0 and equals the log of their number when the scores say nothing (`dcl` leaves the positive
+out of the sum). `*_terms` gives the two parts by name, "alignment" (pull) and "contrast" (push), which sum to the loss.
 
 Inputs of any float dtype are taken to float32 first; losses are float32 scalars, in nats. Sizes that are known are
 checked; under TensorFlow a batch size may be unknown while a graph is traced.
 
 References:
     SimCLR: Chen et al., "A Simple Framework for Contrastive Learning of Visual Representations", eq. 1.
+    DCL: Yeh et al., "Decoupled Contrastive Learning", eq. 5 and 6.
     MoCo: He et al., "Momentum Contrast for Unsupervised Visual Representation Learning", eq. 1.
     InfoNCE: van den Oord, Li and Vinyals, "Representation Learning with Contrastive Predictive Coding", eq. 4.
     Instance discrimination: Wu et al., "Unsupervised Feature Learning via Non-Parametric Instance Discrimination",
@@ -109,6 +110,67 @@ def nt_xent_terms(z_a, z_b, temperature: float) -> dict:
     itself = ops.eye(ops.shape(z)[0], dtype="bool")
     positives = ops.sum(z_a * z_b, axis=1) / temperature
     return softmax_terms(positives, ops.where(itself, -float("inf"), scores))
+
+
+def dcl(z_a, z_b, temperature: float, sigma: float | None = None):
+    """Decoupled contrastive loss: SimCLR's, with the positive taken out of the candidates.
+
+    The mean over all 2 B views of -w s(view, its other view) / T + log sum exp s(view, other) / T, summed over the
+    2 B - 2 views of other images. Without the positive in the sum, how fast a view learns no longer depends on how
+    close its pair is already, so small batches do.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        z_a, z_b = np.random.default_rng(0).normal(size=(2, 32, 8))
+        losses.dcl(z_a, z_b, temperature=0.1)
+
+    Args:
+        z_a, z_b: float tensors (B, D), first and second view of each image; normalised here. B >= 2.
+        temperature: float > 0, divides cosine similarities.
+        sigma: float > 0, of the weighted form (DCLW), which pulls harder where a pair is far apart:
+            w_i = 2 - exp(s_i / sigma) / mean_j exp(s_j / sigma), s_i the similarity of image i's views, without a
+            gradient. None: w = 1.
+
+    Returns:
+        Float32 scalar, which may be negative. Equal vectors give log(2 B - 2).
+
+    Raises:
+        InvalidInputError: `z_a` and `z_b` are not two matrices of one shape, or hold one image.
+
+    Reference:
+        Yeh et al., "Decoupled Contrastive Learning" (arXiv 2110.06848), eq. 5 and 6.
+    """
+    return total(dcl_terms(z_a, z_b, temperature, sigma))
+
+
+def dcl_terms(z_a, z_b, temperature: float, sigma: float | None = None) -> dict:
+    """The parts of `dcl`: {"alignment": mean of -w positive / temperature, "contrast": mean of log-sum-exp}.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        z_a, z_b = np.random.default_rng(0).normal(size=(2, 32, 8))
+        losses.dcl_terms(z_a, z_b, temperature=0.1)
+    """
+    z_a, z_b = unit(z_a), unit(z_b)
+    check_pairs(z_a=z_a, z_b=z_b)
+    if static_shape(z_a)[0] == 1:
+        raise InvalidInputError(
+            "z_a and z_b must hold at least 2 images: a view is told from those of other images. "
+            f"Received: z_a.shape={static_shape(z_a)}"
+        )
+    positives = ops.sum(z_a * z_b, axis=1)
+    weights = 1.0
+    if sigma is not None:
+        closeness = ops.softmax(positives / sigma, axis=0)  # over its mean, the ratio of the formula, without overflow
+        weights = ops.stop_gradient(2.0 - closeness / ops.mean(closeness))
+    z = ops.concatenate([z_a, z_b], axis=0)
+    scores = ops.matmul(z, ops.transpose(z)) / temperature
+    own = ops.tile(ops.eye(ops.shape(z_a)[0], dtype="bool"), (2, 2))  # itself and its other view
+    return softmax_terms(weights * positives / temperature, ops.where(own, -float("inf"), scores))
 
 
 def queue_nce(q, k, queue, temperature: float):

@@ -23,6 +23,13 @@ from sslzoo.losses.tensors import differ, float32, static_shape, unit
 def log_density(logits):
     """f(x) = log sum_y exp(logits_y): a classifier read as a density of its inputs.
 
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        logits = np.random.default_rng(0).normal(size=(32, 5))
+        losses.log_density(logits)  # (32,)
+
     Args:
         logits: float tensor (..., K).
 
@@ -38,6 +45,13 @@ def pair_log_density(z, z_other, temperature: float):
 
     EBCLR takes exp(-|z - z'|^2 / temperature) for the joint density of two views of an image, up to a constant, so that
     of one view is its sum over the other.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        z, z_other = np.random.default_rng(0).normal(size=(2, 32, 8))
+        losses.pair_log_density(z, z_other, temperature=0.1)  # (32,)
 
     Args:
         z: float tensor (B, D), embeddings of x; normalised here.
@@ -67,6 +81,13 @@ def generative_term(log_density_data, log_density_samples):
     The constant of normalisation falls out of the gradient: d log Z = mean over samples of d f. Its value is no
     likelihood and has no lower bound; it is 0 where samples and data are alike.
 
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        data, samples = np.random.default_rng(0).normal(size=(2, 32))
+        losses.generative_term(data, samples)
+
     Args:
         log_density_data: float tensor of any shape, f of data.
         log_density_samples: float tensor of any shape, f of samples x_q, which are constants.
@@ -86,6 +107,13 @@ def sgld_step(x, slope, draw, step_size: float = 1.0, noise=0.01, clip: float | 
     Langevin steps would not come anywhere, and what is learned is a sampler that finds images in twenty steps. Nothing
     is clipped to the range of images: at its border the chain would stick.
 
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        x, slope, draw = np.random.default_rng(0).normal(size=(3, 4, 8, 8, 1))
+        losses.sgld_step(x, slope, draw, noise=0.01)  # (4, 8, 8, 1)
+
     Args:
         x: float tensor.
         slope: tensor like `x`, df/dx.
@@ -95,8 +123,9 @@ def sgld_step(x, slope, draw, step_size: float = 1.0, noise=0.01, clip: float | 
         clip: float > 0, the largest slope that counts in each coordinate (EBCLR), or None.
 
     Returns:
-        Tensor like `x`.
+        Float32 tensor like `x`.
     """
+    x, slope, draw, noise = map(float32, (x, slope, draw, noise))
     if clip is not None:
         slope = ops.clip(slope, -clip, clip)
     return x + step_size * slope + noise * draw

@@ -32,6 +32,14 @@ def info_nce_bound(positive, negative):
     Bounds I from below in expectation for any critic, if the negatives are independent draws from p(y), and of y_1.
     With few pairs of high information it is limited by its cap of log K.
 
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        rng = np.random.default_rng(0)
+        positive, negative = rng.normal(size=32), rng.normal(size=(32, 9))
+        losses.info_nce_bound(positive, negative)
+
     Args:
         positive: float tensor (B,), scores of true pairs.
         negative: float tensor (B, K - 1), scores of each anchor with its negatives.
@@ -58,6 +66,14 @@ def vince_bound(positive, negative, lower=-math.inf, upper=math.inf, similarity=
     the average is at least the average of the logarithm (corollary 4.1.1). Otherwise the estimate may lie above
     InfoNCE, and above I. The paper sets thresholds on f(y_1, y), the likeness of positive and negative, while its proof
     needs them on the scores that are averaged, f(x, y): the default here.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        rng = np.random.default_rng(0)
+        positive, negative = rng.normal(size=32), rng.normal(size=(32, 9))
+        losses.vince_bound(positive, negative)
 
     Args:
         positive: float tensor (B,), scores of true pairs.
@@ -88,6 +104,13 @@ def vince_bound(positive, negative, lower=-math.inf, upper=math.inf, similarity=
 def vince_threshold(scores):
     """From where on negatives are harder than the average one, log E[exp f] of each anchor: see `vince_bound`.
 
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        scores = np.random.default_rng(0).normal(size=(32, 9))
+        losses.vince_threshold(scores)
+
     Args:
         scores: float tensor (B, M), of each anchor with draws from p(y).
 
@@ -112,6 +135,13 @@ def barber_agakov_bound(log_conditional, log_marginal):
     With an unnormalised critic, q(x | y) = p(x) exp f(x, y) / Z(y), the same bound is mean f - log Z(y): give f and
     log Z(y) = log E_{p(x)} exp f(x, y). An estimate of log Z from few draws is too small on average, by Jensen's
     inequality, and the result is then no bound; InfoNCE and TUBA are ways out.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        log_conditional, log_marginal = np.random.default_rng(0).normal(size=(2, 32))
+        losses.barber_agakov_bound(log_conditional, log_marginal)
 
     Args:
         log_conditional: float tensor (B,), log q(x | y), or the critic's f(x, y).
@@ -140,6 +170,14 @@ def tuba_bound(positive, negative, log_baseline=0.0):
     scores that are averaged). Tight where f is log p(y | x) / p(y) + c(x) and a = exp c(x). Its variance grows with
     exp I; unlike InfoNCE it has no cap.
 
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        rng = np.random.default_rng(0)
+        positive, negative = rng.normal(size=32), rng.normal(size=(32, 9))
+        losses.tuba_bound(positive, negative)
+
     Args:
         positive: float tensor (B,), scores of true pairs.
         negative: float tensor (B, K), scores of each anchor with draws from p(y); the true partner is not among them.
@@ -161,6 +199,14 @@ def nwj_bound(positive, negative):
     """Nguyen-Wainwright-Jordan: mean f(x_i, y_i) - mean exp(f(x_i, y_ik) - 1), which is TUBA with a = e.
 
     Bounds I from below in expectation for any critic; tight where f = 1 + log p(y | x) / p(y).
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        rng = np.random.default_rng(0)
+        positive, negative = rng.normal(size=32), rng.normal(size=(32, 9))
+        losses.nwj_bound(positive, negative)
 
     Args:
         positive: float tensor (B,), scores of true pairs.

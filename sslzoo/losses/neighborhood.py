@@ -43,6 +43,15 @@ HALVINGS = 32  # of [-1, 1] leave an interval of 5e-10, less than the rounding o
 def neighborhood_nce(scores, positive, negative):
     """Share of the positives in the softmax over positives and negatives: see the head of this module.
 
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        rng = np.random.default_rng(0)
+        scores = rng.normal(size=(32, 10))
+        positive, negative = np.arange(10) < 2, np.arange(10) < 8
+        losses.neighborhood_nce(scores, positive[None], negative[None])
+
     Args:
         scores: float tensor (B, K), log-scores of each anchor's candidates. The same image may stand in several
             columns, and counts as often.
@@ -60,7 +69,17 @@ def neighborhood_nce(scores, positive, negative):
 
 
 def neighborhood_terms(scores, positive, negative) -> dict:
-    """The parts of `neighborhood_nce`: {"alignment": mean of -lse over positives, "contrast": mean of lse over all}."""
+    """The parts of `neighborhood_nce`: {"alignment": mean of -lse over positives, "contrast": mean of lse over all}.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        rng = np.random.default_rng(0)
+        scores = rng.normal(size=(32, 10))
+        positive, negative = np.arange(10) < 2, np.arange(10) < 8
+        losses.neighborhood_terms(scores, positive[None], negative[None])
+    """
     scores, positive, negative = float32(scores), ops.convert_to_tensor(positive), ops.convert_to_tensor(negative)
     _check_masks(scores, positive=positive, negative=negative)
     positive = ops.logical_and(positive, ops.ones_like(scores, dtype="bool"))
@@ -83,6 +102,14 @@ def noise_contrastive(scores, noise_scores, num_images: int, normalizer: float =
     ImageNet; elsewhere it is unstable, and `neighborhood_nce` needs none. Without the 1e-7 that the released code adds
     to denominators: on logarithms there is nothing to guard.
 
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        rng = np.random.default_rng(0)
+        scores, noise_scores = rng.normal(size=32), rng.normal(size=(32, 10))
+        losses.noise_contrastive(scores, noise_scores, num_images=1000)
+
     Args:
         scores: float tensor (B,), of each anchor with its own image.
         noise_scores: float tensor (B, K), of each anchor with the drawn images.
@@ -99,7 +126,16 @@ def noise_contrastive(scores, noise_scores, num_images: int, normalizer: float =
 
 
 def noise_contrastive_terms(scores, noise_scores, num_images: int, normalizer: float = NORMALIZER) -> dict:
-    """The parts of `noise_contrastive`: "alignment" of the own images, "contrast" of the drawn ones."""
+    """The parts of `noise_contrastive`: "alignment" of the own images, "contrast" of the drawn ones.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        rng = np.random.default_rng(0)
+        scores, noise_scores = rng.normal(size=32), rng.normal(size=(32, 10))
+        losses.noise_contrastive_terms(scores, noise_scores, num_images=1000)
+    """
     scores, noise_scores = float32(scores), float32(noise_scores)
     own, noise = static_shape(scores), static_shape(noise_scores)
     if len(own) != 1 or len(noise) != 2 or differ(own[0], noise[0]):
@@ -123,6 +159,14 @@ def nearest(queries, bank, count: int, block: int = 65536):
     A bank of up to `block` rows is one matrix of scores. A larger one is searched in blocks, one after the other, so
     that memory stays that of a (B, block) matrix and of the rows found, however many rows there are. The result is the
     same. Gradients flow into the scores.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        rng = np.random.default_rng(0)
+        queries, bank = rng.normal(size=(4, 8)), rng.normal(size=(100, 8))
+        losses.nearest(queries, bank, count=5)  # products (4, 5) and places (4, 5)
 
     Args:
         queries: float tensor (B, D).
@@ -180,6 +224,13 @@ def within(cosines, count):
     interval of cosines: equal on every backend, 32 comparisons of the matrix, and exact but for cosines within 5e-10
     of the last one, which all count.
 
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        cosines = np.random.default_rng(0).uniform(-1, 1, size=(4, 100))
+        losses.within(cosines, 5)  # bool (4, 100)
+
     Args:
         cosines: float tensor (B, N), values in [-1, 1].
         count: int, or scalar tensor, >= 0; at most N.
@@ -201,6 +252,12 @@ def within(cosines, count):
 
 def anneal(step, start: float, end: float, steps: int, curve: str = "linear"):
     """A quantity on its way from `start` to `end`, which it reaches at `steps` and keeps.
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        losses.anneal(np.array(50), 1000.0, 100.0, steps=100)  # 550
 
     Args:
         step: int or scalar tensor, >= 0.

@@ -7,7 +7,9 @@ from sslzoo.methods.byol import BYOL
 from sslzoo.methods.cmc import CMC
 from sslzoo.methods.corinfomax import CorInfoMax
 from sslzoo.methods.cr_vae import CRVAE
+from sslzoo.methods.dcl import DCL
 from sslzoo.methods.deepcluster import DeepCluster
+from sslzoo.methods.dino import DINO
 from sslzoo.methods.ebclr import EBCLR
 from sslzoo.methods.emp_ssl import EMPSSL
 from sslzoo.methods.fastsiam import FastSiam
@@ -16,7 +18,7 @@ from sslzoo.methods.gedi import GEDI
 from sslzoo.methods.info_nce import InfoNCE
 from sslzoo.methods.instance_discrimination import InstanceDiscrimination
 from sslzoo.methods.jem import JEM
-from sslzoo.methods.joint_embedding import JointEmbedding, TeacherStudent
+from sslzoo.methods.joint_embedding import JointEmbedding, MultiCrop, TeacherStudent
 from sslzoo.methods.lejepa import LeJEPA
 from sslzoo.methods.local_aggregation import LocalAggregation
 from sslzoo.methods.mmcr import MMCR
@@ -26,9 +28,11 @@ from sslzoo.methods.parametric_instance_discrimination import ParametricInstance
 from sslzoo.methods.pretrainer import Pretrainer
 from sslzoo.methods.protocpc import ProtoCPC
 from sslzoo.methods.simclr import SimCLR
+from sslzoo.methods.simdino import SimDINO
 from sslzoo.methods.simsiam import SimSiam
 from sslzoo.methods.simvae import SimVAE
 from sslzoo.methods.swav import SwAV
+from sslzoo.methods.tico import TiCo
 from sslzoo.methods.vae import VAE, BetaVAE
 from sslzoo.methods.vicreg import VICReg
 from sslzoo.methods.visreg import VISReg
@@ -40,6 +44,7 @@ METHODS = {
     "cr-vae": CRVAE,
     "simvae": SimVAE,
     "simclr": SimCLR,
+    "dcl": DCL,
     "moco": MoCo,
     "info-nce": InfoNCE,
     "parametric-instance-discrimination": ParametricInstanceDiscrimination,
@@ -67,12 +72,17 @@ METHODS = {
     "mmcr": MMCR,
     "frossl": FroSSL,
     "nnclr": NNCLR,
+    "tico": TiCo,
+    "dino": DINO,
+    "simdino": SimDINO,
 }
 
 __all__ = [
     "BYOL",
     "CMC",
     "CRVAE",
+    "DCL",
+    "DINO",
     "EBCLR",
     "EMPSSL",
     "GEDI",
@@ -96,14 +106,17 @@ __all__ = [
     "LeJEPA",
     "LocalAggregation",
     "MoCo",
+    "MultiCrop",
     "ParametricInstanceDiscrimination",
     "Pretrainer",
     "ProtoCPC",
     "SimCLR",
+    "SimDINO",
     "SimSiam",
     "SimVAE",
     "SwAV",
     "TeacherStudent",
+    "TiCo",
     "VICReg",
     "VISReg",
 ]

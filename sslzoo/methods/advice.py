@@ -25,6 +25,9 @@ class Advice(NamedTuple):
     against: tuple[str, ...] = ("complete", "dimensional", "cone")
 
 
+LOWER_TEMPERATURE = Advice("a lower temperature", "temperature", ("complete", "dimensional", "cone", "chance"))
+
+
 def advise(method, sign: str) -> list[str]:
     """What to try against a sign, the most promising first: a class's own advice before that of its bases.
 

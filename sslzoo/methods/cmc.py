@@ -27,16 +27,17 @@ class CMC(MemoryBank):
     pushes it from those of other images; the banks and their rules are described in `MemoryBank`. Neighbours and
     clusters are those of the bank that is compared with.
 
-    The two networks see the same view and pick their channels themselves (`networks.on_channels`); the views are those
-    of policy "mi-cifar10-lab". The representation is both, side by side.
+    The two networks see the same view and pick their channels themselves (`networks.on_part`); the views are those of
+    policy "mi-cifar10-lab". Grey images have no colour; any two parts that share something will do, such as their upper
+    and lower halves. The representation is both, side by side.
 
     Example:
         import numpy as np
         from sslzoo import methods, networks, views
 
         images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 3)).astype("uint8")
-        lightness = networks.on_channels(networks.encoder("mlp-small", (8, 8, 1), 10), (0, 1), of=3)
-        colour = networks.on_channels(networks.encoder("mlp-small", (8, 8, 2), 10), (1, 3), of=3)
+        lightness = networks.on_part(networks.encoder("mlp-small", (8, 8, 1), 10), (8, 8, 3), channels=(0, 1))
+        colour = networks.on_part(networks.encoder("mlp-small", (8, 8, 2), 10), (8, 8, 3), channels=(1, 3))
         model = methods.CMC(lightness, colour, 64, views=views.Views("mi-cifar10-lab", 1), negatives=32)
         model.compile(optimizer="sgd")
         model.fit({"images": images, "index": np.arange(64)}, batch_size=16, verbose=0)
@@ -125,7 +126,7 @@ class CMC(MemoryBank):
                 raise InvalidInputError(f"{name} must be a built Keras model. Received: {name}={network!r}")
         if lightness.input_shape != colour.input_shape:
             raise InvalidInputError(
-                "Both networks must take the same views; `networks.on_channels` lets one pick its channels. "
+                "Both networks must take the same views; `networks.on_part` lets each look at a part of them. "
                 f"Received: lightness of {lightness.input_shape}, colour of {colour.input_shape}"
             )
         view = keras.Input(lightness.input_shape[1:], name="view")
@@ -141,15 +142,15 @@ class CMC(MemoryBank):
 
     def embed(self, views, training=False):
         """Embeddings of views (N, H, W, C), of unit length each, lightness then colour: float tensor (N, 2 P)."""
-        found = []
+        embeddings = []
         for network, head in (
             (self.lightness, self.lightness_projector),
             (self.colour, self.colour_projector),
         ):
             features = network(views, training=training)
             features = features if head is None else head(features, training=training)
-            found.append(unit(full_precision(features)))
-        return ops.concatenate(found, axis=1)
+            embeddings.append(unit(full_precision(features)))
+        return ops.concatenate(embeddings, axis=1)
 
     def banks(self):
         size = self.embedding_dim // 2

@@ -9,6 +9,7 @@ from keras import ops
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import generative_term, nt_xent_terms, pair_log_density
+from sslzoo.methods.advice import LOWER_TEMPERATURE
 from sslzoo.methods.energy_model import EnergyModel, langevin
 from sslzoo.methods.pretrainer import full_precision
 from sslzoo.methods.state import variable
@@ -30,10 +31,16 @@ class EBCLR(EnergyModel):
     Langevin dynamics have several stages here: a chain starts at an augmented image, shaken strongly (`max_noise`),
     and is cooled to `noise` over its first `cooling` visits. Slopes are clipped.
 
-        model = EBCLR(encoder, head, Views("simclr-cifar10", num_views=2))
-        model.compile(keras.optimizers.Adam(2e-4))
-        model.fit(images, batch_size=64)
-        model.log_density(images[:100], reference=images[:1000])
+    Example:
+        import numpy as np
+        from sslzoo import callbacks, methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
+        encoder = networks.encoder("resnet8-gedi", (8, 8, 1), None, width=8)
+        model = methods.EBCLR(encoder, views=views.Views("ebclr-mnist", num_views=2), sgld_steps=2, buffer_size=64)
+        model.compile(optimizer="adam")
+        model.fit(images, batch_size=16, verbose=0)
+        density = model.log_density(images[:8], reference=images)  # (8,), up to a constant
 
     Args:
         encoder, projector, views: as in `JointEmbedding`; exactly two views, in [-1, 1]. The paper's networks have no
@@ -64,6 +71,7 @@ class EBCLR(EnergyModel):
     )
     terms = ("alignment", "contrast", "generative", "norm")
     view_counts = (2, 2)
+    advice = (LOWER_TEMPERATURE,)
     buffer = None
 
     def __init__(

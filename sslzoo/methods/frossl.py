@@ -4,6 +4,7 @@ import keras
 
 from sslzoo import checks
 from sslzoo.losses import frossl_terms
+from sslzoo.methods.advice import Advice
 from sslzoo.methods.joint_embedding import JointEmbedding
 
 
@@ -46,6 +47,7 @@ class FroSSL(JointEmbedding):
     )
     terms = ("spectrum", "invariance")
     view_counts = (2, None)
+    advice = (Advice("a lower invariance weight", "invariance_weight"),)
 
     def __init__(
         self,

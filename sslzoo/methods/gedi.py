@@ -39,13 +39,19 @@ class GEDI(ClusterEnergyModel):
     | JEM | both, or `JEM` |
     | two-stage | `generative_steps`: the density first, then all terms |
 
-        model = GEDI(encoder, clusters=10, projector=head, views=Views("gedi-mnist", num_views=1))
-        model.compile(keras.optimizers.Adam(1e-4))
-        model.fit(images, batch_size=64, callbacks=[DivergenceGuard(), EnergyHealth(images[:512])])
-        clusters = model.predict_clusters(images)
+    Example:
+        import numpy as np
+        from sslzoo import callbacks, methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
+        encoder = networks.encoder("resnet8-gedi", (8, 8, 1), None, width=8)
+        model = methods.GEDI(encoder, clusters=10, views=views.Views("gedi-mnist", num_views=1), sgld_steps=2)
+        model.compile(optimizer="adam")
+        model.fit(images, batch_size=16, verbose=0, callbacks=[callbacks.EnergyHealth(images)])
+        clusters = model.predict_clusters(images)  # (32,), 0..9
 
     Args:
-        encoder, projector, temperature: as in `ClusterEnergyModel`.
+        encoder, projector, temperature, energy_decay: as in `ClusterEnergyModel`.
         clusters: int >= 2, K. The paper gives none; one for each class is what its numbers fit.
         views: `sslzoo.views.Views` with any number of views x' of an image, or None for ready-made ones
             (B, 1 + J, H, W, C), of which the first is x.
@@ -84,6 +90,7 @@ class GEDI(ClusterEnergyModel):
         data_noise: float = 0.03,
         generative_steps: int = 0,
         temperature: float = 1.0,
+        energy_decay: float = 0.0,
         sgld_steps: int = 20,
         step_size: float = 1.0,
         noise: float = 0.01,
@@ -101,8 +108,8 @@ class GEDI(ClusterEnergyModel):
             raise InvalidInputError("A loss needs a term: one weight must be above 0. Received: three weights of 0")
         checks.count(2, clusters=clusters)
         super().__init__(
-            encoder, clusters, projector, views, temperature, sgld_steps, step_size, noise, buffer_size, restart,
-            sample_range, clip, seed, **kwargs,
+            encoder, clusters, projector, views, temperature, energy_decay, sgld_steps, step_size, noise, buffer_size,
+            restart, sample_range, clip, seed, **kwargs,
         )  # fmt: skip
         self.generative_weight, self.invariance_weight, self.prior_weight = weights
         self.data_noise = checks.number(0, data_noise=data_noise)

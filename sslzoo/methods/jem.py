@@ -16,15 +16,22 @@ class JEM(ClusterEnergyModel):
     pulls the views of an image together, and nothing keeps the clusters argmax_y t_y apart: all images in one of them
     is as good as any other way (the paper's NMI is 0.00). It is what `GEDI` is held against.
 
-        model = JEM(encoder, clusters=10, views=Views("gedi-mnist", num_views=1))
-        model.compile(keras.optimizers.Adam(1e-4))
-        model.fit(images, batch_size=64, callbacks=[DivergenceGuard()])
-        pictures = model.sample(16)
-
     Training may diverge, as that of energy models does: see `sslzoo.callbacks.DivergenceGuard`.
 
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        encoder = networks.encoder("resnet8-gedi", (8, 8, 1), None, width=8)
+        one = views.Views("gedi-mnist", 1)
+        model = methods.JEM(encoder, clusters=4, views=one, buffer_size=64, sgld_steps=2)
+        model.compile("adam")
+        model.fit(images, batch_size=16, verbose=0)
+
     Args:
-        encoder, clusters, projector, temperature: as in `ClusterEnergyModel`. "resnet8-gedi" is the papers' encoder.
+        encoder, clusters, projector, temperature, energy_decay: as in `ClusterEnergyModel`. The papers' encoder is
+            "resnet8-gedi".
         views: `sslzoo.views.Views` with any number of views, all of them data, or None.
         sgld_steps, step_size, noise, buffer_size, restart, sample_range, clip, seed: as in `EnergyModel`.
 
@@ -52,6 +59,7 @@ class JEM(ClusterEnergyModel):
         projector: keras.Model | None = None,
         views: keras.Layer | None = None,
         temperature: float = 1.0,
+        energy_decay: float = 0.0,
         sgld_steps: int = 20,
         step_size: float = 1.0,
         noise: float = 0.01,
@@ -63,8 +71,8 @@ class JEM(ClusterEnergyModel):
         **kwargs,
     ):
         super().__init__(
-            encoder, clusters, projector, views, temperature, sgld_steps, step_size, noise, buffer_size, restart,
-            sample_range, clip, seed, **kwargs,
+            encoder, clusters, projector, views, temperature, energy_decay, sgld_steps, step_size, noise, buffer_size,
+            restart, sample_range, clip, seed, **kwargs,
         )  # fmt: skip
         self.buffer = self.make_buffer()
 

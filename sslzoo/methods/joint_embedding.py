@@ -7,7 +7,7 @@ from sslzoo.errors import InvalidInputError
 from sslzoo.methods.advice import Advice
 from sslzoo.methods.pretrainer import Pretrainer, full_precision
 from sslzoo.methods.state import ema_update, make_teacher
-from sslzoo.networks.composition import compose
+from sslzoo.networks.composition import at_size, compose
 
 
 class JointEmbedding(Pretrainer):
@@ -175,3 +175,71 @@ class TeacherStudent(JointEmbedding):
         if self.teacher_projector is not None:
             z = self.teacher_projector(z, training=training)
         return ops.stop_gradient(full_precision(z))
+
+
+class MultiCrop(JointEmbedding):
+    """Base of methods that also see smaller, local views of each image, beside the global ones that `views` makes.
+
+    Local views go through the same encoder at their own size, and through the same projector.
+
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+
+        class Mean(methods.MultiCrop):
+            terms = ("spread",)
+
+            def call(self, images, training=False):
+                return super().call(images, training) | {"local": self.embed_local(images, training)}
+
+            def objective(self, images, outputs, training):
+                return {"spread": keras.ops.mean((outputs["local"] - outputs["z"][:, :1]) ** 2)}
+
+        import keras
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        crops = views.Views("simvae-digits", 2), views.Views("simvae-digits", 4)
+        model = Mean(networks.encoder("mlp-small", (8, 8, 1), 10), None, *crops)
+        model.compile("adam")
+        model.fit(images, batch_size=16, verbose=0)
+
+    Args:
+        encoder, projector, views: as in `JointEmbedding`.
+        local_views: `sslzoo.views.Views` of a size that the encoder can take, or None without.
+
+    Raises:
+        InvalidInputError: an encoder that cannot take local views of that size, or ready-made views given to a model
+            that makes local ones.
+    """
+
+    def __init__(
+        self,
+        encoder: keras.Model,
+        projector: keras.Model | None = None,
+        views: keras.Layer | None = None,
+        local_views: keras.Layer | None = None,
+        **kwargs,
+    ):
+        super().__init__(encoder, projector, views, **kwargs)
+        self.local_views = local_views
+        self.local_encoder = None
+        if local_views is not None:
+            self.local_encoder = at_size(encoder, getattr(local_views, "size", None) or encoder.input_shape[1:3])
+
+    def make_views(self, images, training):
+        views = super().make_views(images, training)
+        if self.local_views is not None and views is images:
+            raise InvalidInputError(
+                "Multi-crop makes global and local views of raw images (batch, height, width, channels); ready-made "
+                f"views hold one size only. Received: views of shape={tuple(images.shape)}"
+            )
+        return views
+
+    def embed_local(self, images, training):
+        """Embeddings of the local views of raw images: float tensor (B, J, P); None where there are none."""
+        if self.local_views is None:
+            return None
+        crops = self.local_views(images, training=training)
+        local = self.local_encoder(ops.reshape(crops, (-1, *crops.shape[2:])), training=training)
+        local = local if self.projector is None else self.projector(local, training=training)
+        return full_precision(ops.reshape(local, (-1, crops.shape[1], self.embedding_dim)))

@@ -21,6 +21,7 @@ from sslzoo import checks
 from sslzoo.errors import InvalidInputError, TrainingError, choose
 from sslzoo.losses import anneal, nearest, neighborhood_terms, unit, within
 from sslzoo.losses.neighborhood import CURVES
+from sslzoo.methods.advice import LOWER_TEMPERATURE
 from sslzoo.methods.joint_embedding import JointEmbedding
 from sslzoo.methods.pretrainer import check_index
 from sslzoo.methods.state import refresh_rows, snapshot, variable
@@ -50,11 +51,11 @@ class Bank(keras.layers.Layer):
 
     def close(self, places, index):
         """Which of the images at `places`, int (B or 1, K), share a cluster with image `index`, int (B,): bool."""
-        found = None
+        shared = None
         for labels in ops.unstack(snapshot(self.labels), axis=0):
             same = ops.take(labels, places, axis=0) == ops.take(labels, index, axis=0)[:, None]
-            found = same if found is None else ops.logical_or(found, same)
-        return found
+            shared = same if shared is None else ops.logical_or(shared, same)
+        return shared
 
 
 class MemoryBank(JointEmbedding):
@@ -98,6 +99,7 @@ class MemoryBank(JointEmbedding):
     terms = ("alignment", "contrast")
     indexed = True
     view_counts = (1, None)
+    advice = (LOWER_TEMPERATURE,)
 
     def __init__(
         self,
@@ -297,14 +299,14 @@ class MemoryBank(JointEmbedding):
                 raise TrainingError(
                     f"The bank must be finite to be clustered. Received: NaN or infinity, epoch={epoch}"
                 )
-            before, found = ops.convert_to_numpy(bank.labels), []
+            before, clusterings = ops.convert_to_numpy(bank.labels), []
             for clustering in range(self.clusterings):
                 seeds = np.random.default_rng([self.seed, epoch, number, clustering])
-                found.append(kmeans(rows, self.clusters, int(seeds.integers(2**31))))
-                agreement.append(normalized_mutual_info_score(before[clustering], found[-1]))
+                clusterings.append(kmeans(rows, self.clusters, int(seeds.integers(2**31))))
+                agreement.append(normalized_mutual_info_score(before[clustering], clusterings[-1]))
                 if progress is not None:
                     progress(len(agreement))
-            bank.labels.assign(np.stack(found))
+            bank.labels.assign(np.stack(clusterings))
         return {"cluster_nmi": float(np.mean(agreement))}
 
     def start_from(self, other: "MemoryBank") -> None:
@@ -347,12 +349,12 @@ class MemoryBank(JointEmbedding):
             int64 array (N,) of places in the training set.
         """
         rows = [(part, ops.convert_to_tensor(bank.rows)) for part, bank in self.banks()]
-        found = []
+        places = []
         for start in range(0, len(images), batch_size):
             z = self.embed(self.prepare(images[start : start + batch_size]), training=False)
             cosines = sum(ops.matmul(unit(z[:, part]), ops.transpose(bank)) for part, bank in rows)
-            found.append(ops.convert_to_numpy(ops.argmax(cosines, axis=1)))
-        return np.concatenate(found).astype("int64")
+            places.append(ops.convert_to_numpy(ops.argmax(cosines, axis=1)))
+        return np.concatenate(places).astype("int64")
 
 
 class ClusterBank(keras.callbacks.Callback):
@@ -420,8 +422,8 @@ class BankMonitor(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         last = epoch + 1 == self.params["epochs"]
         if last or not (epoch + 1) % self.every:
-            found = self.train_labels[self.model.remembered(self.images)]
-            logs["bank_accuracy"] = float(np.mean(found == self.labels))
+            predicted = self.train_labels[self.model.remembered(self.images)]
+            logs["bank_accuracy"] = float(np.mean(predicted == self.labels))
 
 
 def kmeans(rows: np.ndarray, clusters: int, seed: int) -> np.ndarray:
@@ -431,9 +433,9 @@ def kmeans(rows: np.ndarray, clusters: int, seed: int) -> np.ndarray:
     except ImportError:
         from sklearn.cluster import MiniBatchKMeans
 
-        found = MiniBatchKMeans(clusters, n_init=1, max_iter=20, batch_size=4096, random_state=seed)
-        return found.fit_predict(rows).astype("int32")
-    found = faiss.Kmeans(rows.shape[1], clusters, niter=20, seed=seed, verbose=False, max_points_per_centroid=len(rows))
+        model = MiniBatchKMeans(clusters, n_init=1, max_iter=20, batch_size=4096, random_state=seed)
+        return model.fit_predict(rows).astype("int32")
+    model = faiss.Kmeans(rows.shape[1], clusters, niter=20, seed=seed, verbose=False, max_points_per_centroid=len(rows))
     rows = np.ascontiguousarray(rows, "float32")
-    found.train(rows)
-    return found.index.search(rows, 1)[1][:, 0].astype("int32")
+    model.train(rows)
+    return model.index.search(rows, 1)[1][:, 0].astype("int32")

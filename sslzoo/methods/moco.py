@@ -7,7 +7,7 @@ from keras import ops
 
 from sslzoo import checks
 from sslzoo.losses import queue_nce_terms, unit
-from sslzoo.methods.advice import Advice
+from sslzoo.methods.advice import LOWER_TEMPERATURE
 from sslzoo.methods.joint_embedding import TeacherStudent
 from sslzoo.methods.state import counter, enqueue, snapshot, variable
 from sslzoo.networks.initialization import unit_rows
@@ -64,7 +64,7 @@ class MoCo(TeacherStudent):
     )
     terms = ("alignment", "contrast")
     joint_statistics = False
-    advice = (Advice("a lower temperature", "temperature", ("complete", "dimensional", "cone", "chance")),)
+    advice = (LOWER_TEMPERATURE,)
 
     def __init__(
         self,

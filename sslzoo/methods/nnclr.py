@@ -8,6 +8,7 @@ from keras import ops
 
 from sslzoo import checks
 from sslzoo.losses import info_nce_terms, unit
+from sslzoo.methods.advice import LOWER_TEMPERATURE
 from sslzoo.methods.simsiam import SimSiam
 from sslzoo.methods.state import enqueue, snapshot, variable
 from sslzoo.networks.initialization import unit_rows
@@ -59,6 +60,7 @@ class NNCLR(SimSiam):
         },
     )
     terms = ("alignment", "contrast")
+    advice = (LOWER_TEMPERATURE,)
 
     def __init__(
         self,

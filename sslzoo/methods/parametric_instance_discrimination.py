@@ -7,7 +7,7 @@ from keras import ops
 
 from sslzoo import checks
 from sslzoo.losses import instance_terms, unit
-from sslzoo.methods.advice import Advice
+from sslzoo.methods.advice import LOWER_TEMPERATURE
 from sslzoo.methods.joint_embedding import JointEmbedding
 from sslzoo.methods.pretrainer import check_index
 from sslzoo.methods.state import variable
@@ -74,7 +74,7 @@ class ParametricInstanceDiscrimination(JointEmbedding):
     terms = ("alignment", "contrast")
     indexed = True
     view_counts = (1, None)
-    advice = (Advice("a lower temperature", "temperature", ("complete", "dimensional", "cone", "chance")),)
+    advice = (LOWER_TEMPERATURE,)
 
     def __init__(
         self,

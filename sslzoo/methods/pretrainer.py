@@ -15,15 +15,17 @@ K times. Here the K steps are one program (`make_train_function`).
 
 import inspect
 import itertools
+import warnings
 
 import keras
 import numpy as np
 from keras import ops
 
+from sslzoo import checks
 from sslzoo.data import Stacked
 from sslzoo.errors import InvalidInputError
 from sslzoo.methods.advice import Advice
-from sslzoo.networks.composition import compose
+from sslzoo.networks.composition import compose, scales_twice
 
 
 def full_precision(tensor):
@@ -33,8 +35,8 @@ def full_precision(tensor):
     return tensor
 
 
-def _lacks_fused_steps():
-    """Whether `steps_per_execution` under this backend and Keras is a loop in Python around single steps."""
+def fuses_its_steps():
+    """Whether `steps_per_execution` is made one program here: Keras 3.16 does so itself, TensorFlow has its loop."""
     version = tuple(int(number) for number in keras.__version__.split(".")[:2])
     return keras.backend.backend() == "jax" and version < (3, 16)
 
@@ -143,7 +145,8 @@ class Pretrainer(keras.Model):
         **kwargs: `name`, `dtype` of `keras.Model`.
 
     Raises:
-        InvalidInputError: an encoder that is not built, or another number of views than the method takes.
+        InvalidInputError: an encoder that is not built, or that would scale images again after the views; or another
+            number of views than the method takes.
     """
 
     terms: tuple[str, ...] = ()
@@ -171,6 +174,12 @@ class Pretrainer(keras.Model):
         super().__init__(**kwargs)
         if not getattr(encoder, "built", False):
             raise InvalidInputError(f"encoder must be a built Keras model. Received: encoder={encoder!r}")
+        if views is not None and scales_twice(encoder, views):
+            raise InvalidInputError(
+                "encoder must take what the views give, and this one scales raw images first, which the views have "
+                'done. Of a trained encoder take the network alone, sslzoo.load(name, part="network"); or end the '
+                f"steps of the views with keras.layers.Rescaling(255.0). Received: encoder={encoder.name!r}"
+            )
         if hasattr(views, "num_views"):  # a layer that does not say is asked when it makes them
             self.check_view_count(views.num_views)
         self.encoder = encoder
@@ -186,6 +195,13 @@ class Pretrainer(keras.Model):
         teacher that is rounded to bfloat16 after each step of one part in a thousand never moves.
         """
         return self.variable_dtype
+
+    def fit(self, x=None, *arguments, **options):
+        """`keras.Model.fit`; warns of raw images in 0..1, which all look black."""
+        images = x["images"] if isinstance(x, dict) and "images" in x else x
+        if len(getattr(images, "shape", ())) == 4 and checks.is_unit_range(images[:1000]):
+            warnings.warn(checks.UNIT_RANGE, stacklevel=2)
+        return super().fit(x, *arguments, **options)
 
     def objective(self, images, outputs, training):
         """Named loss terms, scalars, whose sum is the loss."""
@@ -211,8 +227,17 @@ class Pretrainer(keras.Model):
         Keras 3.16 does so itself, TensorFlow has its loop, and PyTorch takes no K above 1. Weights and logs are those
         of single steps, and the last program of an epoch takes the steps that are left, however the data come: batch by
         batch, or stacked by `data.Batches(steps_per_execution=K)`, which spares the device K small transfers.
+
+        Raises:
+            InvalidInputError: a `keras.distribution` under PyTorch.
         """
-        if self.steps_per_execution == 1 or self.run_eagerly or not self.jit_compile or not _lacks_fused_steps():
+        if keras.backend.backend() == "torch" and keras.distribution.distribution() is not None:
+            raise InvalidInputError(
+                "Under PyTorch Keras hands each process a part of the batch, and losses would compare the images of "
+                "that part alone: other negatives and statistics than on one device. KERAS_BACKEND=jax trains on "
+                f"several devices. Received: distribution={keras.distribution.distribution()}"
+            )
+        if self.steps_per_execution == 1 or self.run_eagerly or not self.jit_compile or not fuses_its_steps():
             return super().make_train_function(force)
         if self.train_function is None or force:
             self.train_function = _fused_steps(self)

@@ -8,7 +8,7 @@ from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import proto_cpc_terms, unit
 from sslzoo.losses.tensors import mean_terms
-from sslzoo.methods.advice import Advice
+from sslzoo.methods.advice import LOWER_TEMPERATURE, Advice
 from sslzoo.methods.joint_embedding import TeacherStudent
 from sslzoo.methods.state import snapshot, variable
 from sslzoo.networks.heads import prototype_head
@@ -72,7 +72,7 @@ class ProtoCPC(TeacherStudent):
     taught = ("encoder", "projector", "prototype_head")
     advice = (
         Advice("a higher teacher temperature", "teacher_temperature", ("prototypes",)),
-        Advice("a lower temperature", "temperature", ("complete", "dimensional", "cone", "chance")),
+        LOWER_TEMPERATURE,
     )
 
     def __init__(

@@ -6,7 +6,7 @@ import keras
 
 from sslzoo import checks
 from sslzoo.losses import nt_xent_terms
-from sslzoo.methods.advice import Advice
+from sslzoo.methods.advice import LOWER_TEMPERATURE
 from sslzoo.methods.joint_embedding import JointEmbedding
 
 
@@ -52,7 +52,7 @@ class SimCLR(JointEmbedding):
         {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
     )
     terms = ("alignment", "contrast")
-    advice = (Advice("a lower temperature", "temperature", ("complete", "dimensional", "cone", "chance")),)
+    advice = (LOWER_TEMPERATURE,)
 
     def __init__(
         self,

@@ -9,14 +9,14 @@ from keras import ops
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import swapped_terms, unit
-from sslzoo.methods.advice import Advice
-from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.advice import LOWER_TEMPERATURE, Advice
+from sslzoo.methods.joint_embedding import MultiCrop
 from sslzoo.methods.state import counter, enqueue, snapshot, variable
-from sslzoo.networks import at_size, prototype_head
+from sslzoo.networks import prototype_head
 
 
 @keras.saving.register_keras_serializable("sslzoo")
-class SwAV(JointEmbedding):
+class SwAV(MultiCrop):
     """SwAV: views are assigned to prototypes, evenly over the batch, and predict each other's assignment.
 
     loss = mean over ordered pairs of views u != v, and images, of
@@ -81,7 +81,7 @@ class SwAV(JointEmbedding):
     advice = (
         Advice("a lower epsilon", "epsilon", ("prototypes",)),
         Advice("prototypes frozen for more steps", "freeze_prototypes", ("prototypes",)),
-        Advice("a lower temperature", "temperature", ("complete", "dimensional", "cone", "chance")),
+        LOWER_TEMPERATURE,
     )
 
     def __init__(
@@ -100,7 +100,7 @@ class SwAV(JointEmbedding):
         seed: int = 0,
         **kwargs,
     ):
-        super().__init__(encoder, projector, views, **kwargs)
+        super().__init__(encoder, projector, views, local_views, **kwargs)
         checks.positive(temperature=temperature, epsilon=epsilon)
         checks.count(2, prototypes=prototypes)
         checks.count(1, iterations=iterations)
@@ -111,7 +111,6 @@ class SwAV(JointEmbedding):
                 f"Received: queue_size={queue_size}, views=None"
             )
         self.prototypes = prototypes
-        self.local_views = local_views
         self.temperature = temperature
         self.epsilon = epsilon
         self.iterations = iterations
@@ -120,9 +119,6 @@ class SwAV(JointEmbedding):
         self.freeze_prototypes = freeze_prototypes
         self.seed = seed
         self.prototype_head = prototype_head(self.embedding_dim, prototypes, seed)
-        self.local_encoder = None
-        if local_views is not None:
-            self.local_encoder = at_size(encoder, getattr(local_views, "size", None) or encoder.input_shape[1:3])
         self.step = counter(self, "step")
         if queue_size:
             # A row is an image, its views' embeddings, of length 1, side by side. A row of zeros is an empty slot.
@@ -132,11 +128,6 @@ class SwAV(JointEmbedding):
 
     def make_views(self, images, training):
         views = super().make_views(images, training)
-        if self.local_views is not None and views is images:
-            raise InvalidInputError(
-                "Multi-crop makes global and local views of raw images (batch, height, width, channels); ready-made "
-                f"views hold one size only. Received: views of shape={tuple(images.shape)}"
-            )
         if self.queue_size and views.shape[1] != self.views.num_views:
             raise InvalidInputError(
                 f"The queue remembers {self.views.num_views} views of each image. Received: {views.shape[1]} views"
@@ -146,10 +137,7 @@ class SwAV(JointEmbedding):
     def call(self, images, training=False):
         outputs = super().call(images, training)
         if self.local_views is not None:
-            crops = self.local_views(images, training=training)
-            local = self.local_encoder(ops.reshape(crops, (-1, *crops.shape[2:])), training=training)
-            local = local if self.projector is None else self.projector(local, training=training)
-            outputs["local"] = ops.reshape(local, (-1, crops.shape[1], self.embedding_dim))
+            outputs["local"] = self.embed_local(images, training)
         return outputs
 
     def objective(self, images, outputs, training):

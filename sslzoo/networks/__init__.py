@@ -5,10 +5,10 @@ the preprocessing of its views when it is saved.
 """
 
 from sslzoo.networks.centre_of_mass import centre_of_mass_encoder
-from sslzoo.networks.composition import at_size, compose
+from sslzoo.networks.composition import at_size, compose, without_preprocessing
 from sslzoo.networks.critics import BilinearCritic, GaussianCritic
 from sslzoo.networks.decoders import DECODERS, decoder
-from sslzoo.networks.encoders import ENCODERS, encoder, on_channels
+from sslzoo.networks.encoders import ENCODERS, encoder, on_part
 from sslzoo.networks.heads import predictor, projector, prototype_head
 from sslzoo.networks.initialization import initialize
 
@@ -23,8 +23,9 @@ __all__ = [
     "decoder",
     "encoder",
     "initialize",
-    "on_channels",
+    "on_part",
     "predictor",
     "projector",
     "prototype_head",
+    "without_preprocessing",
 ]

@@ -6,6 +6,7 @@ import math
 import re
 
 import keras
+import numpy as np
 
 from sslzoo import checks
 from sslzoo.errors import ArtefactError, InvalidInputError, choose
@@ -24,6 +25,10 @@ _MODELLING = (
     r"keras(\.src)?(\.(activations|constraints|dtype_policies|initializers|layers|losses|metrics|models|ops|optimizers"
     r"|quantizers|random|regularizers)(\.\w+)*)?"
 )
+# An Identity layer of this name stands where the preprocessing of a composed model ends. Models from before there was
+# one are told by the names that `Views.preprocessor` gives.
+PREPROCESSED = "preprocessed"
+_STEPS = r"unit_range|step_\d+_\w+"
 
 
 def compose(
@@ -76,14 +81,130 @@ def compose(
     raw = keras.Input(batch_shape=first.input_shape, dtype="float32", name=first.inputs[0].name)
     copies = _Copies({raw.name})
     tensors = [raw]
-    for model in (network,) if preprocessor is None else (first, network):
-        tensors = copies.replay(model, tensors[0])
+    if preprocessor is not None:
+        tensors = copies.replay(first, raw)
+        if all(layer.name != PREPROCESSED for layer in first.layers):
+            tensors = [keras.layers.Identity(dtype="float32", name=copies.unused(PREPROCESSED))(tensors[0])]
+    tensors = copies.replay(network, tensors[0])
     tensors = [tensors[position] for position in kept]
     if activation is not None:
         labels = [copies.unused(f"{network.output_names[position]}_{activation}") for position in kept]
         tensors = [keras.layers.Activation(activation, name=n)(t) for n, t in zip(labels, tensors)]
     outputs = tensors[0] if len(tensors) == 1 else tensors
     return check_published(keras.Model(raw, outputs, name=name or network.name))
+
+
+def without_preprocessing(model: keras.Model) -> keras.Model:
+    """The network inside a composed model: what takes views, in the range that their policy gives.
+
+        network = without_preprocessing(sslzoo.load("simvae-mnist"))  # as load(part="network") does
+        SimCLR(network, views=Views("simvae-mnist", 2))               # goes on training from it
+
+    Example:
+        from sslzoo import networks, views
+
+        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
+        whole = networks.compose(views.Views("simvae-digits", 2).preprocessor((8, 8, 1)), encoder)
+        networks.without_preprocessing(whole).input_shape  # (None, 8, 8, 1), of views in 0..1
+
+    Args:
+        model: Functional model, raw images -> features, made by `compose`.
+
+    Returns:
+        Functional `keras.Model` of copies: views -> features.
+
+    Raises:
+        InvalidInputError: the model does not say where its preprocessing ends.
+    """
+    return part_after(model, preprocessing_end(model))
+
+
+def preprocessing(model: keras.Model) -> keras.Model:
+    """The layers before the network inside a composed model: raw images -> what the network sees. Shares them."""
+    return keras.Model(model.input, model.get_layer(preprocessing_end(model)).output)
+
+
+def preprocessing_end(model: keras.Model) -> str:
+    """Name of the last layer of the preprocessing inside a composed model.
+
+    Raises:
+        InvalidInputError: the model does not say.
+    """
+    layers = [layer for layer in as_functional("model", model).layers if layer.name != model.inputs[0].name]
+    names = [layer.name for layer in layers]
+    if PREPROCESSED in names:
+        return PREPROCESSED
+    steps = next((place for place, name in enumerate(names) if not re.fullmatch(_STEPS, name)), len(names))
+    if not steps:
+        raise InvalidInputError(
+            f"Expected a model that says where its preprocessing ends, by a layer {PREPROCESSED!r} or by first layers "
+            f"named as those of Views.preprocessor. Received: model={model.name!r} with first layers {names[:3]}"
+        )
+    return names[steps - 1]
+
+
+def part_after(model: keras.Model, name: str) -> keras.Model:
+    """The part of a Functional model that comes after the layer of that name, as copies."""
+    start = model.get_layer(name).output
+    views = keras.Input(batch_shape=start.shape, dtype=start.dtype, name="views")
+    outputs = _Copies({"views"}).replay(keras.Model(start, model.outputs), views)
+    return keras.Model(views, outputs[0] if len(outputs) == 1 else outputs, name=model.name)
+
+
+def logits(decoder: keras.Model) -> keras.Model:
+    """A published decoder without the sigmoid at its end: latents (B, L) -> logits, as methods train it. Shares layers.
+
+    Raises:
+        InvalidInputError: it ends in something else.
+    """
+    last = decoder.layers[-1]
+    if not isinstance(last, keras.layers.Activation) or last.get_config()["activation"] != "sigmoid":
+        raise InvalidInputError(f"decoder must end in a sigmoid. Received: {decoder.name!r}, which ends in {last!r}")
+    return keras.Model(decoder.input, last.input, name=decoder.name)
+
+
+def stretched(model: keras.Model, low: float, high: float) -> keras.Model:
+    """A model whose outputs in 0..1 are spread over low..high by one more layer. Shares the others."""
+    rescaling = keras.layers.Rescaling(high - low, low, dtype="float32", name="output_range")
+    return keras.Model(model.input, rescaling(model.outputs[0]), name=model.name)
+
+
+def with_policy(model: keras.Model, dtype: "str | keras.DTypePolicy") -> keras.Model:
+    """A composed model under another dtype policy, as copies. Preprocessing stays float32: its steps need the range.
+
+    Args:
+        model: Functional model of core layers.
+        dtype: policy, such as "float16" or "mixed_bfloat16".
+
+    Returns:
+        Functional `keras.Model` of one float32 input.
+    """
+    raw = keras.Input(batch_shape=model.input_shape, dtype="float32", name=model.inputs[0].name)
+    try:
+        fixed = preprocessing(model).layers
+    except InvalidInputError:  # a decoder has none
+        fixed = []
+    copies = _Copies({raw.name}, keras.dtype_policies.get(dtype), [id(layer) for layer in fixed])
+    outputs = copies.replay(model, raw)
+    return keras.Model(raw, outputs[0] if len(outputs) == 1 else outputs, name=model.name)
+
+
+def scales_twice(encoder: keras.Model, views: keras.Layer) -> bool:
+    """Whether an encoder begins by scaling values 0..255 down, which views did already."""
+    first = encoder
+    while isinstance(first, keras.Model):
+        inside = [layer for layer in getattr(first, "layers", ()) if not isinstance(layer, keras.layers.InputLayer)]
+        if not inside:
+            return False
+        first = inside[0]
+    if not isinstance(first, keras.layers.Rescaling) or np.max(np.abs(first.scale)) > 0.01:
+        return False
+    shape = encoder.input_shape[1:]
+    if None in shape or not hasattr(views, "prepare"):
+        return False
+    # Views may end by scaling up again, for networks that bring their preprocessing along.
+    ramp = np.broadcast_to(np.linspace(0, 255, shape[1], dtype="float32")[None, None, :, None], (1, *shape))
+    return float(keras.ops.max(keras.ops.abs(views.prepare(ramp)))) < 25.5
 
 
 def at_size(network: keras.Model, size: tuple[int, int]) -> keras.Model:
@@ -148,10 +269,17 @@ def _output_positions(network, output):
 
 
 class _Copies:
-    """Runs models again on other tensors, with copies of their layers; models inside models are opened."""
+    """Runs models again on other tensors, with copies of their layers; models inside models are opened.
 
-    def __init__(self, names):
+    Args:
+        names: that layers must not have.
+        policy: dtype policy of the copies; None for float32 in place of half precision.
+        fixed: ids of layers that keep their own policy.
+    """
+
+    def __init__(self, names, policy=None, fixed=()):
         self.names = set(names)
+        self.policy, self.fixed = policy, set(fixed)
         self.made = {}
 
     def unused(self, name):
@@ -194,7 +322,9 @@ class _Copies:
         config = operation.get_config()
         if isinstance(operation, keras.Layer):
             config |= {"name": self.unused(operation.name), "trainable": True}
-            if {operation.compute_dtype, operation.variable_dtype} & {"float16", "bfloat16"}:
+            if self.policy is not None:
+                config |= {} if id(operation) in self.fixed else {"dtype": self.policy}
+            elif {operation.compute_dtype, operation.variable_dtype} & {"float16", "bfloat16"}:
                 config["dtype"] = "float32"
         else:  # Keras numbers operations through a process: "cast_7"
             config["name"] = self.unused(re.sub(r"_\d+$", "", operation.name))

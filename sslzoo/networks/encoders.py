@@ -80,34 +80,49 @@ def encoder(
     return initialize(keras.Model(images, outputs, name=name), seed)
 
 
-def on_channels(network: keras.Model, channels: tuple[int, int], of: int) -> keras.Model:
-    """A network that takes images of more channels and looks at some of them.
+def on_part(
+    network: keras.Model,
+    image_shape: tuple[int, int, int],
+    rows: tuple[int, int] | None = None,
+    channels: tuple[int, int] | None = None,
+) -> keras.Model:
+    """A network that takes whole images and looks at a part of them, such as the lightness of Lab images.
 
-        on_channels(encoder("resnet18", (32, 32, 1), None), (0, 1), of=3)  # the lightness of Lab images
+    Example:
+        import numpy as np
+        from sslzoo import networks
+
+        lightness = networks.on_part(networks.encoder("mlp-small", (8, 8, 1), 10), (8, 8, 3), channels=(0, 1))
+        lightness(np.zeros((4, 8, 8, 3), "float32")).shape  # (4, 10)
 
     Args:
-        network: built model of images (N, H, W, last - first).
-        channels: (first, last), the ones it sees: first, ..., last - 1.
-        of: int, channels of the images.
+        network: built model of images of the size of that part.
+        image_shape: tuple (H, W, C) of the images.
+        rows, channels: (first, last), it sees first, ..., last - 1; None for all.
 
     Returns:
-        Functional `keras.Model` (N, H, W, of) -> what the network gives, of the network's layers and name.
+        Functional `keras.Model` (N, H, W, C) -> what the network gives, of the network's layers and name.
 
     Raises:
-        InvalidInputError: channels that images do not have, or not as many as the network takes.
+        InvalidInputError: a part that images do not have, or not what the network takes.
     """
-    if not getattr(network, "built", False) or len(network.input_shape) != 4:
-        raise InvalidInputError(f"network must be a built model of images. Received: network={network!r}")
-    first, last = channels
-    if not 0 <= first < last <= of or last - first != network.input_shape[-1]:
+    height, width, depth = image_shape = checks.shape(3, image_shape=image_shape)
+    (top, bottom), (first, last) = rows or (0, height), channels or (0, depth)
+    part = (bottom - top, width, last - first)
+    inside = 0 <= top < bottom <= height and 0 <= first < last <= depth
+    if not getattr(network, "built", False) or not inside or tuple(network.input_shape[1:]) != part:
         raise InvalidInputError(
-            f"channels must be {network.input_shape[-1]} of the images' {of}, as (first, last). "
-            f"Received: channels={channels}"
+            "network must be built for a part of the images, which rows and channels name as (first, last). "
+            f"Received: network of {getattr(network, 'input_shape', None)}, image_shape={image_shape}, rows={rows}, "
+            f"channels={channels}"
         )
-    images = keras.Input((*network.input_shape[1:3], of), name="views")
-    # Cropping2D crops the last two axes of what it takes for channels-first images: here the last one alone.
-    crop = layers.Cropping2D(((0, 0), (first, of - last)), data_format="channels_first", name="channels")
-    return keras.Model(images, network(crop(images)), name=network.name)
+    x = images = keras.Input(image_shape, name="views")
+    if rows is not None:
+        x = layers.Cropping2D(((top, height - bottom), (0, 0)), name="rows", **blocks.CHANNELS_LAST)(x)
+    if channels is not None:
+        # Cropping2D crops the last two axes of what it takes for channels-first images: here the last one alone.
+        x = layers.Cropping2D(((0, 0), (first, depth - last)), data_format="channels_first", name="channels")(x)
+    return keras.Model(images, network(x), name=network.name)
 
 
 def mlp(x, *, widths=(500, 500, 2000)):

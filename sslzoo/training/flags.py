@@ -3,17 +3,26 @@
 import argparse
 import importlib.util
 import shlex
+from pathlib import Path
 
 import keras
 
 from sslzoo import checks, evaluation
 from sslzoo.errors import InvalidInputError, choose
+from sslzoo.training import fusing
 from sslzoo.training.settings import KINDS, SETUPS
+from sslzoo.zoo.results import is_licence
 
 # Settings that have a flag of their own beside --set.
 SHORT = ("epochs", "batch_size", "num_views", "learning_rate", "queue_size")
+POSITIVE = (
+    "epochs", "batch_size", "num_views", "queue_size", "max_minutes", "grace", "limit", "stop_on_collapse",
+    "until_knn", "accumulate",
+)  # fmt: skip
 # What does not change the weights that come out.
-PASSING = ("data_dir", "out", "resume", "max_minutes", "grace", "protocols", "name", "show")
+PASSING = (
+    "data_dir", "out", "resume", "max_minutes", "grace", "protocols", "name", "show", "fuse_steps", "licence",
+)  # fmt: skip
 
 
 def parser(method: str, variants: dict, description: str) -> argparse.ArgumentParser:
@@ -37,19 +46,28 @@ def parser(method: str, variants: dict, description: str) -> argparse.ArgumentPa
     add("--queue-size", type=int, help="what a method with a queue remembers, at most an eighth of the images")
     add("--set", nargs="+", default=[], metavar="NAME=VALUE", help="any of the settings that --show prints")
     add("--show", action="store_true", help="print the settings in force, and stop")
+    add("--init", metavar="NAME|FOLDER", help="begin with the weights of a trained model, as sslzoo.load takes it")
     add("--views", choices=("device", "tf.data"), default="device", help="where views are made (device)")
     add("--precision", choices=("float32", "mixed_bfloat16", "mixed_float16"), default="float32")
     add("--seed", type=int, default=0)
-    add("--image-size", type=int, help="pixels: crop and resize a folder's images, whose sizes may differ")
+    add("--image-size", type=int,
+        help="pixels: crop and resize a folder's images (where sizes differ: the median, at most 64)")  # fmt: skip
+    add("--labels", choices=("folders",), help="the folders in a folder of images are classes")
+    add("--test-share", type=float, default=0.0, help="with --labels folders: share of each class that is held out")
+    add("--on-error", choices=("fail", "skip"), default="fail", help="images of a folder that cannot be read (fail)")
     add("--limit", type=int, help="use the first N images of each split only")
     add("--name", help=f"of the model ({method}-<dataset>, with .<variant> or .seed<n> where they are not the default)")
     add("--out", help="folder of the run (runs/<name>); the model is written to <out>/<name>")
     add("--resume", action="store_true", help="go on with the run in --out")
     add("--max-minutes", type=float, help="stop training in good order after this much wall time")
     add("--grace", type=float, default=30, help="seconds for the end after SIGTERM, SIGHUP or SIGUSR1 (30)")
+    add("--until-knn", type=float, metavar="PERCENT", help="stop in good order once the monitor's kNN passes this")
+    add("--accumulate", type=int, metavar="N", help="gradients of N batches make a step; no more negatives than of one")
+    add("--fuse-steps", type=int, metavar="K", help="training steps in one program (JAX: from the time of one; else 1)")
     lasting = "stop in good order once a sign of collapse has lasted so many epochs (5)"
     add("--stop-on-collapse", type=int, nargs="?", const=5, metavar="EPOCHS", help=lasting)
     add("--protocols", nargs="*", help=f"probes to run at the end ({' '.join(evaluation.PROTOCOLS)})")
+    add("--licence", help="of the model, as the Hub writes it (apache-2.0; none for images of your own)")
     add("--float16", action="store_true", help="for publishing: weights as float16 (half the size), no model/")
     return parser
 
@@ -63,13 +81,17 @@ def check(arguments: argparse.Namespace) -> None:
     """
     for protocol in arguments.protocols or ():
         choose("protocol", protocol, evaluation.PROTOCOLS)
-    numbers = ("epochs", "batch_size", "num_views", "queue_size", "max_minutes", "grace", "limit", "stop_on_collapse")
-    for name in numbers:
+    for name in POSITIVE:
         value = getattr(arguments, name)
         if value is not None and not value > 0:
             flag = "--" + name.replace("_", "-")
             raise InvalidInputError(f"{flag} must be greater than 0. Received: {flag}={value}")
+    if (arguments.until_knn or 0) > 100:
+        raise InvalidInputError(f"--until-knn must be a percentage. Received: --until-knn={arguments.until_knn}")
     checks.seed(seed=arguments.seed)
+    fusing.check(arguments.fuse_steps, arguments.views)
+    if arguments.licence and not is_licence(arguments.licence):
+        raise InvalidInputError(f"--licence must be as the Hub writes it (cc-by-4.0). Received: {arguments.licence!r}")
     if arguments.views == "tf.data" and importlib.util.find_spec("tensorflow") is None:
         raise InvalidInputError(
             "Views in tf.data need TensorFlow (pip install 'sslzoo[tensorflow]'); --views device does not. "
@@ -85,12 +107,21 @@ def short_changes(arguments: argparse.Namespace) -> dict:
 def command(method: str, arguments: argparse.Namespace, defaults: argparse.Namespace) -> str:
     """The command that trains this again: what differs from the defaults, without folders and time limits."""
     words = [f"KERAS_BACKEND={keras.backend.backend()}", "python", f"recipes/{method.replace('-', '_')}.py"]
-    words += ["--dataset", arguments.dataset]
+    words += ["--dataset", _public(arguments.dataset)]
     for name, default in vars(defaults).items():
         value = getattr(arguments, name)
         if value == default or name in ("dataset", *PASSING):
             continue
         words.append("--" + name.replace("_", "-"))
         if value is not True:
-            words += [str(item) for item in (value if isinstance(value, list) else [value])]
+            values = value if isinstance(value, list) else [value]
+            words += [_public(item) if name == "init" else str(item) for item in values]
     return shlex.join(words)
+
+
+def _public(path):
+    """A name as it is; of a path on this machine the last part, which is all that others may know of it."""
+    if path in SETUPS or "://" in path:
+        return path
+    path = Path(path).expanduser()
+    return path.resolve().name + "/" * path.is_dir()

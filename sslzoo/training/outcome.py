@@ -17,6 +17,7 @@ from sslzoo.files import unlock_folder
 from sslzoo.training import flags
 from sslzoo.training.settings import SETUPS, data_name
 from sslzoo.zoo import artefact
+from sslzoo.zoo.card import UNSTATED
 
 # The paper's numbers under our names: probes at their best epoch, kNN at its best k, clusters per mini-batch.
 PAPERS_WAY = {
@@ -116,6 +117,8 @@ def endings(run) -> list[str]:
         said.append(f"Training was {run.stopwatch.reason}, in epoch {len(run.journal.rows)}.")
     if run.health.reason:
         said.append(f"Training was stopped by --stop-on-collapse. {run.health.reason}")
+    if run.until and run.until.reason:
+        said.append(f"Training was stopped by --until-knn: {run.until.reason}.")
     return said
 
 
@@ -123,7 +126,7 @@ def test_set(run):
     """Images and labels to evaluate on, and why there are none: (images, labels, None) or (None, None, reason)."""
     if run.labels is None:
         return None, None, "No labels"
-    if "test" not in data.splits(run.dataset):
+    if "test" not in data.splits(run.dataset) and not run.arguments.test_share:
         return None, None, "No test split"
     if run.labels.ndim == 2 and run.labels.shape[1] != len(data.CELEBA_ATTRIBUTES):
         return None, None, f"Labels of {run.labels.shape[1]} columns are no classes"
@@ -151,7 +154,7 @@ def evaluate(run, encoder):
     if run.test_images is None:
         print(f"{run.no_test}: probes are skipped. The encoder and its pictures are written all the same.")
         return None
-    as_published = not (run.arguments.limit or run.arguments.image_size)
+    as_published = (run.dataset in SETUPS or run.dataset.endswith(".npz")) and not run.arguments.limit
     splits = ((run.images, run.labels), (run.test_images, run.test_labels))
     report = evaluation.evaluate(
         encoder,
@@ -161,12 +164,14 @@ def evaluate(run, encoder):
         seed=run.seed,
         gmm_restarts=run.settings["gmm_restarts"],
     )
+    if not as_published:
+        report.data["name"] = data_name(run.dataset)
     print(report)
     return report
 
 
 def draw(run, model, encoder) -> dict[str, Path]:
-    """Curves, reconstructions, samples and an embedding, as far as there are such: file name -> path."""
+    """Curves, reconstructions, samples, views, neighbours and an embedding, as far as there are such: name -> path."""
     folder = run.out / "pictures"
     folder.mkdir(exist_ok=True)
     images = run.images if run.test_images is None else run.test_images
@@ -182,8 +187,14 @@ def draw(run, model, encoder) -> dict[str, Path]:
         except InvalidInputError:  # uniform centres: there is no prior to draw centres from
             samples, title = model.sample(50, like=images[:10], seed=run.seed), "Samples around ten test images"
         drawn.append(pictures.samples(keras.ops.convert_to_numpy(samples), folder / "samples.png", title=title))
+    if model.views is not None:
+        shown = run.images[:8]
+        made = keras.ops.convert_to_numpy(model.views(shown, training=True, seed=run.seed, num_views=8))
+        drawn.append(pictures.views(shown, made, folder / "views.png", title="Training images, and views of them"))
+    features = evaluation.features(encoder, images[:2000])
+    if len(features) > 1:
+        drawn.append(pictures.neighbours(images[:2000], features, folder / "neighbours.png", seed=run.seed))
     if labels is not None and labels.ndim == 1:
-        features = evaluation.features(encoder, images[:2000])
         drawn.append(pictures.embedding(features, labels[:2000], folder / "embedding.png"))
     return {path.name: path for path in drawn}
 
@@ -211,9 +222,13 @@ def results(run, method: type, report=None) -> dict:
         "versions": versions() if report is None else report.versions,
         "wall_seconds": round(run.journal.seconds()),
         "views_seen": run.journal.rows[-1]["views"] if run.journal.rows else 0,
-        "licence": "apache-2.0",
+        # Of a model of their own images people state the licence themselves.
+        "licence": run.arguments.licence or ("apache-2.0" if run.dataset in SETUPS else UNSTATED),
         "papers": list(method.papers),
         "description": (inspect.getdoc(method) or method.__name__).partition("\n")[0],
-        "remarks": [*endings(run), *run.checkpoint.remarks, *([] if report is None else report.remarks)],
+        "remarks": [
+            *run.data_remarks, *run.extensions(), *(run.beginning.remarks if run.beginning else ()), *endings(run),
+            *run.checkpoint.remarks, *([] if report is None else report.remarks),
+        ],
         **({} if report is None else {"evaluation": report.to_dict()}),
     }  # fmt: skip

@@ -14,6 +14,7 @@ import hashlib
 import importlib.util
 import json
 import math
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -26,7 +27,9 @@ from sslzoo import callbacks, data, networks, optimizers
 from sslzoo.errors import ArtefactError, InvalidInputError, SSLZooError, choose
 from sslzoo.files import lock_folder, write_beside
 from sslzoo.methods import Pretrainer
-from sslzoo.training import flags, outcome
+from sslzoo.methods.pretrainer import fuses_its_steps
+from sslzoo.training import flags, fusing, outcome
+from sslzoo.training.beginning import Beginning
 from sslzoo.training.settings import SETUPS, Variant, model_name, parse_changes, resolve, table
 from sslzoo.views import Views, policy
 from sslzoo.zoo.results import is_name
@@ -93,6 +96,7 @@ class Run:
 
         if self.arguments.show and self.dataset in SETUPS:  # which takes no data
             self._show(self._settings(settings, variants))
+        self.data_remarks = []
         self.images, self.labels = self.load("train")
         if self.arguments.limit:
             self.images = self.images[: self.arguments.limit]
@@ -104,6 +108,8 @@ class Run:
         in_print = published if self.variant == "zoo" or variants[self.variant].published else None
         self.published = (in_print or {}).get(self.dataset, {})
         self._check_sizes()
+        self.extended = []
+        self.beginning = Beginning(self.arguments.init) if self.arguments.init else None
         self.test_images, self.test_labels, self.no_test = outcome.test_set(self)
         self.fingerprint = _fingerprint(self.images)
         self._check_folder()
@@ -111,11 +117,18 @@ class Run:
         self.steps_per_epoch = len(self.images) // self.settings["batch_size"]
         self.views_per_step = self.settings["batch_size"] * self.settings["num_views"]
         self.initial_epoch = 0
+        self.fused = 1  # training steps in one program
         self.model = None
         self.journal = callbacks.Journal(self.out / "history.csv", self.views_per_step)
         self.stopwatch = callbacks.Stopwatch(self.arguments.max_minutes, self.arguments.grace)
         self.checkpoint = callbacks.Checkpoint(self.out / "checkpoint.npz", self.journal, self.stopwatch)
         self.monitor_sets = self._monitor_sets()
+        if self.arguments.until_knn and not self.monitor_sets:
+            raise InvalidInputError(
+                "--until-knn needs one label an image, and monitor_every > 0. "
+                f"Received: --until-knn={self.arguments.until_knn:g}"
+            )
+        self.until = self.arguments.until_knn and callbacks.UntilKNN(self.arguments.until_knn / 100, self.journal)
         watched = np.random.default_rng([self.seed, 1]).permutation(len(self.images))[:512]
         self.health = callbacks.Health(
             self.images[np.sort(watched)],
@@ -127,8 +140,24 @@ class Run:
     # ------------------------------------------------------------------ before training
 
     def load(self, split: str):
-        """Images and labels of a split of this run's data set."""
-        return data.load(self.dataset, split, data_dir=self.arguments.data_dir, image_size=self.arguments.image_size)
+        """Images and labels of a split of this run's data set; what was done to them is told, and kept for the card."""
+        remarks = []
+        a = self.arguments
+        images, labels = data.load(
+            self.dataset, split, data_dir=a.data_dir, image_size=a.image_size or "auto", labels=a.labels,
+            test_share=a.test_share, seed=self.seed, on_error=a.on_error, remarks=remarks,
+        )  # fmt: skip
+        for remark in remarks:
+            print(remark)
+        # Of the files that were left out the card says how many: their paths are nobody else's business.
+        self.data_remarks += [re.sub(r"(were left out): .*", r"\1.", remark) for remark in remarks]
+        if labels is None and (classes := data.class_folders(self.dataset)):
+            some = ", ".join(classes[:5]) + " ..." * (len(classes) > 5)
+            print(
+                f"{len(classes)} folders in it look like classes ({some}): "
+                "with --labels folders --test-share 0.2 their features are measured."
+            )
+        return images, labels
 
     def _settings(self, settings, variants, channels=None):
         """The numbers in force: recipe, variant, flags."""
@@ -186,6 +215,11 @@ class Run:
             "views": self.arguments.views,
             "limit": self.arguments.limit,
             "image_size": self.arguments.image_size,
+            "labels": self.arguments.labels,
+            "test_share": self.arguments.test_share,
+            "on_error": self.arguments.on_error,
+            "init": self.arguments.init,
+            "accumulate": self.arguments.accumulate,
             "backend": keras.backend.backend(),
             "images": self.fingerprint,
         }
@@ -217,8 +251,7 @@ class Run:
                 f"The output folder holds a run already: go on with it (--resume), or name another (--out). "
                 f"Received: --out={self.out}"
             )
-        foreign = [path.name for path in self.out.iterdir() if not self._is_own(path)]
-        if foreign if record.exists() else foreign or began:
+        elif not record.exists() and (began or not all(map(self._is_own, self.out.iterdir()))):
             raise ArtefactError(
                 "The output folder must be new, empty, or hold a run of this recipe (with --resume). "
                 f"Received: --out={self.out}, which holds {sorted(path.name for path in self.out.iterdir())[:3]}"
@@ -237,20 +270,36 @@ class Run:
                 raise ValueError("it is no object")
         except (OSError, ValueError) as error:
             raise ArtefactError(f"The run's record must be JSON ({error}). Received: {record}") from error
+        self._compare(theirs)
+
+    def _compare(self, theirs):
+        """Refuse to go on with a run of other settings; more epochs extend it."""
         ours = self._identity()
-        # Runs of earlier versions do not know the fingerprint of their images.
-        differing = [key for key in ours if theirs.get(key) != ours[key] and (key != "images" or key in theirs)]
+        # Runs from before there were these flags had their defaults; of their images nothing is known.
+        defaults = {"labels": None, "test_share": 0.0, "on_error": "fail", "init": None, "images": ours["images"]}
+        theirs = defaults | theirs
+        was, now = (dict(_flat(record)) for record in (theirs, ours))
+        differing = {name for name in {*was, *now} - {"extended", "fuse_steps"} if was.get(name) != now.get(name)}
+        before, after = was.get("settings.epochs"), now["settings.epochs"]
+        self.extended = list(theirs.get("extended") or [])
+        if "settings.epochs" in differing and isinstance(before, int) and after > before:
+            self.extended.append(before)
+            differing -= {"settings.epochs", "settings.monitor_every"}
         if differing:
-            told = []
-            for key in differing:
-                pairs = [(key, theirs.get(key), ours[key])]
-                if isinstance(ours[key], dict) and isinstance(theirs.get(key), dict):
-                    names = dict.fromkeys([*ours[key], *theirs[key]])
-                    pairs = [(f"{key}.{name}", theirs[key].get(name), ours[key].get(name)) for name in names]
-                told += [f"{name}={mine!r} (was {other!r})" for name, other, mine in pairs if mine != other]
-            raise ArtefactError(
-                f"--resume needs the configuration and the images of the run in {self.out}. Received: {', '.join(told)}"
+            told = ", ".join(
+                f"{name.removeprefix('settings.')}={now.get(name)!r} (was {was.get(name)!r})"
+                for name in sorted(differing)
             )
+            raise ArtefactError(
+                f"--resume needs the configuration and the images of the run in {self.out}. Received: {told}"
+            )
+
+    def extensions(self) -> list[str]:
+        """What the card must say of a run that was given more epochs on its way."""
+        return [
+            f"The run was planned for {epochs} epochs and then extended; until it was, its rate fell as for {epochs}."
+            for epochs in self.extended
+        ]
 
     # ------------------------------------------------------------------ for the recipe
 
@@ -271,13 +320,17 @@ class Run:
         return Views(steps, num_views or self.settings["num_views"], size=size or self.image_shape[:2], seed=self.seed)
 
     def encoder(self, posterior: bool = False) -> keras.Model:
-        """The encoder of this run: setting "network", a representation of "latent_dim" numbers."""
+        """The encoder of this run: setting "network", a representation of "latent_dim" numbers; or that of --init."""
+        if self.arguments.init:
+            return self.beginning.encoder(self, posterior)
         return networks.encoder(
             self.settings["network"], self.image_shape, self.settings["latent_dim"], posterior, seed=self.seed
         )
 
     def decoder(self) -> keras.Model:
         """The decoder that belongs to the encoder of this run."""
+        if self.arguments.init:
+            return self.beginning.decoder()
         return networks.decoder(
             self.settings["network"], self.image_shape, self.settings["latent_dim"], seed=self.seed + 1
         )
@@ -287,7 +340,10 @@ class Run:
         if not self.settings.get("head"):
             return None
         options = self.settings.get("head_options", {})
-        return networks.projector(encoder.output_shape[-1], self.settings["head"], seed=self.seed + 1, **options)
+        head = networks.projector(encoder.output_shape[-1], self.settings["head"], seed=self.seed + 1, **options)
+        if self.arguments.init:
+            self.beginning.fill_projector(head, encoder)
+        return head
 
     def predictor(self, projector: keras.Model) -> keras.Model:
         """The prediction head of this run: setting "predictor", its hidden width."""
@@ -298,15 +354,18 @@ class Run:
         constant rate where the paper has none."""
         s, rate = self.settings, self.settings["learning_rate"]
         if choose("schedule", s["schedule"], ("cosine", "constant")) == "cosine":
-            steps = s["epochs"] * self.steps_per_epoch
-            warmup = s["warmup_steps"] if s["warmup_epochs"] is None else s["warmup_epochs"] * self.steps_per_epoch
+            per_epoch = self.steps_per_epoch / (self.arguments.accumulate or 1)
+            steps = round(s["epochs"] * per_epoch)
+            warmup = s["warmup_steps"] if s["warmup_epochs"] is None else round(s["warmup_epochs"] * per_epoch)
             rate = optimizers.warmup_cosine(rate, steps, min(warmup, steps // 10))
         kind = choose("optimizer", s["optimizer"], ("adam", "lars", "sgd"))
+        several = self.arguments.accumulate if (self.arguments.accumulate or 1) > 1 else None
         if kind == "adam":
-            return keras.optimizers.Adam(rate, epsilon=s["adam_epsilon"])
+            return keras.optimizers.Adam(rate, epsilon=s["adam_epsilon"], gradient_accumulation_steps=several)
+        common = {"momentum": 0.9, "weight_decay": s["weight_decay"], "gradient_accumulation_steps": several}
         if kind == "sgd":
-            return optimizers.L2SGD(rate, momentum=0.9, weight_decay=s["weight_decay"])
-        return optimizers.LARS(rate, momentum=0.9, weight_decay=s["weight_decay"], trust_coefficient=0.02, clip=True)
+            return optimizers.L2SGD(rate, **common)
+        return optimizers.LARS(rate, trust_coefficient=0.02, clip=True, **common)
 
     def prepare(self, model: Pretrainer, optimizer: keras.optimizers.Optimizer | None = None) -> None:
         """Compile the model, and go back to the checkpoint with `--resume`.
@@ -317,7 +376,14 @@ class Run:
         """
         model.compile(optimizer=optimizer or self.optimizer())
         self.model = model
-        write_beside(self.out / "run.json", (json.dumps(self._identity(), indent=1) + "\n").encode())
+        self.fused = self._steps_per_program()
+        if self.fused > 1:
+            fusing.build(model, self._batch())
+            model.compile(optimizer=model.optimizer, steps_per_execution=self.fused)
+        record = {**self._identity(), "fuse_steps": self.fused}
+        if self.extended:
+            record["extended"] = self.extended
+        write_beside(self.out / "run.json", (json.dumps(record, indent=1) + "\n").encode())
         if self.arguments.resume:
             self.initial_epoch = self.checkpoint.restore(model)
             if not self.initial_epoch:
@@ -326,13 +392,36 @@ class Run:
                 print(remark)
         if self.no_test:
             print(f"{self.no_test}: there will be no probes. The encoder and its pictures are written all the same.")
+        accumulated = self.arguments.accumulate or 1
+        if accumulated > 1:
+            print(
+                f"--accumulate {accumulated}: each loss still compares the {self.settings['batch_size']} images of one "
+                "batch. Negatives, batch statistics and queues are those of one batch; only gradients are averaged."
+            )
         print(
             f"{self.name} ({self.variant}): {len(self.images):,} images {self.image_shape}, "
             f"{self.settings['num_views']} views of each, {self.settings['batch_size']} images a step, "
             f"{self.steps_per_epoch:,} steps x {self.settings['epochs']} epochs, {model.count_params():,} parameters, "
             f"{keras.backend.backend()} backend"
+            + (f", {self.fused} steps in a program" if self.fused > 1 else "")
+            + (f", gradients of {accumulated} batches make a step" if accumulated > 1 else "")
             + (f", going on after epoch {self.initial_epoch}" if self.initial_epoch else "")
         )
+
+    def _steps_per_program(self):
+        """--fuse-steps; else what this run was begun with, so that it ends in the same weights; else as measured."""
+        if self.steps_per_epoch != len(self.images) // self.settings["batch_size"]:
+            return 1  # stacks end with the images, not with an epoch of another length
+        if self.arguments.fuse_steps or self.arguments.views != "device":
+            return self.arguments.fuse_steps or 1
+        if self.arguments.resume and (self.out / "run.json").exists():
+            return json.loads((self.out / "run.json").read_text()).get("fuse_steps", 1)
+        return fusing.choose(self.model, self._batch(), self.steps_per_epoch, self.settings["epochs"])
+
+    def _batch(self):
+        """Some batch, to measure a step or to build the model with."""
+        batches = data.Batches(self.images, None, self.settings["batch_size"], with_index=self.model.indexed)
+        return next(iter(batches))
 
     def data(self):
         """Batches for `fit`: raw images for views on the device, or views made in `tf.data`."""
@@ -340,6 +429,10 @@ class Run:
             "batch_size": self.settings["batch_size"], "with_index": self.model.indexed, "seed": self.seed,
             "start_epoch": self.initial_epoch,
         }  # fmt: skip
+        if self.fused > 1:
+            if fuses_its_steps():
+                return data.Batches(self.images, None, repeat=True, steps_per_execution=self.fused, **common)
+            return data.Batches(self.images, None, **common)  # which ends with the epoch: so does Keras' program
         if self.arguments.views == "tf.data":
             return data.pipeline((self.images, None), "train", views=self.model.views, repeat=True, **common)
         if keras.backend.backend() == "tensorflow":
@@ -355,17 +448,19 @@ class Run:
         for callback in extra:
             if hasattr(callback, "resume"):  # which keeps something between epochs
                 callback.resume(self.journal.rows)
-        watchers = [*extra, self.stopwatch, callbacks.FiniteGuard(self.model.terms)]
+        pace = callbacks.Pace(self.settings["epochs"], self.arguments.max_minutes)
+        watchers = [*extra, pace, self.stopwatch, callbacks.FiniteGuard(self.model.terms)]
         if self.monitor_sets:
             encoder, every = self.model.live_encoder(self.image_shape), self.settings["monitor_every"]
             watchers.append(callbacks.KNNMonitor(encoder, *self.monitor_sets, every))
+            watchers += [self.until] if self.until else []
         watchers += [self.health, self.journal, self.checkpoint]
         if importlib.util.find_spec("tensorflow") and importlib.util.find_spec("tensorboard"):
             watchers.append(keras.callbacks.TensorBoard(str(self.out / "tensorboard"), write_graph=False))
         return {
             "epochs": self.settings["epochs"],
             "initial_epoch": self.initial_epoch,
-            "steps_per_epoch": self.steps_per_epoch,
+            "steps_per_epoch": self.steps_per_epoch if self.fused == 1 or fuses_its_steps() else None,
             "shuffle": False,  # the data has its own order, a function of seed and epoch
             "callbacks": watchers,
             "verbose": 1 if sys.stdout.isatty() else 2,
@@ -404,8 +499,19 @@ class _Patient:
         return getattr(self.stream, name)
 
 
+def _flat(record, path=""):
+    """(dotted name, value) of everything inside nested dicts."""
+    for name, value in record.items():
+        if isinstance(value, dict) and value:
+            yield from _flat(value, f"{path}{name}.")
+        else:
+            yield f"{path}{name}", value
+
+
 def script(main: Callable) -> None:
     """Run a recipe's `main` from the shell: what the user can mend is told in a line, without a traceback."""
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(line_buffering=True)  # whoever reads a log file or a pipe sees each line as it comes
     stream, sys.stdout = sys.stdout, _Patient(sys.stdout)
     try:
         main()

@@ -47,6 +47,13 @@ class Per:
         "batch_size": Per(12, mnist=32, fashion_mnist=32)   # 32 on the two, 12 elsewhere
         "network": Per(cifar10="resnet18")                  # on CIFAR-10; elsewhere what the row below says
 
+    Example:
+        from sslzoo import training
+        from sslzoo.training.settings import resolve
+
+        settings = {"batch_size": training.Per(12, mnist=32)}
+        resolve(settings, {}, "zoo", "mnist")["batch_size"]  # 32
+
     Args:
         otherwise: value for all other data sets; left out, they keep what they had.
         **by_dataset: data set -> value. `grey_images` and `colour_images` stand for folders and files.
@@ -68,6 +75,13 @@ class Per:
 @dataclasses.dataclass(frozen=True)
 class Variant:
     """Settings that replace those of the zoo tier, and what goes with them. `variant | {...}` changes some of them.
+
+    Example:
+        from sslzoo import training
+        from sslzoo.training.settings import resolve
+
+        warm = training.Variant({"temperature": 1.0}, only=("digits",))
+        resolve({"temperature": 0.5}, {"warm": warm}, "warm", "digits")["temperature"]  # 1.0
 
     Args:
         settings: dict, setting -> value or `Per`.

@@ -42,6 +42,8 @@ _ENTRIES = {CONFIG, METADATA, WEIGHTS, RESULTS, CARD, PICTURES, "assets", ".gita
 _CAPTIONS = {
     "reconstructions": "Test images and their reconstructions",
     "samples": "Samples",
+    "views": "Training images and views of them, as augmentation makes them",
+    "neighbours": "Images, and those whose features lie nearest to theirs",
     "embedding": "Features of test images",
     "curves": "Training curves",
 }

@@ -6,9 +6,11 @@ What results hold is described in `sslzoo.zoo.results`.
 import hashlib
 import json
 import re
+import shlex
 import textwrap
 
 from sslzoo.errors import printable
+from sslzoo.zoo import citations
 from sslzoo.zoo.results import tag_of
 
 # Where the Hub keeps a data set; the front matter of a card links to it.
@@ -24,6 +26,7 @@ _TITLES = {
     "digits": "digits (8x8, scikit-learn)", "mnist": "MNIST", "fashion_mnist": "FashionMNIST", "cifar10": "CIFAR-10",
     "cifar100": "CIFAR-100", "svhn_cropped": "SVHN", "celeb_a": "CelebA",
 }  # fmt: skip
+UNSTATED = "unknown"  # licence of a model of somebody's own images, until they state one
 _KINDS = {"nmi": "nmi", "ari": "ari", "mse": "mse", "fid": "fid", "auroc": "roc_auc"}
 _PART_LINES = {
     "encoder": "raw images `(B, {shape})`, values 0..255, uint8 or float → representations `(B, {features})`",
@@ -53,6 +56,7 @@ def render(results: dict, repository: str | None = None) -> str:
         _training(results),
         _pictures(results),
         _limits(results),
+        _citation(results),
     ]
     front, *rest = (section for section in sections if section)
     return "\n".join([front, *map(printable, rest)])
@@ -77,7 +81,7 @@ def _front_matter(results):
     method = results["method"].lower()
     entry = {
         "library_name": "keras",
-        "license": results["licence"],
+        **({} if results["licence"] == UNSTATED else {"license": results["licence"]}),
         "pipeline_tag": "image-feature-extraction",
         "tags": ["sslzoo", "self-supervised-learning", "representation-learning", method],
     }
@@ -147,7 +151,9 @@ def _use(results, repository):
     name = results["name"]
     shape = results.get("input_shape")
     size = f"(B, {', '.join(map(str, shape))})" if shape else "(B, H, W, C)"
-    where, direct = (f"hf://{repository}", f"hf://{repository}") if repository else (name, f"path/to/{name}")
+    # A model of somebody's own images is known by no name.
+    local = name if results["dataset"] in _TITLES else f"path/to/{name}"
+    where, direct = (f"hf://{repository}", f"hf://{repository}") if repository else (local, f"path/to/{name}")
     parts = results.get("parts", {"encoder": None})
     values = {"shape": ", ".join(map(str, shape or ("H", "W", "C"))), "features": results.get("features", "L")}
     lines = [
@@ -185,6 +191,13 @@ def _use(results, repository):
 
 def _intended_use(results):
     dataset = _title(results["dataset"])
+    if results["licence"] == UNSTATED:
+        terms = (
+            "No licence is stated for this model: whoever publishes it states one, in `licence` of results.json, that "
+            "the terms of the images allow."
+        )
+    else:
+        terms = f"Licence of the model: {results['licence']}. {_terms(results['dataset'])}"
     return "\n".join(
         [
             "## Intended use",
@@ -192,10 +205,18 @@ def _intended_use(results):
             f"Research and teaching: features of {dataset} images, or of images like them, to probe, cluster, search, "
             "fine-tune, or compare methods by.",
             "",
-            f"Licence of the model: {results['licence']}. {dataset} has terms of its own.",
+            terms,
             "",
         ]
     )
+
+
+def _terms(dataset):
+    from sslzoo.data.catalogue import KNOWN
+
+    if dataset not in KNOWN:
+        return f"{_title(dataset)} has terms of its own."
+    return f"Terms of {_title(dataset)}: {KNOWN[dataset].licence} ({KNOWN[dataset].reference})."
 
 
 def _numbers(results):
@@ -214,7 +235,28 @@ def _numbers(results):
         cells = [_label(metric), _with_unit(metric["value"], unit, metric.get("error"))]
         cells += [_with_unit(metric.get(key), unit) for key in (("paper", "chance") if chance else ("paper",))]
         lines.append(f"| {' | '.join(map(_cell, [*cells, metric['protocol']]))} |")
+    if command := _evaluation_command(results):
+        lines += ["", "Measured again, to the last digit on the same machine, by", "", "```sh", command, "```"]
     return "\n".join(lines) + "\n"
+
+
+def _evaluation_command(results):
+    """The command that measures all numbers again; None where the card cannot know it."""
+    record = results.get("evaluation") or {}
+    protocols = record.get("protocols")
+    known = results["dataset"] in _TITLES and record.get("data", {}).get("name") == results["dataset"]
+    if not isinstance(protocols, dict) or not known:
+        return None  # measured on arrays, or on images that only their owner has
+    words = ["sslzoo", "evaluate", results["name"], "--dataset", results["dataset"], "--protocols", *protocols]
+    told = {
+        "--seed": (record.get("seeds") or [0])[0],
+        "--epochs": next((protocols[name]["epochs"] for name in ("linear", "mlp") if name in protocols), 200),
+        "--gmm-restarts": protocols.get("gmm", {}).get("restarts", 20),
+    }
+    usual = {"--seed": 0, "--epochs": 200, "--gmm-restarts": 20}
+    for flag, value in told.items():
+        words += [flag, str(value)] if value != usual[flag] else []
+    return shlex.join(words)
 
 
 def _training(results):
@@ -244,14 +286,20 @@ def _limits(results):
     shape = results.get("input_shape")
     size = f"of shape {'x'.join(map(str, shape))}" if shape else "of one size"
     points = [
-        f"It takes images {size}; resize others first. It was trained on {_title(results['dataset'])} only: on other "
-        "kinds of images its features may say little.",
+        f"It takes images {size}; `sslzoo embed` makes others fit. Values are 0..255: of images divided by 255 it "
+        "gives one and the same vector, for all look black to it.",
+        f"It was trained on {_title(results['dataset'])} only: on other kinds of images its features may say little.",
         "It is a research model of the size the papers used. Nobody has examined it for bias, and it must not decide "
         "anything about people.",
         *results.get("remarks", []),
     ]
     lines = ["## Limits", "", *(f"- {' '.join(point.split())}" for point in points)]
     return "\n".join(lines) + "\n"
+
+
+def _citation(results):
+    entries = [*map(citations.bibtex, results["papers"]), citations.SSLZOO]
+    return "\n".join(["## Citation", "", "```bibtex", "\n\n".join(entries), "```", ""])
 
 
 def _title(dataset):

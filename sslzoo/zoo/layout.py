@@ -48,12 +48,12 @@ def files(folder: "str | os.PathLike") -> dict[str, dict]:
     folder = Path(folder)
     if not folder.is_dir():
         raise ArtefactError(f"Expected the folder of a model. Received: folder={str(folder)!r}, which is none")
-    found = {}
+    listed = {}
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder)
         if path.is_file() and not any(name.startswith(".") for name in relative.parts):
-            found[relative.as_posix()] = {"sha256": sha256(path), "bytes": path.stat().st_size}
-    return found
+            listed[relative.as_posix()] = {"sha256": sha256(path), "bytes": path.stat().st_size}
+    return listed
 
 
 def belongs(file: str) -> bool:

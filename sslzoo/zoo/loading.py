@@ -12,13 +12,16 @@ Wherever the files come from, they are checked against the hashes of the manifes
 
 import copy
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sslzoo import checks
 from sslzoo.errors import ArtefactError, HubError, IntegrityError, InvalidInputError, SSLZooError, choose
-from sslzoo.files import sha256
+from sslzoo.files import read_json, sha256
 from sslzoo.zoo import layout
 from sslzoo.zoo import manifest as manifests
+from sslzoo.zoo.listing import Model, Models
 from sslzoo.zoo.results import tag_of
 
 if TYPE_CHECKING:
@@ -28,12 +31,23 @@ if TYPE_CHECKING:
 
 
 def load(
-    name_or_path: "str | os.PathLike", part: str = "encoder", revision: str | None = None, verify: bool = True
+    name_or_path: "str | os.PathLike",
+    part: str = "encoder",
+    revision: str | None = None,
+    verify: bool = True,
+    *,
+    name: str | None = None,
+    dtype: "str | keras.DTypePolicy | None" = None,
+    output_range: tuple[float, float] = (0, 1),
 ) -> "keras.Model":
     """Loads a trained model: a plain Keras model that takes raw images.
 
         encoder = sslzoo.load("simvae-mnist")
         features = encoder.predict(images)  # uint8 (B, 28, 28, 1) -> float32 (B, 10)
+        decoder = sslzoo.load("simvae-mnist", part="decoder", output_range=(0, 255))
+        encoder.predict(decoder.predict(features))  # there and back again
+
+    Images are values 0..255. Of `images / 255` every encoder gives one and the same vector, for all look black.
 
         sslzoo.load("runs/mine")                     # a model folder, or a .keras file
         sslzoo.load("hf://someone/their-model")      # anyone's repository on the Hugging Face Hub, newest commit
@@ -47,7 +61,8 @@ def load(
         name_or_path: model folder, `.keras` file, name such as "simvae-mnist", or "hf://organisation/name[@revision]".
         part: "encoder": raw images (B, H, W, C), values 0..255, uint8 or float -> (B, L);
             "posterior": the same -> [mean, log_var]; "projection": the same -> (B, P), after the projection head;
-            "decoder": (B, L) -> images in [0, 1]; "model": the whole training method.
+            "decoder": (B, L) -> images in `output_range`; "network": the encoder without its preprocessing, views (B,
+            H, W, C) as `Views` makes them -> (B, L), to go on training; "model": the whole training method.
         revision: commit, tag or branch of the Hub repository, instead of the one that the manifest pins.
         verify: check files before use: those of a name against the manifest, those of a repository against what the
             Hub says of them, and results.json. A cached file that fails is downloaded again, once.
@@ -61,13 +76,43 @@ def load(
         IntegrityError: a file is not the one that was published.
         HubError: the Hub could not be reached, refused, or has no such model; the message says what to do.
         ManifestError: the manifest is damaged.
-        InvalidInputError: a revision of something that has none, or two that differ.
+        InvalidInputError: a revision of something that has none, or two that differ; a name that Keras does not take,
+            a range that is none, or one of these arguments for a part that has no use for it.
     """
-    choose("part", part, layout.PARTS)
-    path = _fetch(name_or_path, part, revision, verify)
+    choose("part", part, (*layout.PARTS, "network"))
+    if name is not None and (not isinstance(name, str) or not name or "/" in name):
+        raise InvalidInputError(f"name must be a text without '/'. Received: name={name!r}")
+    if dtype is not None and part == "model":
+        raise InvalidInputError(f"A whole method keeps its precision; leave dtype out. Received: dtype={dtype!r}")
+    low, high = checks.interval(-255, 255, output_range=output_range)
+    if (low, high) != (0, 1) and part != "decoder":
+        raise InvalidInputError(f"Only a decoder has an output_range. Received: {output_range=}, {part=}")
+    stored = "encoder" if part == "network" else part
+    path = _fetch(name_or_path, stored, revision, verify)
     from sslzoo.zoo import artefact
 
-    return artefact.read(path, part, verify)
+    model = artefact.read(path, stored, verify)
+    if part == "network" or (low, high) != (0, 1) or dtype is not None:
+        from sslzoo.networks import composition
+
+        model = composition.without_preprocessing(model) if part == "network" else model
+        model = model if (low, high) == (0, 1) else composition.stretched(model, low, high)
+        model = model if dtype is None else composition.with_policy(model, dtype)
+    model.name = name or _model_name(name_or_path, path) + ("" if part == "encoder" else f"-{part}")
+    return model
+
+
+def _model_name(name_or_path, path):
+    """What a loaded model is called: as the zoo does, or as its results, its repository or its file do."""
+    text = str(name_or_path)
+    if text.startswith(manifests.SCHEME):
+        text = text.partition("@")[0].rpartition("/")[2]
+    elif path == Path(name_or_path).expanduser():
+        try:
+            text = read_json(path / layout.RESULTS)["name"]
+        except (SSLZooError, OSError, ValueError, KeyError, TypeError):
+            text = path.resolve().stem
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", str(text)).strip("-.") or "encoder"
 
 
 def _fetch(name_or_path, part, revision, verify):
@@ -227,10 +272,10 @@ def list_models(method: str | None = None, dataset: str | None = None, tag: str 
         tag: keep those of this recipe or seed ("strong", "seed1"; likewise), or of the default one ("default").
 
     Returns:
-        list of dicts, sorted by name: name, method, dataset, tag (null: the default recipe), repository, revision
-        (null: not published yet), parts, files, bytes (of all files), input_shape, input_range, features, parameters,
-        recipe, metrics, licence, papers (see `sslzoo.zoo.manifest`), and local: bool, whether the encoder loads
-        without a network.
+        list of dicts, which notebooks show as a table, sorted by name: name, method, dataset, tag (null: the default
+        recipe), repository, revision (null: not published yet), parts, files, bytes (of all files), input_shape,
+        input_range, features, parameters, recipe, metrics, licence, papers (see `sslzoo.zoo.manifest`), and local:
+        bool, whether the encoder loads without a network.
 
     Raises:
         UnknownNameError: no model is of that method, data set or tag.
@@ -244,7 +289,7 @@ def list_models(method: str | None = None, dataset: str | None = None, tag: str 
             known = {_plainly(model[field] or "default"): model[field] or "default" for model in every}
             chosen = known.get(_plainly(wanted)) or choose(field, wanted, set(known.values()))
             models = [model for model in models if (model[field] or "default") == chosen]
-    return models
+    return Models(models)
 
 
 def info(name: str) -> dict:
@@ -273,7 +318,7 @@ def _described(name, entry, local):
         "bytes": sum(file["bytes"] for file in entry["files"].values()),
         "local": name in local or _is_cached(entry),
     }
-    return facts | copy.deepcopy(entry)
+    return Model(facts | copy.deepcopy(entry))
 
 
 def _is_cached(entry):

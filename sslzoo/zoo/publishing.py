@@ -73,8 +73,8 @@ def publish(
         files = model | {layout.CARD: card.encode("utf-8")}
         kept.clear()
         if not overwrite_card and layout.CARD in remote.files and not remote.has(layout.CARD, files[layout.CARD]):
-            found = hubs.download_text(repo_id, layout.CARD, remote.commit, token)
-            if not cards.is_as_written(found):
+            there = hubs.download_text(repo_id, layout.CARD, remote.commit, token)
+            if not cards.is_as_written(there):
                 kept.append(files.pop(layout.CARD))
         unwanted = [file for file in remote.files if file.split("/")[0] in layout.PARTS[1:] and file not in model]
         return files, unwanted

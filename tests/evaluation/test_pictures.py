@@ -223,3 +223,38 @@ def test_failure_leaves_the_old_picture(tmp_path, monkeypatch):
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["c.png"]
     Image.open(io.BytesIO(before)).verify()
+
+
+def test_views_stand_beside_their_image(tmp_path):
+    images = noise(3)
+    made = np.stack([images, 255 - images], axis=1) / 255
+    made[0, 0, 0, 0] = [0, 1, 0]
+    shown = pixels(pictures.views(images, made, tmp_path / "v.png"))
+    assert all(contains(shown, image, 9) for image in images)
+    assert all(contains(shown, 255 - image, 9) for image in images)
+    for bad in (made[:2], made[:, 0]):
+        with pytest.raises(InvalidInputError, match="Views must be"):
+            pictures.views(images, bad, tmp_path / "bad.png")
+
+
+def test_normalised_views_are_spread_to_be_seen(tmp_path):
+    images = noise(2)
+    made = images[:, None] / 255 * 5 - 2.2  # about what ImageNet's mean and deviation give
+    made[:, :, 0, 0], made[:, :, 0, 1] = -2.2, 2.8
+    expected = np.rint(255 * (made[:, 0] + 2.2) / 5).astype("uint8")
+    assert all(contains(pixels(pictures.views(images, made, tmp_path / "v.png")), image, 9) for image in expected)
+
+
+def test_neighbours_show_each_query_and_what_lies_nearest(tmp_path):
+    images, angles = noise(12, seed=3), np.arange(12) ** 2 * 0.01  # all distances differ
+    features = np.stack([np.cos(angles), np.sin(angles)], axis=1) * np.linspace(1, 9, 12)[:, None]
+    shown = pixels(pictures.neighbours(images, features, tmp_path / "n.png", k=2, queries=1, seed=1))
+    query = np.random.default_rng(1).permutation(12)[0]
+    nearest = set(np.argsort(np.abs(angles - angles[query]))[:3])
+    assert {row for row in range(12) if contains(shown, images[row], 9)} == nearest
+
+
+def test_large_images_become_thumbnails(tmp_path):
+    images = noise(4, size=300)
+    path = pictures.neighbours(images, np.eye(4), tmp_path / "n.png")
+    assert path.stat().st_size < pictures.MAX_BYTES and pixels(path).shape[1] < 700

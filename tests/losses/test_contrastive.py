@@ -42,6 +42,18 @@ def nt_xent_reference(z_a, z_b, temperature):
     return np.mean(sums)
 
 
+def dcl_reference(z_a, z_b, temperature, sigma=None):
+    """DCL, eq. 5 and 6, averaged over both views: the sum leaves out the view itself and its positive."""
+    pair = np.array([cosine(a, b) for a, b in zip(z_a, z_b)])
+    weight = np.ones(len(pair)) if sigma is None else 2 - np.exp(pair / sigma) / np.exp(pair / sigma).mean()
+    sums = []
+    for own, other in ((z_a, z_b), (z_b, z_a)):
+        for i in range(len(own)):
+            rest = [cosine(own[i], z[j]) / temperature for z in (own, other) for j in range(len(own)) if j != i]
+            sums.append(-weight[i] * pair[i] / temperature + np.log(np.exp(rest).sum()))
+    return np.mean(sums)
+
+
 def info_nce_reference(scores):
     p = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
     return -np.mean([np.log(p[i, i]) for i in range(len(p))])
@@ -60,6 +72,7 @@ def test_values_and_gradients_equal_float64_references():
     z_a, z_b, queue = draw(4, 3, seed=1), draw(4, 3, seed=2), draw(5, 3, seed=3)
     for t in (0.1, 0.7):
         check(partial(losses.nt_xent, temperature=t), partial(nt_xent_reference, temperature=t), z_a, z_b)
+        check(partial(losses.dcl, temperature=t), partial(dcl_reference, temperature=t), z_a, z_b)
         check(partial(losses.queue_nce, temperature=t), partial(queue_nce_reference, temperature=t), z_a, z_b, queue)
     check(losses.info_nce, info_nce_reference, draw(5, 5, seed=4, scale=2.0))
     index = np.array([2, 0, 2], "int32")
@@ -82,6 +95,7 @@ def test_terms_are_the_parts_of_the_loss():
     pull = -np.mean([cosine(a, b) for a, b in zip(z_a, z_b)]) / 0.5
     for terms, loss, given, alignment in [
         (losses.nt_xent_terms, losses.nt_xent, (z_a, z_b, 0.5), pull),
+        (losses.dcl_terms, losses.dcl, (z_a, z_b, 0.5), pull),
         (losses.queue_nce_terms, losses.queue_nce, (z_a, z_b, queue, 0.5), pull),
         (losses.info_nce_terms, losses.info_nce, (scores,), -np.trace(scores) / 6),
         (losses.instance_terms, losses.instance_cross_entropy, (scores, index), -np.trace(scores) / 6),
@@ -99,9 +113,40 @@ def test_terms_are_the_parts_of_the_loss():
 def test_collapse_costs_the_log_of_the_number_of_candidates():
     same = tensor(np.ones((128, 4)))
     assert value(losses.nt_xent, same, same, 0.5) == pytest.approx(5.541264, abs=1e-5)  # log 255: not itself
+    assert value(losses.dcl, same, same, 0.1) == pytest.approx(np.log(254), rel=1e-4)  # nor its other view
     assert value(losses.queue_nce, same, same, ops.full((64, 4), 0.5), 0.07) == pytest.approx(np.log(65), rel=1e-5)
     assert value(losses.info_nce, draw(30, 1).repeat(30, 1)) == pytest.approx(3.401197, abs=1e-5)
     assert value(losses.instance_cross_entropy, ops.zeros((3, 10)), ops.arange(3)) == pytest.approx(np.log(10))
+
+
+def test_decoupled_loss_is_simclrs_with_the_positive_taken_out_of_the_sum():
+    z_a, z_b, t = draw(6, 5, seed=1), draw(6, 5, seed=2), 0.5
+    rows = []
+    for a, b, own, other in [(a, b, z_a, z_b) for a, b in zip(z_a, z_b)] + [(b, a, z_b, z_a) for a, b in zip(z_a, z_b)]:
+        every = sum(np.exp(cosine(a, z) / t) for z in (*own, *other)) - np.exp(1 / t)
+        rows.append(np.log(every - np.exp(cosine(a, b) / t)) - np.log(every))
+    simclr = value(losses.nt_xent, z_a, z_b, t)
+    assert value(losses.dcl, z_a, z_b, t) == pytest.approx(simclr + np.mean(rows), rel=1e-5)
+    # Orthonormal images with equal views: -1/T + log(2 B - 2), below 0 for small T.
+    z = tensor(np.eye(4))
+    assert value(losses.dcl, z, z, 0.2) == pytest.approx(-5 + np.log(6), abs=1e-5)
+
+
+def test_weights_of_the_decoupled_loss_are_constants_that_pull_distant_pairs_harder():
+    z_a, z_b = draw(5, 4, seed=1), draw(5, 4, seed=2)
+    expected = dcl_reference(*(z.astype("float64") for z in (z_a, z_b)), 0.3, 0.5)
+    assert value(losses.dcl, z_a, z_b, 0.3, 0.5) == pytest.approx(expected, rel=1e-5)
+    # Where every pair is alike, the weights are 1.
+    same = np.stack([draw(4, seed=4)] * 5)
+    assert value(losses.dcl, same, same, 0.3, 0.5) == pytest.approx(np.log(8), rel=1e-5)
+    pair = np.array([cosine(a, b) for a, b in zip(z_a.astype("float64"), z_b)])
+    weight = 2 - np.exp(pair / 0.5) / np.exp(pair / 0.5).mean()
+
+    def held(a, b):  # the reference with its weights held, whose slopes are those with a stop-gradient
+        return dcl_reference(a, b, 0.3) + np.mean([(1 - w) * cosine(x, y) / 0.3 for w, x, y in zip(weight, a, b)])
+
+    check(partial(losses.dcl, temperature=0.3, sigma=0.5), held, z_a, z_b)
+    assert weight[pair.argmin()] > 1 > weight[pair.argmax()]
 
 
 def test_orthonormal_images_with_identical_views():
@@ -201,6 +246,7 @@ def test_half_precision_inputs_are_safe(dtype):
         array[2] = 0
     for loss, arrays in [
         (lambda a, b: losses.nt_xent(a, b, 0.01), (z_a, z_b)),
+        (lambda a, b: losses.dcl(a, b, 0.01, 0.5), (z_a, z_b)),
         (lambda a, b, c: losses.queue_nce(a, b, losses.unit(c), 0.01), (z_a, z_b, queue)),
         (losses.info_nce, (scores,)),
         (lambda s: losses.instance_cross_entropy(s, ops.convert_to_tensor(index)), (scores,)),
@@ -246,6 +292,7 @@ def test_unknown_batch_sizes():
     ("call", "message"),
     [
         (lambda: losses.nt_xent(draw(4, 3), draw(5, 3), 0.5), r"z_a and z_b.*z_a.shape=\(4, 3\), z_b.shape=\(5, 3\)"),
+        (lambda: losses.dcl(draw(1, 3), draw(1, 3), 0.5), r"at least 2 images.*Received: z_a.shape=\(1, 3\)"),
         (lambda: losses.nt_xent(draw(4, 2, 3), draw(4, 2, 3), 0.5), r"two matrices.*Received: z_a.shape=\(4, 2, 3\)"),
         (lambda: losses.queue_nce(draw(4, 3), draw(4, 2), draw(5, 3), 0.5), r"q and k.*k.shape=\(4, 2\)"),
         (lambda: losses.queue_nce(draw(4, 3), draw(4, 3), draw(5, 2), 0.5), r"\(rows, 3\).*queue.shape=\(5, 2\)"),

@@ -215,6 +215,16 @@ def test_jem_takes_every_view_for_data():
     assert float(array(found["generative"])) == pytest.approx(f[:, 2].mean() - f[:, :2].mean(), rel=1e-4)
 
 
+def test_energy_decay_adds_the_squares_of_densities():
+    logits = draw(6, 3, 5)
+    f = np.log(np.exp(logits.astype("float64")).sum(-1))
+    plain, held = (
+        float(array(model.objective(None, {"logits": tensor(logits)}, True)["generative"]))
+        for model in (jem(), jem(energy_decay=0.1))
+    )
+    assert held - plain == pytest.approx(0.1 * ((f[:, :2] ** 2).mean() + (f[:, 2] ** 2).mean()), rel=1e-4)
+
+
 def test_the_first_view_is_the_image_with_noise_in_training_only():
     model = gedi(data_noise=0.1)
     seen = array(model.make_views(images(40), training=True))

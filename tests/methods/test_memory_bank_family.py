@@ -367,8 +367,8 @@ def test_cmc_clusters_each_bank():
 
 def lab_encoders(seed=0):
     return (
-        networks.on_channels(networks.encoder("mlp-small", (8, 8, last - first), 5, seed=seed), (first, last), of=3)
-        for first, last in ((0, 1), (1, 3))
+        networks.on_part(networks.encoder("mlp-small", (8, 8, c[1] - c[0]), 5, seed=seed), (8, 8, 3), channels=c)
+        for c in ((0, 1), (1, 3))
     )
 
 
@@ -390,15 +390,18 @@ def test_cmc_of_colour_images_is_published_with_its_colours(tmp_path):
     assert colour.std(axis=0).max() < 1e-3 < lightness.std(axis=0).min()
 
 
-def test_on_channels_sees_its_channels_alone():
+def test_on_part_sees_its_part_alone():
     first, second = lab_encoders()
+    lower = networks.on_part(networks.encoder("mlp-small", (3, 8, 3), 5), (8, 8, 3), rows=(5, 8))
     x = draw(3, 8, 8, 3).astype("float32")
-    other = x.copy()
-    other[..., 1:] = 0
-    np.testing.assert_array_equal(to_numpy(first(x)), to_numpy(first(other)))
-    assert np.abs(to_numpy(second(x)) - to_numpy(second(other))).max() > 1e-3
-    with pytest.raises(InvalidInputError, match=r"1 of the images' 3.*Received: channels=\(2, 4\)"):
-        networks.on_channels(networks.encoder("mlp-small", (8, 8, 1), 5), (2, 4), of=3)
+    for network, part in ((first, np.s_[..., 0:1]), (second, np.s_[..., 1:3]), (lower, np.s_[:, 5:8])):
+        alone = np.zeros_like(x)
+        alone[part] = x[part]
+        np.testing.assert_array_equal(to_numpy(network(alone)), to_numpy(network(x)))
+        assert np.abs(to_numpy(network(x - alone)) - to_numpy(network(x))).max() > 1e-3
+    for wrong in ({"channels": (2, 4)}, {"channels": (0, 2)}, {"rows": (0, 4)}):
+        with pytest.raises(InvalidInputError, match=r"Received: network of \(None, 8, 8, 1\)"):
+            networks.on_part(networks.encoder("mlp-small", (8, 8, 1), 5), (8, 8, 3), **wrong)
 
 
 # ---------------------------------------------------------------- wrong ways, and what they have in common

@@ -1,0 +1,396 @@
+"""Train the whole zoo: what `zoo.csv` lists and `weights/` lacks, in the order of the table.
+
+    python recipes/zoo.py --list                          # what there is, what is missing, how long it took
+    python recipes/zoo.py --budget-minutes 480            # overnight; go on with the same command
+    python recipes/zoo.py --only "*-cifar10*" --jobs 4    # side by side on one GPU
+    python recipes/zoo.py --collect                       # finished runs into weights/, manifest, README
+
+Each entry is a run of its recipe in a process of its own, in `runs/zoo/<entry>`, from checkpoint to checkpoint:
+whatever ends this program (the budget, Ctrl-C, SIGTERM, power), the next call goes on. An entry that fails is reported,
+with its log, and the others go on. Entries whose weights were trained with other settings than the recipe has now are
+trained again.
+
+Without TensorFlow (a bare GPU machine with JAX) sets are read from what TFDS prepared elsewhere: --data-dir.
+"""
+
+import argparse
+import csv
+import dataclasses
+import fnmatch
+import importlib.util
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+RECIPES = Path(__file__).resolve().parent
+ROOT = RECIPES.parent
+INSTALLED = [name for name in ("jax", "tensorflow", "torch") if importlib.util.find_spec(name)]
+if importlib.util.find_spec("tensorflow") is None and INSTALLED:  # Keras' own default
+    os.environ.setdefault("KERAS_BACKEND", INSTALLED[0])
+
+from sslzoo import evaluation  # noqa: E402
+from sslzoo.errors import ArtefactError, SSLZooError, choose  # noqa: E402
+from sslzoo.files import write_beside  # noqa: E402
+from sslzoo.training import flags  # noqa: E402
+from sslzoo.training.settings import parse_changes, resolve  # noqa: E402
+from sslzoo.zoo import artefact, layout, manifest  # noqa: E402
+from sslzoo.zoo.results import read_results  # noqa: E402
+
+COLUMNS = ("entry", "recipe", "dataset", "flags", "seed", "minutes", "knn")
+# Settings that do not change the weights.
+WATCHING = {"monitor_every", "protocols", "gmm_restarts", "views_per_image"}
+LARGEST = 16_000_000  # bytes of an entry in weights/
+TOLERANCE = 0.1  # points of accuracy that rounding to float16 may cost
+KNN = "knn.euclidean_best_accuracy"
+POLL_SECONDS, REPORT_SECONDS, GRACE_SECONDS = 1, 60, 30
+
+
+@dataclasses.dataclass
+class Entry:
+    """A line of the table: what is to be trained, and what it took and reached when it was."""
+
+    entry: str
+    recipe: str
+    dataset: str
+    flags: str
+    seed: int
+    minutes: float | None = None
+    knn: float | None = None
+
+    @property
+    def words(self):
+        """The recipe's command line, without folders."""
+        return ["--dataset", self.dataset, "--seed", str(self.seed), *shlex.split(self.flags), "--name", self.entry]
+
+
+def read_table(path):
+    with open(path, newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    numbers = {"seed": int, "minutes": float, "knn": float}
+    return [
+        Entry(**{name: numbers.get(name, str)(row[name]) if row[name] or name == "flags" else None for name in COLUMNS})
+        for row in rows
+    ]
+
+
+def write_table(path, entries):
+    lines = [",".join(COLUMNS)]
+    for entry in entries:
+        lines.append(",".join("" if (v := getattr(entry, name)) is None else f"{v}" for name in COLUMNS))
+    write_beside(path, ("\n".join(lines) + "\n").encode())
+
+
+# ---------------------------------------------------------------- what there is
+
+
+class Zoo:
+    """The table beside the folders: `weights` is what is published, `runs` what is being trained.
+
+    Args:
+        entries: list of `Entry`.
+        runs, weights: folders.
+        data_dir: folder of TFDS sets, or None.
+    """
+
+    def __init__(self, entries, runs, weights=ROOT / "weights", data_dir=None):
+        self.entries, self.runs, self.weights, self.data_dir = entries, Path(runs), Path(weights), data_dir
+
+    def settings(self, entry):
+        """What the recipe has now."""
+        choose("recipe", entry.recipe, sorted(path.stem for path in RECIPES.glob("*.py") if path != Path(__file__)))
+        spec = importlib.util.spec_from_file_location(entry.recipe, RECIPES / f"{entry.recipe}.py")
+        recipe = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(recipe)
+        variants = getattr(recipe, "VARIANTS", {})
+        arguments = flags.parser(entry.recipe, variants, "").parse_args(entry.words)
+        chosen = (recipe.SETTINGS, variants, arguments.variant, entry.dataset, 3)
+        changes = parse_changes(arguments.set, resolve(*chosen))
+        return json.loads(json.dumps(resolve(*chosen, flags.short_changes(arguments) | changes)))
+
+    def is_current(self, entry, folder):
+        """Whether the model in a folder was trained to its end, with today's settings."""
+        if not (folder / layout.RESULTS).is_file():
+            return False
+        results, now = read_results(folder), self.settings(entry)
+        theirs = results["settings"]
+        equal = all(theirs[name] == value for name, value in now.items() if name in theirs and name not in WATCHING)
+        cut = any(remark.startswith("Training was") for remark in results.get("remarks", ()))
+        return equal and not cut and results["seeds"] == [entry.seed]
+
+    def state(self, entry):
+        """current: in weights/. trained: to be collected. begun, stale, missing: to be trained."""
+        if self.is_current(entry, self.runs / entry.entry / entry.entry):
+            return "trained"
+        if self.is_current(entry, self.weights / entry.entry):
+            return "current"
+        if self.progress(entry):
+            return "begun"
+        return "stale" if (self.weights / entry.entry).exists() else "missing"
+
+    def progress(self, entry):
+        """The last line of a run's history, or None."""
+        path = self.runs / entry.entry / "history.csv"
+        if not path.is_file():
+            return None
+        with open(path, newline="", encoding="utf-8") as file:
+            return ([None, *csv.DictReader(file)])[-1]
+
+    def backend(self, entry):
+        """Where a run was begun; else what suits its network on this machine: XLA's convolutions are slow on a CPU."""
+        record = self.runs / entry.entry / "run.json"
+        if record.is_file():
+            return json.loads(record.read_text("utf-8"))["backend"]
+        dense = self.settings(entry)["network"].startswith("mlp")
+        wanted = "jax" if dense or has_gpu() else "tensorflow"
+        return wanted if wanted in INSTALLED else INSTALLED[0]
+
+    def command(self, entry):
+        """The process that trains an entry, or goes on with it."""
+        words = [sys.executable, str(RECIPES / f"{entry.recipe}.py"), *entry.words]
+        words += ["--out", str(self.runs / entry.entry), "--resume"]
+        return [*words, "--data-dir", str(self.data_dir)] if self.data_dir else words
+
+
+def has_gpu():
+    return Path("/dev/nvidia0").exists()
+
+
+def show(zoo):
+    """A line per entry."""
+    for entry in zoo.entries:
+        took = "" if entry.minutes is None else f"{entry.minutes:.0f} min"
+        reached = "" if entry.knn is None else f"kNN {entry.knn:.1f} %"
+        print(f"{entry.entry:36} {zoo.state(entry):8} {took:>9} {reached:>12}  {' '.join(entry.words[:-2])}")
+
+
+# ---------------------------------------------------------------- training
+
+
+class Stop(Exception):
+    """SIGTERM, as an exception."""
+
+
+def train(zoo, waiting, jobs=1, budget_minutes=None):
+    """Trains entries, up to `jobs` at a time. Returns the names of those that failed."""
+    deadline = time.monotonic() + 60 * budget_minutes if budget_minutes else float("inf")
+    waiting, running, failed = list(waiting), {}, []
+    reported = time.monotonic()
+
+    def terminate(number, frame):
+        raise Stop
+
+    former = signal.signal(signal.SIGTERM, terminate)
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                entry = waiting.pop(0)
+                try:
+                    running[entry.entry] = start(zoo, entry, jobs)
+                except (SSLZooError, OSError) as error:
+                    failed.append(entry.entry)
+                    print(f"{entry.entry}: failed ({type(error).__name__}: {error})", flush=True)
+            time.sleep(POLL_SECONDS)
+            for name, (_, process, log) in list(running.items()):
+                if process.poll() is None:
+                    continue
+                del running[name]
+                if process.returncode:
+                    failed.append(name)
+                    lines = log.read_text("utf-8", "replace").split("\n")
+                    print(f"{name}: failed ({([''] + [line for line in lines if line])[-1]}); see {log}", flush=True)
+                else:
+                    print(f"{name}: trained", flush=True)
+            if time.monotonic() - reported > REPORT_SECONDS:
+                reported = time.monotonic()
+                report(zoo, [entry for entry, *_ in running.values()], waiting)
+            if time.monotonic() > deadline:
+                print("The budget is spent.")
+                break
+    except (KeyboardInterrupt, Stop):
+        print("Stopped.")
+    finally:
+        signal.signal(signal.SIGTERM, former)
+        for entry, process, _ in running.values():
+            process.terminate()
+            print(f"{entry.entry}: goes on at the next call")
+        for _, process, _ in running.values():
+            try:
+                process.wait(GRACE_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+    return failed
+
+
+def start(zoo, entry, jobs):
+    """Starts a run: entry, its process, its log."""
+    folder = zoo.runs / entry.entry
+    environment = {**os.environ, "KERAS_BACKEND": zoo.backend(entry)}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    if jobs > 1:  # or the first would take the whole GPU
+        environment.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+        environment.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
+    zoo.runs.mkdir(parents=True, exist_ok=True)
+    log = folder.with_name(f"{entry.entry}.log")
+    with open(log, "ab") as file:
+        # A session of its own: Ctrl-C is for this program, which ends the others.
+        process = subprocess.Popen(
+            zoo.command(entry), stdout=file, stderr=subprocess.STDOUT, env=environment, start_new_session=True
+        )
+    print(f"{entry.entry}: {shlex.join(zoo.command(entry)[1:])}", flush=True)
+    return entry, process, log
+
+
+def report(zoo, running, waiting):
+    """One line per running entry, and what is left."""
+    for entry in running:
+        row = zoo.progress(entry)
+        if row is None:
+            print(f"{entry.entry}: no epoch yet", flush=True)
+            continue
+        done, epochs = int(row["epoch"]), zoo.settings(entry)["epochs"]
+        left = float(row["seconds"]) * (epochs - done) / done / 60
+        knn = f", kNN {100 * float(row['knn']):.1f} %" if row.get("knn") else ""
+        print(
+            f"{entry.entry}: epoch {done} of {epochs}, {float(row['views_per_second']):,.0f} views/s{knn}, "
+            f"{left:.0f} min left",
+            flush=True,
+        )
+    if waiting:
+        known = [entry.minutes for entry in waiting if entry.minutes is not None]
+        timed = f"{sum(known):.0f} min as they took before, {len(waiting) - len(known)} never timed"
+        print(f"{len(waiting)} more: {timed}", flush=True)
+
+
+# ---------------------------------------------------------------- collecting
+
+
+def collect(zoo, entry):
+    """Moves a finished run to weights/, rounded to float16 where no probe loses by it. Returns its results."""
+    source = zoo.runs / entry.entry / entry.entry
+    results = read_results(source)
+    parts = {part: artefact.read(source, part) for part in layout.parts(source) if part != "model"}
+    for model in parts.values():
+        artefact.round_weights(model)
+    protocols = [name for name in evaluation.PROTOCOLS if name in results.get("evaluation", {}).get("numbers", {})]
+    report = evaluation.evaluate(
+        parts["encoder"], results["dataset"], protocols or evaluation.PROTOCOLS, zoo.data_dir, seed=entry.seed,
+        gmm_restarts=results["settings"].get("gmm_restarts", 20),
+    )  # fmt: skip
+    before = {metric["name"]: metric for metric in results["metrics"]}
+    after = report.metrics({name: metric["paper"] for name, metric in before.items() if metric["paper"] is not None})
+    rounded = all(
+        metric["value"] >= before[metric["name"]]["value"] - TOLERANCE
+        for metric in after
+        if metric["name"] in before and metric["name"].endswith("accuracy") and not metric["name"].startswith("gmm")
+    )
+    if rounded:
+        results = results | {"metrics": after, "evaluation": report.to_dict()}
+    else:
+        parts = {part: artefact.read(source, part) for part in parts}
+    pictures = {path.name: path for path in sorted((source / layout.PICTURES).glob("*.png"))}
+    target = artefact.write(
+        zoo.weights / entry.entry, parts, results, pictures=pictures, float16=rounded, overwrite=True
+    )
+    size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
+    if size > LARGEST:
+        raise ArtefactError(f"An entry must take at most {LARGEST:,} bytes. Received: {target} of {size:,} bytes")
+    print(f"{entry.entry}: {target}, {size / 1e6:.1f} MB, {'float16' if rounded else 'float32'}", flush=True)
+    values = {metric["name"]: metric["value"] for metric in results["metrics"]}
+    entry.knn, entry.minutes = values.get(KNN), round(results["wall_seconds"] / 60, 1)
+    return results
+
+
+def readme_rows(zoo):
+    """The lines of the README's table, for what is in weights/, in the order of this table."""
+    rows = []
+    for entry in zoo.entries:
+        folder = zoo.weights / entry.entry
+        if not (folder / layout.RESULTS).is_file():
+            continue
+        results = read_results(folder)
+        metrics = {metric["name"]: metric for metric in results["metrics"]}
+        cells = []
+        for name in (KNN, "mlp.best_accuracy", "linear.best_accuracy", "gmm.minibatch64_accuracy"):
+            metric = metrics.get(name)
+            paper = f" ({metric['paper']:.1f})" if metric and metric["paper"] is not None else ""
+            cells.append(f"{metric['value']:.1f} %{paper}" if metric else "")
+        seconds = results["wall_seconds"]
+        cells.append(f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds} s")
+        rows.append(f"| `{entry.entry}` | {' | '.join(cells)} |")
+    return rows
+
+
+def with_rows(readme, rows):
+    """The README with other rows in its table of weights."""
+    lines = readme.split("\n")
+    first = next(i for i, line in enumerate(lines) if line.startswith("| weights |")) + 2
+    last = next(i for i in range(first, len(lines)) if not lines[i].startswith("|"))
+    return "\n".join([*lines[:first], *rows, *lines[last:]])
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--list", action="store_true", help="print the table beside what there is, and stop")
+    add("--only", default="*", metavar="PATTERN", help="entries whose names match, such as '*-cifar10*'")
+    add("--budget-minutes", type=float, help="stop after so much wall time")
+    add("--jobs", type=int, default=1, help="runs side by side (1)")
+    add("--collect", action="store_true", help="move finished runs to weights/, and stop")
+    add("--data-dir", help="folder of prepared TFDS data sets (TFDS_DATA_DIR, else TFDS' own)")
+    add("--runs", default="runs/zoo", help="folder of the runs (runs/zoo)")
+    add("--table", type=Path, default=Path(__file__).with_suffix(".csv"), help="(recipes/zoo.csv)")
+    options = parser.parse_args(argv)
+    for name in ("jobs", "budget_minutes"):
+        value = getattr(options, name)
+        if value is not None and value <= 0:
+            parser.error(f"--{name.replace('_', '-')} must be greater than 0. Received: {value}")
+    entries = read_table(options.table)
+    zoo = Zoo([e for e in entries if fnmatch.fnmatch(e.entry, options.only)], options.runs, data_dir=options.data_dir)
+    if not zoo.entries:
+        parser.error(f"--only must match an entry of {options.table}. Received: --only={options.only}")
+    if options.list:
+        show(zoo)
+        return 0
+    if options.collect:
+        return collect_all(zoo, Zoo(entries, options.runs), options.table)
+    states = {entry.entry: zoo.state(entry) for entry in zoo.entries}
+    waiting = [entry for entry in zoo.entries if states[entry.entry] not in ("current", "trained")]
+    failed = train(zoo, waiting, options.jobs, options.budget_minutes)
+    finished = [entry.entry for entry in zoo.entries if zoo.state(entry) == "trained"]
+    print(f"{len(finished)} to --collect: {' '.join(finished)}" if finished else "Nothing to --collect.")
+    return 1 if failed else 0
+
+
+def collect_all(zoo, everything, table):
+    """--collect: the finished runs among the chosen; table, manifest, golden embeddings and README after each."""
+    failed = 0
+    for entry in zoo.entries:
+        if zoo.state(entry) != "trained":
+            continue
+        try:
+            collect(zoo, entry)
+        except SSLZooError as error:
+            failed += 1
+            print(f"{entry.entry}: not collected ({type(error).__name__}: {error})", flush=True)
+            continue
+        write_table(table, everything.entries)
+        manifest.refresh(zoo.weights / entry.entry)
+        golden = [sys.executable, str(ROOT / "tests" / "test_golden_embeddings.py"), "--write", entry.entry]
+        subprocess.run(golden, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+        path = ROOT / "README.md"
+        write_beside(path, with_rows(path.read_text("utf-8"), readme_rows(everything)).encode())
+        done = zoo.runs / entry.entry
+        done.rename(done.with_name(f"{entry.entry}.collected-{int(time.time())}"))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except SSLZooError as error:
+        sys.exit(f"{type(error).__name__}: {error}")

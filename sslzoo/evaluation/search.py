@@ -1,0 +1,217 @@
+"""Search by example: the images whose features lie nearest to those of a query, as a list or as a page to look at."""
+
+import base64
+import dataclasses
+import html
+import io
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from sslzoo import checks
+from sslzoo.errors import InvalidInputError, MissingDataError
+from sslzoo.evaluation.embedding import Embedding, embed
+from sslzoo.evaluation.neighbors import nearest
+from sslzoo.files import write_beside
+
+_THUMBNAIL = 160  # pixels
+
+
+@dataclasses.dataclass(frozen=True)
+class Match:
+    """An image that was found.
+
+    Example:
+        import numpy as np
+        from sslzoo import evaluation
+
+        features = np.random.default_rng(0).normal(size=(20, 4)).astype("float32")
+        first: evaluation.Match = evaluation.search(evaluation.Embedding(features, index=np.arange(20)), 3, k=2)[0]
+        first.image, first.similarity  # the image most like number 3, and the cosine
+
+    Attributes:
+        image: its path, or its place (int) where the images were no files.
+        similarity: cosine of the angle between its features and the query's, -1..1.
+        label: its class, by name where there are names; else None.
+    """
+
+    image: "str | int"
+    similarity: float
+    label: "str | int | None" = None
+
+
+def search(features: "Embedding | str | os.PathLike", query, k: int = 8, encoder=None) -> list[Match]:
+    """Finds the images that are most like a query, by the cosine similarity of their features.
+
+        embedding = sslzoo.embed("simvae-mnist", "scans/")
+        sslzoo.search(embedding, "scans/a.png", k=5)   # without the query itself
+        sslzoo.search("features.npz", 17)              # as `sslzoo embed` wrote them; the image of row 17
+
+    Args:
+        features: of the images to search, from `sslzoo.embed`; or the `.npz` that `sslzoo embed` wrote.
+        query: image file, Pillow image or array (H, W, C) with values 0..255; or int, a row of `features`. A query
+            that is among the images is left out of what is found.
+        k: int, how many to find; fewer if there are not as many.
+        encoder: what made the features, as `sslzoo.embed` takes it; None for the model that they name.
+
+    Returns:
+        list of `Match`, the most similar first.
+
+    Raises:
+        InvalidInputError: features that are none, a query that is none, or an encoder of another number of features.
+        MissingDataError: no such file.
+    """
+    bank = features if isinstance(features, Embedding) else read_features(features)
+    checks.count(k=k)
+    own = _row_of(bank, query)
+    if own is None:
+        encoder = encoder if encoder is not None else bank.model and str(bank.model)
+        if encoder is None:
+            raise InvalidInputError(
+                "The features do not say which model made them: pass encoder (in the shell --model). "
+                f"Received: encoder=None, features of shape {bank.shape}"
+            )
+        pixels = isinstance(query, np.ndarray)
+        asked = embed(encoder, query[None] if pixels else [query]).features
+        if asked.shape[1] != bank.shape[1]:
+            raise InvalidInputError(
+                f"The encoder must be the one that made the features, {bank.shape[1]} for each image. "
+                f"Received: encoder={encoder!r}, which gives {asked.shape[1]}"
+            )
+    else:
+        asked = bank.features[own : own + 1]
+    rows, similarities = nearest(bank.features, asked, min(k + (own is not None), len(bank)), "cosine")
+    found = [(row, value) for row, value in zip(rows[0], similarities[0]) if row != own]
+    return [Match(_image(bank, row), float(value), _label(bank, row)) for row, value in found[:k]]
+
+
+def read_features(path: "str | os.PathLike") -> Embedding:
+    """What `sslzoo embed` wrote.
+
+    Raises:
+        MissingDataError: no such file.
+        InvalidInputError: a file of something else.
+    """
+    if not Path(path).is_file():
+        raise MissingDataError(f"There is no such file. Received: features={os.fspath(path)!r}")
+    names = {field.name for field in dataclasses.fields(Embedding)}
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            found = {name: arrays[name] for name in arrays.files if name in names}
+    except Exception as error:  # zipfile, zlib and NumPy each have their own
+        raise InvalidInputError(f"features must be an .npz file ({error}). Received: {os.fspath(path)!r}") from error
+    if "features" not in found or found["features"].ndim != 2 or not {"paths", "index"} & set(found):
+        raise InvalidInputError(
+            "features must be an .npz that sslzoo embed wrote, with `features` (N, L) and `paths` or `index`. "
+            f"Received: {os.fspath(path)!r} with {sorted(found)}"
+        )
+    return Embedding(**found)
+
+
+def _row_of(bank, query):
+    """The row of the query in the bank, or None."""
+    if checks.is_integer(query):
+        if not 0 <= query < len(bank):
+            raise InvalidInputError(f"query must be a row of the features, 0..{len(bank) - 1}. Received: query={query}")
+        return int(query)
+    if isinstance(query, (str, os.PathLike)) and bank.paths is not None:
+        wanted = os.path.realpath(query)
+        return next((row for row, path in enumerate(bank.paths) if os.path.realpath(path) == wanted), None)
+    return None
+
+
+def _image(bank, row):
+    return str(bank.paths[row]) if bank.paths is not None else int(bank.index[row])
+
+
+def _label(bank, row):
+    if bank.labels is None:
+        return None
+    label = int(bank.labels[row])
+    return label if bank.classes is None else str(bank.classes[label])
+
+
+def page(query, matches: Sequence[Match], path: "str | os.PathLike") -> Path:
+    """Writes what `search` found as one HTML file that needs no other: thumbnails, similarities, names.
+
+    Args:
+        query: image file, Pillow image or array (H, W, C), uint8; or int, for which there is no picture.
+        matches: what `search` returned.
+        path: file to write.
+
+    Returns:
+        Its path.
+    """
+    name = str(query) if isinstance(query, (str, os.PathLike, int)) else "query"
+    figures = [_figure(query, name, "the query", "query")]
+    figures += [
+        _figure(match.image, str(match.image), f"{match.similarity:.3f}" + _named(match.label)) for match in matches
+    ]
+    text = _PAGE.format(
+        title=html.escape(f"{len(matches)} images nearest to {_short(name)}"), figures="\n".join(figures)
+    )
+    return write_beside(path, text.encode("utf-8", "backslashreplace"))
+
+
+def _named(label):
+    return "" if label is None else f" · {label}"
+
+
+def _short(name):
+    return os.path.basename(name.rstrip("/")) or name
+
+
+def _figure(image, name, line, kind="match"):
+    picture, alt = _thumbnail(image), html.escape(_short(name), quote=True)
+    shown = f'<img src="{picture}" alt="{alt}">' if picture else '<div class="none">no picture</div>'
+    caption = f"<b>{html.escape(line)}</b><span>{html.escape(_short(name))}</span>"
+    opening = f'<figure class="{kind}" title="{html.escape(name, quote=True)}">'
+    return f"{opening}{shown}<figcaption>{caption}</figcaption></figure>"
+
+
+def _thumbnail(image):
+    """A data address of the image at the size of a thumbnail; None where it cannot be shown."""
+    from PIL import Image, ImageOps
+
+    try:
+        if isinstance(image, (str, os.PathLike)):
+            with Image.open(image) as opened:
+                image = ImageOps.exif_transpose(opened).convert("RGB")
+        elif isinstance(image, np.ndarray):
+            image = Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
+        else:
+            image = image.convert("RGB")
+    except Exception:  # Pillow's decoders raise many kinds; an int is no image
+        return None
+    scale = _THUMBNAIL / max(image.size)
+    # Few pixels are shown as they are; many are averaged.
+    how = Image.Resampling.NEAREST if scale > 1 else Image.Resampling.LANCZOS
+    image = image.resize([max(1, round(side * scale)) for side in image.size], how)
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+body {{ font: 14px/1.4 system-ui, sans-serif; color: #222; background: #fff; margin: 2rem; }}
+h1 {{ font-size: 1.2rem; }}
+main {{ display: flex; flex-wrap: wrap; gap: 1rem; }}
+figure {{ margin: 0; padding: .5rem; width: 160px; border: 1px solid #e4e4e4; border-radius: 6px; }}
+figure.query {{ border: 2px solid #0072B2; }}
+img, .none {{ display: block; width: 160px; height: 160px; object-fit: contain; background: #f4f4f4; }}
+.none {{ display: flex; align-items: center; justify-content: center; color: #6b6b6b; }}
+figcaption span {{ display: block; color: #6b6b6b; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }}
+</style>
+<h1>{title}</h1>
+<main>
+{figures}
+</main>
+</html>
+"""

@@ -1,0 +1,69 @@
+"""DCL: SimCLR without the positive among the negatives."""
+
+import math
+
+import keras
+
+from sslzoo import checks
+from sslzoo.losses import dcl_terms
+from sslzoo.methods.joint_embedding import JointEmbedding
+
+
+@keras.saving.register_keras_serializable("sslzoo")
+class DCL(JointEmbedding):
+    """Decoupled contrastive learning: two views of an image attract, views of other images repel, each on its own.
+
+    loss = mean over the 2 B views of [ -w s(view, its other view) / T + log sum exp s(view, views of others) / T ]
+
+    with s the cosine similarity of embeddings. `alignment` pulls the views of an image together and stands for the
+    prior; `contrast` pushes them from those of all others and stands for the reconstruction. SimCLR has the positive in
+    the sum too, and its gradient fades for pairs that are close already, the more so the smaller the batch.
+
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
+        model = methods.DCL(encoder, networks.projector(10, (16, 16)), views.Views("simvae-digits", 2))
+        model.compile("adam")
+        model.fit(images, batch_size=16, verbose=0)
+
+    Args:
+        encoder, projector, views: as in `JointEmbedding`; exactly two views.
+        temperature: float > 0. The paper has 0.07, lightly 0.1.
+        sigma: float > 0, of the weighted form (DCLW; the paper has 0.5), or None.
+
+    Raises:
+        InvalidInputError: a batch of one image, which has nothing to be told from.
+
+    Reference:
+        Yeh et al., "Decoupled Contrastive Learning" (arXiv 2110.06848), eq. 5 and 6.
+    """
+
+    papers = ({"title": "Decoupled Contrastive Learning", "url": "https://arxiv.org/abs/2110.06848"},)
+    terms = ("alignment", "contrast")
+
+    def __init__(
+        self,
+        encoder: keras.Model,
+        projector: keras.Model | None = None,
+        views: keras.Layer | None = None,
+        temperature: float = 0.1,
+        sigma: float | None = None,
+        **kwargs,
+    ):
+        super().__init__(encoder, projector, views, **kwargs)
+        checks.positive(temperature=temperature)
+        if sigma is not None:
+            checks.positive(sigma=sigma)
+        self.temperature = temperature
+        self.sigma = sigma
+
+    def objective(self, images, outputs, training):
+        z = outputs["z"]
+        return dcl_terms(z[:, 0], z[:, 1], self.temperature, self.sigma)
+
+    def chance_level(self, batch_size: int) -> float:
+        """Loss when all embeddings are equal: log(2 batch_size - 2), in nats."""
+        return math.log(2 * batch_size - 2)

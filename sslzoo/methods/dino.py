@@ -1,0 +1,157 @@
+"""DINO: a student names, from any view, the prototypes that its teacher saw in a global one."""
+
+import math
+
+import keras
+import numpy as np
+from keras import ops
+
+from sslzoo import checks
+from sslzoo.losses import dino, unit
+from sslzoo.methods.advice import Advice
+from sslzoo.methods.joint_embedding import MultiCrop, TeacherStudent
+from sslzoo.methods.state import counter, rising_momentum, snapshot, variable
+from sslzoo.networks import prototype_head
+
+
+@keras.saving.register_keras_serializable("sslzoo")
+class DINO(MultiCrop, TeacherStudent):
+    """Self-distillation with no labels, for convolutional networks and perceptrons.
+
+    loss = mean over pairs of a global view t and another view s, and images, of
+           -sum_k softmax((g_t - center) / T_teacher)_k log softmax(g_s / T_student)_k
+
+    with g the cosines of an embedding with K prototypes, the teacher an exponential moving average of encoder, heads
+    and prototypes, and center the moving mean of its logits. `alignment` pulls a view towards what the teacher sees in
+    another and stands for the prior. No term stands for the reconstruction: centring keeps the teacher from naming one
+    prototype always, its low temperature from naming all alike, and both are outside the loss, so that it cannot tell
+    learning from collapse; the use of prototypes can.
+
+    A training step, in this order: the teacher moves; it looks at the global views, the student at all; the loss is
+    taken; the center takes this batch in. Teacher, center and step counter are variables of the model, so part of every
+    checkpoint, but not of `parts`.
+
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        crops = views.Views("simvae-digits", 2), views.Views("simvae-digits", 4)
+        model = methods.DINO(networks.encoder("mlp-small", (8, 8, 1), 10), 50, None, *crops)
+        model.compile("adam")
+        model.fit(images, batch_size=16, verbose=0)
+
+    Args:
+        encoder, projector, views, local_views: as in `MultiCrop`; two global views or more. The paper's head for
+            features of size D is `networks.projector(D, (2048, 2048, 256))`.
+        prototypes: int >= 2, K: 65,536 on ImageNet, 4,096 for small sets.
+        temperature: float > 0, of the student.
+        teacher_temperature: float > 0, of the teacher after its warm-up.
+        first_teacher_temperature: float > 0, of the teacher at the first step.
+        warmup_steps: int >= 0, training steps in which the one becomes the other.
+        momentum: float in 0..1, of the teacher, at the beginning.
+        total_steps: int > 0, training steps in which the momentum rises to 1; None keeps it constant.
+        center_momentum: float in 0..1, of the center.
+        freeze_prototypes: int >= 0, training steps in which the student's prototypes stay where they are; an epoch in
+            the paper.
+        seed: int, of the first prototypes.
+
+    Reference:
+        Caron, Touvron, Misra, Jegou, Mairal, Bojanowski and Joulin, "Emerging Properties in Self-Supervised Vision
+        Transformers", eq. 1-4 and algorithm 1.
+    """
+
+    papers = (
+        {
+            "title": "Emerging Properties in Self-Supervised Vision Transformers",
+            "url": "https://arxiv.org/abs/2104.14294",
+        },
+    )
+    terms = ("alignment",)
+    view_counts = (2, None)
+    taught = ("encoder", "projector", "prototype_head")
+    advice = (
+        Advice("a lower teacher_temperature", "teacher_temperature", ("complete", "chance")),
+        Advice("a faster center, with center_momentum nearer 0", "center_momentum", ("prototypes",)),
+    )
+
+    def __init__(
+        self,
+        encoder: keras.Model,
+        prototypes: int,
+        projector: keras.Model | None = None,
+        views: keras.Layer | None = None,
+        local_views: keras.Layer | None = None,
+        temperature: float = 0.1,
+        teacher_temperature: float = 0.07,
+        first_teacher_temperature: float = 0.04,
+        warmup_steps: int = 0,
+        momentum: float = 0.996,
+        total_steps: int | None = None,
+        center_momentum: float = 0.9,
+        freeze_prototypes: int = 0,
+        seed: int = 0,
+        **kwargs,
+    ):
+        super().__init__(encoder, projector, views, local_views, **kwargs)
+        self.prototypes = checks.count(2, prototypes=prototypes)
+        self.temperature, self.teacher_temperature, self.first_teacher_temperature = checks.positive(
+            temperature=temperature,
+            teacher_temperature=teacher_temperature,
+            first_teacher_temperature=first_teacher_temperature,
+        )
+        self.momentum, self.center_momentum = checks.fraction(momentum=momentum, center_momentum=center_momentum)
+        self.total_steps = None if total_steps is None else checks.count(total_steps=total_steps)
+        self.warmup_steps, self.freeze_prototypes = checks.count(
+            0, warmup_steps=warmup_steps, freeze_prototypes=freeze_prototypes
+        )
+        self.seed = seed
+        self.prototype_head = prototype_head(self.embedding_dim, prototypes, seed)
+        self.make_teacher()
+        self.center = variable(self, np.zeros(prototypes, "float32"), "center")
+        self.step = counter(self, "step")
+
+    def call(self, images, training=False):
+        views = self.make_views(images, training)
+        if training:
+            self.move_teacher(rising_momentum(self.momentum, snapshot(self.step), self.total_steps))
+        z, local = self.embed_groups(views, training), self.embed_local(images, training)
+        targets = [self.teach(views[:, view], training) for view in range(views.shape[1])]
+        return {
+            "student": self.scores(z if local is None else ops.concatenate([z, local], axis=1)),
+            "teacher": ops.stack(targets, axis=1),
+        }
+
+    def scores(self, z):
+        """The student's logits of embeddings (B, J, P): float32 tensor (B, J, prototypes) of cosines."""
+        prototypes = ops.convert_to_tensor(self.prototype_head.trainable_variables[0])
+        if self.freeze_prototypes:
+            frozen = snapshot(self.step) < self.freeze_prototypes
+            prototypes = ops.where(frozen, ops.stop_gradient(prototypes), prototypes)
+        return ops.matmul(unit(z), prototypes)
+
+    def teach(self, views, training=False):
+        """The teacher's logits of views (N, H, W, C): float32 tensor (N, prototypes), constants."""
+        return ops.stop_gradient(self.teacher_prototype_head(unit(super().teach(views, training))))
+
+    def objective(self, images, outputs, training):
+        warm = 1.0
+        if self.warmup_steps:
+            warm = ops.minimum(ops.cast(snapshot(self.step), "float32") / self.warmup_steps, 1.0)
+        rise = self.teacher_temperature - self.first_teacher_temperature
+        sharp = self.first_teacher_temperature + warm * rise
+        center = snapshot(self.center)
+        return {"alignment": dino(outputs["student"], outputs["teacher"], center, self.temperature, sharp)}
+
+    def update(self, images, outputs):
+        mean = ops.mean(outputs["teacher"], axis=(0, 1))
+        self.center.assign(self.center_momentum * snapshot(self.center) + (1.0 - self.center_momentum) * mean)
+        self.step.assign(snapshot(self.step) + 1)
+
+    def chance_level(self, batch_size: int) -> float:
+        """Loss when the student finds every prototype as likely as any other: log(prototypes), in nats."""
+        return math.log(self.prototypes)
+
+    def cluster_probabilities(self, views):
+        """The student's probabilities of prototypes for views (N, H, W, C): float tensor (N, prototypes)."""
+        return ops.softmax(self.prototype_head(unit(self.embed(views))) / self.temperature, axis=-1)

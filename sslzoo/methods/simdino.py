@@ -1,0 +1,87 @@
+"""SimDINO: DINO without prototypes: the student meets its teacher, and a coding rate keeps the batch wide."""
+
+import keras
+from keras import ops
+
+from sslzoo import checks
+from sslzoo.losses import coding_rate, unit
+from sslzoo.methods.joint_embedding import MultiCrop, TeacherStudent
+from sslzoo.methods.state import counter, rising_momentum, snapshot
+
+
+@keras.saving.register_keras_serializable("sslzoo")
+class SimDINO(MultiCrop, TeacherStudent):
+    """Simplified DINO: no prototypes, no centring, no temperatures.
+
+    loss = mean over pairs of a global view t and another view s, and images, of 1/2 |z_s - z_t|^2
+           - rate_weight mean over the student's global views of 1/2 log det(I + P / (B epsilon^2) Z^T Z)
+
+    with z normalised, and z_t the teacher's. `alignment` pulls a view towards what the teacher makes of another and
+    stands for the prior; `coding_rate` pushes images apart and stands for the reconstruction: what DINO leaves to
+    centring and sharpening stands in the loss.
+
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        crops = views.Views("simvae-digits", 2), views.Views("simvae-digits", 4)
+        model = methods.SimDINO(networks.encoder("mlp-small", (8, 8, 1), 10), None, *crops)
+        model.compile("adam")
+        model.fit(images, batch_size=16, verbose=0)
+
+    Args:
+        encoder, projector, views, local_views: as in `MultiCrop`; two global views or more. The paper's head for
+            features of size D is `networks.projector(D, (2048, 2048, 256))`.
+        rate_weight: float > 0, the paper's gamma.
+        epsilon: float > 0, of the coding rate.
+        momentum: float in 0..1, of the teacher, at the beginning.
+        total_steps: int > 0, training steps in which the momentum rises to 1; None keeps it constant.
+
+    Reference:
+        Wu, Zhang, Pai, Wang, Singh, Yang, Gao and Ma, "Simplifying DINO via Coding Rate Regularization", eq. 8 and 10.
+    """
+
+    papers = ({"title": "Simplifying DINO via Coding Rate Regularization", "url": "https://arxiv.org/abs/2502.10385"},)
+    terms = ("alignment", "coding_rate")
+    view_counts = (2, None)
+
+    def __init__(
+        self,
+        encoder: keras.Model,
+        projector: keras.Model | None = None,
+        views: keras.Layer | None = None,
+        local_views: keras.Layer | None = None,
+        rate_weight: float = 1.0,
+        epsilon: float = 0.5,
+        momentum: float = 0.996,
+        total_steps: int | None = None,
+        **kwargs,
+    ):
+        super().__init__(encoder, projector, views, local_views, **kwargs)
+        self.rate_weight, self.epsilon = checks.positive(rate_weight=rate_weight, epsilon=epsilon)
+        self.momentum = checks.fraction(momentum=momentum)
+        self.total_steps = None if total_steps is None else checks.count(total_steps=total_steps)
+        self.make_teacher()
+        self.step = counter(self, "step")
+
+    def call(self, images, training=False):
+        views = self.make_views(images, training)
+        if training:
+            self.move_teacher(rising_momentum(self.momentum, snapshot(self.step), self.total_steps))
+        z, local = self.embed_groups(views, training), self.embed_local(images, training)
+        targets = [self.teach(views[:, view], training) for view in range(views.shape[1])]
+        outputs = {"z": z, "target": ops.stack(targets, axis=1)}
+        return outputs if local is None else outputs | {"local": local}
+
+    def objective(self, images, outputs, training):
+        z, target = unit(outputs["z"]), unit(outputs["target"])
+        student = ops.concatenate([z, unit(outputs["local"])], axis=1) if "local" in outputs else z
+        pairs = [(t, s) for t in range(target.shape[1]) for s in range(student.shape[1]) if t != s]
+        # Half the squared distance of unit vectors, also where one is zero.
+        squares = [ops.mean(ops.sum(ops.square(student[:, s] - target[:, t]), axis=-1)) for t, s in pairs]
+        rate = ops.mean(coding_rate(ops.swapaxes(z, 0, 1), self.epsilon))
+        return {"alignment": 0.5 * sum(squares) / len(pairs), "coding_rate": -self.rate_weight * rate}
+
+    def update(self, images, outputs):
+        self.step.assign(snapshot(self.step) + 1)

@@ -1,0 +1,81 @@
+"""Where weights come from before the first step: a trained model, by --init, in place of random numbers."""
+
+import keras
+import numpy as np
+
+from sslzoo import zoo
+from sslzoo.errors import ArtefactError, InvalidInputError
+from sslzoo.networks import composition
+
+
+class Beginning:
+    """The networks of a trained model, without preprocessing, as methods train them.
+
+    A variational run begins exactly where the model stood: posterior and decoder are published. Of the others the
+    encoder is, and the projection head where the method has one; predictors, prototypes and the states of teachers and
+    queues are not, and begin anew.
+
+    Args:
+        name: str, what `sslzoo.load` takes: a name, a model folder, or hf://organisation/name.
+
+    Attributes:
+        remarks: list of str, what the card must say.
+    """
+
+    def __init__(self, name: str):
+        self.name = name
+        self.model = zoo.load(name)
+        self.remarks = [f"Training began with the weights of {self.model.name}, not with random ones."]
+
+    def encoder(self, run, posterior: bool) -> keras.Model:
+        """The encoder: views -> representation (N, L), or [mean, log_var].
+
+        Raises:
+            InvalidInputError: it takes images of another shape, gives another number of features than the setting
+                "latent_dim" says, or has no posterior where one is needed.
+        """
+        model = self.model
+        if tuple(model.input_shape[1:]) != run.image_shape:
+            raise InvalidInputError(
+                f"--init needs a model for images of this data set, {run.image_shape}. "
+                f"Received: --init={self.name}, which takes {tuple(model.input_shape[1:])}"
+            )
+        features, wanted = model.output_shape[-1], run.settings["latent_dim"]
+        if wanted is not None and features != wanted:
+            raise InvalidInputError(
+                f"--init needs a model of latent_dim={wanted} features; or pass --set latent_dim={features}. "
+                f"Received: --init={self.name}, which gives {features}"
+            )
+        shown = run.images[:8]
+        ours, theirs = run.views().prepare(shown), composition.preprocessing(model)(shown.astype("float32"))
+        if ours.shape != theirs.shape or not np.allclose(*map(keras.ops.convert_to_numpy, (ours, theirs)), atol=1e-5):
+            self.remarks.append(
+                f"The views of this run are of another range or kind than those that {model.name} was trained with."
+            )
+            print(self.remarks[-1])
+        if posterior:
+            model = self._part("posterior", "a variational method begins with a posterior; begin with one of its kind")
+        return composition.without_preprocessing(model)
+
+    def decoder(self) -> keras.Model:
+        """The decoder, latents (N, L) -> logits."""
+        return composition.logits(self._part("decoder", "this method has a decoder; begin with one of its kind"))
+
+    def fill_projector(self, head: keras.Model, encoder: keras.Model) -> None:
+        """Gives a new projection head the weights of the trained one, if that was published and has its shape."""
+        try:
+            trained = zoo.load(self.name, part="projection")
+        except ArtefactError:
+            self.remarks.append("Its projection head is not published: that of this run began with random weights.")
+            return
+        trained = composition.part_after(trained, encoder.output_names[0])
+        if [weight.shape for weight in trained.weights] != [weight.shape for weight in head.weights]:
+            self.remarks.append("Its projection head has another shape: that of this run began with random weights.")
+            return
+        head.set_weights(trained.get_weights())
+
+    def _part(self, part, reason):
+        try:
+            return zoo.load(self.name, part=part)
+        except ArtefactError as error:
+            raise InvalidInputError(f"--init needs the part {part!r}: {reason}. {error}") from error

@@ -1,0 +1,76 @@
+"""What `list_models` and `info` return: plain lists and dicts that show themselves as tables, without pages of hashes."""
+
+import html
+
+
+class Model(dict):
+    """What is known of one model. A dict in all but how it is shown."""
+
+    def __repr__(self):
+        width = max(len(key) for key, _ in self._facts())
+        return "\n".join(f"{key:{width}}  {value}" for key, value in self._facts())
+
+    def _repr_html_(self):
+        return html_table(self._facts())
+
+    def _facts(self):
+        facts = [(key, self[key]) for key in ("name", "method", "dataset", "tag", "repository", "recipe", "licence")]
+        facts += [
+            ("takes", f"{'x'.join(map(str, self['input_shape']))}, values {self['input_range'][0]}..255"),
+            ("features", self["features"]),
+            ("parameters", f"{self['parameters']:,}"),
+            ("parts", ", ".join(self["parts"])),
+            ("size", f"{self['bytes'] / 1e6:.2f} MB in {len(self['files'])} files"),
+            ("on this machine", "yes" if self["local"] else "no"),
+        ]
+        facts += [(metric.get("label", metric["name"]), _value(metric)) for metric in self["metrics"]]
+        return [(str(key), "none" if value is None else str(value)) for key, value in facts]
+
+
+class Models(list):
+    """The models of the zoo. A list of `Model` in all but how it is shown."""
+
+    def __repr__(self):
+        rows = self._rows()
+        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+        return "\n".join("  ".join(f"{cell:{width}}" for cell, width in zip(row, widths)).rstrip() for row in rows)
+
+    def _repr_html_(self):
+        return html_table(self._rows()[1:], self._rows()[0])
+
+    def _rows(self):
+        rows = [("name", "method", "dataset", "images", "features", "size", "here", "first number")]
+        for model in self:
+            first = model["metrics"][0] if model["metrics"] else None
+            rows.append(
+                (
+                    model["name"],
+                    model["method"],
+                    model["dataset"],
+                    "x".join(map(str, model["input_shape"])),
+                    str(model["features"]),
+                    f"{model['bytes'] / 1e6:.2f} MB",
+                    "yes" if model["local"] else "no",
+                    f"{first.get('label', first['name'])} {_value(first)}" if first else "",
+                )
+            )
+        return rows
+
+
+def html_table(rows, head=None) -> str:
+    """An HTML table of texts, for notebooks.
+
+    Args:
+        rows: sequences of str.
+        head: sequence of str, names of the columns, or None.
+    """
+    lines = ["<table>"]
+    if head:
+        lines.append("<thead><tr>" + "".join(f"<th>{html.escape(cell)}</th>" for cell in head) + "</tr></thead>")
+    lines.append("<tbody>")
+    lines += ["<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows]
+    return "\n".join([*lines, "</tbody>", "</table>"])
+
+
+def _value(metric):
+    return f"{metric['value']:.1f} {metric.get('unit', '%')}".rstrip()

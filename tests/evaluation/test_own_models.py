@@ -1,0 +1,96 @@
+"""Other people's models and labels: PyTorch modules, methods in training, names and one-hot rows, transfer."""
+
+import keras
+import numpy as np
+import pytest
+
+import sslzoo
+from sslzoo import methods, networks
+from sslzoo.errors import InvalidInputError
+from sslzoo.evaluation import TorchEncoder, features, weights_sha256
+from sslzoo.views import Views
+
+QUICK = {"protocols": ("knn",)}
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return sslzoo.data.load("digits", "train"), sslzoo.data.load("digits", "test")
+
+
+@pytest.fixture(scope="module")
+def torch():
+    return pytest.importorskip("torch")
+
+
+def module(torch):
+    torch.manual_seed(0)
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(1, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(), torch.nn.Dropout(0.5), torch.nn.Flatten()
+    )
+
+
+def test_a_torch_module_is_measured_in_eval_mode_and_left_in_its_own(torch, digits):
+    """Under every backend of Keras."""
+    net = module(torch)
+    net[3].eval()  # one part is frozen already
+    modes, before = [part.training for part in net.modules()], weights_sha256(TorchEncoder(net))
+    report = sslzoo.evaluate(net, digits, **QUICK)
+    assert report["knn"]["euclidean_best_accuracy"] > 0.9
+    assert report.encoder == "Sequential" and any(
+        "(B, C, H, W), values 0..1, in eval mode" in r for r in report.remarks
+    )
+    assert [part.training for part in net.modules()] == modes
+    assert report.frozen[0]["before"] == report.frozen[0]["after"] == before == weights_sha256(TorchEncoder(net))
+
+    images = digits[1][0][:30]
+    net.eval()
+    with torch.no_grad():
+        expected = net(torch.from_numpy(images.transpose(0, 3, 1, 2) / 255.0).float()).numpy()
+    np.testing.assert_allclose(features(net, images, batch_size=7), expected, atol=1e-6)
+    last = TorchEncoder(torch.nn.Flatten(), channels_first=False, scale=1.0)
+    np.testing.assert_array_equal(features(last, images), images.reshape(30, -1))
+    assert sslzoo.embed(net, images).shape == expected.shape
+
+
+def test_a_torch_module_that_fails_gets_its_mode_back(torch, digits):
+    net = module(torch).train()
+    with pytest.raises(RuntimeError):
+        features(net, np.zeros((2, 8, 8, 3), "uint8"))
+    assert all(part.training for part in net.modules())
+
+
+def test_a_pretrainer_stands_for_its_encoder(digits):
+    model = methods.SimCLR(networks.encoder("mlp-small", (8, 8, 1), 4, seed=1), views=Views("simvae-digits", 2, seed=0))
+    images = digits[1][0][:20]
+    np.testing.assert_allclose(features(model, images), keras.ops.convert_to_numpy(model.encode(images)), atol=1e-5)
+    report = sslzoo.evaluate(model, digits, **QUICK)
+    assert report.encoder == model.name and report.data["features"] == 4
+
+
+def test_labels_that_are_names_or_one_hot_get_their_cure(digits):
+    rows, labels = digits[1][0].reshape(360, -1), digits[1][1]
+    names = np.array(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])[labels]
+    with pytest.raises(InvalidInputError, match="return_inverse=True"):
+        sslzoo.evaluate_features((rows, names), (rows, names), **QUICK)
+    with pytest.raises(InvalidInputError, match=r"argmax\(axis=1\)"):
+        sslzoo.evaluate("simvae-digits", ((digits[1][0], np.eye(10)[labels]), (digits[1][0], labels)), **QUICK)
+    cured = np.unique(names, return_inverse=True)[1]
+    one, other = (sslzoo.evaluate_features((rows, y), (rows, y), **QUICK) for y in (cured, labels))
+    assert one["knn"]["euclidean_k1_accuracy"] == other["knn"]["euclidean_k1_accuracy"] == 1
+
+
+def test_transfer_to_images_of_another_size_and_colour(digits, tmp_path):
+    report = sslzoo.evaluate("simvae-mnist", "digits", **QUICK)
+    assert report["knn"]["euclidean_best_accuracy"] > 0.5
+    assert any("1,437 of 1,437 images were resized to 28 x 28 pixels" in remark for remark in report.remarks)
+    colour = [(images.repeat(3, axis=-1)[:100], labels[:100]) for images, labels in digits]
+    names = ("train_images", "train_labels", "test_images", "test_labels")
+    np.savez(tmp_path / "c.npz", **dict(zip(names, (*colour[0], *colour[1]))))
+    told = sslzoo.evaluate("simvae-digits", tmp_path / "c.npz", **QUICK).remarks
+    assert any("from colour to grey" in remark for remark in told)
+    with pytest.raises(InvalidInputError, match=r"sslzoo.data.fit_images\(images, \(28, 28, 1\)\)"):
+        sslzoo.evaluate("simvae-mnist", digits, **QUICK)  # arrays are taken as they are
+    fitted, remarks = sslzoo.data.fit_images(digits[1][0], (28, 28, 1))
+    assert fitted.shape == (360, 28, 28, 1) and fitted.dtype == "uint8" and len(remarks) == 1
+    assert sslzoo.data.fit_images(fitted, (28, 28, None))[0] is fitted

@@ -1,0 +1,88 @@
+"""Search by example: what is found, from which model, and a page that shows it."""
+
+import base64
+import io
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import sslzoo
+from sslzoo import cli
+from sslzoo.errors import InvalidInputError, MissingDataError
+from sslzoo.evaluation import page, read_features
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Digits as files, in two classes; the name of one asks to be escaped."""
+    root = tmp_path_factory.mktemp("search") / "digits"
+    images, labels = sslzoo.data.load("digits", "test")
+    for split, rows in (("train", range(40)), ("test", range(40, 44))):
+        for row in rows:
+            place = root / split / ("even" if labels[row] % 2 == 0 else "odd")
+            place.mkdir(parents=True, exist_ok=True)
+            name = "<b>&\"'.png" if row == 3 else f"{row:02d}.png"
+            Image.fromarray(images[row, ..., 0]).save(place / name)
+    return root
+
+
+@pytest.fixture(scope="module")
+def written(folder):
+    path = folder.parent / "features.npz"
+    assert cli.main(["embed", "simvae-digits", str(folder), "--split", "train", "-o", str(path)]) == 0
+    return path
+
+
+def test_finds_the_nearest_by_cosine_and_leaves_the_query_out(written):
+    bank = read_features(written)
+    unit = bank.features / np.linalg.norm(bank.features, axis=1, keepdims=True)
+    expected = [row for row in np.argsort(-unit @ unit[5], kind="stable") if row != 5][:4]
+    for query in (5, str(bank.paths[5])):
+        found = sslzoo.search(written, query, k=4)
+        assert [match.image for match in found] == [str(bank.paths[row]) for row in expected]
+        np.testing.assert_allclose([match.similarity for match in found], (unit @ unit[5])[expected], atol=1e-5)
+        assert {match.label for match in found} <= {"even", "odd"}
+
+
+def test_a_new_image_is_embedded_with_the_model_that_the_features_name(written, folder):
+    query = next((folder / "test").rglob("*.png"))
+    found = sslzoo.search(written, query, k=3)
+    asked = sslzoo.embed("simvae-digits", [query]).features[0]
+    bank = read_features(written)
+    cosine = bank.features @ asked / np.linalg.norm(bank.features, axis=1) / np.linalg.norm(asked)
+    assert [match.image for match in found] == [str(bank.paths[row]) for row in np.argsort(-cosine)[:3]]
+    with Image.open(query) as opened:
+        assert sslzoo.search(bank, opened, k=3) == found
+        assert sslzoo.search(bank, np.asarray(opened)[..., None], k=3) == found
+    bank.model = None
+    with pytest.raises(InvalidInputError, match="--model"):
+        sslzoo.search(bank, query)
+    assert sslzoo.search(bank, query, k=3, encoder="simvae-digits") == found
+    assert len(sslzoo.search(bank, 0, k=1000)) == 39
+
+
+def test_the_page_needs_no_other_file_and_escapes_names(written, tmp_path, capsys):
+    out = tmp_path / "found.html"
+    assert cli.main(["search", str(written), "0", "-k", "39", "--html", str(out)]) == 0
+    assert "SIMILARITY" in capsys.readouterr().out
+    text = out.read_text()
+    pictures = re.findall(r'src="data:image/png;base64,([^"]+)"', text)
+    assert len(pictures) == 40 and not re.search(r"(src|href)=\"(?!data:)", text)
+    assert all(max(Image.open(io.BytesIO(base64.b64decode(picture))).size) == 160 for picture in pictures)
+    assert "&lt;b&gt;&amp;&quot;" in text and "<b>&" not in text
+    assert cli.main(["search", str(written), "0", "--html", str(out)]) == 2  # exists
+    assert "no picture" in page(3, sslzoo.search(written, 3, k=1), tmp_path / "row.html").read_text()
+
+
+def test_what_is_no_bank_and_no_query(written, tmp_path):
+    np.savez(tmp_path / "other.npz", images=np.zeros((2, 3)))
+    with pytest.raises(InvalidInputError, match="that sslzoo embed wrote"):
+        sslzoo.search(tmp_path / "other.npz", 0)
+    with pytest.raises(MissingDataError, match="no such file"):
+        sslzoo.search(tmp_path / "none.npz", 0)
+    with pytest.raises(InvalidInputError, match=r"0\.\.39"):
+        sslzoo.search(written, 40)
+    with pytest.raises(MissingDataError):
+        sslzoo.search(written, tmp_path / "none.png")

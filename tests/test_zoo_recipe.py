@@ -1,0 +1,215 @@
+"""`recipes/zoo.py`: which entries are trained, in what order, what becomes of those that fail or are cut short."""
+
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sslzoo
+from sslzoo import errors
+
+ROOT = Path(__file__).resolve().parent.parent
+spec = importlib.util.spec_from_file_location("zoo_recipe", ROOT / "recipes" / "zoo.py")
+recipe = importlib.util.module_from_spec(spec)
+sys.modules[spec.name] = recipe
+spec.loader.exec_module(recipe)
+
+
+def test_the_table_reads_back_and_names_what_there_is(tmp_path):
+    entries = recipe.read_table(ROOT / "recipes" / "zoo.csv")
+    assert len({entry.entry for entry in entries}) == len(entries) > 20
+    recipe.write_table(tmp_path / "zoo.csv", entries)
+    assert recipe.read_table(tmp_path / "zoo.csv") == entries
+    zoo = recipe.Zoo(entries, tmp_path)
+    for entry in entries:
+        assert (ROOT / "recipes" / f"{entry.recipe}.py").is_file()
+        assert entry.entry.startswith(entry.recipe.replace("_", "-") + "-" + entry.dataset.replace("_", "-"))
+        assert zoo.settings(entry)["epochs"] > 0
+    assert {path.parent.name for path in (ROOT / "weights").glob("*/config.json")} <= {e.entry for e in entries}
+
+
+def test_flags_and_variants_reach_the_settings(tmp_path):
+    strong = recipe.Entry("simclr-cifar10.strong", "simclr", "cifar10", "--variant strong --epochs 7", 0)
+    zoo = recipe.Zoo([strong], tmp_path)
+    assert zoo.settings(strong)["network"] == "resnet18" and zoo.settings(strong)["epochs"] == 7
+    assert zoo.command(strong)[1:] == [
+        str(ROOT / "recipes" / "simclr.py"), "--dataset", "cifar10", "--seed", "0",
+        "--variant", "strong", "--epochs", "7", "--name", "simclr-cifar10.strong",
+        "--out", str(tmp_path / "simclr-cifar10.strong"), "--resume",
+    ]  # fmt: skip
+    with pytest.raises(errors.UnknownNameError, match="simclr"):
+        zoo.settings(recipe.Entry("x", "simclrr", "cifar10", "", 0))
+
+
+def test_convolutions_want_tensorflow_on_a_cpu_and_dense_networks_jax(tmp_path, monkeypatch):
+    zoo = recipe.Zoo([], tmp_path)
+    dense, convolutions = (recipe.Entry(f"simclr-{d}", "simclr", d, "", 0) for d in ("mnist", "cifar10"))
+    for gpu, installed, expected in (
+        (False, ["jax", "tensorflow"], ["jax", "tensorflow"]),
+        (True, ["jax", "tensorflow"], ["jax", "jax"]),
+        (False, ["jax"], ["jax", "jax"]),
+        (False, ["tensorflow"], ["tensorflow", "tensorflow"]),
+    ):
+        monkeypatch.setattr(recipe, "has_gpu", lambda gpu=gpu: gpu)
+        monkeypatch.setattr(recipe, "INSTALLED", installed)
+        assert [zoo.backend(entry) for entry in (dense, convolutions)] == expected
+    (tmp_path / "simclr-mnist").mkdir()
+    (tmp_path / "simclr-mnist" / "run.json").write_text('{"backend": "torch"}')
+    assert zoo.backend(dense) == "torch"  # where it was begun
+
+
+def test_weights_of_other_settings_are_stale(tmp_path):
+    weights = tmp_path / "weights"
+    shutil.copytree(ROOT / "weights" / "simvae-digits", weights / "simvae-digits")
+    entry = recipe.Entry("simvae-digits", "simvae", "digits", "", 0)
+    zoo = recipe.Zoo([entry], tmp_path / "runs", weights)
+    assert zoo.state(entry) == "current"
+    other = recipe.Entry("simvae-digits", "simvae", "digits", "--learning-rate 0.5", 0)
+    assert zoo.state(other) == "stale"
+    assert zoo.state(recipe.Entry("simvae-digits", "simvae", "digits", "", 1)) == "stale"
+    path = weights / "simvae-digits" / "results.json"
+    results = json.loads(path.read_text())
+    path.write_text(json.dumps(results | {"remarks": ["Training was interrupted, in epoch 3."]}))
+    assert zoo.state(entry) == "stale"
+    shutil.copytree(ROOT / "weights" / "simvae-digits", zoo.runs / "simvae-digits" / "simvae-digits")
+    assert zoo.state(entry) == "trained"
+    shutil.rmtree(weights)
+    shutil.rmtree(zoo.runs)
+    assert zoo.state(entry) == "missing"
+    (zoo.runs / "simvae-digits").mkdir(parents=True)
+    (zoo.runs / "simvae-digits" / "history.csv").write_text("epoch,seconds\n1,2.0\n2,4.0\n")
+    assert zoo.state(entry) == "begun" and zoo.progress(entry)["epoch"] == "2"
+
+
+# ---------------------------------------------------------------- the processes
+
+
+SCRIPTS = {
+    "good": "",
+    "bad": "import sys; print('half way'); sys.exit('ValueError: no such thing')",
+    "slow": "import time; time.sleep(100)",
+    "stubborn": "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(100)",
+}
+
+
+class Acted(recipe.Zoo):
+    """Entries whose runs are scripts: an entry is named for what it does."""
+
+    def __init__(self, names, runs):
+        super().__init__([recipe.Entry(name, "simvae", "digits", "", 0, 3.0) for name in names], runs)
+
+    def command(self, entry):
+        note = f"open({str(self.runs / 'began')!r}, 'a').write('{entry.entry}\\n');"
+        return [sys.executable, "-c", note + SCRIPTS[entry.entry.partition("-")[0]]]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(recipe, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(recipe, "GRACE_SECONDS", 1)
+
+
+def test_one_that_fails_is_reported_and_the_others_go_on(tmp_path, capsys):
+    zoo = Acted(["good-1", "bad-2", "good-3"], tmp_path)
+    assert recipe.train(zoo, zoo.entries) == ["bad-2"]
+    assert (tmp_path / "began").read_text().split() == ["good-1", "bad-2", "good-3"]
+    said = capsys.readouterr().out
+    assert f"bad-2: failed (ValueError: no such thing); see {tmp_path / 'bad-2.log'}" in said
+    assert "good-1: trained" in said and "good-3: trained" in said
+    assert "half way" in (tmp_path / "bad-2.log").read_text()
+
+
+def test_runs_stand_side_by_side(tmp_path):
+    zoo = Acted(["slow-1", "slow-2", "slow-3"], tmp_path)
+    recipe.train(zoo, zoo.entries, jobs=2, budget_minutes=3 / 60)
+    assert sorted((tmp_path / "began").read_text().split()) == ["slow-1", "slow-2"]
+
+
+def test_the_budget_ends_what_runs_and_says_so(tmp_path, capsys):
+    zoo = Acted(["stubborn-1", "good-2"], tmp_path)
+    began = time.monotonic()
+    assert recipe.train(zoo, zoo.entries, budget_minutes=1 / 60) == []
+    assert time.monotonic() - began < 60
+    said = capsys.readouterr().out
+    assert "The budget is spent." in said and "stubborn-1: goes on at the next call" in said
+
+
+def test_sigterm_ends_in_good_order(tmp_path, capsys):
+    zoo = Acted(["slow-1"], tmp_path)
+    before = signal.getsignal(signal.SIGTERM)
+
+    def end_it():
+        while not (tmp_path / "began").exists():
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=end_it, daemon=True).start()
+    assert recipe.train(zoo, zoo.entries) == []
+    assert "Stopped." in capsys.readouterr().out
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_the_report_says_how_far_and_how_long(tmp_path, capsys):
+    zoo = Acted(["good-1", "good-2"], tmp_path)
+    zoo.entries[1].minutes = None
+    (tmp_path / "good-1").mkdir()
+    (tmp_path / "good-1" / "history.csv").write_text("epoch,knn,views_per_second,seconds\n6,0.873,1234.5,360\n")
+    epochs = zoo.settings(zoo.entries[0])["epochs"]
+    recipe.report(zoo, [zoo.entries[0]], zoo.entries)
+    said = capsys.readouterr().out
+    assert f"good-1: epoch 6 of {epochs}, 1,234 views/s, kNN 87.3 %, {epochs - 6} min left" in said
+    assert "2 more: 3 min as they took before, 1 never timed" in said
+
+
+# ---------------------------------------------------------------- collecting
+
+
+def test_a_finished_run_is_collected_rounded_and_measured_again(tmp_path):
+    runs, weights = tmp_path / "runs", tmp_path / "weights"
+    shutil.copytree(ROOT / "weights" / "simvae-digits", runs / "simvae-digits" / "simvae-digits")
+    entry = recipe.Entry("simvae-digits", "simvae", "digits", "", 0)
+    path = runs / "simvae-digits" / "simvae-digits" / "results.json"
+    results = json.loads(path.read_text())
+    results["evaluation"]["numbers"] = {"knn": results["evaluation"]["numbers"]["knn"]}  # the quick one
+    path.write_text(json.dumps(results))
+    collected = recipe.collect(recipe.Zoo([entry], runs, weights), entry)
+    kernel = sslzoo.load(weights / "simvae-digits").get_layer("mean").kernel
+    kernel = np.asarray(kernel.detach() if hasattr(kernel, "detach") else kernel)
+    np.testing.assert_array_equal(kernel, kernel.astype("float16").astype("float32"))
+    before = {metric["name"]: metric["value"] for metric in results["metrics"]}
+    after = {metric["name"]: metric["value"] for metric in collected["metrics"]}
+    assert abs(after[recipe.KNN] - before[recipe.KNN]) <= recipe.TOLERANCE
+    assert entry.knn == after[recipe.KNN] and entry.minutes == round(results["wall_seconds"] / 60, 1)
+    assert sum(f.stat().st_size for f in weights.rglob("*") if f.is_file()) < recipe.LARGEST
+
+
+def test_the_readme_gets_a_line_per_model_and_keeps_the_rest():
+    readme = (ROOT / "README.md").read_text()
+    zoo = recipe.Zoo(recipe.read_table(ROOT / "recipes" / "zoo.csv"), "runs")
+    rows = recipe.readme_rows(zoo)
+    changed = recipe.with_rows(readme, rows)
+    assert len(rows) == len(list((ROOT / "weights").glob("*/config.json")))
+    assert [line for line in changed.split("\n") if line.startswith("| `")][: len(rows)] == rows
+    start = readme.index("| weights |")
+    assert changed[:start] == readme[:start]
+    assert changed.split("\n\n")[-1] == readme.split("\n\n")[-1]
+    row = next(row for row in rows if "`simclr-mnist`" in row)
+    assert "98.2 % (97.2)" in row and row.count("|") == 7
+
+
+def test_from_the_shell():
+    command = [sys.executable, str(ROOT / "recipes" / "zoo.py")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([*command, "--only", "nothing"], capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 2 and "--only must match an entry" in done.stderr
+    done = subprocess.run([*command, "--jobs", "0"], capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 2 and "--jobs must be greater than 0. Received: 0" in done.stderr

@@ -1,0 +1,65 @@
+"""--init: training that goes on from a trained model begins at its loss, not at chance."""
+
+import csv
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sslzoo
+from sslzoo import errors
+from sslzoo.zoo.results import read_results
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+SMALL = ["--limit", "240", "--protocols", "knn"]
+
+
+def train(name, out, *arguments):
+    spec = importlib.util.spec_from_file_location(f"recipe_{name}", RECIPES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.main([*SMALL, "--out", str(out), *map(str, arguments)])
+
+
+def losses(out):
+    with open(out / "history.csv") as file:
+        return [float(row["loss"]) for row in csv.DictReader(file)]
+
+
+def test_a_variational_run_begins_where_the_model_stood(tmp_path):
+    still = ["--epochs", 1, "--set", "learning_rate=1e-9"]
+    train("simvae", tmp_path / "fresh", *still)
+    folder = train("simvae", tmp_path / "on", *still, "--init", "simvae-digits")
+    fresh, on = losses(tmp_path / "fresh")[0], losses(tmp_path / "on")[0]
+    assert on < 0.5 * fresh
+    x = sslzoo.data.load("digits", "test")[0][:20]
+    former = sslzoo.load("simvae-digits")
+    np.testing.assert_allclose(sslzoo.load(folder).predict(x, verbose=0), former.predict(x, verbose=0), atol=1e-4)
+    results = read_results(folder)
+    assert "--init simvae-digits" in results["recipe"]
+    assert any("weights of simvae-digits" in remark for remark in results["remarks"])
+
+
+@pytest.mark.parametrize("head", ["None", "(16, 8)"])
+def test_a_contrastive_run_begins_where_the_model_stood_head_included(tmp_path, head):
+    settings = ["--batch-size", 60, "--set", f"head={head}", "warmup_steps=0"]
+    folder = train("simclr", tmp_path / "first", "--epochs", 8, *settings)
+    train("simclr", tmp_path / "on", "--epochs", 1, *settings, "learning_rate=1e-9", "--init", folder)
+    first, on = losses(tmp_path / "first"), losses(tmp_path / "on")[0]
+    assert abs(on - first[-1]) < 0.25 * (first[0] - first[-1])
+
+
+def test_what_does_not_fit_is_told_before_the_first_step(tmp_path):
+    for arguments, message in (
+        (["--init", "simvae-mnist"], r"images of this data set, \(8, 8, 1\)"),
+        (["--init", "simvae-digits", "--set", "latent_dim=4"], "--set latent_dim=10"),
+    ):
+        with pytest.raises(errors.InvalidInputError, match=message):
+            train("simvae", tmp_path / "out", "--epochs", 1, *arguments)
+    folder = train("simclr", tmp_path / "simclr", "--epochs", 1)
+    with pytest.raises(errors.InvalidInputError, match="one of its kind"):
+        train("simvae", tmp_path / "out", "--epochs", 1, "--init", folder)
+    with pytest.raises(errors.UnknownNameError, match="simvae-digits"):
+        train("simvae", tmp_path / "out", "--init", "simvae-digit")
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,109 @@
+"""--until-knn, --accumulate, and several devices where they would change what is compared."""
+
+import json
+
+import contract
+import keras
+import numpy as np
+import pytest
+from test_training import recipe, rows, train
+
+from sslzoo import callbacks, errors
+
+BACKEND = keras.backend.backend()
+
+
+def test_a_run_ends_once_its_neighbours_are_right_often_enough(tmp_path, capsys):
+    out = tmp_path / "run"
+    folder = train("simvae", out, "--epochs", 30, "--num-views", 3, "--until-knn", 12)
+    assert len(rows(out)) < 30 and float(rows(out)[-1]["knn"]) >= 0.12
+    assert all(float(row["knn"]) < 0.12 for row in rows(out)[:-1] if row["knn"])
+    (remark,) = [r for r in json.loads((folder / "results.json").read_text())["remarks"] if "--until-knn" in r]
+    assert f"and {len(rows(out))} epochs" in remark and " s and " in remark
+    assert remark in capsys.readouterr().out
+
+
+def test_the_mark_is_passed_when_it_is_reached():
+    class Journal:
+        def seconds(self):
+            return 12.0
+
+    until = callbacks.UntilKNN(0.9, Journal())
+    until.set_model(keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)]))
+    until.model.stop_training = False
+    for logs in ({"knn": 0.899}, {}, None):
+        until.on_epoch_end(0, logs)
+    assert until.reason is None and not until.model.stop_training
+    until.on_epoch_end(4, {"knn": 0.9})
+    assert until.reason == "kNN 90.00% after 12 s and 5 epochs" and until.model.stop_training
+
+
+class Ready(Exception):
+    pass
+
+
+def prepared(monkeypatch, tmp_path, *arguments):
+    """The run of a recipe as it stands before training."""
+
+    def stop(run, model, optimizer=None):
+        raise Ready(run)
+
+    from sslzoo import training
+
+    monkeypatch.setattr(training.Run, "prepare", stop)
+    with pytest.raises(Ready) as caught:
+        recipe("simclr").main(["--limit", "240", "--batch-size", "24", "--out", str(tmp_path / "run"), *arguments])
+    return caught.value.args[0]
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd", "lars"])
+def test_accumulated_gradients_are_their_mean_and_the_schedule_ends_in_time(optimizer, tmp_path, monkeypatch):
+    arguments = ["--epochs", "40", "--accumulate", "4", "--set", f"optimizer={optimizer}", "warmup_steps=0"]
+    run = prepared(monkeypatch, tmp_path, *arguments)
+    accumulating, plain = run.optimizer(), prepared(monkeypatch, tmp_path, *arguments[:2], *arguments[4:]).optimizer()
+    assert accumulating.gradient_accumulation_steps == 4 and plain.gradient_accumulation_steps is None
+    steps = [schedule.get_config()["decay_steps"] for schedule in (accumulating._learning_rate, plain._learning_rate)]
+    assert steps[0] == steps[1] / 4
+    start = np.arange(6, dtype="float32").reshape(2, 3) + 1
+    one, other = keras.Variable(start), keras.Variable(start)
+    gradients = np.random.default_rng(0).normal(size=(4, 2, 3)).astype("float32")
+    for gradient in gradients:
+        accumulating.apply([keras.ops.convert_to_tensor(gradient)], [one])
+    plain.apply([keras.ops.convert_to_tensor(gradients.mean(axis=0))], [other])
+    moved = keras.ops.convert_to_numpy(one)
+    assert np.abs(moved - start).max() > 0
+    np.testing.assert_allclose(moved, keras.ops.convert_to_numpy(other), rtol=1e-5, atol=1e-6)
+
+
+def test_an_accumulating_run_says_what_it_does_not_do(tmp_path, capsys):
+    out = tmp_path / "run"
+    folder = train("simclr", out, "--epochs", 2, "--accumulate", 2)
+    assert "Negatives, batch statistics and queues are those of one batch" in capsys.readouterr().out
+    assert "--accumulate 2" in json.loads((folder / "results.json").read_text())["recipe"]
+    with pytest.raises(errors.ArtefactError, match=r"accumulate=4 \(was 2\)"):
+        train("simclr", out, "--epochs", 2, "--accumulate", 4, "--resume")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--until-knn", "0"], r"Received: --until-knn=0"),
+        (["--until-knn", "900"], r"must be a percentage\. Received: --until-knn=900"),
+        (["--until-knn", "90", "--set", "monitor_every=0"], r"--until-knn needs one label.*Received: --until-knn=90"),
+        (["--accumulate", "0"], r"Received: --accumulate=0"),
+    ],
+)
+def test_wrong_flags_are_refused(arguments, message, tmp_path):
+    with pytest.raises(errors.InvalidInputError, match=message):
+        train("simclr", tmp_path / "run", *arguments)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="this is about PyTorch")
+def test_pytorch_never_compares_a_part_of_the_batch_in_silence(monkeypatch):
+    num_views, make = contract.CASES["simclr"]
+    model = make(contract.Flips(num_views))
+    model.compile(optimizer=keras.optimizers.SGD(1e-3))
+    monkeypatch.setattr(keras.distribution, "distribution", lambda: "DataParallel of two")
+    with pytest.raises(errors.InvalidInputError, match=r"other negatives.*Received: distribution=DataParallel of two"):
+        model.fit(contract.images(24), batch_size=12, verbose=0)
