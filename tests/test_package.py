@@ -75,12 +75,14 @@ def test_nothing_imports_what_stands_to_its_right(path):
 
 # File -> what it may name beyond Keras' public face: sources reads TFDS and tf.data; transform makes layers that run
 # inside tf.data under any backend, which only a private base class of Keras can; pretrainer makes several steps one
-# program under JAX, as Keras does from 3.16 on; state takes gradients by inputs, for which Keras has no operation.
+# program under JAX, as Keras does from 3.16 on; state takes gradients by inputs, for which Keras has no operation;
+# features of a torch.nn.Module are taken under any backend.
 ALLOWED = {
     "data/sources.py": {"tensorflow", "tensorflow_datasets"},
     "augment/transform.py": {"keras.src"},
     "methods/pretrainer.py": {"jax"},
     "methods/state.py": {"tensorflow", "jax", "torch"},
+    "evaluation/features.py": {"torch"},
 }
 
 

@@ -21,7 +21,8 @@ POSITIVE = (
 )  # fmt: skip
 # What does not change the weights that come out.
 PASSING = (
-    "data_dir", "out", "resume", "max_minutes", "grace", "protocols", "name", "show", "fuse_steps", "licence",
+    "data_dir", "out", "resume", "max_minutes", "grace", "protocols", "name", "show", "fuse_steps",
+    "devices", "licence",
 )  # fmt: skip
 
 
@@ -63,6 +64,7 @@ def parser(method: str, variants: dict, description: str) -> argparse.ArgumentPa
     add("--grace", type=float, default=30, help="seconds for the end after SIGTERM, SIGHUP or SIGUSR1 (30)")
     add("--until-knn", type=float, metavar="PERCENT", help="stop in good order once the monitor's kNN passes this")
     add("--accumulate", type=int, metavar="N", help="gradients of N batches make a step; no more negatives than of one")
+    add("--devices", metavar="N", help="share each batch out to N devices, or all (JAX)")
     add("--fuse-steps", type=int, metavar="K", help="training steps in one program (JAX: from the time of one; else 1)")
     lasting = "stop in good order once a sign of collapse has lasted so many epochs (5)"
     add("--stop-on-collapse", type=int, nargs="?", const=5, metavar="EPOCHS", help=lasting)

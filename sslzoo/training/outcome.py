@@ -190,7 +190,9 @@ def draw(run, model, encoder) -> dict[str, Path]:
     if model.views is not None:
         shown = run.images[:8]
         made = keras.ops.convert_to_numpy(model.views(shown, training=True, seed=run.seed, num_views=8))
-        drawn.append(pictures.views(shown, made, folder / "views.png", title="Training images, and views of them"))
+        drawn.append(
+            pictures.views(shown, made, folder / "views.png", title="Training images (left), and views of them")
+        )
     features = evaluation.features(encoder, images[:2000])
     if len(features) > 1:
         drawn.append(pictures.neighbours(images[:2000], features, folder / "neighbours.png", seed=run.seed))

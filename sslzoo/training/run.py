@@ -28,7 +28,7 @@ from sslzoo.errors import ArtefactError, InvalidInputError, SSLZooError, choose
 from sslzoo.files import lock_folder, write_beside
 from sslzoo.methods import Pretrainer
 from sslzoo.methods.pretrainer import fuses_its_steps
-from sslzoo.training import flags, fusing, outcome
+from sslzoo.training import devices, flags, fusing, outcome
 from sslzoo.training.beginning import Beginning
 from sslzoo.training.settings import SETUPS, Variant, model_name, parse_changes, resolve, table
 from sslzoo.views import Views, policy
@@ -92,6 +92,7 @@ class Run:
         self.out = Path(self.arguments.out or Path("runs") / self.name)
         if self.arguments.precision != "float32":
             keras.config.set_dtype_policy(self.arguments.precision)
+        self.devices = devices.use(self.arguments.devices)
         keras.utils.set_random_seed(self.seed)
 
         if self.arguments.show and self.dataset in SETUPS:  # which takes no data
@@ -184,6 +185,7 @@ class Run:
 
     def _check_sizes(self):
         batch_size = self.settings["batch_size"]
+        devices.check(batch_size, self.devices)
         if len(self.images) < batch_size:
             raise InvalidInputError(
                 f"The training set must hold at least one batch (--batch-size), here {batch_size} images. "
@@ -403,6 +405,7 @@ class Run:
             f"{self.settings['num_views']} views of each, {self.settings['batch_size']} images a step, "
             f"{self.steps_per_epoch:,} steps x {self.settings['epochs']} epochs, {model.count_params():,} parameters, "
             f"{keras.backend.backend()} backend"
+            + (f", {self.devices} devices" if self.devices > 1 else "")
             + (f", {self.fused} steps in a program" if self.fused > 1 else "")
             + (f", gradients of {accumulated} batches make a step" if accumulated > 1 else "")
             + (f", going on after epoch {self.initial_epoch}" if self.initial_epoch else "")
@@ -468,6 +471,8 @@ class Run:
 
     def finish(self, model: Pretrainer) -> Path:
         """Evaluate, draw and write the artefact `<out>/<name>/`. Returns its path."""
+        if self.devices > 1:
+            devices.release()
         return outcome.write(self, model)
 
 

@@ -24,6 +24,7 @@ import re
 import threading
 from pathlib import Path
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError, ManifestError, SSLZooError, choose
 from sslzoo.files import lock_folder, unlock_folder, write_beside
 from sslzoo.zoo import layout
@@ -156,7 +157,7 @@ def parse(content: "str | bytes", source: str = FILE) -> dict[str, dict]:
         record = json.loads(content, object_pairs_hook=_unique, parse_constant=_no_constant)
         if not isinstance(record, dict) or not isinstance(record.get("models"), dict):
             raise InvalidInputError("Expected an object with schema and models. Received: something else")
-        if record.get("schema") != SCHEMA or isinstance(record["schema"], bool):
+        if not checks.is_integer(record.get("schema")) or record["schema"] != SCHEMA:
             raise InvalidInputError(
                 f"schema must be {SCHEMA}; a later one needs a later sslzoo. Received: schema={record.get('schema')!r}"
             )
