@@ -21,6 +21,7 @@ from sslzoo import callbacks, errors, training
 from sslzoo.callbacks import checkpoint as checkpoints
 from sslzoo.files import unlock_folder
 from sslzoo.methods import METHODS
+from sslzoo.training import folder as run_folder
 from sslzoo.training import outcome
 from sslzoo.training.settings import resolve
 
@@ -405,7 +406,9 @@ def test_what_can_be_told_at_the_start_is_told_at_the_start(what, tmp_path):
 def small_run(tmp_path):
     def make(*arguments):
         given = ["--limit", "96", "--batch-size", "24", "--num-views", "2", "--out", str(tmp_path / "run")]
-        return training.Run("simvae", {}, argv=[*given, *arguments])
+        run = training.Run("simvae", {}, argv=[*given, *arguments])
+        run_folder.take(run.out)  # as `prepare` does
+        return run
 
     yield make
     unlock_folder(tmp_path / "run")

@@ -51,8 +51,8 @@ def check(out: Path, name: str, identity: dict, resume: bool) -> list[int]:
             f"Received: --out={out}"
         )
     held = sorted(path.name for path in out.iterdir())
-    foreign = [each for each in held if each not in OWN and each != name and not _is_left_over(each)]
-    if foreign if record.exists() else foreign or began:
+    foreign = any(each not in OWN and each != name and not _is_left_over(each) for each in held)
+    if not record.exists() and (began or foreign):
         raise ArtefactError(
             "The output folder must be new, empty, or hold a run of this recipe (with --resume). "
             f"Received: --out={out}, which holds {held[:3]}"
