@@ -5,9 +5,11 @@ What results hold is described in `sslzoo.zoo.results`.
 
 import hashlib
 import json
+import re
 import shlex
 import textwrap
 
+from sslzoo.errors import printable
 from sslzoo.zoo import citations
 from sslzoo.zoo.results import tag_of
 
@@ -56,7 +58,8 @@ def render(results: dict, repository: str | None = None) -> str:
         _limits(results),
         _citation(results),
     ]
-    return "\n".join(section for section in sections if section)
+    front, *rest = (section for section in sections if section)
+    return "\n".join([front, *map(printable, rest)])
 
 
 _SIGNATURE = "\n<!-- Written by sslzoo from results.json; publish keeps a card that was edited. {} -->\n"
@@ -115,8 +118,16 @@ def _yaml(value, indent=""):
             else:
                 lines.append(head.rstrip() + "\n" + inner)
         else:
-            lines.append(head + json.dumps(item, ensure_ascii=False) + "\n")
+            lines.append(head + _UNWRITTEN.sub(_escaped, json.dumps(item, ensure_ascii=False)) + "\n")
     return "".join(lines)
+
+
+# What YAML forbids in a text, and JSON leaves as it is; both read these as escapes.
+_UNWRITTEN = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+
+
+def _escaped(found):
+    return f"\\u{ord(found[0]):04x}"
 
 
 def _introduction(results):
