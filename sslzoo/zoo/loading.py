@@ -54,8 +54,9 @@ def load(
         sslzoo.load("hf://someone/their-model@v1")   # a tag, branch or commit of it
 
     A model folder, a run's folder with one model in it, or a `.keras` file of that path comes first; then a name is
-    looked for as the head of this module says. Only the files of that part are downloaded. What the cache holds is used without asking the Hub, except for a
-    branch or tag, which may have moved; HF_HUB_OFFLINE=1 keeps from asking even then.
+    looked for as the head of this module says. Only the files of that part are downloaded. What the cache holds is used
+    without asking the Hub, except for a branch or tag, which may have moved; HF_HUB_OFFLINE=1 keeps from asking even
+    then.
 
     Args:
         name_or_path: model folder, `.keras` file, name such as "simvae-mnist", or "hf://organisation/name[@revision]".
