@@ -95,6 +95,8 @@ CASES = {
     "simclr-projector": (2, joint_embedding(methods.SimCLR, with_head=True)),
     "dcl": (2, joint_embedding(methods.DCL)),
     "dcl-weighted": (2, joint_embedding(methods.DCL, with_head=True, temperature=0.5, sigma=0.5)),
+    "align-uniform": (2, joint_embedding(methods.AlignUniform)),
+    "align-uniform-weighted": (2, joint_embedding(methods.AlignUniform, with_head=True, uniformity_weight=0.5, t=3.0)),
     "moco": (2, joint_embedding(methods.MoCo, with_head=True, queue_size=36, momentum=0.9)),
     "moco-symmetric": (2, joint_embedding(methods.MoCo, queue_size=72, momentum=0.9, symmetric=True)),
     "info-nce": (2, joint_embedding(methods.InfoNCE)),

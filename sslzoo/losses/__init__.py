@@ -47,7 +47,7 @@ from sslzoo.losses.information import (
     vince_bound,
     vince_threshold,
 )
-from sslzoo.losses.marginal import lejepa_terms, sigreg, view_invariance, visreg_terms
+from sslzoo.losses.marginal import align_uniform_terms, lejepa_terms, sigreg, view_invariance, visreg_terms
 from sslzoo.losses.neighborhood import (
     anneal,
     nearest,
@@ -62,6 +62,7 @@ from sslzoo.losses.tensors import unit
 from sslzoo.losses.volume import coding_rate, emp_ssl_terms, frossl_terms, mmcr_terms, tico_terms
 
 __all__ = [
+    "align_uniform_terms",
     "anneal",
     "barber_agakov_bound",
     "barlow_twins",

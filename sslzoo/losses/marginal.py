@@ -1,15 +1,21 @@
-"""Objectives that fix the marginal: embeddings of all images together are to look like samples of N(0, I).
+"""Objectives that fix the marginal: what embeddings of all images together are to look like.
 
-`invariance` pulls the views of an image together, around the centre of its global views. The other terms do not push
-images apart one from the other; they hold the distribution of all of them against a standard normal one, along random
-directions ("slices"), where it is a question about numbers. Terms are unweighted, float32 scalars, to be minimised;
-inputs of any float dtype are taken to float32 first. Directions are an argument, so that nothing here is random: draw
-them anew for each step, with `directions`.
+LeJEPA and VISReg ask for samples of N(0, I). `invariance` pulls the views of an image together, around the centre of
+its global views. The other terms do not push images apart one from the other; they hold the distribution of all of them
+against a standard normal one, along random directions ("slices"), where it is a question about numbers. Directions are
+an argument, so that nothing here is random: draw them anew for each step, with `directions`.
+
+Alignment and uniformity ask for the uniform distribution on the unit sphere. There is no slice: images repel in pairs,
+and the uniform distribution is where the repulsion is least.
+
+Terms are unweighted, float32 scalars, to be minimised; inputs of any float dtype are taken to float32 first.
 
 References:
     LeJEPA: Balestriero and LeCun, "LeJEPA: Provable and Scalable Self-Supervised Learning Without the Heuristics"
         (arXiv 2511.08544), definitions 2 and 3: the Epps-Pulley statistic of slices, and the whole loss.
     VISReg: "Variance-Invariance-Sketching Regularization" (arXiv 2606.02572): invariance, scale, shape and center.
+    Alignment and uniformity: Wang and Isola, "Understanding Contrastive Representation Learning through Alignment and
+        Uniformity on the Hypersphere" (arXiv 2005.10242), section 4.1.
 """
 
 import math
@@ -20,7 +26,7 @@ from keras import ops
 
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError
-from sslzoo.losses.tensors import differ, float32, static_shape, unit
+from sslzoo.losses.tensors import check_pairs, differ, float32, static_shape, unit
 
 # Where the characteristic function is looked at: t = 0 ... 3, which stands for [-3, 3], everything there being even.
 KNOTS = np.linspace(0.0, 3.0, 17)
@@ -187,6 +193,58 @@ def view_invariance(z, num_global: int | None = None):
     if num_global > views:
         raise InvalidInputError(f"num_global must be at most {views}, the views. Received: num_global={num_global}")
     return ops.mean(ops.square(z - ops.mean(z[:, :num_global], axis=1, keepdims=True)))
+
+
+def align_uniform_terms(z_a, z_b, t: float = 2.0) -> dict:
+    """The two terms of Wang and Isola: views of an image agree, and images spread evenly over the unit sphere.
+
+    alignment  = mean over images of |z - z'|^2
+    uniformity = mean over both views of log mean_{i != j} exp(-t |z_i - z_j|^2), a view's images among themselves
+
+    Example:
+        import numpy as np
+        from sslzoo import losses
+
+        z_a, z_b = np.random.default_rng(0).normal(size=(2, 32, 8))
+        terms = losses.align_uniform_terms(z_a, z_b)
+
+    Args:
+        z_a, z_b: float tensors (B, D), first and second view of each image; normalised here, B >= 2. A row of zeros
+            has a cosine of 0 with any other, and no gradient.
+        t: float > 0, how near another image must be to matter: a Gaussian kernel of variance 1 / (2 t).
+
+    Returns:
+        dict of float32 scalars: "alignment" in [0, 4] (pull) and "uniformity" in [-4 t, 0] (push). Both are 0 where
+        all embeddings are equal, and the gradient of uniformity vanishes there.
+
+    Raises:
+        InvalidInputError: `z_a` and `z_b` are not two matrices of one shape, or hold one image; `t` is not above 0.
+
+    Reference:
+        Wang and Isola, "Understanding Contrastive Representation Learning through Alignment and Uniformity on the
+        Hypersphere" (arXiv 2005.10242), section 4.1, with the alpha of 2 of its released code.
+    """
+    checks.positive(t=t)
+    z_a, z_b = unit(z_a), unit(z_b)
+    check_pairs(z_a=z_a, z_b=z_b)
+    if static_shape(z_a)[0] == 1:
+        raise InvalidInputError(
+            "z_a and z_b must hold at least 2 images: uniformity is about how they lie to each other. "
+            f"Received: z_a.shape={static_shape(z_a)}"
+        )
+    return {
+        "alignment": 2.0 - 2.0 * ops.mean(ops.sum(z_a * z_b, axis=1)),  # |z - z'|^2 of unit rows
+        "uniformity": (_uniformity(z_a, t) + _uniformity(z_b, t)) / 2.0,
+    }
+
+
+def _uniformity(z, t):
+    """Log of the mean Gaussian kernel between unit rows, each with all others."""
+    count = ops.shape(z)[0]
+    energies = t * (2.0 * ops.matmul(z, ops.transpose(z)) - 2.0)  # -t |z_i - z_j|^2
+    others = ops.where(ops.eye(count, dtype="bool"), -float("inf"), energies)
+    count = ops.cast(count, "float32")
+    return ops.logsumexp(others) - ops.log(count * (count - 1.0))
 
 
 def _check_groups(z):

@@ -1,5 +1,6 @@
 """The methods, one file each. `METHODS` maps the name used by recipes, weights and tests to the class."""
 
+from sslzoo.methods.align_uniform import AlignUniform
 from sslzoo.methods.annulus import Annulus
 from sslzoo.methods.ball import Ball
 from sslzoo.methods.barlow_twins import BarlowTwins
@@ -45,6 +46,7 @@ METHODS = {
     "simvae": SimVAE,
     "simclr": SimCLR,
     "dcl": DCL,
+    "align-uniform": AlignUniform,
     "moco": MoCo,
     "info-nce": InfoNCE,
     "parametric-instance-discrimination": ParametricInstanceDiscrimination,
@@ -92,6 +94,7 @@ __all__ = [
     "NNCLR",
     "VAE",
     "WMSE",
+    "AlignUniform",
     "Annulus",
     "Ball",
     "BarlowTwins",

@@ -1,10 +1,10 @@
-"""SIGReg, LeJEPA and VISReg against float64 references, their closed forms, and what must not change them."""
+"""SIGReg, LeJEPA, VISReg, alignment and uniformity: float64 references, closed forms, and what must not change them."""
 
 import keras
 import numpy as np
 import pytest
 from keras import ops
-from oracle import check
+from oracle import check, gradient
 from scipy import integrate, stats
 
 from sslzoo import losses
@@ -57,6 +57,24 @@ def visreg_reference(z, columns):
     return {"scale": scale, "shape": np.mean(shape), "center": center}
 
 
+def align_uniform_reference(z_a, z_b, t):
+    """Wang and Isola, section 4.1: distances of rows of length 1, every pair of other images looked at."""
+    z_a, z_b = (z / np.linalg.norm(z, axis=1, keepdims=True) for z in (z_a, z_b))
+    kernels = [
+        [np.exp(-t * np.sum((z[i] - z[j]) ** 2)) for i in range(len(z)) for j in range(len(z)) if i != j]
+        for z in (z_a, z_b)
+    ]
+    return {
+        "alignment": np.mean([np.sum((a - b) ** 2) for a, b in zip(z_a, z_b)]),
+        "uniformity": np.mean([np.log(np.mean(each)) for each in kernels]),
+    }
+
+
+def align_uniform(z_a, z_b, t=2.0):
+    terms = losses.align_uniform_terms(z_a, z_b, t)
+    return {name: float(ops.convert_to_numpy(term)) for name, term in terms.items()}
+
+
 @pytest.mark.parametrize("batch, views", [(6, 2), (5, 1)])
 def test_sigreg_equals_the_formula(batch, views):
     columns = slices()
@@ -98,6 +116,69 @@ def test_the_shape_of_visreg_equals_the_formula_and_moves_points_only():
         return np.mean((np.sort(np.einsum("bjd,dk->bjk", standard, columns.astype("float64")), axis=0) - normal) ** 2)
 
     check(lambda z: losses.visreg_terms(z, columns)["shape"], held, z)
+
+
+@pytest.mark.parametrize("t", [0.5, 2.0, 40.0])
+@pytest.mark.parametrize("term", ["alignment", "uniformity"])
+def test_alignment_and_uniformity_equal_the_formula(term, t):
+    z = embeddings()
+    check(
+        lambda a, b: losses.align_uniform_terms(a, b, t)[term],
+        lambda a, b: align_uniform_reference(a, b, t)[term],
+        z[:, 0],
+        z[:, 1],
+    )
+
+
+def test_alignment_and_uniformity_of_points_that_are_known():
+    same, axes = np.ones((5, 4), "float32"), np.eye(4, dtype="float32")
+    for z_a, z_b, t, alignment, uniformity in [
+        (same, same, 2.0, 0.0, 0.0),  # collapsed to a point
+        (same, -same, 2.0, 4.0, 0.0),
+        (axes, axes, 2.0, 0.0, -4.0),  # distances of sqrt 2: -2 t
+        (axes, axes, 3.0, 0.0, -6.0),
+        (axes, np.roll(axes, 1, axis=0), 2.0, 2.0, -4.0),
+        (np.stack([same[0], -same[0]]),) * 2 + (2.0, 0.0, -8.0),  # the least there is: -4 t
+        (axes, np.ones((4, 4), "float32"), 2.0, 1.0, -2.0),  # cosines of 1/2; the mean of one view even, one collapsed
+    ]:
+        terms = align_uniform(z_a, z_b, t)
+        assert list(terms) == ["alignment", "uniformity"]
+        assert terms["alignment"] == pytest.approx(alignment, abs=1e-5)
+        assert terms["uniformity"] == pytest.approx(uniformity, abs=1e-5)
+
+
+def test_uniformity_of_points_evenly_on_the_circle_is_a_bessel_function():
+    """The mean of exp(2 t (cos - 1)) over the circle is exp(-2 t) I_0(2 t); n points count themselves in it, as 1."""
+    n, t = 64, 2.0
+    angles = 2 * np.pi * np.arange(n) / n
+    even = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype("float32")
+    expected = np.log((n * np.exp(-2 * t) * np.i0(2 * t) - 1) / (n - 1))
+    assert align_uniform(even, even, t)["uniformity"] == pytest.approx(expected, rel=1e-5)
+    crowded = np.stack([np.cos(angles / 2), np.sin(angles / 2)], axis=1).astype("float32")
+    assert align_uniform(crowded, crowded, t)["uniformity"] > expected + 0.1
+
+
+def test_lengths_rotations_and_order_do_not_change_alignment_and_uniformity():
+    z_a, z_b = np.moveaxis(embeddings(size=4), 1, 0).astype("float32")
+    terms = align_uniform(z_a, z_b)
+    order, lengths = [3, 0, 5, 1, 4, 2], np.logspace(-6, 6, 6, dtype="float32")[:, None]
+    turn = np.linalg.qr(np.random.default_rng(2).normal(size=(4, 4)))[0].astype("float32")
+    for one, other in [(z_b, z_a), (z_a[order], z_b[order]), (lengths * z_a, z_b / lengths), (z_a @ turn, z_b @ turn)]:
+        assert align_uniform(one, other) == pytest.approx(terms, rel=1e-5)
+    mixed = align_uniform(z_a, z_b[order])  # pairs matter to alignment alone
+    assert mixed["uniformity"] == pytest.approx(terms["uniformity"], rel=1e-5)
+    assert mixed["alignment"] != pytest.approx(terms["alignment"], rel=1e-2)
+
+
+def test_rows_of_zeros_and_collapse_leave_uniformity_finite():
+    z = embeddings().astype("float32")
+    z[1] = 0
+    for z_a, z_b in [(z[:, 0], z[:, 1]), (0 * z[:, 0], 0 * z[:, 1]), (np.ones((6, 3), "float32"),) * 2]:
+        slopes = gradient(lambda a, b: sum(losses.align_uniform_terms(a, b).values()), z_a, z_b)
+        assert np.isfinite(list(align_uniform(z_a, z_b).values())).all()
+        for given, slope in zip((z_a, z_b), slopes):
+            assert np.isfinite(slope).all() and (slope[~given.any(axis=1)] == 0).all()
+    np.testing.assert_allclose(slopes, 0.0, atol=1e-6)  # a point is a saddle, from which noise must lead away
 
 
 def test_a_point_at_zero_scores_the_integral_and_has_no_gradient():
@@ -146,6 +227,16 @@ def test_bfloat16_is_taken_to_float32():
     assert float(ours) == pytest.approx(float(losses.sigreg(ops.cast(low, "float32"), columns)), rel=1e-6)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_alignment_and_uniformity_of_half_precision_are_taken_in_float32(dtype):
+    low = [ops.cast(ops.convert_to_tensor(300.0 * embeddings()[:, view]), dtype) for view in (0, 1)]
+    terms = losses.align_uniform_terms(*low)
+    exact = align_uniform(*(ops.cast(z, "float32") for z in low))
+    for name, term in terms.items():
+        assert keras.backend.standardize_dtype(term.dtype) == "float32"
+        assert float(term) == pytest.approx(exact[name], rel=1e-6)
+
+
 def test_directions_are_unit_columns_of_the_generator():
     columns = ops.convert_to_numpy(marginal.directions(5, 64, keras.random.SeedGenerator(0)))
     assert columns.shape == (5, 64)
@@ -163,6 +254,9 @@ def test_directions_are_unit_columns_of_the_generator():
             lambda: losses.lejepa_terms(np.zeros((4, 2, 3), "float32"), slices(), 0),
             "num_global must be an integer >= 1",
         ),
+        (lambda: losses.align_uniform_terms(np.ones((4, 3)), np.ones((5, 3))), "z_a and z_b must be two matrices"),
+        (lambda: losses.align_uniform_terms(np.ones((1, 3)), np.ones((1, 3))), "at least 2 images"),
+        (lambda: losses.align_uniform_terms(np.ones((4, 3)), np.ones((4, 3)), t=0), "t must be a number > 0"),
     ],
 )
 def test_what_does_not_fit_is_refused(call, message):

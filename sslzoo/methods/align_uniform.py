@@ -1,0 +1,77 @@
+"""Alignment and uniformity: views agree on the unit sphere, over which images spread evenly."""
+
+import keras
+
+from sslzoo import checks
+from sslzoo.losses import align_uniform_terms
+from sslzoo.methods.advice import Advice
+from sslzoo.methods.joint_embedding import JointEmbedding
+
+
+@keras.saving.register_keras_serializable("sslzoo")
+class AlignUniform(JointEmbedding):
+    """Alignment and uniformity: the two halves that contrastive losses have in the limit of many negatives, by name.
+
+    loss = mean |z - z'|^2 + uniformity_weight mean over both views of log mean_{i != j} exp(-t |z_i - z_j|^2)
+
+    with z of length 1. `alignment` pulls the views of an image together and stands for the prior. `uniformity` pushes
+    images apart, the more the nearer they are, and stands for the reconstruction: the uniform distribution on the
+    sphere, of the highest entropy, is where it is least. Views of one image do not repel, so style is lost.
+
+    Images repel within a view, those of the whole batch on however many devices it lies.
+
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
+        model = methods.AlignUniform(encoder, networks.projector(10, (16, 16)), views.Views("simvae-digits", 2))
+        model.compile("adam")
+        model.fit(images, batch_size=16, verbose=0)
+
+    Args:
+        encoder, projector, views: as in `JointEmbedding`; exactly two views.
+        uniformity_weight: float > 0, against an alignment of weight 1.
+        t: float > 0, how near another image must be to repel: a Gaussian kernel of variance 1 / (2 t).
+
+    Raises:
+        InvalidInputError: a batch of one image, which has nothing to be pushed from.
+
+    Reference:
+        Wang and Isola, "Understanding Contrastive Representation Learning through Alignment and Uniformity on the
+        Hypersphere" (arXiv 2005.10242), section 4.1; the defaults are those of its released code.
+    """
+
+    papers = (
+        {
+            "title": "Understanding Contrastive Representation Learning through Alignment and Uniformity on the "
+            "Hypersphere",
+            "url": "https://arxiv.org/abs/2005.10242",
+        },
+    )
+    terms = ("alignment", "uniformity")
+    advice = (Advice("a higher uniformity weight", "uniformity_weight", ("complete", "dimensional", "cone", "chance")),)
+
+    def __init__(
+        self,
+        encoder: keras.Model,
+        projector: keras.Model | None = None,
+        views: keras.Layer | None = None,
+        uniformity_weight: float = 1.0,
+        t: float = 2.0,
+        **kwargs,
+    ):
+        super().__init__(encoder, projector, views, **kwargs)
+        checks.positive(uniformity_weight=uniformity_weight, t=t)
+        self.uniformity_weight = uniformity_weight
+        self.t = t
+
+    def objective(self, images, outputs, training):
+        z = outputs["z"]
+        terms = align_uniform_terms(z[:, 0], z[:, 1], self.t)
+        return {"alignment": terms["alignment"], "uniformity": self.uniformity_weight * terms["uniformity"]}
+
+    def chance_level(self, batch_size: int) -> float:
+        """Loss when all embeddings are equal: 0."""
+        return 0.0
