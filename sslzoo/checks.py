@@ -29,7 +29,7 @@ def is_integer(value) -> bool:
 
 UNIT_RANGE = (
     "The images are floats of at most 1, where raw images are values 0..255: to an encoder they all look black and get "
-    "one and the same features. Pass images * 255."
+    "nearly the same features. Pass images * 255."
 )
 
 

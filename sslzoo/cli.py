@@ -17,7 +17,7 @@ from pathlib import Path
 
 import sslzoo
 from sslzoo import progress, zoo
-from sslzoo.errors import InvalidInputError, SSLZooError, choose
+from sslzoo.errors import InvalidInputError, SSLZooError, choose, printable
 from sslzoo.files import write_beside
 
 # What `sslzoo.evaluation.PROTOCOLS` holds, which imports Keras.
@@ -38,13 +38,17 @@ def main(argv: "list[str] | None" = None) -> int:
     Raises:
         SystemExit: with 2 on wrong usage, with 0 after --help or --version.
     """
-    arguments = _parser().parse_args(argv)
+    parser = _parser()
+    if not (sys.argv[1:] if argv is None else argv):
+        parser.print_help()
+        return 2
+    arguments = parser.parse_args(argv)
     for stream in (sys.stdout, sys.stderr):  # names of files may hold bytes that are no text
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
         code, answer = arguments.run(arguments)
-        print(json.dumps(answer, indent=1, allow_nan=False) if arguments.json else answer, flush=True)
+        print(json.dumps(answer, indent=1, allow_nan=False) if arguments.json else printable(answer), flush=True)
         return code
     except KeyboardInterrupt:
         print("sslzoo: interrupted", file=sys.stderr)
@@ -62,7 +66,7 @@ def main(argv: "list[str] | None" = None) -> int:
 
 
 def _explain(message):
-    print("sslzoo: " + " ".join(message.split()), file=sys.stderr)
+    print("sslzoo: " + printable(" ".join(message.split())), file=sys.stderr)
     return 2
 
 
@@ -289,9 +293,9 @@ def _embed(arguments):
         arrays = embedding.arrays()
         _write_npz(arguments.output, arrays, arguments.force)
     for path, reason in embedding.skipped:
-        print(f"sslzoo: left out {path}: {reason}", file=sys.stderr)
+        print(printable(f"sslzoo: left out {path}: {reason}"), file=sys.stderr)
     for remark in embedding.remarks:
-        print(f"sslzoo: {remark}", file=sys.stderr)
+        print(printable(f"sslzoo: {remark}"), file=sys.stderr)
     code = 1 if embedding.skipped else 0
     if arguments.json:
         return code, {

@@ -5,11 +5,26 @@ All types derive from `SSLZooError`, and from the built-in a reader would have e
 """
 
 import difflib
+import re
 from collections.abc import Iterable
+
+# What moves a terminal's cursor, changes its colours or the direction of text, or cannot be printed at all (the halves
+# of characters that file names of unknown encoding come as). Tabs and line ends stay.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufffe\uffff\ud800-\udfff]"
+)
+
+
+def printable(text: object) -> str:
+    """A text with control characters written out (ESC as \\x1b), as files, servers and manifests may hold them."""
+    return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), str(text))
 
 
 class SSLZooError(Exception):
-    """Base of every error that this package raises on purpose."""
+    """Base of every error that this package raises on purpose. Its message is safe to print."""
+
+    def __str__(self):
+        return printable(super().__str__())
 
     __init__ = Exception.__init__  # tf.data's tracing re-raises an error as its own type only if it finds this here
 

@@ -9,6 +9,11 @@ from pathlib import Path
 
 from sslzoo.errors import ArtefactError
 
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks: there, nothing keeps two processes apart
+    fcntl = None
+
 MOST_JSON = 2**22  # bytes of a JSON file that is read; a model of 500 layers takes a tenth of it
 
 
@@ -44,6 +49,53 @@ def write_beside(path: "str | os.PathLike", content: "bytes | Callable") -> Path
     finally:
         beside.unlink(missing_ok=True)
     return path
+
+
+_locks = {}  # (device, inode) of a folder -> open descriptor that holds its lock
+
+
+def lock_folder(folder: "str | os.PathLike", wait: bool = False) -> bool:
+    """Locks a folder against other processes, until `unlock_folder` or the end of this one, however it ends.
+
+    The system's own lock (flock) on the folder itself: there is no file to be left behind. Where the system has none
+    (Windows, some network drives), nothing is locked.
+
+    Args:
+        folder: one that exists.
+        wait: whether to wait for another process that holds it.
+
+    Returns:
+        bool, whether the folder is this process' own now.
+    """
+    if fcntl is None:
+        return True
+    descriptor = os.open(folder, os.O_RDONLY)
+    status = os.fstat(descriptor)
+    key = (status.st_dev, status.st_ino)
+    if key in _locks:
+        os.close(descriptor)
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return False
+    except OSError:  # a drive without locks
+        os.close(descriptor)
+        return True
+    _locks[key] = descriptor
+    return True
+
+
+def unlock_folder(folder: "str | os.PathLike") -> None:
+    """Gives a folder's lock back; none is no fault."""
+    try:
+        status = os.stat(folder)
+    except OSError:
+        return
+    descriptor = _locks.pop((status.st_dev, status.st_ino), None)
+    if descriptor is not None:
+        os.close(descriptor)
 
 
 _digests = {}

@@ -350,7 +350,8 @@ def test_layers_that_copy_layers_come_back(tmp_path):
     written = bidirectional()
     loaded = sslzoo.load(artefact.write(tmp_path / "model", {"encoder": written}, facts()))
     np.testing.assert_allclose(numpy(loaded(IMAGES)), numpy(written(IMAGES)), atol=1e-6)
-    assert loaded.get_config() == keras.saving.load_model(tmp_path / "model").get_config()
+    theirs = keras.saving.load_model(tmp_path / "model").get_config()
+    assert loaded.get_config() == theirs | {"name": "simvae-digits"}  # a loaded model is named for what it is
     assert "Orthogonal" in json.dumps(loaded.get_config())
 
 
@@ -635,7 +636,7 @@ def test_a_loaded_encoder_takes_bytes_and_floats_alike(folder):
 def test_a_loaded_model_is_what_keras_loads(folder):
     """Not drawing initial weights leaves no trace: the configuration is the same, initialisers included."""
     ours, theirs = sslzoo.load(folder), keras.saving.load_model(folder)
-    assert ours.get_config() == theirs.get_config()
+    assert ours.get_config() == theirs.get_config() | {"name": "simvae-digits"}
     assert "Glorot" in json.dumps(ours.get_config())
     assert all(np.array_equal(numpy(a), numpy(b)) for a, b in zip(ours.weights, theirs.weights))
     assert len(ours.trainable_weights) == len(ours.weights) == 6
@@ -780,8 +781,7 @@ def test_paths_and_names_that_lead_nowhere(folder, monkeypatch, tmp_path):
             sslzoo.load(path)
     with pytest.raises(ArtefactError, match=r"A model folder holds config\.json"):
         sslzoo.load(tmp_path)
-    with pytest.raises(ArtefactError, match=r"There are models in it: simvae-digits"):
-        sslzoo.load(folder.parent)
+    assert sslzoo.load(folder.parent).output_shape == sslzoo.load(folder).output_shape  # the one model in it
     with pytest.raises(InvalidInputError, match="Expected a name or a path"):
         sslzoo.load(None)
     with pytest.raises(InvalidInputError, match="Only Hub repositories have revisions"):

@@ -522,7 +522,7 @@ def test_a_folder_that_would_not_fit_the_memory_is_refused_before_it_is_taken(tm
     Image.new("L", (100, 100)).save(tmp_path / "0.png")
     for n in range(1, 20):
         (tmp_path / f"{n}.png").symlink_to("0.png")
-    monkeypatch.setattr(sources, "_memory", lambda: 150_000)
+    monkeypatch.setattr(sources, "memory", lambda: 150_000)
     with pytest.raises(errors.InvalidInputError, match=r"fit the memory.*20 images of shape \(100, 100, 1\)"):
         data.load(tmp_path, "train")
     assert data.load(tmp_path, "train", image_size=50)[0].shape == (20, 50, 50, 1)

@@ -333,3 +333,22 @@ def test_nothing_here_needs_keras():
     )
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     assert subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0
+
+
+ENTER = """
+import sys
+from sslzoo.zoo import manifest
+entry = manifest.read(sys.argv[1])["first"]
+for n in range(20):
+    manifest.update(f"{sys.argv[2]}-{n}", entry, sys.argv[1])
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such locks")
+def test_processes_that_change_a_manifest_at_once_lose_no_entry(tmp_path):
+    file = manifest.write({"first": entry()}, tmp_path / "manifest.json")
+    environment = os.environ | {"PYTHONPATH": str(Path(manifest.__file__).parents[2])}
+    processes = [subprocess.Popen([sys.executable, "-c", ENTER, file, f"p{n}"], env=environment) for n in range(3)]
+    assert [process.wait(timeout=300) for process in processes] == [0, 0, 0]
+    assert len(manifest.read(file)) == 1 + 3 * 20
+    assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]

@@ -2,8 +2,10 @@
 
 import csv
 import importlib.util
+import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,7 +18,11 @@ import pytest
 
 import sslzoo
 from sslzoo import callbacks, errors, training
+from sslzoo.callbacks import checkpoint as checkpoints
+from sslzoo.files import unlock_folder
 from sslzoo.methods import METHODS
+from sslzoo.training import folder as run_folder
+from sslzoo.training import outcome
 from sslzoo.training.settings import resolve
 
 RECIPES = Path(__file__).parent.parent / "recipes"
@@ -255,6 +261,8 @@ def test_a_loss_that_is_not_finite_names_the_term_and_keeps_the_good_checkpoint(
         (["--batch-size", "4000"], errors.InvalidInputError, "4000 images"),
         (["--dataset", "mnist", "--data-dir", "/nowhere"], errors.MissingDataError, "/nowhere"),
         (["--protocols", "lineer"], errors.UnknownNameError, "Did you mean 'linear'"),
+        (["--num-views", "100000000"], errors.InvalidInputError, "views of one step must fit the memory"),
+        (["--seed", "18446744073709551616"], errors.InvalidInputError, "Received: seed=18446744073709551616"),
         (["--seed", "-1"], errors.InvalidInputError, "Received: seed=-1"),
         (["--name", "My Model"], errors.InvalidInputError, "Received: --name='My Model'"),
         (["--set", "prior_varience=1"], errors.UnknownNameError, "Did you mean 'prior_variance'"),
@@ -293,14 +301,257 @@ def test_a_damaged_or_foreign_checkpoint_is_refused(tmp_path):
     keeper.set_model(model)
     keeper.write(1)
     whole = (tmp_path / "checkpoint.npz").read_bytes()
-    (tmp_path / "checkpoint.npz").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(errors.ArtefactError, match="cannot be read"):
-        keeper.restore(model)
+    no_note = io.BytesIO()
+    np.savez(no_note, note=np.array(json.dumps({"epochs_done": 1})))
+    for damaged in (whole[: len(whole) // 2], b"", no_note.getvalue()):
+        (tmp_path / "checkpoint.npz").write_bytes(damaged)
+        with pytest.raises(errors.ArtefactError, match=r"cannot be read \(checkpoint\.npz: .+\)"):
+            keeper.restore(model)
     (tmp_path / "checkpoint.npz").write_bytes(whole)
     other = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
     other.compile(optimizer="sgd", loss="mse")
     with pytest.raises(errors.ArtefactError, match="belongs to another model"):
         keeper.restore(other)
+
+
+def keeper_of(folder):
+    """A checkpoint of a model of one weight."""
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, name="only")])
+    model.compile(optimizer="sgd", loss="mse")
+    keeper = callbacks.Checkpoint(
+        folder / "checkpoint.npz", callbacks.Journal(folder / "h.csv", 1), callbacks.Stopwatch()
+    )
+    keeper.set_model(model)
+    return keeper, model
+
+
+def test_the_checkpoint_before_is_kept_and_taken_if_the_newest_is_damaged(tmp_path):
+    keeper, model = keeper_of(tmp_path)
+    for epoch in (1, 2, 3):
+        model.set_weights([np.full((2, 1), epoch), np.zeros(1)])
+        keeper.write(epoch)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint.npz", "checkpoint.previous.npz"]
+    assert keeper.restore(model) == 3 and keeper.remarks == []
+    (tmp_path / "checkpoint.npz").write_bytes(b"")
+    assert keeper.restore(model) == 2
+    assert keeper.remarks == ["The newest checkpoint was damaged; the run went on after epoch 2."]
+    np.testing.assert_array_equal(model.get_weights()[0], [[2], [2]])
+
+
+def test_weights_that_are_not_finite_are_not_kept(tmp_path):
+    keeper, model = keeper_of(tmp_path)
+    keeper.write(1)
+    good = (tmp_path / "checkpoint.npz").read_bytes()
+    model.set_weights([np.array([[1.0], [np.nan]]), np.zeros(1)])
+    with pytest.raises(errors.TrainingError, match=r"stopped being finite in epoch 2.*kept\. Received: .*only/kernel"):
+        keeper.write(2)
+    assert (tmp_path / "checkpoint.npz").read_bytes() == good
+
+
+def test_other_versions_are_told(tmp_path, monkeypatch):
+    keeper, model = keeper_of(tmp_path)
+    keeper.write(1)
+    versions = checkpoints.versions() | {"keras": "9.9"}
+    monkeypatch.setattr(checkpoints, "versions", lambda: versions)
+    keeper.restore(model)
+    assert keeper.remarks == [f"The run was resumed with other versions: keras {keras.__version__} before, 9.9 now."]
+
+
+# What can be told at the start: arrays of the data set -> what is said before the first step (None: a reason for no
+# probes, and the run goes on).
+def grey(count, size=8):
+    return np.random.default_rng(0).integers(0, 256, (count, size, size, 1), "uint8")
+
+
+LABELS = np.arange(96) % 3
+SETS = {
+    "one class": ({"y_train": 0 * LABELS, "x_test": grey(9), "y_test": 0 * LABELS[:9]}, None, "Labels of one class"),
+    "one-hot": (
+        {"y_train": np.eye(3, dtype=int)[LABELS], "x_test": grey(9), "y_test": np.eye(3, dtype=int)[LABELS[:9]]},
+        None,
+        "Labels of 3 columns",
+    ),
+    "test without labels": ({"y_train": LABELS, "x_test": grey(9)}, None, "No labels in the test split"),
+    "test of one image": ({"y_train": LABELS, "x_test": grey(1), "y_test": LABELS[:1]}, None, "of one image"),
+    "test of unknown classes": ({"y_train": LABELS, "x_test": grey(9), "y_test": LABELS[:9] + 2}, None, "has not"),
+    "test of another size": (
+        {"y_train": LABELS, "x_test": grey(9, 4), "y_test": LABELS[:9]},
+        errors.InvalidInputError,
+        "Test images must have the shape",
+    ),
+    "test of 0..1": (
+        {"y_train": LABELS, "x_test": grey(9) / 255, "y_test": LABELS[:9]},
+        errors.InvalidInputError,
+        "scaled to 0..1",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", SETS)
+def test_what_can_be_told_at_the_start_is_told_at_the_start(what, tmp_path):
+    arrays, error, message = SETS[what]
+    np.savez(tmp_path / "set.npz", x_train=grey(96), **arrays)
+    arguments = ["--dataset", str(tmp_path / "set.npz"), "--out", str(tmp_path / "run"), "--batch-size", "24"]
+    if error is None:
+        run = training.Run("simvae", {"num_views": 2}, argv=arguments)
+        assert message in run.no_test
+        unlock_folder(run.out)
+        return
+    with pytest.raises(error, match=message):
+        training.Run("simvae", {"num_views": 2}, argv=arguments)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.fixture
+def small_run(tmp_path):
+    def make(*arguments):
+        given = ["--limit", "96", "--batch-size", "24", "--num-views", "2", "--out", str(tmp_path / "run")]
+        run = training.Run("simvae", {}, argv=[*given, *arguments])
+        run_folder.take(run.out)  # as `prepare` does
+        return run
+
+    yield make
+    unlock_folder(tmp_path / "run")
+
+
+def test_a_run_that_failed_in_its_first_step_does_not_block_the_next(small_run):
+    run = small_run()
+    (run.out / "run.json").write_text(json.dumps(run._identity()))
+    (run.out / ".run.json.123.part").write_text("{")
+    assert small_run("--batch-size", "12").settings["batch_size"] == 12
+    (run.out / "checkpoint.npz").write_bytes(b"")
+    with pytest.raises(errors.ArtefactError, match="holds a run already"):
+        small_run()
+
+
+@pytest.mark.parametrize("content", ["[]", "{", '"x"'])
+def test_a_record_that_is_none_is_said_to_be_none(small_run, content):
+    run = small_run()
+    (run.out / "run.json").write_text(content)
+    with pytest.raises(errors.ArtefactError, match="record must be JSON"):
+        small_run("--resume")
+
+
+def test_resume_knows_its_data_and_names_the_key_that_differs(small_run, tmp_path):
+    np.savez(tmp_path / "set.npz", images=grey(96))
+    run = small_run("--dataset", str(tmp_path / "set.npz"))
+    (run.out / "run.json").write_text(json.dumps(run._identity()))
+    small_run("--dataset", str(tmp_path / "set.npz"), "--resume")
+    with pytest.raises(errors.ArtefactError, match=r"Received: epochs=7 \(was \d+\)"):
+        small_run("--dataset", str(tmp_path / "set.npz"), "--resume", "--epochs", "7")
+    np.savez(tmp_path / "set.npz", images=255 - grey(96))
+    with pytest.raises(errors.ArtefactError, match=r"the images of the run.*Received: images\.sha256="):
+        small_run("--dataset", str(tmp_path / "set.npz"), "--resume")
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_training(small_run, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    with pytest.raises(errors.ArtefactError, match=r"can be written \(Permission denied\)\. Received: --out="):
+        small_run()
+
+
+HOLD = """
+import sys, time
+from sslzoo.files import lock_folder
+print(lock_folder(sys.argv[1]), flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such locks")
+def test_two_processes_do_not_train_in_one_folder(small_run, tmp_path):
+    (tmp_path / "run").mkdir()
+    with subprocess.Popen([sys.executable, "-c", HOLD, tmp_path / "run"], stdout=subprocess.PIPE, text=True) as other:
+        try:
+            assert other.stdout.readline() == "True\n"
+            with pytest.raises(errors.ArtefactError, match="Another process trains in this folder"):
+                small_run()
+        finally:
+            other.kill()
+    small_run()  # the system frees the lock of a process that was killed
+
+
+def test_a_model_is_written_even_if_it_cannot_be_evaluated_or_drawn(tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise ZeroDivisionError("in the probes")
+
+    monkeypatch.setattr(outcome, "evaluate", fail)
+    monkeypatch.setattr(outcome, "draw", fail)
+    with pytest.raises(errors.ArtefactError, match=r"trained and written.*ZeroDivisionError: in the probes"):
+        train("simvae", tmp_path / "run", "--epochs", 1, "--num-views", 2)
+    folder = tmp_path / "run" / "simvae-digits"
+    assert sslzoo.load(folder).output_shape == (None, 10)
+    assert "ZeroDivisionError: in the probes" in json.loads((folder / "results.json").read_text())["remarks"][0]
+
+
+def hurry(run, grace):
+    run.stopwatch.deadline = time.monotonic() + grace
+    run.stopwatch.reason = "ended by SIGTERM"
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="Windows has no such timer")
+def test_after_a_signal_the_model_comes_first_and_the_rest_has_its_time(tmp_path, monkeypatch, capsys):
+    def slow(*_, **__):
+        time.sleep(60)
+
+    real = training.Run.finish
+    monkeypatch.setattr(outcome, "evaluate", slow)
+    monkeypatch.setattr(training.Run, "finish", lambda run, model: (hurry(run, 5), real(run, model))[1])
+    began = time.monotonic()
+    folder = train("simvae", tmp_path / "run", "--epochs", 1, "--num-views", 2, "--grace", 5)
+    assert time.monotonic() - began < 60 and "--grace are over" in capsys.readouterr().out
+    assert sslzoo.load(folder).output_shape == (None, 10)
+    assert "no time to evaluate" in json.loads((folder / "results.json").read_text())["remarks"][-1]
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGUSR1"])
+def test_signals_end_in_good_order_and_are_given_back(name):
+    number = getattr(signal, name, None)
+    if number is None or sys.platform == "win32":
+        pytest.skip("Windows has no such signal")
+    before = signal.getsignal(number)
+    stopwatch = callbacks.Stopwatch(grace=7)
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile(optimizer="sgd", loss="mse")
+    x = np.zeros((64, 2), "float32")
+    sent = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: os.kill(os.getpid(), number) if batch == 4 else None
+    )
+    history = model.fit(x, x[:, :1], batch_size=4, epochs=3, verbose=0, callbacks=[stopwatch, sent])
+    assert stopwatch.reason == f"ended by {name}" and len(history.epoch) == 1
+    assert 0 < stopwatch.deadline - time.monotonic() <= 7
+    assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize(
+    "error, message",
+    [
+        (OSError(28, "No space left on device", "/full/checkpoint.npz"), r"No space left.*--resume.*'/full/checkpoint"),
+        (KeyboardInterrupt(), None),
+    ],
+)
+def test_faults_of_the_system_and_a_second_ctrl_c_end_in_a_line(error, message, capsys):
+    def main():
+        raise error
+
+    with pytest.raises(SystemExit) as caught:
+        training.script(main)
+    if message is None:
+        assert caught.value.code == 130 and capsys.readouterr().err.count("\n") == 1
+    else:
+        assert re.search(message, str(caught.value.code)) and "\n" not in caught.value.code
+
+
+def test_a_closed_pipe_does_not_end_a_run(monkeypatch):
+    class Closed(io.StringIO):
+        def write(self, text):
+            raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr(sys, "stdout", Closed())
+    training.script(lambda: print("still here", flush=True))
 
 
 def test_a_user_sees_one_line_and_no_traceback(capsys):

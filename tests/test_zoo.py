@@ -33,6 +33,7 @@ from sslzoo.errors import (
 )
 from sslzoo.networks.composition import compose
 from sslzoo.zoo import artefact, layout, manifest
+from sslzoo.zoo import hub as hubs
 
 ROOT = Path(sslzoo.__file__).resolve().parent.parent
 NAME, REPOSITORY = "vae-digits", "someone/vae-digits"
@@ -136,6 +137,35 @@ def no_network(monkeypatch, hub):
 
 
 # ------------------------------------------------------------------ load
+
+
+def test_what_is_pinned_is_what_was_sent(hub, folder, monkeypatch):
+    """A run that goes on writes its folder anew while it is being published."""
+    weights = (folder / "model.weights.h5").read_bytes()
+    real = hubs.commit
+
+    def commit(*arguments, **options):
+        (folder / "model.weights.h5").write_bytes(b"of another epoch")
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(hubs, "commit", commit)
+    zoo.publish(folder, REPOSITORY)
+    pinned = manifest.read()[NAME]["files"]["model.weights.h5"]
+    assert pinned == {"sha256": fake_hub.sha256(weights), "bytes": len(weights)}
+    np.testing.assert_array_equal(features(sslzoo.load(NAME)), expected())
+
+
+def test_a_folder_that_changes_while_it_is_read_is_not_published(hub, folder, monkeypatch):
+    real = manifest.entry
+
+    def entry(*arguments):
+        (folder / "model.weights.h5").write_bytes(b"of another epoch")
+        return real(*arguments)
+
+    monkeypatch.setattr(manifest, "entry", entry)
+    with pytest.raises(ArtefactError, match="changed while it was read"):
+        zoo.publish(folder, REPOSITORY)
+    assert not hub.repositories and not manifest.read()
 
 
 @pytest.mark.parametrize("method", contract.CASES)
@@ -681,3 +711,12 @@ def test_decoder_and_encoder_make_the_round_trip():
 def test_arguments_of_load_that_mean_nothing(arguments, message):
     with pytest.raises(SSLZooError, match=message):
         sslzoo.load("simvae-digits", **arguments)
+
+
+def test_the_folder_of_a_run_opens_its_one_model(tmp_path):
+    shutil.copytree(ROOT / "weights" / "simvae-digits", tmp_path / "run" / "simvae-digits")
+    (tmp_path / "run" / "pictures").mkdir()
+    assert sslzoo.load(tmp_path / "run").name == "simvae-digits"
+    shutil.copytree(ROOT / "weights" / "simvae-digits", tmp_path / "run" / "another")
+    with pytest.raises(ArtefactError, match="another, simvae-digits"):
+        sslzoo.load(tmp_path / "run")

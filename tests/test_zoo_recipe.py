@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -206,10 +205,31 @@ def test_the_readme_gets_a_line_per_model_and_keeps_the_rest():
     assert "98.2 % (97.2)" in row and row.count("|") == 7
 
 
-def test_from_the_shell():
-    command = [sys.executable, str(ROOT / "recipes" / "zoo.py")]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([*command, "--only", "nothing"], capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 2 and "--only must match an entry" in done.stderr
-    done = subprocess.run([*command, "--jobs", "0"], capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 2 and "--jobs must be greater than 0. Received: 0" in done.stderr
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--only", "nothing"], "--only must match an entry"),
+        (["--jobs", "0"], "--jobs must be greater than 0. Received: 0"),
+        (["--budget-minutes", "-1"], "--budget-minutes must be greater than 0. Received: -1.0"),
+    ],
+)
+def test_wrong_flags_are_told(arguments, message, capsys):
+    with pytest.raises(SystemExit) as caught:
+        recipe.main(arguments)
+    assert caught.value.code == 2 and message in capsys.readouterr().err
+
+
+def test_a_call_trains_what_is_missing_and_says_what_to_collect(tmp_path, monkeypatch, capsys):
+    named = ("simvae", "digits"), ("moco", "mnist"), ("byol", "digits")
+    entries = [recipe.Entry(f"{name}-{dataset}", name, dataset, "", 0) for name, dataset in named]
+    recipe.write_table(tmp_path / "zoo.csv", entries)
+    shutil.copytree(ROOT / "weights" / "moco-mnist", tmp_path / "runs" / "moco-mnist" / "moco-mnist")
+    asked = []
+    monkeypatch.setattr(recipe, "train", lambda zoo, waiting, jobs, minutes: asked.extend(waiting) or [])
+    arguments = ["--table", str(tmp_path / "zoo.csv"), "--runs", str(tmp_path / "runs")]
+    assert recipe.main(arguments) == 0
+    assert [entry.entry for entry in asked] == ["byol-digits"]  # the first is in weights/, the second is trained
+    assert "1 to --collect: moco-mnist" in capsys.readouterr().out
+    assert recipe.main([*arguments, "--list"]) == 0
+    states = [line.split()[1] for line in capsys.readouterr().out.splitlines()]
+    assert states == ["current", "trained", "missing"]

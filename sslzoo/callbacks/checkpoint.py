@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import os
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -10,7 +12,8 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from sslzoo.errors import ArtefactError
+from sslzoo.errors import ArtefactError, TrainingError
+from sslzoo.evaluation.report import versions
 from sslzoo.files import write_beside
 
 
@@ -21,8 +24,9 @@ class Checkpoint(keras.callbacks.Callback):
     Keras' own model files and `BackupAndRestore` leave out), the number of finished epochs, and the journal. The
     order of the data is a function of seed and epoch, so it needs no state.
 
-    Neither an epoch with a loss that is not finite nor one cut short is written: the file on disk stays the last good
-    one, from which the cut epoch is run again whole.
+    Neither an epoch with a loss or weights that are not finite nor one cut short is written: the file on disk stays
+    the last good one, from which the cut epoch is run again whole. The one before it is kept too, as
+    `checkpoint.previous.npz`, and taken if the disk has damaged the newer.
 
     Example:
         import numpy as np
@@ -41,11 +45,19 @@ class Checkpoint(keras.callbacks.Callback):
         path: str or Path of the file.
         journal: `Journal` of the run.
         stopwatch: `Stopwatch` of the run, which knows whether an epoch was cut short.
+
+    Attributes:
+        remarks: list of str, what there is to say of a checkpoint that was restored.
+
+    Raises:
+        TrainingError: at the end of an epoch, weights that are not finite.
     """
 
     def __init__(self, path: "str | Path", journal: "Journal", stopwatch: "Stopwatch"):
         super().__init__()
         self.path = Path(path)
+        self.previous = self.path.with_name(f"{self.path.stem}.previous{self.path.suffix}")
+        self.remarks = []
         self.journal = journal
         self.stopwatch = stopwatch
 
@@ -54,11 +66,34 @@ class Checkpoint(keras.callbacks.Callback):
             self.write(epoch + 1)
 
     def write(self, epochs_done):
-        arrays = {f"{i:05d}": np.asarray(keras.ops.convert_to_numpy(v)) for i, v in enumerate(_variables(self.model))}
-        note = {"epochs_done": epochs_done, "rows": self.journal.rows, "seconds": self.journal.seconds()}
+        """Writes the checkpoint, `epochs_done` epochs after the start of the run."""
+        arrays = {}
+        for index, variable in enumerate(_variables(self.model)):
+            array = arrays[f"{index:05d}"] = np.asarray(keras.ops.convert_to_numpy(variable))
+            if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
+                raise TrainingError(
+                    f"The weights stopped being finite in epoch {epochs_done}: try a lower learning rate, or float32. "
+                    f"The last good checkpoint was kept. Received: {variable.path}"
+                )
+        note = {
+            "epochs_done": epochs_done, "rows": self.journal.rows, "seconds": self.journal.seconds(),
+            "versions": versions(),
+        }  # fmt: skip
         buffer = io.BytesIO()
         np.savez(buffer, note=np.array(json.dumps(note)), **arrays)
-        write_beside(self.path, buffer.getvalue())
+        if self.path.exists():
+            self._keep()
+        write_beside(self.path, buffer.getbuffer())
+
+    def _keep(self):
+        """Gives the newest checkpoint a second name, under which it stays when the next one takes its place."""
+        beside = self.previous.with_name(f".{self.previous.name}.{os.getpid()}.part")
+        beside.unlink(missing_ok=True)
+        try:
+            os.link(self.path, beside)
+        except OSError:  # a file system without links
+            shutil.copyfile(self.path, beside)
+        os.replace(beside, self.previous)
 
     def restore(self, model: keras.Model) -> int:
         """Put the file's state into a compiled model and the journal.
@@ -69,17 +104,11 @@ class Checkpoint(keras.callbacks.Callback):
         Raises:
             ArtefactError: the file is damaged, or was written by another model.
         """
-        if not self.path.exists():
+        found = [path for path in (self.path, self.previous) if path.exists()]
+        if not found:
             return 0
         variables = _variables(model)
-        try:
-            with np.load(self.path) as data:
-                note = json.loads(str(data["note"]))
-                arrays = [data[name] for name in sorted(set(data.files) - {"note"})]
-        except Exception as error:
-            raise ArtefactError(
-                f"The checkpoint cannot be read ({error}). Delete it to start over. Received: path={self.path}"
-            ) from error
+        note, arrays = self._read(found)
         shapes = [tuple(a.shape) for a in arrays]
         if shapes != [tuple(v.shape) for v in variables]:
             raise ArtefactError(
@@ -90,7 +119,34 @@ class Checkpoint(keras.callbacks.Callback):
             variable.assign(array)
         self.journal.rows = note["rows"]
         self.journal.seconds_before = note["seconds"]
+        theirs, ours = note.get("versions", {}), versions()
+        changed = [f"{name} {theirs.get(name, '?')} before, {version} now" for name, version in ours.items()
+                   if theirs and theirs.get(name) != version]  # fmt: skip
+        if changed:
+            self.remarks.append(f"The run was resumed with other versions: {', '.join(changed)}.")
         return note["epochs_done"]
+
+    def _read(self, paths):
+        """Note and arrays of the first of these files that is whole."""
+        faults = []
+        for path in paths:
+            try:
+                with np.load(path, allow_pickle=False) as data:
+                    note = json.loads(str(data["note"]))
+                    arrays = [data[name] for name in sorted(set(data.files) - {"note"})]
+                if not (isinstance(note["epochs_done"], int) and isinstance(note["rows"], list)):
+                    raise ValueError("its note is none")
+                note["seconds"] = float(note["seconds"])
+            except Exception as error:
+                faults.append(f"{path.name}: {str(error) or type(error).__name__}")
+                continue
+            if faults:
+                done = note["epochs_done"]
+                self.remarks.append(f"The newest checkpoint was damaged; the run went on after epoch {done}.")
+            return note, arrays
+        raise ArtefactError(
+            f"The checkpoint cannot be read ({'; '.join(faults)}). Delete it to start over. Received: path={self.path}"
+        )
 
 
 def _variables(model):
@@ -244,7 +300,10 @@ def _duration(seconds):
 
 
 class Stopwatch(keras.callbacks.Callback):
-    """Ends training in good order after `minutes`, or at the first Ctrl-C (a second one interrupts at once).
+    """Ends training in good order after `minutes`, at a signal, or at the first Ctrl-C (a second interrupts at once).
+
+    Clusters send SIGTERM or SIGUSR1 before they kill, a lost connection SIGHUP: the step is finished, and the caller
+    has `grace` seconds for the rest.
 
     Example:
         import numpy as np
@@ -258,37 +317,52 @@ class Stopwatch(keras.callbacks.Callback):
 
     Args:
         minutes: float, wall time from the start of training, or None for no limit.
+        grace: float, seconds that there are after a signal.
 
     Attributes:
         reason: why training ended early, or None.
+        deadline: when the grace after a signal is over, as `time.monotonic` counts, or None without a signal.
     """
 
-    def __init__(self, minutes: float | None = None):
+    def __init__(self, minutes: float | None = None, grace: float = 30.0):
         super().__init__()
         self.minutes = minutes
+        self.grace = grace
         self.reason = None
-        self._previous = None
+        self.deadline = None
+        self._previous = {}
 
     def on_train_begin(self, logs=None):
-        self._deadline = time.monotonic() + 60 * self.minutes if self.minutes else float("inf")
-        try:
-            self._previous = signal.signal(signal.SIGINT, self._interrupted)
-        except ValueError:  # not the main thread: Ctrl-C is somebody else's business there
-            self._previous = None
+        self._ends = time.monotonic() + 60 * self.minutes if self.minutes else float("inf")
+        handlers = {"SIGINT": self._interrupted} | dict.fromkeys(("SIGTERM", "SIGHUP", "SIGUSR1"), self._told_to_end)
+        for name, handler in handlers.items():
+            number = getattr(signal, name, None)  # Windows has but two of them
+            # What was ignored stays so: nohup ignores SIGHUP for a reason. Ctrl-C in the background is sent by someone.
+            if number is None or (name != "SIGINT" and signal.getsignal(number) is signal.SIG_IGN):
+                continue
+            try:
+                self._previous[number] = signal.signal(number, handler)
+            except ValueError:  # not the main thread: signals are somebody else's business there
+                return
 
     def _interrupted(self, number, frame):
         self._stop("interrupted")
         print("\nInterrupted: finishing this step, then writing what there is. Ctrl-C again to leave at once.")
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
+    def _told_to_end(self, number, frame):
+        if self.deadline is None:
+            self.deadline = time.monotonic() + self.grace
+            self._stop(f"ended by {signal.Signals(number).name}")
+
     def _stop(self, reason):
         self.reason = reason
         self._model.stop_training = True  # not `self.model`, which waits for the device under JAX
 
     def on_train_batch_end(self, batch, logs=None):
-        if time.monotonic() > self._deadline:
+        if time.monotonic() > self._ends:
             self._stop(f"stopped after --max-minutes {self.minutes:g}")
 
     def on_train_end(self, logs=None):
-        if self._previous is not None:
-            signal.signal(signal.SIGINT, self._previous)
+        while self._previous:
+            signal.signal(*self._previous.popitem())

@@ -56,10 +56,17 @@ class KNNMonitor(keras.callbacks.Callback):
         if not last and (epoch + 1) % self.every:
             return
         self.model  # noqa: B018 - under JAX this access writes the trained state back into the shared variables
-        bank, queries = (self.encoder.predict(x, batch_size=1000, verbose=0) for x in (self.bank[0], self.queries[0]))
+        bank, queries = (self._encode(images) for images in (self.bank[0], self.queries[0]))
         if not (np.isfinite(bank).all() and np.isfinite(queries).all()):
             return  # FiniteGuard speaks of it, by the name of the term
         logs["knn"] = knn_accuracy(bank, self.bank[1], queries, self.queries[1], k=self.k, metric="cosine")
+
+    def _encode(self, images):
+        """Features of images. Batches are whole: one program, and they can be shared out to several devices."""
+        size = min(1024, 1 << (len(images) - 1).bit_length())
+        whole = -(-len(images) // size) * size
+        padded = np.resize(images, (whole, *images.shape[1:]))
+        return self.encoder.predict(padded, batch_size=size, verbose=0)[: len(images)]
 
 
 class UntilKNN(keras.callbacks.Callback):
@@ -317,6 +324,7 @@ class FiniteGuard(keras.callbacks.Callback):
         super().__init__()
         self.terms = tuple(terms)
         self.every = every
+        self._looked = 0
 
     def on_epoch_begin(self, epoch, logs=None):
         self._looked = 0

@@ -230,7 +230,7 @@ class Batches(keras.utils.PyDataset):
         self._given, self._next = set(), 0  # those of this epoch that it was given, and the one that comes next
         self.views, self.with_index, self.repeat = views, bool(with_index), bool(repeat)
         self.epoch = self._plan.start_epoch
-        whole = isinstance(steps_per_execution, int | np.integer) and not isinstance(steps_per_execution, bool)
+        whole = checks.is_integer(steps_per_execution)
         stackable = steps_per_execution == 1 or (repeat and drop_remainder and views is None)
         if not whole or steps_per_execution < 1 or not stackable:
             raise errors.InvalidInputError(

@@ -90,7 +90,7 @@ def _example(record):
         values[entry[1].decode()] = dict(_fields(entry[2]))
     encoded = dict(_fields(values["image"][1]))[1]  # bytes_list
     label = dict(_fields(values["label"][3]))[1]  # int64_list, packed or not
-    with Image.open(io.BytesIO(encoded)) as image:
+    with Image.open(io.BytesIO(encoded), formats=("JPEG", "PNG")) as image:
         return np.asarray(image), label if isinstance(label, int) else _varint(label, 0)[0]
 
 

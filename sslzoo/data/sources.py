@@ -326,7 +326,7 @@ def _deepest(image):
 
 def check_room(count, shape, where):
     """Raise if so many images of a shape would not fit the memory of this machine."""
-    need, has = count * math.prod(shape), _memory()
+    need, has = count * math.prod(shape), memory()
     if need > has:
         raise errors.InvalidInputError(
             f"Expected images that fit the memory of this machine ({has / 2**30:.1f} GiB): make them smaller "
@@ -335,7 +335,7 @@ def check_room(count, shape, where):
         )
 
 
-def _memory():
+def memory() -> float:
     """Bytes of this machine's memory; endless where it does not say."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -89,14 +89,12 @@ class TorchEncoder:
     mode that it was in.
 
     Example:
+        import importlib.util
         import numpy as np
         from sslzoo import evaluation
 
-        try:
-            import torch
-        except ImportError:
-            torch = None
-        if torch:
+        if importlib.util.find_spec("torch"):
+            torch = importlib.import_module("torch")
             encoder = evaluation.TorchEncoder(torch.nn.Flatten())
             evaluation.features(encoder, np.zeros((4, 8, 8, 1), "uint8")).shape  # (4, 64)
 

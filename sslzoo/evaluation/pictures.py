@@ -86,7 +86,7 @@ def samples(images: np.ndarray, path: "str | os.PathLike", title: str = "Samples
 
 
 def views(
-    images: np.ndarray, made: np.ndarray, path: "str | os.PathLike", title: str = "Images and views of them"
+    images: np.ndarray, made: np.ndarray, path: "str | os.PathLike", title: str = "Images (left) and views of them"
 ) -> Path:
     """Each image beside random views of it: what augmentation does to these images, the cheapest check there is.
 
@@ -116,9 +116,7 @@ def views(
     for image, row in zip(_as_pixels(images[:8], "images"), made[:8, :8]):
         row = _as_pixels(row, "views")
         rows.append(np.stack([_at_size(pixels, row.shape[1:3]) for pixels in (image, *row)]))
-    return _picture_grid(
-        [_thumbnails(row) for row in rows], path, title, ["image, views"] * len(rows), after_first=True
-    )
+    return _picture_grid([_thumbnails(row) for row in rows], path, title, after_first=True)
 
 
 def neighbours(
@@ -158,8 +156,8 @@ def neighbours(
     for query, row in zip(asked, found):
         others = [other for other in row if other != query][:k]  # images that are equal may come before it
         rows.append(_thumbnails(_as_pixels(np.asarray(images)[[query, *others]], "images")))
-    title = title or f"{len(asked)} of {len(images):,} images, and those nearest to them"
-    return _picture_grid(rows, path, title, ["query, nearest"] * len(rows), after_first=True)
+    title = title or f"{len(asked)} of {len(images):,} images (left), and those nearest to them"
+    return _picture_grid(rows, path, title, after_first=True)
 
 
 def embedding(
@@ -322,7 +320,7 @@ def _picture_grid(rows, path, title, labels=None, pairs=False, after_first=False
     height, width = rows[0].shape[1:3]
     scale = max(1, round(72 / max(height, width)))
     gap, top, side = 4, 46, 16
-    left = 74 + 30 * after_first if labels else side
+    left = 74 if labels else side
     room = 4 * gap if after_first else 0
     columns = max(2, *map(len, rows)) if len(rows) > 1 else len(rows[0])
     grid_width = max(columns * (scale * width + gap) - gap + room, 220)

@@ -271,14 +271,18 @@ def log_determinant(matrix, regularizer: float):
 def _cholesky(matrix, regularizer):
     """Lower triangular factor of matrix (..., D, D) + regularizer I, of any rank and scale.
 
-    By way of the correlation matrix, so that what rounding asks for is added to each coordinate in its own units.
+    By way of the correlation matrix, so that what rounding asks for is added to each coordinate in its own units. Of a
+    matrix that is not finite, NaN: TensorFlow and PyTorch would raise errors of their own.
     """
     size = matrix.shape[-1]
     identity = ops.eye(size, dtype="float32")
     matrix = matrix + regularizer * identity
     scale = ops.sqrt(ops.diagonal(matrix, axis1=-2, axis2=-1))[..., None]
     correlation = matrix / (scale * ops.swapaxes(scale, -2, -1))
-    return scale * ops.cholesky(correlation + ROUNDING * size * identity)
+    correlation = correlation + ROUNDING * size * identity
+    finite = ops.all(ops.isfinite(correlation), axis=(-2, -1), keepdims=True)
+    factor = ops.cholesky(ops.where(finite, correlation, identity))
+    return scale * ops.where(finite, factor, float("nan"))
 
 
 def _standardize(z):

@@ -225,6 +225,11 @@ class Recluster(keras.callbacks.Callback):
         self._encoder = None
         self._agreement = {}
 
+    def resume(self, rows):
+        """Takes up what a run had found before it was interrupted, from the rows of its history."""
+        if rows:
+            self._agreement = {key: rows[-1][key] for key in ("cluster_nmi", "clusters_used") if key in rows[-1]}
+
     def on_train_begin(self, logs=None):
         model = self.model
         if not isinstance(model, DeepCluster):

@@ -4,7 +4,8 @@
 folder to its callbacks; `outcome` evaluates, draws and writes what came out.
 """
 
-from sslzoo.training.run import Run, script
+from sslzoo.training.run import Run
+from sslzoo.training.script import script
 from sslzoo.training.settings import PAPER, RELEASED, SETUPS, STRONG, VAE_PAPER, Per, Variant
 
 __all__ = ["PAPER", "RELEASED", "SETUPS", "STRONG", "VAE_PAPER", "Per", "Run", "Variant", "script"]

@@ -16,11 +16,14 @@ from sslzoo.zoo.results import is_licence
 # Settings that have a flag of their own beside --set.
 SHORT = ("epochs", "batch_size", "num_views", "learning_rate", "queue_size")
 POSITIVE = (
-    "epochs", "batch_size", "num_views", "queue_size", "max_minutes", "limit", "stop_on_collapse", "until_knn",
+    "epochs", "batch_size", "num_views", "queue_size", "max_minutes", "grace", "limit", "stop_on_collapse", "until_knn",
     "accumulate",
 )  # fmt: skip
 # What does not change the weights that come out.
-PASSING = ("data_dir", "out", "resume", "max_minutes", "protocols", "name", "show", "fuse_steps", "licence")
+PASSING = (
+    "data_dir", "out", "resume", "max_minutes", "grace", "protocols", "name", "show", "fuse_steps", "devices",
+    "licence",
+)  # fmt: skip
 
 
 def parser(method: str, variants: dict, description: str) -> argparse.ArgumentParser:
@@ -60,7 +63,9 @@ def parser(method: str, variants: dict, description: str) -> argparse.ArgumentPa
     add("--max-minutes", type=float, help="stop training in good order after this much wall time")
     add("--until-knn", type=float, metavar="PERCENT", help="stop in good order once the monitor's kNN passes this")
     add("--accumulate", type=int, metavar="N", help="gradients of N batches make a step; no more negatives than of one")
+    add("--devices", metavar="N", help="share each batch out to N devices, or all (JAX)")
     add("--fuse-steps", type=int, metavar="K", help="training steps in one program (JAX: from the time of one; else 1)")
+    add("--grace", type=float, default=30, help="seconds for the end after SIGTERM, SIGHUP or SIGUSR1 (30)")
     lasting = "stop in good order once a sign of collapse has lasted so many epochs (5)"
     add("--stop-on-collapse", type=int, nargs="?", const=5, metavar="EPOCHS", help=lasting)
     add("--protocols", nargs="*", help=f"probes to run at the end ({' '.join(evaluation.PROTOCOLS)})")
@@ -78,17 +83,7 @@ def check(arguments: argparse.Namespace) -> None:
     """
     for protocol in arguments.protocols or ():
         choose("protocol", protocol, evaluation.PROTOCOLS)
-    for name in (
-        "epochs",
-        "batch_size",
-        "num_views",
-        "queue_size",
-        "max_minutes",
-        "limit",
-        "stop_on_collapse",
-        "until_knn",
-        "accumulate",
-    ):
+    for name in POSITIVE:
         value = getattr(arguments, name)
         if value is not None and not value > 0:
             flag = "--" + name.replace("_", "-")

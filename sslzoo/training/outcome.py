@@ -1,14 +1,19 @@
 """After training: evaluate, draw, and write the artefact."""
 
 import inspect
+import signal
+import threading
+import time
 from pathlib import Path
 
 import keras
+import numpy as np
 
 from sslzoo import callbacks, data, evaluation
-from sslzoo.errors import InvalidInputError
+from sslzoo.errors import ArtefactError, InvalidInputError
 from sslzoo.evaluation import pictures
 from sslzoo.evaluation.report import versions
+from sslzoo.files import unlock_folder
 from sslzoo.training import flags
 from sslzoo.training.settings import SETUPS, data_name
 from sslzoo.zoo import artefact
@@ -35,24 +40,74 @@ def write(run, model: keras.Model) -> Path:
     """
     for reason in endings(run):
         print(f"{reason} What was trained so far is evaluated and written.")
+    return _in_time(run, lambda: _write(run, model, run.stopwatch.deadline is not None))
+
+
+def _write(run, model, hurried):
     parts = model.parts(run.image_shape)
     if run.arguments.float16:
         for part in parts.values():
             artefact.round_weights(part)
     else:
         parts["model"] = model
-    report = evaluate(run, parts["encoder"])
-    drawn = draw(run, model, parts["encoder"])
-    folder = artefact.write(
-        run.out / run.name,
-        parts,
-        results(run, type(model), report),
-        pictures=drawn,
-        float16=run.arguments.float16,
-        overwrite=True,
-    )
+
+    def put(report, drawn, faults):
+        made = results(run, type(model), report)
+        made["remarks"] += faults
+        float16 = run.arguments.float16
+        return artefact.write(run.out / run.name, parts, made, pictures=drawn, float16=float16, overwrite=True)
+
+    if hurried:  # the model first, then what there is time for
+        put(None, {}, ["The process was told to end, and there was no time to evaluate."])
+    (report, drawn), faults = (None, {}), []
+    # Whatever goes wrong in measuring and drawing must not take the trained model with it.
+    try:
+        report = evaluate(run, parts["encoder"])
+    except Exception as error:
+        faults.append(error)
+    try:
+        drawn = draw(run, model, parts["encoder"])
+    except Exception as error:
+        faults.append(error)
+    told = [" ".join(f"After training, {type(error).__name__}: {error}".split()) for error in faults]
+    folder = put(report, drawn, told)
     print(f'Wrote {folder}. Use it: sslzoo.load("{folder}")')
+    unlock_folder(run.out)
+    if faults:
+        raise ArtefactError(
+            f"The model is trained and written, but not all of it could be evaluated. {told[0]} "
+            f"Received: folder='{folder}'"
+        ) from faults[0]
     return folder
+
+
+class _TimeIsUp(BaseException):
+    """Which nobody catches on the way."""
+
+
+def _in_time(run, action):
+    """What `action` returns; after a signal it has the time of --grace, and the path of the folder comes back."""
+    left = None if run.stopwatch.deadline is None else run.stopwatch.deadline - time.monotonic()
+    if left is None or not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        return action()
+
+    def stop(*_):
+        raise _TimeIsUp
+
+    # Signals may be sent again, to make haste; what is being written must not suffer.
+    again = [number for name in ("SIGTERM", "SIGHUP", "SIGUSR1") if (number := getattr(signal, name, None))]
+    former = {number: signal.signal(number, signal.SIG_IGN) for number in again}
+    former[signal.SIGALRM] = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, max(left, 0.01))
+    try:
+        return action()
+    except _TimeIsUp:
+        print(f"The {run.stopwatch.grace:g} seconds of --grace are over. Go on with --resume.")
+        return run.out / run.name
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in former.items():
+            signal.signal(number, handler)
 
 
 def endings(run) -> list[str]:
@@ -73,9 +128,25 @@ def test_set(run):
         return None, None, "No labels"
     if "test" not in data.splits(run.dataset) and not run.arguments.test_share:
         return None, None, "No test split"
+    if run.labels.ndim == 2 and run.labels.shape[1] != len(data.CELEBA_ATTRIBUTES):
+        return None, None, f"Labels of {run.labels.shape[1]} columns are no classes"
+    if run.labels.ndim == 1 and len(np.unique(run.labels)) < 2:
+        return None, None, "Labels of one class"
     images, labels = run.load("test")
     some = slice(run.arguments.limit)  # all of them without a limit
-    return images[some], labels[some], None
+    images, labels = images[some], None if labels is None else labels[some]
+    if images.shape[1:] != run.images.shape[1:]:
+        raise InvalidInputError(
+            f"Test images must have the shape of training images, {run.images.shape[1:]}. "
+            f"Received: {images.shape[1:]} in the test split of {run.dataset!r}"
+        )
+    if labels is None:
+        return None, None, "No labels in the test split"
+    if len(images) < 2:
+        return None, None, "A test split of one image"
+    if run.labels.ndim == 1 and (unseen := np.setdiff1d(labels, run.labels)).size:
+        return None, None, f"The test split has classes that training has not ({', '.join(map(str, unseen[:3]))})"
+    return images, labels, None
 
 
 def evaluate(run, encoder):
@@ -119,7 +190,9 @@ def draw(run, model, encoder) -> dict[str, Path]:
     if model.views is not None:
         shown = run.images[:8]
         made = keras.ops.convert_to_numpy(model.views(shown, training=True, seed=run.seed, num_views=8))
-        drawn.append(pictures.views(shown, made, folder / "views.png", title="Training images, and views of them"))
+        drawn.append(
+            pictures.views(shown, made, folder / "views.png", title="Training images (left), and views of them")
+        )
     features = evaluation.features(encoder, images[:2000])
     if len(features) > 1:
         drawn.append(pictures.neighbours(images[:2000], features, folder / "neighbours.png", seed=run.seed))
@@ -157,7 +230,7 @@ def results(run, method: type, report=None) -> dict:
         "description": (inspect.getdoc(method) or method.__name__).partition("\n")[0],
         "remarks": [
             *run.data_remarks, *run.extensions(), *(run.beginning.remarks if run.beginning else ()), *endings(run),
-            *([] if report is None else report.remarks),
+            *run.checkpoint.remarks, *([] if report is None else report.remarks),
         ],
         **({} if report is None else {"evaluation": report.to_dict()}),
     }  # fmt: skip

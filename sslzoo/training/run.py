@@ -11,20 +11,21 @@ A recipe holds its hyper-parameters as data and reads, from top to bottom:
 
 import importlib.util
 import json
+import math
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import keras
 import numpy as np
 
 from sslzoo import callbacks, data, networks, optimizers
-from sslzoo.errors import ArtefactError, InvalidInputError, SSLZooError, choose
+from sslzoo.errors import InvalidInputError, choose
 from sslzoo.files import write_beside
 from sslzoo.methods import Pretrainer
 from sslzoo.methods.pretrainer import fuses_its_steps
-from sslzoo.training import flags, fusing, outcome
+from sslzoo.training import devices, flags, folder, fusing, outcome
 from sslzoo.training.beginning import Beginning
 from sslzoo.training.settings import SETUPS, Variant, model_name, parse_changes, resolve, table
 from sslzoo.views import Views, policy
@@ -88,6 +89,7 @@ class Run:
         self.out = Path(self.arguments.out or Path("runs") / self.name)
         if self.arguments.precision != "float32":
             keras.config.set_dtype_policy(self.arguments.precision)
+        self.devices = devices.use(self.arguments.devices)
         keras.utils.set_random_seed(self.seed)
 
         if self.arguments.show and self.dataset in SETUPS:  # which takes no data
@@ -104,10 +106,10 @@ class Run:
         in_print = published if self.variant == "zoo" or variants[self.variant].published else None
         self.published = (in_print or {}).get(self.dataset, {})
         self._check_sizes()
-        self.extended = []
-        self._check_folder()
         self.beginning = Beginning(self.arguments.init) if self.arguments.init else None
         self.test_images, self.test_labels, self.no_test = outcome.test_set(self)
+        self.fingerprint = folder.fingerprint(self.images)
+        self.extended = folder.check(self.out, self.name, self._identity(), self.arguments.resume)
 
         self.steps_per_epoch = len(self.images) // self.settings["batch_size"]
         self.views_per_step = self.settings["batch_size"] * self.settings["num_views"]
@@ -115,7 +117,7 @@ class Run:
         self.fused = 1  # training steps in one program
         self.model = None
         self.journal = callbacks.Journal(self.out / "history.csv", self.views_per_step)
-        self.stopwatch = callbacks.Stopwatch(self.arguments.max_minutes)
+        self.stopwatch = callbacks.Stopwatch(self.arguments.max_minutes, self.arguments.grace)
         self.checkpoint = callbacks.Checkpoint(self.out / "checkpoint.npz", self.journal, self.stopwatch)
         self.monitor_sets = self._monitor_sets()
         if self.arguments.until_knn and not self.monitor_sets:
@@ -179,10 +181,17 @@ class Run:
 
     def _check_sizes(self):
         batch_size = self.settings["batch_size"]
+        devices.check(batch_size, self.devices)
         if len(self.images) < batch_size:
             raise InvalidInputError(
                 f"The training set must hold at least one batch (--batch-size), here {batch_size} images. "
                 f"Received: dataset={self.dataset!r} with {len(self.images)} images"
+            )
+        views = 4 * batch_size * self.settings["num_views"] * math.prod(self.image_shape)
+        if views > data.memory():
+            raise InvalidInputError(
+                f"The views of one step must fit the memory of this machine ({data.memory() / 2**30:.1f} GiB). "
+                f"Received: --num-views={self.settings['num_views']} of {batch_size} images, {views / 2**30:.1f} GiB"
             )
         queue = self.settings.get("queue_size") or 0
         if queue * 8 > len(self.images):
@@ -210,49 +219,9 @@ class Run:
             "init": self.arguments.init,
             "accumulate": self.arguments.accumulate,
             "backend": keras.backend.backend(),
+            "images": self.fingerprint,
         }
         return json.loads(json.dumps(identity))  # as it reads back: tuples are lists
-
-    def _check_folder(self):
-        """Refuse a folder that holds another run, before anything is trained or written."""
-        record = self.out / "run.json"
-        if self.out.exists() and not self.out.is_dir():
-            raise ArtefactError(f"--out must be a folder. Received: --out={self.out}, which is a file")
-        if record.exists():
-            if not self.arguments.resume:
-                raise ArtefactError(
-                    f"The output folder holds a run already: go on with it (--resume), or name another (--out). "
-                    f"Received: --out={self.out}"
-                )
-            try:
-                theirs = json.loads(record.read_text())
-            except ValueError as error:
-                raise ArtefactError(f"The run's record must be JSON ({error}). Received: {record}") from error
-            self._compare(theirs)
-        elif self.out.exists() and any(self.out.iterdir()):
-            raise ArtefactError(
-                "The output folder must be new, empty, or hold a run of this recipe (with --resume). "
-                f"Received: --out={self.out}, which holds {sorted(p.name for p in self.out.iterdir())[:3]}"
-            )
-
-    def _compare(self, theirs):
-        """Refuse to go on with a run of other settings; more epochs extend it."""
-        ours, theirs = self._identity(), theirs if isinstance(theirs, dict) else {}
-        # Runs from before there were these flags had their defaults.
-        theirs = {"labels": None, "test_share": 0.0, "on_error": "fail", "init": None} | theirs
-        was, now = (dict(_flat(record)) for record in (theirs, ours))
-        differing = {name for name in {*was, *now} - {"extended", "fuse_steps"} if was.get(name) != now.get(name)}
-        before, after = was.get("settings.epochs"), now["settings.epochs"]
-        self.extended = list(theirs.get("extended") or [])
-        if "settings.epochs" in differing and isinstance(before, int) and after > before:
-            self.extended.append(before)
-            differing -= {"settings.epochs", "settings.monitor_every"}
-        if differing:
-            told = ", ".join(
-                f"{name.removeprefix('settings.')}={now.get(name)!r} (was {was.get(name)!r})"
-                for name in sorted(differing)
-            )
-            raise ArtefactError(f"--resume needs the configuration of the run in {self.out}. Received: {told}")
 
     def extensions(self) -> list[str]:
         """What the card must say of a run that was given more epochs on its way."""
@@ -340,13 +309,20 @@ class Run:
         if self.fused > 1:
             fusing.build(model, self._batch())
             model.compile(optimizer=model.optimizer, steps_per_execution=self.fused)
-        self.out.mkdir(parents=True, exist_ok=True)
+        folder.take(self.out)
+        folder.check(self.out, self.name, self._identity(), self.arguments.resume)  # another may have begun there since
         record = {**self._identity(), "fuse_steps": self.fused}
         if self.extended:
             record["extended"] = self.extended
         write_beside(self.out / "run.json", (json.dumps(record, indent=1) + "\n").encode())
         if self.arguments.resume:
             self.initial_epoch = self.checkpoint.restore(model)
+            if not self.initial_epoch:
+                print(f"There is no checkpoint in {self.out}: training starts over.")
+            for remark in self.checkpoint.remarks:
+                print(remark)
+        if self.no_test:
+            print(f"{self.no_test}: there will be no probes. The encoder and its pictures are written all the same.")
         accumulated = self.arguments.accumulate or 1
         if accumulated > 1:
             print(
@@ -358,6 +334,7 @@ class Run:
             f"{self.settings['num_views']} views of each, {self.settings['batch_size']} images a step, "
             f"{self.steps_per_epoch:,} steps x {self.settings['epochs']} epochs, {model.count_params():,} parameters, "
             f"{keras.backend.backend()} backend"
+            + (f", {self.devices} devices" if self.devices > 1 else "")
             + (f", {self.fused} steps in a program" if self.fused > 1 else "")
             + (f", gradients of {accumulated} batches make a step" if accumulated > 1 else "")
             + (f", going on after epoch {self.initial_epoch}" if self.initial_epoch else "")
@@ -400,6 +377,9 @@ class Run:
         Args:
             extra: callbacks of the method's own, which come before those that watch.
         """
+        for callback in extra:
+            if hasattr(callback, "resume"):  # which keeps something between epochs
+                callback.resume(self.journal.rows)
         pace = callbacks.Pace(self.settings["epochs"], self.arguments.max_minutes)
         watchers = [*extra, pace, self.stopwatch, callbacks.FiniteGuard(self.model.terms)]
         if self.monitor_sets:
@@ -420,23 +400,6 @@ class Run:
 
     def finish(self, model: Pretrainer) -> Path:
         """Evaluate, draw and write the artefact `<out>/<name>/`. Returns its path."""
+        if self.devices > 1:
+            devices.release()
         return outcome.write(self, model)
-
-
-def _flat(record, path=""):
-    """(dotted name, value) of everything inside nested dicts."""
-    for name, value in record.items():
-        if isinstance(value, dict) and value:
-            yield from _flat(value, f"{path}{name}.")
-        else:
-            yield f"{path}{name}", value
-
-
-def script(main: Callable) -> None:
-    """Run a recipe's `main` from the shell: what the user can mend is told in a line, without a traceback."""
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(line_buffering=True)  # whoever reads a log file or a pipe sees each line as it comes
-    try:
-        main()
-    except SSLZooError as error:
-        sys.exit(f"{type(error).__name__}: {error}")

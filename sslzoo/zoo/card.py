@@ -5,9 +5,11 @@ What results hold is described in `sslzoo.zoo.results`.
 
 import hashlib
 import json
+import re
 import shlex
 import textwrap
 
+from sslzoo.errors import printable
 from sslzoo.zoo import citations
 from sslzoo.zoo.results import tag_of
 
@@ -56,7 +58,8 @@ def render(results: dict, repository: str | None = None) -> str:
         _limits(results),
         _citation(results),
     ]
-    return "\n".join(section for section in sections if section)
+    front, *rest = (section for section in sections if section)
+    return "\n".join([front, *map(printable, rest)])
 
 
 _SIGNATURE = "\n<!-- Written by sslzoo from results.json; publish keeps a card that was edited. {} -->\n"
@@ -115,8 +118,16 @@ def _yaml(value, indent=""):
             else:
                 lines.append(head.rstrip() + "\n" + inner)
         else:
-            lines.append(head + json.dumps(item, ensure_ascii=False) + "\n")
+            lines.append(head + _UNWRITTEN.sub(_escaped, json.dumps(item, ensure_ascii=False)) + "\n")
     return "".join(lines)
+
+
+# What YAML forbids in a text, and JSON leaves as it is; both read these as escapes.
+_UNWRITTEN = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+
+
+def _escaped(found):
+    return f"\\u{ord(found[0]):04x}"
 
 
 def _introduction(results):
@@ -276,7 +287,7 @@ def _limits(results):
     size = f"of shape {'x'.join(map(str, shape))}" if shape else "of one size"
     points = [
         f"It takes images {size}; `sslzoo embed` makes others fit. Values are 0..255: of images divided by 255 it "
-        "gives one and the same vector, for all look black to it.",
+        "gives nearly one and the same vector, for all look black to it.",
         f"It was trained on {_title(results['dataset'])} only: on other kinds of images its features may say little.",
         "It is a research model of the size the papers used. Nobody has examined it for bias, and it must not decide "
         "anything about people.",

@@ -1,4 +1,4 @@
-"""What `list_models` and `info` return: plain lists and dicts that show themselves as tables, without hashes."""
+"""What `list_models` and `info` return: lists and dicts that show themselves as tables, without pages of hashes."""
 
 import html
 

@@ -47,15 +47,16 @@ def load(
         decoder = sslzoo.load("simvae-mnist", part="decoder", output_range=(0, 255))
         encoder.predict(decoder.predict(features))  # there and back again
 
-    Images are values 0..255. Of `images / 255` every encoder gives one and the same vector, for all look black.
+    Images are values 0..255. Of `images / 255` every encoder gives nearly one and the same vector, for all look black.
 
-        sslzoo.load("runs/mine")                     # a model folder, or a .keras file
+        sslzoo.load("runs/mine")                     # a model folder, the folder of a run, or a .keras file
         sslzoo.load("hf://someone/their-model")      # anyone's repository on the Hugging Face Hub, newest commit
         sslzoo.load("hf://someone/their-model@v1")   # a tag, branch or commit of it
 
-    A model folder or `.keras` file of that path comes first; then a name is looked for as the head of this module
-    says. Only the files of that part are downloaded. What the cache holds is used without asking the Hub, except for a
-    branch or tag, which may have moved; HF_HUB_OFFLINE=1 keeps from asking even then.
+    A model folder, a run's folder with one model in it, or a `.keras` file of that path comes first; then a name is
+    looked for as the head of this module says. Only the files of that part are downloaded. What the cache holds is used
+    without asking the Hub, except for a branch or tag, which may have moved; HF_HUB_OFFLINE=1 keeps from asking even
+    then.
 
     Args:
         name_or_path: model folder, `.keras` file, name such as "simvae-mnist", or "hf://organisation/name[@revision]".
@@ -107,7 +108,7 @@ def _model_name(name_or_path, path):
     text = str(name_or_path)
     if text.startswith(manifests.SCHEME):
         text = text.partition("@")[0].rpartition("/")[2]
-    elif path == Path(name_or_path).expanduser():
+    elif Path(name_or_path).expanduser() in (path, path.parent):
         try:
             text = read_json(path / layout.RESULTS)["name"]
         except (SSLZooError, OSError, ValueError, KeyError, TypeError):
@@ -231,7 +232,8 @@ def _find_path(name_or_path):
     if isinstance(name_or_path, str) and (name in local_models() or _is_entry(name)):
         return None  # a folder of that name that holds no model does not hide the model
     if exists:
-        return path
+        inside = [child.parent for child in path.glob(f"*/{layout.CONFIG}")]
+        return inside[0] if len(inside) == 1 else path  # the folder of a run
     if isinstance(name_or_path, os.PathLike) or path.suffix == ".keras" or len(path.parts) > 1:
         raise ArtefactError(f"No such folder or file. Received: name_or_path={os.fspath(name_or_path)!r}")
     return None

@@ -16,14 +16,17 @@ object: `schema` (1) and `models`, name -> entry. An entry holds
     sslzoo manifest weights/*      # enter folders, after a model changed
 """
 
+import contextlib
 import functools
 import json
 import os
 import re
+import threading
 from pathlib import Path
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError, ManifestError, SSLZooError, choose
-from sslzoo.files import write_beside
+from sslzoo.files import lock_folder, unlock_folder, write_beside
 from sslzoo.zoo import layout
 from sslzoo.zoo.results import (
     METRIC,
@@ -44,6 +47,7 @@ SCHEMA = 1
 SCHEME = "hf://"  # of the address of a repository on the Hub
 COMMIT = r"[0-9a-f]{40}"
 
+_one_thread, _depth = threading.RLock(), [0]
 _PINNED = {layout.CONFIG, layout.METADATA, layout.WEIGHTS, layout.RESULTS}
 _OWN_NAME = r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?"
 _SEGMENT = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_. -]*(?<![. ])")
@@ -153,7 +157,7 @@ def parse(content: "str | bytes", source: str = FILE) -> dict[str, dict]:
         record = json.loads(content, object_pairs_hook=_unique, parse_constant=_no_constant)
         if not isinstance(record, dict) or not isinstance(record.get("models"), dict):
             raise InvalidInputError("Expected an object with schema and models. Received: something else")
-        if record.get("schema") != SCHEMA or isinstance(record["schema"], bool):
+        if not checks.is_integer(record.get("schema")) or record["schema"] != SCHEMA:
             raise InvalidInputError(
                 f"schema must be {SCHEMA}; a later one needs a later sslzoo. Received: schema={record.get('schema')!r}"
             )
@@ -250,10 +254,29 @@ def write(entries: dict[str, dict], file: "str | os.PathLike | None" = None) -> 
     return write_beside(file, text.encode())
 
 
+@contextlib.contextmanager
+def changing(file: Path):
+    """While open, no other process changes a manifest in that folder: what is read here may be written back."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with _one_thread:
+        _depth[0] += 1
+        lock_folder(file.parent, wait=True)
+        try:
+            yield
+        finally:
+            _depth[0] -= 1
+            if not _depth[0]:
+                unlock_folder(file.parent)
+
+
 def update(name: str, entry: dict, file: "str | os.PathLike | None" = None) -> Path:
-    """Enters one model in a manifest, made if there is none; the others stay as they are."""
+    """Enters one model in a manifest, made if there is none; the others stay as they are.
+
+    Several processes may do so at once, where the system has locks (not on Windows).
+    """
     file = path() if file is None else Path(file)
-    return write((read(file) if file.exists() else {}) | {name: entry}, file)
+    with changing(file):
+        return write((read(file) if file.exists() else {}) | {name: entry}, file)
 
 
 def refresh(folder: "str | os.PathLike", organisation: str = "sslzoo", file: "str | os.PathLike | None" = None) -> bool:
@@ -269,11 +292,12 @@ def refresh(folder: "str | os.PathLike", organisation: str = "sslzoo", file: "st
     """
     file = path() if file is None else Path(file)
     name = read_results(folder)["name"]
-    former = (read(file) if file.exists() else {}).get(name)
-    made = entry(folder, former["repository"] if former else f"{organisation}/{name}")
-    if former and former["files"] == made["files"]:
-        made["revision"] = former["revision"]
-    if made == former:
-        return False
-    update(name, made, file)
+    with changing(file):
+        former = (read(file) if file.exists() else {}).get(name)
+        made = entry(folder, former["repository"] if former else f"{organisation}/{name}")
+        if former and former["files"] == made["files"]:
+            made["revision"] = former["revision"]
+        if made == former:
+            return False
+        update(name, made, file)
     return True

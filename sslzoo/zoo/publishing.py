@@ -1,6 +1,8 @@
 """From a model folder to the Hugging Face Hub, in one commit, pinned in the manifest."""
 
+import json
 import os
+from hashlib import sha256
 from pathlib import Path
 
 from sslzoo.errors import ArtefactError
@@ -52,13 +54,20 @@ def publish(
     hubs.check_repository(repo_id)
     folder = Path(folder)
     results = _check_folder(folder)
-    manifests.entry(folder, repo_id)
+    model = {file: (folder / file).read_bytes() for file in layout.files(folder) if file != layout.CARD}
+    entry = manifests.entry(folder, repo_id)
+    # What is pinned is what is sent, whatever becomes of the folder meanwhile.
+    sent = {file: {"sha256": sha256(model[file]).hexdigest(), "bytes": len(model[file])} for file in entry["files"]}
+    if entry["files"] != sent or results != json.loads(model[layout.RESULTS]):
+        raise ArtefactError(
+            f"The folder changed while it was read, as by a run that goes on there. Publish it again. "
+            f"Received: '{folder}'"
+        )
     pinning = None if create_pr else _manifest_to_change(manifest)
     if pinning is not None and pinning.exists():
         manifests.read(pinning)  # before anything is sent
 
     card, kept = cards.sign(cards.render(results, repo_id)), []
-    model = {file: (folder / file).read_bytes() for file in layout.files(folder) if file != layout.CARD}
 
     def compose(remote):
         files = model | {layout.CARD: card.encode("utf-8")}
@@ -79,7 +88,7 @@ def publish(
     if pull_request:
         notes.append("The commit is pinned in the manifest when you publish again after the merge.")
     if pinning is not None:
-        _pin(pinning, folder, repo_id, revision)
+        _pin(pinning, results["name"], entry | {"revision": revision})
     return {
         "name": results["name"],
         "repository": repo_id,
@@ -130,11 +139,10 @@ def _manifest_to_change(manifest):
     return None if manifests.is_installed(file) else file
 
 
-def _pin(file, folder, repository, revision):
+def _pin(file, name, entry):
     """Enters the published model, unless the manifest pins an older commit with these very files already."""
-    name = read_results(folder)["name"]
-    former = (manifests.read(file) if file.exists() else {}).get(name)
-    entry = manifests.entry(folder, repository, revision)
     unpinned = {"revision": None}
-    if former is None or former["revision"] is None or former | unpinned != entry | unpinned:
-        manifests.update(name, entry, file)
+    with manifests.changing(file):
+        former = (manifests.read(file) if file.exists() else {}).get(name)
+        if former is None or former["revision"] is None or former | unpinned != entry | unpinned:
+            manifests.update(name, entry, file)

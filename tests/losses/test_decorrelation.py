@@ -241,6 +241,14 @@ def test_w_mse_closed_forms():
     assert float(to_numpy(losses.w_mse(strangers))) == pytest.approx(2.0, abs=0.15)
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e38])
+def test_a_loss_that_diverges_is_nan_on_every_backend(bad):
+    """So that `FiniteGuard` speaks of it; TensorFlow's and PyTorch's Cholesky raise errors of their own."""
+    z = np.random.default_rng(0).normal(size=(8, 2, 3)).astype("float32")
+    z[0, 0, 0] = bad
+    assert np.isnan(to_numpy(losses.w_mse(tensor(z), normalize=False)))
+
+
 def test_whitened_embeddings_have_mean_zero_and_covariance_one():
     z = draw(3, 40, 6) @ mixing(6, seed=1) + 5.0
     white = to_numpy(losses.whiten(tensor(z)))

@@ -1,14 +1,17 @@
 """--until-knn, --accumulate, and several devices where they would change what is compared."""
 
 import json
+from pathlib import Path
 
 import contract
 import keras
 import numpy as np
 import pytest
+from test_method_contract import in_another_process
 from test_training import recipe, rows, train
 
 from sslzoo import callbacks, errors
+from sslzoo.training import devices
 
 BACKEND = keras.backend.backend()
 
@@ -97,6 +100,40 @@ def test_wrong_flags_are_refused(arguments, message, tmp_path):
     with pytest.raises(errors.InvalidInputError, match=message):
         train("simclr", tmp_path / "run", *arguments)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="keras.distribution.DataParallel is JAX's")
+def test_a_run_on_two_devices_is_the_run_on_one(tmp_path):
+    code = f"""
+import sys; sys.path.insert(0, {str(Path(contract.__file__).parent)!r})
+import numpy as np
+from test_training import checkpoint, train
+from sslzoo import training
+training.Run.finish = lambda run, model: None
+for devices in (1, 2):
+    arguments = ("--epochs", 2, "--devices", devices, "--fuse-steps", 4)
+    train("simclr", {str(tmp_path)!r} + "/" + str(devices), *arguments)
+one, two = (checkpoint({str(tmp_path)!r} + "/" + name)[0] for name in "12")
+assert one.keys() == two.keys()
+for key in one:
+    np.testing.assert_allclose(one[key], two[key], atol=1e-4, err_msg=key)
+"""
+    in_another_process(code, "jax", XLA_FLAGS="--xla_force_host_platform_device_count=2")
+    first, second = (rows(tmp_path / name)[-1] for name in "12")
+    assert first["views"] == second["views"]
+    assert float(first["loss"]) == pytest.approx(float(second["loss"]), rel=1e-4)
+
+
+@pytest.mark.parametrize("wanted", ["0", "3", "1024", "two"])
+def test_devices_that_are_not_there_are_refused(wanted, tmp_path):
+    with pytest.raises(errors.InvalidInputError, match=rf"Received: --devices={wanted}"):
+        train("simclr", tmp_path / "run", "--devices", wanted)
+
+
+def test_batches_are_shared_out_whole():
+    devices.check(24, 8)
+    with pytest.raises(errors.InvalidInputError, match=r"multiple of the 16 devices\. Received: --batch-size=24"):
+        devices.check(24, 16)
 
 
 @pytest.mark.skipif(BACKEND != "torch", reason="this is about PyTorch")

@@ -1,0 +1,51 @@
+"""A recipe from the shell: what the user can mend is told in a line, without a traceback."""
+
+import contextlib
+import sys
+from collections.abc import Callable
+
+from sslzoo.errors import SSLZooError
+
+
+def script(main: Callable) -> None:
+    """Run a recipe's `main` from the shell: what the user can mend is told in a line, without a traceback."""
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(line_buffering=True)  # whoever reads a log file or a pipe sees each line as it comes
+    stream, sys.stdout = sys.stdout, _Patient(sys.stdout)
+    try:
+        main()
+    except SSLZooError as error:
+        sys.exit(f"{type(error).__name__}: {error}")
+    except OSError as error:
+        where = f" Received: '{error.filename}'" if error.filename else ""
+        sys.exit(
+            f"{type(error).__name__}: {error.strerror or error}. Make room, or give permission; if the run had a "
+            f"checkpoint, go on with --resume.{where}"
+        )
+    except KeyboardInterrupt:
+        print("Interrupted. If the run had a checkpoint, go on with --resume.", file=sys.stderr)
+        sys.exit(130)
+    finally:
+        sys.stdout = stream
+
+
+class _Patient:
+    """A stream to print to that lets nobody fail: a closed pipe or a full disk of logs must not end a run."""
+
+    def __init__(self, stream):
+        self.stream = stream
+
+    def write(self, text):
+        try:
+            return self.stream.write(text)
+        except UnicodeEncodeError:
+            return self.stream.write(text.encode("ascii", "backslashreplace").decode("ascii"))
+        except (OSError, ValueError):
+            return len(text)
+
+    def flush(self):
+        with contextlib.suppress(OSError, ValueError):
+            self.stream.flush()
+
+    def __getattr__(self, name):
+        return getattr(self.stream, name)
