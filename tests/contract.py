@@ -170,7 +170,10 @@ CASES = {
     "gedi-no-inv": (2, energy_model(methods.GEDI, invariance_weight=0)),
     "gedi-no-prior": (2, energy_model(methods.GEDI, prior_weight=0)),
     "gedi-two-stage": (2, energy_model(methods.GEDI, generative_steps=3, temperature=0.5)),
-    "ebclr": (2, joint_embedding(methods.EBCLR, with_head=True, sgld_steps=3, step_size=0.01, buffer_size=26)),
+    "ebclr": (
+        2,
+        joint_embedding(methods.EBCLR, with_head=True, temperature=1.0, sgld_steps=2, step_size=0.01, buffer_size=26),
+    ),
     "ebclr-no-gen": (2, joint_embedding(methods.EBCLR, generative_weight=0)),
     "lejepa": (3, joint_embedding(methods.LeJEPA, with_head=True, slices=7)),
     "lejepa-global": (4, joint_embedding(methods.LeJEPA, slices=7, num_global=2, weight=0.5)),
