@@ -3,6 +3,8 @@
 To the last bit under JAX. TensorFlow rounds otherwise inside its loop.
 """
 
+from pathlib import Path
+
 import contract
 import keras
 import numpy as np
@@ -165,8 +167,9 @@ def test_the_guard_looks_every_so_many_steps_whether_fused_or_not():
 
 @pytest.mark.skipif(not OURS, reason="keras.distribution.DataParallel is JAX's")
 def test_on_two_devices_a_stack_is_split_by_images_not_by_steps():
-    code = """
-import keras
+    code = f"""
+import keras, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
 keras.distribution.set_distribution(keras.distribution.DataParallel())
 import jax, numpy, test_fused_steps as fused
 assert len(jax.devices()) == 2
