@@ -120,12 +120,17 @@ def test_help_of_every_command_says_what_it_takes_and_gives_an_example(sslzoo_):
         assert max(map(len, out.splitlines())) < 110
 
 
-@pytest.mark.parametrize("words", [(), ("lits",), ("info",), ("embed", "simvae-digits"), ("evaluate", "simvae-digits"),
+@pytest.mark.parametrize("words", [("lits",), ("info",), ("embed", "simvae-digits"), ("evaluate", "simvae-digits"),
                                    ("embed", "simvae-digits", "x", "-o", "y", "--batch-size", "0"),
                                    ("embed", "simvae-digits", "x", "-o", "y", "--part", "decoder")])  # fmt: skip
 def test_wrong_usage_exits_with_2(sslzoo_, words):
     code, out, err = sslzoo_(*words)
     assert code == 2 and not out and "usage: sslzoo" in err
+
+
+def test_alone_it_prints_its_help(sslzoo_):
+    code, out, err = sslzoo_()
+    assert code == 2 and out.startswith("usage: sslzoo") and "COMMAND --help" in out and not err
 
 
 def test_help_list_and_info_import_neither_keras_nor_a_backend():

@@ -44,7 +44,7 @@ class Break(keras.callbacks.Callback):
         self.steps += 1
         if self.steps in self.at:
             self.before = state(self.model)
-            kernel = self.model.encoder.get_layer("hidden").kernel
+            kernel = self.model.cluster_head.trainable_variables[0]  # no normalisation comes after it
             kernel.assign(array(kernel) + self.value)
 
 
