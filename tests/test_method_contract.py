@@ -142,7 +142,7 @@ def test_mixed_bfloat16_keeps_losses_and_state_in_float32(name):
 def in_another_process(code, backend, **environment):
     """Run Python `code` with tests/ importable under a backend; its output on failure."""
     environment = {**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": str(Path(__file__).parent), **environment}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=600)
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stderr[-3000:]
 
 
