@@ -11,7 +11,7 @@ from sslzoo import training
 from sslzoo.methods import VISReg
 from sslzoo.training import STRONG, Per
 
-# local_views: beside the num_views, which then make the centre alone, of the same size, that show local_scale of the image.
+# local_views: beside the num_views, which alone make the centre, of the same size, that show local_scale of the image.
 SETTINGS = {
     "num_views": 4, "batch_size": 64, "head": None, "weight": 0.6, "slices": Per(256, cifar10=1024),
     "local_views": 0, "local_scale": (0.05, 0.3),

@@ -31,8 +31,8 @@ class LeJEPA(MultiCrop):
         model.fit(images, batch_size=16, verbose=0)
 
     Args:
-        encoder, projector, views, local_views: as in `MultiCrop`; two views or more. The paper's head for features of size D is
-            `networks.projector(D, (2048, 2048, 128))`.
+        encoder, projector, views, local_views: as in `MultiCrop`; two views or more. The paper's head for features of
+            size D is `networks.projector(D, (2048, 2048, 128))`.
         weight: float in 0..1, the paper's lambda.
         slices: int >= 1, directions a step.
         num_global: int >= 1, how many views, the first ones, make the centre; None for all but the local ones.

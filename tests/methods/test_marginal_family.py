@@ -35,7 +35,7 @@ def test_local_views_join_the_marginal_but_not_the_centre(method, loss):
 def test_local_views_need_raw_images():
     model = LeJEPA(plain_encoder(), views=Flips(2), local_views=Flips(3), slices=7)
     assert model(images(4))["local"].shape == (4, 3, LATENT)
-    with pytest.raises(InvalidInputError, match="raw images.*Received: views of shape"):
+    with pytest.raises(InvalidInputError, match=r"raw images.*Received: views of shape"):
         model(np.zeros((4, 2, 8, 8, 1), "float32"))
 
 
