@@ -81,7 +81,12 @@ def read_table(path):
 def write_table(path, entries):
     lines = [",".join(COLUMNS)]
     for entry in entries:
-        lines.append(",".join("" if (v := getattr(entry, name)) is None else f"{v}" for name in COLUMNS))
+        lines.append(
+            ",".join(
+                "" if (v := getattr(entry, name)) is None else f"{v:g}" if isinstance(v, float) else f"{v}"
+                for name in COLUMNS
+            )
+        )
     write_beside(path, ("\n".join(lines) + "\n").encode())
 
 
