@@ -25,7 +25,7 @@ from sslzoo.methods.advice import LOWER_TEMPERATURE
 from sslzoo.methods.joint_embedding import JointEmbedding
 from sslzoo.methods.kmeans import mini_batch_kmeans
 from sslzoo.methods.pretrainer import check_index
-from sslzoo.methods.state import refresh_rows, snapshot, variable
+from sslzoo.methods.state import counter, refresh_rows, snapshot, variable
 from sslzoo.networks.initialization import unit_rows
 
 
@@ -152,7 +152,7 @@ class MemoryBank(JointEmbedding):
         self.momentum = momentum
         self.seed = seed
         if anneal_steps:
-            self.step = variable(self, np.zeros((), "int32"), "step")
+            self.step = counter(self, "step")
         if negatives is not None:
             self.random = keras.random.SeedGenerator(seed)
 
