@@ -27,7 +27,7 @@ from sslzoo.methods import Pretrainer
 from sslzoo.methods.pretrainer import fuses_its_steps
 from sslzoo.training import devices, flags, folder, fusing, outcome
 from sslzoo.training.beginning import Beginning
-from sslzoo.training.settings import SETUPS, Variant, model_name, parse_changes, resolve, table
+from sslzoo.training.settings import SETUPS, Variant, model_name, parse_changes, resolve, table, views_of
 from sslzoo.views import Views, policy
 from sslzoo.zoo.results import is_name
 
@@ -113,7 +113,7 @@ class Run:
         self.extended = [] if processes.index() else folder.check(*self._folder())
 
         self.steps_per_epoch = len(self.images) // self.settings["batch_size"]
-        self.views_per_step = self.settings["batch_size"] * self.settings["num_views"]
+        self.views_per_step = self.settings["batch_size"] * views_of(self.settings)
         self.initial_epoch = 0
         self.fused = 1  # training steps in one program
         self.model = None
@@ -252,6 +252,13 @@ class Run:
         changes = {"flip": self.settings["flip"], **self.settings["policy_changes"], **changes}
         steps = policy(self.settings["policy"], **changes)
         return Views(steps, num_views or self.settings["num_views"], size=size or self.image_shape[:2], seed=self.seed)
+
+    def local_views(self) -> Views | None:
+        """The smaller views of settings "local_views" (how many), "local_scale" and "local_size"; None for 0."""
+        s = self.settings
+        if not s["local_views"]:
+            return None
+        return self.views(s["local_views"], s.get("local_size"), crop={"scale": s["local_scale"]})
 
     def encoder(self, posterior: bool = False) -> keras.Model:
         """The encoder of this run: setting "network", a representation of "latent_dim" numbers; or that of --init."""
