@@ -230,7 +230,8 @@ def results(run, method: type, report=None) -> dict:
         "description": (inspect.getdoc(method) or method.__name__).partition("\n")[0],
         "remarks": [
             *run.arguments.remark, *run.data_remarks, *run.extensions(),
-            *(run.beginning.remarks if run.beginning else ()), *endings(run), *run.checkpoint.remarks, *([] if report is None else report.remarks),
+            *(run.beginning.remarks if run.beginning else ()), *endings(run), *run.checkpoint.remarks,
+            *([] if report is None else report.remarks),
         ],
         **({} if report is None else {"evaluation": report.to_dict()}),
     }  # fmt: skip

@@ -115,7 +115,8 @@ import torch
 torch.distributed.init_process_group("gloo", init_method="file://{tmp_path}/meeting", rank=index, world_size=2)
 import contract, keras, pytest
 from sslzoo import errors
-for distribution in (None, *([keras.distribution.DataParallel()] if keras.__version__ >= "3.16" else [])):
+several = [keras.distribution.DataParallel(auto_shard_dataset=False)] if keras.__version__ >= "3.16" else []
+for distribution in (None, *several):
     keras.distribution.set_distribution(distribution)
     num_views, make = contract.CASES["simclr"]
     model = make(contract.Flips(num_views))
