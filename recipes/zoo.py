@@ -79,9 +79,11 @@ def read_table(path):
 
 
 def write_table(path, entries):
+    def cell(value):
+        return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
     lines = [",".join(COLUMNS)]
-    for entry in entries:
-        lines.append(",".join("" if (v := getattr(entry, name)) is None else f"{v}" for name in COLUMNS))
+    lines += [",".join(cell(getattr(entry, name)) for name in COLUMNS) for entry in entries]
     write_beside(path, ("\n".join(lines) + "\n").encode())
 
 
