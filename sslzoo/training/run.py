@@ -20,8 +20,8 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from sslzoo import callbacks, data, networks, optimizers
-from sslzoo.errors import InvalidInputError, choose
+from sslzoo import callbacks, data, networks, optimizers, processes
+from sslzoo.errors import ArtefactError, InvalidInputError, choose
 from sslzoo.files import write_beside
 from sslzoo.methods import Pretrainer
 from sslzoo.methods.pretrainer import fuses_its_steps
@@ -89,6 +89,7 @@ class Run:
         self.out = Path(self.arguments.out or Path("runs") / self.name)
         if self.arguments.precision != "float32":
             keras.config.set_dtype_policy(self.arguments.precision)
+        devices.join(self.arguments.processes)
         self.devices = devices.use(self.arguments.devices)
         keras.utils.set_random_seed(self.seed)
 
@@ -109,7 +110,7 @@ class Run:
         self.beginning = Beginning(self.arguments.init) if self.arguments.init else None
         self.test_images, self.test_labels, self.no_test = outcome.test_set(self)
         self.fingerprint = folder.fingerprint(self.images)
-        self.extended = folder.check(self.out, self.name, self._identity(), self.arguments.resume)
+        self.extended = [] if processes.index() else folder.check(*self._folder())
 
         self.steps_per_epoch = len(self.images) // self.settings["batch_size"]
         self.views_per_step = self.settings["batch_size"] * views_of(self.settings)
@@ -223,6 +224,10 @@ class Run:
         }
         return json.loads(json.dumps(identity))  # as it reads back: tuples are lists
 
+    def _folder(self):
+        """What `folder.check` takes."""
+        return self.out, self.name, self._identity(), self.arguments.resume
+
     def extensions(self) -> list[str]:
         """What the card must say of a run that was given more epochs on its way."""
         return [
@@ -312,18 +317,21 @@ class Run:
         """
         model.compile(optimizer=optimizer or self.optimizer())
         self.model = model
-        self.fused = self._steps_per_program()
+        self.fused = int(processes.of_first([self._steps_per_program()])[0])  # each measured for itself
         if self.fused > 1:
             fusing.build(model, self._batch())
             model.compile(optimizer=model.optimizer, steps_per_execution=self.fused)
-        folder.take(self.out)
-        folder.check(self.out, self.name, self._identity(), self.arguments.resume)  # another may have begun there since
-        record = {**self._identity(), "fuse_steps": self.fused}
-        if self.extended:
-            record["extended"] = self.extended
-        write_beside(self.out / "run.json", (json.dumps(record, indent=1) + "\n").encode())
+        if processes.index() == 0:
+            folder.take(self.out)
+            folder.check(*self._folder())  # another may have begun there since
+            record = {**self._identity(), "fuse_steps": self.fused}
+            if self.extended:
+                record["extended"] = self.extended
+            write_beside(self.out / "run.json", (json.dumps(record, indent=1) + "\n").encode())
         if self.arguments.resume:
             self.initial_epoch = self.checkpoint.restore(model)
+            if processes.of_first([self.initial_epoch]) != [self.initial_epoch]:
+                raise ArtefactError(f"--out must be a folder that all processes see. Received: --out={self.out}")
             if not self.initial_epoch:
                 print(f"There is no checkpoint in {self.out}: training starts over.")
             for remark in self.checkpoint.remarks:
@@ -342,6 +350,7 @@ class Run:
             f"{self.steps_per_epoch:,} steps x {self.settings['epochs']} epochs, {model.count_params():,} parameters, "
             f"{keras.backend.backend()} backend"
             + (f", {self.devices} devices" if self.devices > 1 else "")
+            + (f" of {processes.count()} processes" if processes.count() > 1 else "")
             + (f", {self.fused} steps in a program" if self.fused > 1 else "")
             + (f", gradients of {accumulated} batches make a step" if accumulated > 1 else "")
             + (f", going on after epoch {self.initial_epoch}" if self.initial_epoch else "")
@@ -368,6 +377,8 @@ class Run:
             "batch_size": self.settings["batch_size"], "with_index": self.model.indexed, "seed": self.seed,
             "start_epoch": self.initial_epoch,
         }  # fmt: skip
+        if processes.count() > 1:
+            common["shard"] = processes.index(), processes.count()
         if self.fused > 1:
             if fuses_its_steps():
                 return data.Batches(self.images, None, repeat=True, steps_per_execution=self.fused, **common)
@@ -384,6 +395,11 @@ class Run:
         Args:
             extra: callbacks of the method's own, which come before those that watch.
         """
+        if extra and processes.count() > 1:
+            raise InvalidInputError(
+                f"{self.method} looks at all images between epochs, which several processes cannot do together yet; "
+                f"--devices shares its batches out on one machine. Received: --processes={self.arguments.processes}"
+            )
         for callback in extra:
             if hasattr(callback, "resume"):  # which keeps something between epochs
                 callback.resume(self.journal.rows)
@@ -394,7 +410,8 @@ class Run:
             watchers.append(callbacks.KNNMonitor(encoder, *self.monitor_sets, every))
             watchers += [self.until] if self.until else []
         watchers += [self.health, self.journal, self.checkpoint]
-        if importlib.util.find_spec("tensorflow") and importlib.util.find_spec("tensorboard"):
+        installed = importlib.util.find_spec("tensorflow") and importlib.util.find_spec("tensorboard")
+        if installed and processes.index() == 0:
             watchers.append(keras.callbacks.TensorBoard(str(self.out / "tensorboard"), write_graph=False))
         return {
             "epochs": self.settings["epochs"],
@@ -406,7 +423,7 @@ class Run:
         }
 
     def finish(self, model: Pretrainer) -> Path:
-        """Evaluate, draw and write the artefact `<out>/<name>/`. Returns its path."""
-        if self.devices > 1:
-            devices.release()
+        """Evaluate, draw, write the artefact `<out>/<name>/`; of several processes the first does. Returns its path."""
+        if self.devices > 1 and not devices.release(model):
+            return self.out / self.name
         return outcome.write(self, model)
