@@ -160,7 +160,7 @@ def test_the_console_script_and_the_module_lead_here():
 
 
 def test_protocols_are_those_of_the_evaluation():
-    assert evaluation.PROTOCOLS == cli.PROTOCOLS
+    assert evaluation.PROTOCOLS == cli.PROTOCOLS and evaluation.ALL_PROTOCOLS == cli.ALL_PROTOCOLS
 
 
 def test_a_reader_that_stops_reading_is_no_error():

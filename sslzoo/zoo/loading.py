@@ -22,7 +22,7 @@ from sslzoo.files import read_json, sha256
 from sslzoo.zoo import layout
 from sslzoo.zoo import manifest as manifests
 from sslzoo.zoo.listing import Model, Models
-from sslzoo.zoo.results import tag_of
+from sslzoo.zoo.results import read_results, tag_of
 
 if TYPE_CHECKING:
     import keras
@@ -306,6 +306,21 @@ def info(name: str) -> dict:
     entries, local = manifests.read(), local_models()
     choose("model", name, {*entries, *local})
     return _described(name, entries[name] if name in entries else manifests.entry(local[name]), local)
+
+
+def results_of(name_or_path: "str | os.PathLike") -> dict:
+    """What results.json says of a model on this machine; empty where there is none, or the model is on the Hub.
+
+    Args:
+        name_or_path: as in `load`.
+
+    Raises:
+        ArtefactError: results.json is damaged.
+    """
+    if isinstance(name_or_path, str) and name_or_path.startswith(manifests.SCHEME):
+        return {}
+    folder = _find_path(name_or_path) or local_models().get(str(name_or_path))
+    return read_results(folder) if folder is not None and (folder / layout.RESULTS).is_file() else {}
 
 
 def _plainly(text):
