@@ -436,8 +436,8 @@ def _evaluate(arguments):
             encoder, dataset, protocols, arguments.data_dir, batch_size=arguments.batch_size,
             extractor=arguments.extractor, outside=arguments.outside, attribute=arguments.attribute,
             pictures=arguments.out and arguments.out / "pictures", seed=arguments.seed, epochs=arguments.epochs,
-            max_train=arguments.limit, image_size=arguments.image_size, gmm_restarts=arguments.gmm_restarts, labels=arguments.labels, test_share=arguments.test_share,
-            on_error=arguments.on_error,
+            max_train=arguments.limit, image_size=arguments.image_size, gmm_restarts=arguments.gmm_restarts,
+            labels=arguments.labels, test_share=arguments.test_share, on_error=arguments.on_error,
         )  # fmt: skip
         report.encoder = arguments.name
         if arguments.out:
