@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.evaluation import clustering, neighbors, probes
 from sslzoo.evaluation.features import TorchEncoder, check_finite, check_images, features, load_encoder, weights_sha256
@@ -82,6 +83,7 @@ def evaluate(
         MissingDataError: the data set is not there.
     """
     settings = _check_settings(protocols, seed, epochs, hidden, gmm_restarts, max_train)
+    checks.count(batch_size=batch_size)
     encoder = load_encoder(encoder)
     reading = {"labels": labels, "test_share": test_share, "on_error": on_error, "seed": seed}
     name, train, held_out, remarks = _load(dataset, test, data_dir, _image_shape(encoder, image_size), reading)
@@ -346,17 +348,11 @@ def _check_settings(protocols, seed, epochs, hidden, gmm_restarts, max_train):
     protocols = tuple(dict.fromkeys(choose("protocol", protocol, PROTOCOLS) for protocol in protocols))
     if not protocols:
         raise InvalidInputError(f"Expected at least one protocol of {', '.join(PROTOCOLS)}. Received: protocols=()")
-    for name, value in (
-        ("epochs", epochs),
-        ("gmm_restarts", gmm_restarts),
-        ("hidden", hidden),
-        ("max_train", max_train),
-    ):
-        if value is not None and value < 1:
-            raise InvalidInputError(f"`{name}` must be at least 1. Received: {name}={value}")
+    checks.count(epochs=epochs, gmm_restarts=gmm_restarts)
+    checks.count(**{name: value for name, value in (("hidden", hidden), ("max_train", max_train)) if value is not None})
     return {
         "protocols": protocols,
-        "seed": int(seed),
+        "seed": checks.seed(needed=True, seed=seed),
         "epochs": epochs,
         "hidden": hidden,
         "gmm_restarts": gmm_restarts,
@@ -454,7 +450,7 @@ def _check_labels(labels, rows, attribute, which):
                 f"Received: attribute={attribute!r}, labels of shape {labels.shape}"
             )
         column = names.index(choose("attribute", attribute, names))
-    if not 0 <= column < labels.shape[1]:
+    if not checks.is_integer(column) or not 0 <= column < labels.shape[1]:
         raise InvalidInputError(f"`attribute` must lie in 0..{labels.shape[1] - 1}. Received: attribute={attribute}")
     return labels[:, column].astype(np.int64), attribute
 

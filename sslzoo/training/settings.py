@@ -20,6 +20,7 @@ import re
 import unicodedata
 from pathlib import Path
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError, choose
 
 KINDS = ("grey images", "colour images")  # what folders and `.npz` files are taken for, by their channels
@@ -187,8 +188,7 @@ def resolve(
 
     Raises:
         UnknownNameError: a variant, or a setting in `changes`, that there is not; the nearest name is given.
-        InvalidInputError: a variant that is not for this data set, or a number of views that does not divide the budget
-            of views.
+        InvalidInputError: a variant that is not for this data set, or a number out of its range.
     """
     kind = kind_of(dataset, channels)
     chosen = Variant() if variant == "zoo" and "zoo" not in variants else variants[choose_variant(variant, variants)]
@@ -202,7 +202,7 @@ def resolve(
                 numbers[name] = value
     for name, value in (changes or {}).items():
         numbers[choose("setting", name, numbers)] = value
-    return _derived(numbers)
+    return _checked(_derived(numbers))
 
 
 def _derived(numbers):
@@ -212,6 +212,28 @@ def _derived(numbers):
         numbers["epochs"] = max(1, round(numbers["views_per_image"] / views))
     if numbers["monitor_every"] is None and _whole(numbers["epochs"]):
         numbers["monitor_every"] = math.ceil(numbers["epochs"] / 30)
+    return numbers
+
+
+def _checked(numbers):
+    """The numbers, if they are such: those that every run has."""
+
+    def given(*names):
+        return {name: numbers[name] for name in names if numbers[name] is not None}
+
+    needed = ("batch_size", "num_views", "epochs", "monitor_every", "warmup_steps", "learning_rate", "views_per_image")
+    missing = [name for name in needed if numbers[name] is None]
+    checks.count(**given("batch_size", "num_views", "epochs", "latent_dim", "gmm_restarts"))
+    checks.count(0, **given("monitor_every", "warmup_steps"))
+    checks.positive(**given("learning_rate", "adam_epsilon", "views_per_image"))
+    checks.number(0, **given("weight_decay", "warmup_epochs"))
+    if missing:
+        raise InvalidInputError(f"{missing[0]} must be a number. Received: {missing[0]}=None")
+    if not isinstance(numbers["policy_changes"], dict):
+        raise InvalidInputError(
+            "policy_changes must be a dict, {step: its options or None}. "
+            f"Received: policy_changes={numbers['policy_changes']!r}"
+        )
     return numbers
 
 
