@@ -18,11 +18,13 @@ from pathlib import Path
 import sslzoo
 from sslzoo import progress, zoo
 from sslzoo.checks import SEED_LIMIT
+from sslzoo.environment import check_environment, in_a_line
 from sslzoo.errors import InvalidInputError, SSLZooError, choose, printable
 from sslzoo.files import write_beside
 
-# What `sslzoo.evaluation.PROTOCOLS` holds, which imports Keras.
+# What `sslzoo.evaluation` calls so, which imports Keras.
 PROTOCOLS = ("linear", "mlp", "knn", "gmm")
+ALL_PROTOCOLS = (*PROTOCOLS, "style", "reconstruction", "generation", "likelihood", "outliers", "attributes")
 # Parts that turn images into features.
 EMBEDDINGS = ("encoder", "posterior", "projection")
 
@@ -48,8 +50,10 @@ def main(argv: "list[str] | None" = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
+        check_environment()
         code, answer = arguments.run(arguments)
-        print(json.dumps(answer, indent=1, allow_nan=False) if arguments.json else printable(answer), flush=True)
+        if answer is not None:  # the answer went to standard output already
+            print(json.dumps(answer, indent=1, allow_nan=False) if arguments.json else printable(answer), flush=True)
         return code
     except KeyboardInterrupt:
         print("sslzoo: interrupted", file=sys.stderr)
@@ -57,18 +61,9 @@ def main(argv: "list[str] | None" = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
         return 141
-    except ImportError as error:
-        return _explain(
-            f"{error}. Keras runs on the backend that KERAS_BACKEND names (tensorflow, jax or torch); install one with "
-            "pip install 'sslzoo[tensorflow]', and so on"
-        )
-    except (SSLZooError, OSError) as error:
-        return _explain(f"{type(error).__name__}: {error}")
-
-
-def _explain(message):
-    print("sslzoo: " + printable(" ".join(message.split())), file=sys.stderr)
-    return 2
+    except (SSLZooError, OSError, ImportError) as error:
+        print("sslzoo: " + in_a_line(error), file=sys.stderr)
+        return 2
 
 
 @contextlib.contextmanager
@@ -224,13 +219,14 @@ def _add_info(commands):
     add = _add(
         commands, "info", _info, "show all that is known about one model",
         "Size, parts, every number with its protocol, the paper's beside it, and how to train it again.",
-        ["sslzoo info simvae-mnist", "sslzoo info simvae-mnist --json"],
+        ["sslzoo info simvae-mnist", "sslzoo info runs/mine --json", "sslzoo info hf://someone/their-model"],
     )  # fmt: skip
-    add("name", metavar="NAME", help="a name of `sslzoo list`")
+    _add_model(add)
 
 
 def _info(arguments):
-    model = zoo.info(arguments.name)
+    with _working():
+        model = zoo.info(arguments.name, arguments.revision)
     return 0, model if arguments.json else _sheet(model)
 
 
@@ -294,18 +290,20 @@ def _add_embed(commands):
     add = _add(
         commands, "embed", _embed, "turn images into features",
         "Writes an .npz with `features` (N, L), `paths` or `index` of the images (N,), and `labels` (N,) if there were "
-        "any, with the names of the `classes`. Images of another size are cropped around their middle and resized, "
+        "any, with the names of the `classes`; or a .csv of the same, a row for each image; - writes that to standard "
+        "output. Images of another size are cropped around their middle and resized, "
         "colour is turned to grey or grey to colour, as the encoder needs it. A folder is read with all folders below "
         "it; its sub-folders train, validation and test are splits, and theirs are classes.",
         [
             "sslzoo embed simvae-mnist scans/ -o features.npz",
             "sslzoo embed simvae-mnist a.png b.png -o features.npz --on-error skip",
             "sslzoo embed simvae-mnist mnist.npz --split test -o features.npz --part posterior",
+            "sslzoo embed simvae-mnist scans/ -o - | cut -d, -f1-3",
         ],
     )  # fmt: skip
     _add_model(add)
     add("inputs", nargs="+", type=_path, metavar="IMAGES", help="folders and image files, or one .npz with `images`")
-    add("-o", "--output", required=True, type=_path, metavar="FILE", help="the .npz to write")
+    add("-o", "--output", required=True, type=_path, metavar="FILE", help="the .npz or .csv to write, or -")
     add("--force", action="store_true", help="replace the file if it exists")
     add("--part", choices=EMBEDDINGS, default="encoder",
         help="what to embed with (encoder); posterior writes means as `features`, and `log_var`")  # fmt: skip
@@ -316,14 +314,25 @@ def _add_embed(commands):
 
 
 def _embed(arguments):
-    _check_output(arguments.output, arguments.force)
+    to_output = str(arguments.output) == "-"
+    if to_output and arguments.json:
+        raise InvalidInputError("Standard output takes the features or JSON, not both. Received: --output=- --json")
+    if not to_output:
+        if arguments.output.suffix not in (".npz", ".csv"):
+            raise InvalidInputError(f"--output must end in .npz or .csv, or be -. Received: '{arguments.output}'")
+        _check_output(arguments.output, arguments.force)
     with _working():
         embedding = sslzoo.embed(
             arguments.name, arguments.inputs, arguments.split, arguments.part, arguments.revision,
             arguments.batch_size, arguments.on_error, progress.line("embedded"),
         )  # fmt: skip
         arrays = embedding.arrays()
-        _write_npz(arguments.output, arrays, arguments.force)
+        if arguments.output.suffix == ".npz":
+            _write_npz(arguments.output, arrays, arguments.force)
+        elif not to_output:
+            text = embedding.to_csv().encode("utf-8", "backslashreplace")
+            _check_output(arguments.output, arguments.force)  # someone else may have written it since
+            write_beside(arguments.output, text)
     for path, reason in embedding.skipped:
         print(printable(f"sslzoo: left out {path}: {reason}"), file=sys.stderr)
     for remark in embedding.remarks:
@@ -337,6 +346,10 @@ def _embed(arguments):
             "remarks": embedding.remarks,
         }
     rows, width = embedding.shape
+    if to_output:
+        sys.stdout.write(embedding.to_csv())
+        sys.stdout.flush()
+        return code, None
     left = f", {len(embedding.skipped):,} left out" if embedding.skipped else ""
     return code, f"Wrote {arguments.output}: {rows:,} images, {width:,} features each{left}"
 
@@ -410,20 +423,29 @@ def _search(arguments):
 def _add_evaluate(commands):
     add = _add(
         commands, "evaluate", _evaluate, "measure what features tell about the classes of a data set",
-        "The encoder stays frozen: a hash of its weights before and after proves it.",
+        "The encoder stays frozen: a hash of its weights before and after proves it. --protocols all also measures "
+        "style, reconstruction, generation, likelihood and outliers, as far as they apply; --out writes report.json, "
+        "report.md and pictures/ into a folder.",
         [
-            "sslzoo evaluate simvae-digits --dataset digits",
+            "sslzoo evaluate simvae-digits",
+            "sslzoo evaluate simvae-mnist --protocols all --out measured/",
             "sslzoo evaluate simvae-mnist --dataset digits            # transfer: images are made to fit",
             "sslzoo evaluate simvae-mnist --dataset mnist --data-dir ~/tensorflow_datasets --protocols knn linear",
             "sslzoo evaluate runs/mine --dataset mine.npz --json > report.json",
         ],
     )  # fmt: skip
     _add_model(add, "encoder")
-    add("--dataset", required=True, metavar="D",
-        help="digits, mnist, fashion_mnist, cifar10, cifar100, svhn_cropped, celeb_a, .npz, or folder")  # fmt: skip
+    add("--dataset", "--probe-data", metavar="D",
+        help="digits, mnist, fashion_mnist, cifar10, cifar100, svhn_cropped, celeb_a, .npz, or folder (the set that it "
+        "was trained on)")  # fmt: skip
     add("--data-dir", help="folder of prepared TFDS data sets")
-    add("--protocols", nargs="+", choices=PROTOCOLS, default=PROTOCOLS, metavar="P",
-        help=f"some of {', '.join(PROTOCOLS)} (all)")  # fmt: skip
+    add("--protocols", nargs="+", choices=("all", *ALL_PROTOCOLS), default=PROTOCOLS, metavar="P",
+        help=f"some of {', '.join(ALL_PROTOCOLS)}, or all that apply ({' '.join(PROTOCOLS)})")  # fmt: skip
+    add("--out", type=_path, metavar="FOLDER", help="write report.json, report.md and pictures/ into it")
+    add("--extractor", default="inception", metavar="E",
+        help="of the Fréchet distance: inception, or an encoder's name or folder (inception)")  # fmt: skip
+    add("--outside", nargs="+", metavar="D", help="sets that outliers are taken from (those at hand)")
+    add("--attribute", default="Male", metavar="A", help="of CelebA: an attribute, or hair or gender (Male)")
     add("--image-size", type=_positive, metavar="N", help="of a folder's images, for an encoder of any size")
     add("--labels", choices=("folders",), help="the folders in a folder of images are classes")
     add(
@@ -442,16 +464,37 @@ def _add_evaluate(commands):
 
 
 def _evaluate(arguments):
+    dataset = arguments.dataset or _trained_on(arguments.name)
+    protocols = "all" if "all" in arguments.protocols else arguments.protocols
     with _working():
-        encoder = zoo.load(arguments.name, revision=arguments.revision)
+        encoder = zoo.load(arguments.name, revision=arguments.revision) if arguments.revision else arguments.name
         report = sslzoo.evaluate(
-            encoder, arguments.dataset, arguments.protocols, arguments.data_dir, batch_size=arguments.batch_size,
-            seed=arguments.seed, epochs=arguments.epochs, max_train=arguments.limit, image_size=arguments.image_size,
-            gmm_restarts=arguments.gmm_restarts, labels=arguments.labels, test_share=arguments.test_share,
-            on_error=arguments.on_error,
+            encoder, dataset, protocols, arguments.data_dir, batch_size=arguments.batch_size,
+            extractor=arguments.extractor, outside=arguments.outside, attribute=arguments.attribute,
+            pictures=arguments.out and arguments.out / "pictures", seed=arguments.seed, epochs=arguments.epochs,
+            max_train=arguments.limit, image_size=arguments.image_size, gmm_restarts=arguments.gmm_restarts,
+            labels=arguments.labels, test_share=arguments.test_share, on_error=arguments.on_error,
         )  # fmt: skip
         report.encoder = arguments.name
+        if arguments.out:
+            arguments.out.mkdir(parents=True, exist_ok=True)
+            report.save(arguments.out / "report.json")
+            write_beside(arguments.out / "report.md", f"# {arguments.name}\n\n{report.to_markdown()}".encode())
     return 0, report.to_dict() if arguments.json else str(report)
+
+
+def _trained_on(name):
+    """The data set that a model was trained on, where anyone has it."""
+    from sslzoo.data.catalogue import KNOWN
+
+    entries = {model["name"]: model["dataset"] for model in zoo.list_models()}
+    dataset = zoo.results_of(name).get("dataset") or entries.get(str(name))
+    if dataset not in KNOWN:
+        raise InvalidInputError(
+            f"--dataset names the images to measure on; {name!r} does not say which it was trained on, or only its "
+            f"owner has them. Received: no --dataset, trained on {dataset!r}"
+        )
+    return dataset
 
 
 # ------------------------------------------------------------------ train

@@ -202,43 +202,42 @@ def resolve(
                 numbers[name] = value
     for name, value in (changes or {}).items():
         numbers[choose("setting", name, numbers)] = value
-    return _checked(_derived(numbers))
+    return _derived(_checked(numbers))
 
 
 def _derived(numbers):
     """What follows from the budget of views where nothing else was said."""
-    views = numbers["num_views"]
-    if numbers["epochs"] is None and _whole(views):
-        numbers["epochs"] = max(1, round(numbers["views_per_image"] / views))
-    if numbers["monitor_every"] is None and _whole(numbers["epochs"]):
+    if numbers["epochs"] is None:
+        numbers["epochs"] = max(1, round(numbers["views_per_image"] / views_of(numbers)))
+    if numbers["monitor_every"] is None:
         numbers["monitor_every"] = math.ceil(numbers["epochs"] / 30)
     return numbers
+
+
+def views_of(numbers: dict) -> int:
+    """How many views of an image the encoder sees in a step, global and local ones."""
+    return numbers["num_views"] + numbers.get("local_views", 0)
 
 
 def _checked(numbers):
     """The numbers, if they are such: those that every run has."""
 
     def given(*names):
-        return {name: numbers[name] for name in names if numbers[name] is not None}
+        return {name: numbers[name] for name in names if numbers.get(name) is not None}
 
-    needed = ("batch_size", "num_views", "epochs", "monitor_every", "warmup_steps", "learning_rate", "views_per_image")
-    missing = [name for name in needed if numbers[name] is None]
+    for name in ("batch_size", "num_views", "learning_rate", "views_per_image", "warmup_steps"):
+        if numbers[name] is None:
+            raise InvalidInputError(f"{name} must be a number. Received: {name}=None")
     checks.count(**given("batch_size", "num_views", "epochs", "latent_dim", "gmm_restarts"))
-    checks.count(0, **given("monitor_every", "warmup_steps"))
+    checks.count(0, **given("monitor_every", "warmup_steps", "local_views"))
     checks.positive(**given("learning_rate", "adam_epsilon", "views_per_image"))
     checks.number(0, **given("weight_decay", "warmup_epochs"))
-    if missing:
-        raise InvalidInputError(f"{missing[0]} must be a number. Received: {missing[0]}=None")
     if not isinstance(numbers["policy_changes"], dict):
         raise InvalidInputError(
             "policy_changes must be a dict, {step: its options or None}. "
             f"Received: policy_changes={numbers['policy_changes']!r}"
         )
     return numbers
-
-
-def _whole(value):
-    return isinstance(value, int) and value > 0
 
 
 def kind_of(dataset: str, channels: int | None) -> str:
