@@ -1,4 +1,4 @@
-"""The command line: `sslzoo list, info, embed, search, evaluate, train, publish, manifest, verify`.
+"""The command line: `sslzoo list, info, embed, search, evaluate, train, publish, seal, manifest, verify`.
 
 Results go to standard output, everything else (progress, remarks, errors) to standard error. Exit codes: 0, all went
 well; 1, a check failed or not all images were embedded; 2, wrong usage, or an error that the message explains.
@@ -96,8 +96,8 @@ environment:
     parser.add_argument("--version", action="version", version=f"sslzoo {sslzoo.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for add in (
-        _add_list, _add_info, _add_embed, _add_search, _add_evaluate, _add_train, _add_publish, _add_manifest,
-        _add_verify,
+        _add_list, _add_info, _add_embed, _add_search, _add_evaluate, _add_train, _add_publish, _add_seal,
+        _add_manifest, _add_verify,
     ):  # fmt: skip
         add(commands)
     return parser
@@ -576,6 +576,27 @@ def _publish(arguments):
     if done["manifest"]:
         lines.append(f"Pinned in {done['manifest']}")
     return 0, "\n".join([*lines, *done["notes"]])
+
+
+def _add_seal(commands):
+    add = _add(
+        commands, "seal", _seal, "write the hashes of model folders' files into their results.json",
+        "Afterwards loading a folder refuses a file that changed. For folders written before there were such hashes, "
+        "or whose files were changed on purpose; the card is made again. Models of the manifest are entered anew "
+        "afterwards: sslzoo manifest FOLDER.",
+        ["sslzoo seal weights/*", "sslzoo seal runs/mine/mine"],
+    )  # fmt: skip
+    add("folders", nargs="+", type=Path, metavar="FOLDER", help="model folders")
+
+
+def _seal(arguments):
+    from sslzoo.zoo import artefact
+
+    with _working():
+        changed = {str(folder): artefact.seal(folder) for folder in arguments.folders}
+    if arguments.json:
+        return 0, {"changed": changed}
+    return 0, "\n".join(f"{folder}: {'sealed' if new else 'unchanged'}" for folder, new in changed.items())
 
 
 def _add_manifest(commands):

@@ -76,7 +76,8 @@ def load(
             H, W, C) as `Views` makes them -> (B, L), to go on training; "model": the whole training method.
         revision: commit, tag or branch of the Hub repository, instead of the one that the manifest pins.
         verify: check files before use: those of a name against the manifest, those of a repository against what the
-            Hub says of them, and results.json. A cached file that fails is downloaded again, once.
+            Hub says of them, those of a folder against its results.json. A cached file that fails is downloaded again,
+            once. False loads what was changed on purpose, and warns of it.
 
     Returns:
         `keras.Model`, uncompiled and trainable, on the active backend. All but "model" consist of core Keras layers.

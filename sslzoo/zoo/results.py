@@ -31,6 +31,9 @@ and `artefact.write` adds what the models themselves say:
     parameters    int, of the encoder
     parts         object, part -> number of parameters
     weights       "float32", or "float16" if kernels were rounded to save space
+    files         object, path in the folder ("decoder/model.weights.h5") -> sha256, of all files but this one, the
+                  card and metadata.json, which holds the date. `load` refuses a file that is another. Folders written
+                  before there were such hashes have none
 """
 
 import math
@@ -183,6 +186,7 @@ _RESULTS = {
     "parameters": (False, "an integer", is_count),
     "parts": (False, "an object of integers", dict_of(is_count)),
     "weights": (False, "float32 or float16", lambda value: value in ("float32", "float16")),
+    "files": (False, "an object of sha256", dict_of(matches(r"[0-9a-f]{64}"))),
 }
 
 
