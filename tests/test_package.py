@@ -46,8 +46,8 @@ def place(path):
 
 # The rooms in the order in which data flows through them. Nothing imports what stands to its right.
 FLOW = [
-    "errors", "checks", "files", "processes", "progress", "data", "augment", "views", "networks", "losses",
-    "optimizers", "methods", "zoo", "evaluation", "callbacks", "training", "cli",
+    "errors", "environment", "checks", "files", "processes", "progress", "data", "augment", "views", "networks",
+    "losses", "optimizers", "methods", "zoo", "evaluation", "callbacks", "training", "cli",
 ]  # fmt: skip
 
 

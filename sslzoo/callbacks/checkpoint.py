@@ -229,8 +229,9 @@ class Journal(keras.callbacks.Callback):
 class Pace(keras.callbacks.Callback):
     """Says, once, how long an epoch and the whole will take: after a few steps, or the first epoch if that is sooner.
 
-    The first step compiles and does not count. Where there is less time than that, it says how many epochs fit: the
-    rate falls over the epochs that were planned, and a run that is cut off stops at a high one.
+    The first step compiles and does not count. Where there is less time than that, it says how many epochs fit. Unless
+    the rate is annealed over that time, it falls over the epochs that were asked for, and a run that is cut off stops
+    at a high one.
 
     Example:
         import keras
@@ -245,11 +246,12 @@ class Pace(keras.callbacks.Callback):
         epochs: int, of the whole run.
         minutes: float, the time there is, or None for no limit.
         seconds: float, how long to measure.
+        anneals: bool, whether the rate falls over the time there is.
     """
 
-    def __init__(self, epochs: int, minutes: float | None = None, seconds: float = 3.0):
+    def __init__(self, epochs: int, minutes: float | None = None, seconds: float = 3.0, anneals: bool = False):
         super().__init__()
-        self.epochs, self.minutes, self.seconds = epochs, minutes, seconds
+        self.epochs, self.minutes, self.seconds, self.anneals = epochs, minutes, seconds, anneals
         self.said = None
         self._since = None
 
@@ -264,42 +266,47 @@ class Pace(keras.callbacks.Callback):
             return
         before, self._done = self._done, batch + 1  # fused steps are told of once for all
         if self._since is None:
-            self._since, self._counted = _after(logs), 0
+            self._since, self._counted = after(logs), 0
             return
         self._counted += max(self._done - before, 1)
         now = time.monotonic()
         if self._counted >= 3 and now - self._since >= self.seconds:
-            self._say((_after(logs) - self._since) / self._counted)
+            self._say((after(logs) - self._since) / self._counted)
 
     def on_epoch_end(self, epoch, logs=None):
         if self.said is None and self._since is not None and self._counted:
-            self._say((_after(logs) - self._since) / self._counted)
+            self._say((after(logs) - self._since) / self._counted)
 
     def _say(self, step):
         epoch = step * (self.params["steps"] or self._done)
         left = self.epochs - self._epoch
-        self.said = f"About {_duration(epoch)} an epoch, {_duration(epoch * left)} for {left} epochs."
+        self.said = f"About {duration(epoch)} an epoch, {duration(epoch * left)} for {left} epochs."
         if self.minutes is not None:
             there = 60 * self.minutes - (self._since - self._started)  # compilation took its share
             fit = max(1, int(there / epoch))
             if fit < left:
-                self.said += (
-                    f" In --max-minutes {self.minutes:g} about {fit} fit: with --epochs {self._epoch + fit} the rate "
-                    "would fall over just these, where now training ends at a high one."
-                )
+                self.said += f" In --max-minutes {self.minutes:g} about {fit} fit"
+                if self.anneals:
+                    self.said += ", over which the rate will fall."
+                else:
+                    self.said += (
+                        f": with --epochs {self._epoch + fit} the rate would fall over just these, where now training "
+                        "ends at a high one."
+                    )
         elif left > 1:
             self.said += " --max-minutes N ends it in good order before that, and so does Ctrl-C."
         print(f"\n{self.said}", flush=True)
 
 
-def _after(logs):
+def after(logs: "dict | None") -> float:
     """The time at which the step that made these logs is done: backends run ahead of Python."""
     for value in (logs or {}).values():
         float(value)
     return time.monotonic()
 
 
-def _duration(seconds):
+def duration(seconds: float) -> str:
+    """Seconds in words: "12 s", "5 min", "2.3 h"."""
     if seconds < 100:
         return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
@@ -374,8 +381,14 @@ class Stopwatch(keras.callbacks.Callback):
         self.reason = reason
         self._model.stop_training = True  # not `self.model`, which waits for the device under JAX
 
+    def end_of_plan(self):
+        """Told when all the steps are done that were planned for the time there is."""
+        if self.reason is None:
+            minutes = "" if self.minutes is None else f" {self.minutes:g}"
+            self._stop(f"stopped after the steps that were planned for --max-minutes{minutes}")
+
     def on_train_batch_end(self, batch, logs=None):
-        if time.monotonic() > self._ends:
+        if time.monotonic() > self._ends and self.reason is None:
             self._stop(f"stopped after --max-minutes {self.minutes:g}")
         self._calls += 1
         if self._calls % self.AGREE_EVERY == 0 and processes.any_of(self._wanted is not None) and not self.reason:
