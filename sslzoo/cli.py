@@ -21,8 +21,9 @@ from sslzoo.environment import check_environment, in_a_line
 from sslzoo.errors import InvalidInputError, SSLZooError, choose, printable
 from sslzoo.files import write_beside
 
-# What `sslzoo.evaluation.PROTOCOLS` holds, which imports Keras.
+# What `sslzoo.evaluation` calls so, which imports Keras.
 PROTOCOLS = ("linear", "mlp", "knn", "gmm")
+ALL_PROTOCOLS = (*PROTOCOLS, "style", "reconstruction", "generation", "likelihood", "outliers", "attributes")
 # Parts that turn images into features.
 EMBEDDINGS = ("encoder", "posterior", "projection")
 
@@ -390,20 +391,29 @@ def _search(arguments):
 def _add_evaluate(commands):
     add = _add(
         commands, "evaluate", _evaluate, "measure what features tell about the classes of a data set",
-        "The encoder stays frozen: a hash of its weights before and after proves it.",
+        "The encoder stays frozen: a hash of its weights before and after proves it. --protocols all also measures "
+        "style, reconstruction, generation, likelihood and outliers, as far as they apply; --out writes report.json, "
+        "report.md and pictures/ into a folder.",
         [
-            "sslzoo evaluate simvae-digits --dataset digits",
+            "sslzoo evaluate simvae-digits",
+            "sslzoo evaluate simvae-mnist --protocols all --out measured/",
             "sslzoo evaluate simvae-mnist --dataset digits            # transfer: images are made to fit",
             "sslzoo evaluate simvae-mnist --dataset mnist --data-dir ~/tensorflow_datasets --protocols knn linear",
             "sslzoo evaluate runs/mine --dataset mine.npz --json > report.json",
         ],
     )  # fmt: skip
     _add_model(add, "encoder")
-    add("--dataset", required=True, metavar="D",
-        help="digits, mnist, fashion_mnist, cifar10, cifar100, svhn_cropped, celeb_a, .npz, or folder")  # fmt: skip
+    add("--dataset", "--probe-data", metavar="D",
+        help="digits, mnist, fashion_mnist, cifar10, cifar100, svhn_cropped, celeb_a, .npz, or folder (the set that it "
+        "was trained on)")  # fmt: skip
     add("--data-dir", help="folder of prepared TFDS data sets")
-    add("--protocols", nargs="+", choices=PROTOCOLS, default=PROTOCOLS, metavar="P",
-        help=f"some of {', '.join(PROTOCOLS)} (all)")  # fmt: skip
+    add("--protocols", nargs="+", choices=("all", *ALL_PROTOCOLS), default=PROTOCOLS, metavar="P",
+        help=f"some of {', '.join(ALL_PROTOCOLS)}, or all that apply ({' '.join(PROTOCOLS)})")  # fmt: skip
+    add("--out", type=Path, metavar="FOLDER", help="write report.json, report.md and pictures/ into it")
+    add("--extractor", default="inception", metavar="E",
+        help="of the Fréchet distance: inception, or an encoder's name or folder (inception)")  # fmt: skip
+    add("--outside", nargs="+", metavar="D", help="sets that outliers are taken from (those at hand)")
+    add("--attribute", default="Male", metavar="A", help="of CelebA: an attribute, or hair or gender (Male)")
     add("--image-size", type=_positive, metavar="N", help="of a folder's images, for an encoder of any size")
     add("--labels", choices=("folders",), help="the folders in a folder of images are classes")
     add(
@@ -418,16 +428,37 @@ def _add_evaluate(commands):
 
 
 def _evaluate(arguments):
+    dataset = arguments.dataset or _trained_on(arguments.name)
+    protocols = "all" if "all" in arguments.protocols else arguments.protocols
     with _working():
-        encoder = zoo.load(arguments.name, revision=arguments.revision)
+        encoder = zoo.load(arguments.name, revision=arguments.revision) if arguments.revision else arguments.name
         report = sslzoo.evaluate(
-            encoder, arguments.dataset, arguments.protocols, arguments.data_dir, batch_size=arguments.batch_size,
-            seed=arguments.seed, epochs=arguments.epochs, max_train=arguments.limit, image_size=arguments.image_size,
-            gmm_restarts=arguments.gmm_restarts, labels=arguments.labels, test_share=arguments.test_share,
-            on_error=arguments.on_error,
+            encoder, dataset, protocols, arguments.data_dir, batch_size=arguments.batch_size,
+            extractor=arguments.extractor, outside=arguments.outside, attribute=arguments.attribute,
+            pictures=arguments.out and arguments.out / "pictures", seed=arguments.seed, epochs=arguments.epochs,
+            max_train=arguments.limit, image_size=arguments.image_size, gmm_restarts=arguments.gmm_restarts,
+            labels=arguments.labels, test_share=arguments.test_share, on_error=arguments.on_error,
         )  # fmt: skip
         report.encoder = arguments.name
+        if arguments.out:
+            arguments.out.mkdir(parents=True, exist_ok=True)
+            report.save(arguments.out / "report.json")
+            write_beside(arguments.out / "report.md", f"# {arguments.name}\n\n{report.to_markdown()}".encode())
     return 0, report.to_dict() if arguments.json else str(report)
+
+
+def _trained_on(name):
+    """The data set that a model was trained on, where anyone has it."""
+    from sslzoo.data.catalogue import KNOWN
+
+    entries = {model["name"]: model["dataset"] for model in zoo.list_models()}
+    dataset = zoo.results_of(name).get("dataset") or entries.get(str(name))
+    if dataset not in KNOWN:
+        raise InvalidInputError(
+            f"--dataset names the images to measure on; {name!r} does not say which it was trained on, or only its "
+            f"owner has them. Received: no --dataset, trained on {dataset!r}"
+        )
+    return dataset
 
 
 # ------------------------------------------------------------------ train

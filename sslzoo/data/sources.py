@@ -122,6 +122,14 @@ def load(
     return _load_digits(split) if name == "digits" else _load_tfds(name, split, data_dir)
 
 
+def is_prepared(name: str, data_dir: "str | os.PathLike | None" = None) -> bool:
+    """Whether `load` finds a known data set without downloading anything."""
+    if errors.choose("dataset", name, KNOWN) == "digits":
+        return True
+    root = data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
+    return records.folder(name, pathlib.Path(root).expanduser()) is not None
+
+
 def check(images, labels=None) -> tuple[np.ndarray, np.ndarray | None]:
     """Return raw images and labels as the rest of the package expects them, or say what is wrong with them.
 

@@ -69,7 +69,7 @@ def parser(method: str, variants: dict, description: str) -> argparse.ArgumentPa
     add("--grace", type=float, default=30, help="seconds for the end after SIGTERM, SIGHUP or SIGUSR1 (30)")
     lasting = "stop in good order once a sign of collapse has lasted so many epochs (5)"
     add("--stop-on-collapse", type=int, nargs="?", const=5, metavar="EPOCHS", help=lasting)
-    add("--protocols", nargs="*", help=f"probes to run at the end ({' '.join(evaluation.PROTOCOLS)})")
+    add("--protocols", nargs="*", help=f"what to measure at the end: some of {' '.join(evaluation.ALL_PROTOCOLS)}")
     add("--licence", help="of the model, as the Hub writes it (apache-2.0; none for images of your own)")
     add("--remark", action="append", default=[], metavar="TEXT", help="what the card must say, of the data for example")
     add("--float16", action="store_true", help="for publishing: weights as float16 (half the size), no model/")
@@ -84,7 +84,7 @@ def check(arguments: argparse.Namespace) -> None:
         InvalidInputError: a number out of its range; views in tf.data without TensorFlow.
     """
     for protocol in arguments.protocols or ():
-        choose("protocol", protocol, evaluation.PROTOCOLS)
+        choose("protocol", protocol, evaluation.ALL_PROTOCOLS)
     for name in POSITIVE:
         value = getattr(arguments, name)
         if value is not None and not value > 0:

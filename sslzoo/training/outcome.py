@@ -62,7 +62,7 @@ def _write(run, model, hurried):
     (report, drawn), faults = (None, {}), []
     # Whatever goes wrong in measuring and drawing must not take the trained model with it.
     try:
-        report = evaluate(run, parts["encoder"])
+        report = evaluate(run, parts["encoder"], parts.get("decoder"))
     except Exception as error:
         faults.append(error)
     try:
@@ -149,7 +149,7 @@ def test_set(run):
     return images, labels, None
 
 
-def evaluate(run, encoder):
+def evaluate(run, encoder, decoder=None):
     """The report on an encoder; None where there is nothing to measure it by."""
     if run.test_images is None:
         print(f"{run.no_test}: probes are skipped. The encoder and its pictures are written all the same.")
@@ -159,8 +159,9 @@ def evaluate(run, encoder):
     report = evaluation.evaluate(
         encoder,
         run.dataset if as_published else splits,
-        run.arguments.protocols or run.settings["protocols"] or evaluation.PROTOCOLS,
+        run.arguments.protocols or run.settings["protocols"] or default_protocols(len(run.images), decoder),
         run.arguments.data_dir,
+        decoder=decoder,
         seed=run.seed,
         gmm_restarts=run.settings["gmm_restarts"],
     )
@@ -168,6 +169,12 @@ def evaluate(run, encoder):
         report.data["name"] = data_name(run.dataset)
     print(report)
     return report
+
+
+def default_protocols(images: int, decoder=None) -> tuple[str, ...]:
+    """What is measured after training unless said: classes, style, and how well a decoder rebuilds."""
+    style = ("style",) if images >= evaluation.style.LEAST_TRAIN else ()
+    return (*evaluation.PROTOCOLS, *style, *(() if decoder is None else ("reconstruction",)))
 
 
 def draw(run, model, encoder) -> dict[str, Path]:
