@@ -17,6 +17,7 @@ from pathlib import Path
 
 import sslzoo
 from sslzoo import progress, zoo
+from sslzoo.environment import check_environment, in_a_line
 from sslzoo.errors import InvalidInputError, SSLZooError, choose, printable
 from sslzoo.files import write_beside
 
@@ -48,8 +49,10 @@ def main(argv: "list[str] | None" = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
+        check_environment()
         code, answer = arguments.run(arguments)
-        print(json.dumps(answer, indent=1, allow_nan=False) if arguments.json else printable(answer), flush=True)
+        if answer is not None:  # the answer went to standard output already
+            print(json.dumps(answer, indent=1, allow_nan=False) if arguments.json else printable(answer), flush=True)
         return code
     except KeyboardInterrupt:
         print("sslzoo: interrupted", file=sys.stderr)
@@ -57,18 +60,9 @@ def main(argv: "list[str] | None" = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
         return 141
-    except ImportError as error:
-        return _explain(
-            f"{error}. Keras runs on the backend that KERAS_BACKEND names (tensorflow, jax or torch); install one with "
-            "pip install 'sslzoo[tensorflow]', and so on"
-        )
-    except (SSLZooError, OSError) as error:
-        return _explain(f"{type(error).__name__}: {error}")
-
-
-def _explain(message):
-    print("sslzoo: " + printable(" ".join(message.split())), file=sys.stderr)
-    return 2
+    except (SSLZooError, OSError, ImportError) as error:
+        print("sslzoo: " + in_a_line(error), file=sys.stderr)
+        return 2
 
 
 @contextlib.contextmanager
@@ -186,13 +180,14 @@ def _add_info(commands):
     add = _add(
         commands, "info", _info, "show all that is known about one model",
         "Size, parts, every number with its protocol, the paper's beside it, and how to train it again.",
-        ["sslzoo info simvae-mnist", "sslzoo info simvae-mnist --json"],
+        ["sslzoo info simvae-mnist", "sslzoo info runs/mine --json", "sslzoo info hf://someone/their-model"],
     )  # fmt: skip
-    add("name", metavar="NAME", help="a name of `sslzoo list`")
+    _add_model(add)
 
 
 def _info(arguments):
-    model = zoo.info(arguments.name)
+    with _working():
+        model = zoo.info(arguments.name, arguments.revision)
     return 0, model if arguments.json else _sheet(model)
 
 
@@ -256,18 +251,20 @@ def _add_embed(commands):
     add = _add(
         commands, "embed", _embed, "turn images into features",
         "Writes an .npz with `features` (N, L), `paths` or `index` of the images (N,), and `labels` (N,) if there were "
-        "any, with the names of the `classes`. Images of another size are cropped around their middle and resized, "
+        "any, with the names of the `classes`; or a .csv of the same, a row for each image; - writes that to standard "
+        "output. Images of another size are cropped around their middle and resized, "
         "colour is turned to grey or grey to colour, as the encoder needs it. A folder is read with all folders below "
         "it; its sub-folders train, validation and test are splits, and theirs are classes.",
         [
             "sslzoo embed simvae-mnist scans/ -o features.npz",
             "sslzoo embed simvae-mnist a.png b.png -o features.npz --on-error skip",
             "sslzoo embed simvae-mnist mnist.npz --split test -o features.npz --part posterior",
+            "sslzoo embed simvae-mnist scans/ -o - | cut -d, -f1-3",
         ],
     )  # fmt: skip
     _add_model(add)
     add("inputs", nargs="+", type=Path, metavar="IMAGES", help="folders and image files, or one .npz with `images`")
-    add("-o", "--output", required=True, type=Path, metavar="FILE", help="the .npz to write")
+    add("-o", "--output", required=True, type=Path, metavar="FILE", help="the .npz or .csv to write, or -")
     add("--force", action="store_true", help="replace the file if it exists")
     add("--part", choices=EMBEDDINGS, default="encoder",
         help="what to embed with (encoder); posterior writes means as `features`, and `log_var`")  # fmt: skip
@@ -285,14 +282,25 @@ def _positive(text):
 
 
 def _embed(arguments):
-    _check_output(arguments.output, arguments.force)
+    to_output = str(arguments.output) == "-"
+    if to_output and arguments.json:
+        raise InvalidInputError("Standard output takes the features or JSON, not both. Received: --output=- --json")
+    if not to_output:
+        if arguments.output.suffix not in (".npz", ".csv"):
+            raise InvalidInputError(f"--output must end in .npz or .csv, or be -. Received: '{arguments.output}'")
+        _check_output(arguments.output, arguments.force)
     with _working():
         embedding = sslzoo.embed(
             arguments.name, arguments.inputs, arguments.split, arguments.part, arguments.revision,
             arguments.batch_size, arguments.on_error, progress.line("embedded"),
         )  # fmt: skip
         arrays = embedding.arrays()
-        _write_npz(arguments.output, arrays, arguments.force)
+        if arguments.output.suffix == ".npz":
+            _write_npz(arguments.output, arrays, arguments.force)
+        elif not to_output:
+            text = embedding.to_csv().encode("utf-8", "backslashreplace")
+            _check_output(arguments.output, arguments.force)  # someone else may have written it since
+            write_beside(arguments.output, text)
     for path, reason in embedding.skipped:
         print(printable(f"sslzoo: left out {path}: {reason}"), file=sys.stderr)
     for remark in embedding.remarks:
@@ -306,6 +314,10 @@ def _embed(arguments):
             "remarks": embedding.remarks,
         }
     rows, width = embedding.shape
+    if to_output:
+        sys.stdout.write(embedding.to_csv())
+        sys.stdout.flush()
+        return code, None
     left = f", {len(embedding.skipped):,} left out" if embedding.skipped else ""
     return code, f"Wrote {arguments.output}: {rows:,} images, {width:,} features each{left}"
 
@@ -423,10 +435,9 @@ def _evaluate(arguments):
         report = sslzoo.evaluate(
             encoder, dataset, protocols, arguments.data_dir, batch_size=arguments.batch_size,
             extractor=arguments.extractor, outside=arguments.outside, attribute=arguments.attribute,
-            pictures=arguments.out and arguments.out / "pictures",
-            seed=arguments.seed, epochs=arguments.epochs, max_train=arguments.limit, image_size=arguments.image_size,
-            gmm_restarts=arguments.gmm_restarts, labels=arguments.labels, test_share=arguments.test_share,
-            on_error=arguments.on_error,
+            pictures=arguments.out and arguments.out / "pictures", seed=arguments.seed, epochs=arguments.epochs,
+            max_train=arguments.limit, image_size=arguments.image_size, gmm_restarts=arguments.gmm_restarts,
+            labels=arguments.labels, test_share=arguments.test_share, on_error=arguments.on_error,
         )  # fmt: skip
         report.encoder = arguments.name
         if arguments.out:

@@ -3,14 +3,13 @@
 import math
 
 import keras
-import numpy as np
 from keras import ops
 
 from sslzoo import checks
 from sslzoo.losses import info_nce_terms, unit
 from sslzoo.methods.advice import LOWER_TEMPERATURE
 from sslzoo.methods.simsiam import SimSiam
-from sslzoo.methods.state import enqueue, snapshot, variable
+from sslzoo.methods.state import counter, enqueue, snapshot, variable
 from sslzoo.networks.initialization import unit_rows
 
 
@@ -78,7 +77,7 @@ class NNCLR(SimSiam):
         self.temperature = checks.positive(temperature=temperature)
         self.seed = seed
         self.queue = variable(self, unit_rows(queue_size, self.embedding_dim, seed), "queue")
-        self.pointer = variable(self, np.zeros((), "int32"), "pointer")
+        self.pointer = counter(self, "pointer")
 
     def neighbor(self, z):
         """The row of the queue of highest cosine with each embedding (B, P): float tensor (B, P), a constant."""

@@ -236,8 +236,9 @@ def results(run, method: type, report=None) -> dict:
         "papers": list(method.papers),
         "description": (inspect.getdoc(method) or method.__name__).partition("\n")[0],
         "remarks": [
-            *run.data_remarks, *run.extensions(), *(run.beginning.remarks if run.beginning else ()), *endings(run),
-            *run.checkpoint.remarks, *([] if report is None else report.remarks),
+            *run.arguments.remark, *run.data_remarks, *run.extensions(),
+            *(run.beginning.remarks if run.beginning else ()), *endings(run), *run.checkpoint.remarks,
+            *([] if report is None else report.remarks),
         ],
         **({} if report is None else {"evaluation": report.to_dict()}),
     }  # fmt: skip

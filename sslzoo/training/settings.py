@@ -207,12 +207,16 @@ def resolve(
 
 def _derived(numbers):
     """What follows from the budget of views where nothing else was said."""
-    views = numbers["num_views"]
-    if numbers["epochs"] is None and _whole(views):
-        numbers["epochs"] = max(1, round(numbers["views_per_image"] / views))
+    if numbers["epochs"] is None and _whole(numbers["num_views"]):
+        numbers["epochs"] = max(1, round(numbers["views_per_image"] / views_of(numbers)))
     if numbers["monitor_every"] is None and _whole(numbers["epochs"]):
         numbers["monitor_every"] = math.ceil(numbers["epochs"] / 30)
     return numbers
+
+
+def views_of(numbers: dict) -> int:
+    """How many views of an image the encoder sees in a step, global and local ones."""
+    return numbers["num_views"] + numbers.get("local_views", 0)
 
 
 def _whole(value):
