@@ -16,6 +16,7 @@ import numpy as np
 from keras import ops
 
 from sslzoo.callbacks.checkpoint import Stopwatch, after, duration
+from sslzoo.progress import say
 
 
 @keras.saving.register_keras_serializable("sslzoo")
@@ -127,8 +128,7 @@ class Annealing(keras.callbacks.Callback):
         self.schedule.length.assign(float(self.planned))
         self.noted(self.planned)
         if self.planned < self.steps:
-            print(
-                f"\n--max-minutes {self.stopwatch.minutes:g}: about {self.planned:,} of {self.steps:,} steps fit, at "
-                f"{duration(step)} a step. The learning rate falls over these.",
-                flush=True,
+            say(
+                f"--max-minutes {self.stopwatch.minutes:g}: about {self.planned:,} of {self.steps:,} steps fit, at "
+                f"{duration(step)} a step. The learning rate falls over these."
             )
