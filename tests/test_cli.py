@@ -123,7 +123,7 @@ def test_help_of_every_command_says_what_it_takes_and_gives_an_example(sslzoo_):
         assert max(map(len, out.splitlines())) < 110
 
 
-@pytest.mark.parametrize("words", [("lits",), ("info",), ("embed", "simvae-digits"), ("evaluate", "simvae-digits"),
+@pytest.mark.parametrize("words", [("lits",), ("info",), ("embed", "simvae-digits"), ("evaluate",),
                                    ("embed", "simvae-digits", "x", "-o", "y", "--batch-size", "0"),
                                    ("embed", "simvae-digits", "x", "-o", "y", "--part", "decoder")])  # fmt: skip
 def test_wrong_usage_exits_with_2(sslzoo_, words):
@@ -163,7 +163,7 @@ def test_the_console_script_and_the_module_lead_here():
 
 
 def test_protocols_are_those_of_the_evaluation():
-    assert evaluation.PROTOCOLS == cli.PROTOCOLS
+    assert evaluation.PROTOCOLS == cli.PROTOCOLS and evaluation.ALL_PROTOCOLS == cli.ALL_PROTOCOLS
 
 
 def test_a_reader_that_stops_reading_is_no_error():

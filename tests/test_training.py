@@ -57,7 +57,7 @@ def rows(out):
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     out = tmp_path_factory.mktemp("run") / "out"
-    return out, train("simvae", out, "--epochs", 3)
+    return out, train("simvae", out, "--epochs", 3, "--remark", "The images went through JPEG.", "--remark", "Twice.")
 
 
 def test_artefact_holds_a_loadable_encoder_and_everything_around_it(finished):
@@ -67,6 +67,8 @@ def test_artefact_holds_a_loadable_encoder_and_everything_around_it(finished):
     assert results["settings"]["num_views"] == 10 and results["seeds"] == [0]
     assert results["views_seen"] == 3 * 240 * 10
     assert "--epochs 3" in results["recipe"] and "--out" not in results["recipe"]
+    assert results["remarks"][:2] == ["The images went through JPEG.", "Twice."] and "JPEG" not in results["recipe"]
+    assert "The images went through JPEG." in (folder / "README.md").read_text()
     assert {metric["name"] for metric in results["metrics"]} >= {"knn.euclidean_best_accuracy"}
     for picture in ("curves", "reconstructions", "samples", "embedding"):
         assert (folder / "pictures" / f"{picture}.png").read_bytes().startswith(b"\x89PNG")

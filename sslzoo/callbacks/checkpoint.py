@@ -12,6 +12,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
+from sslzoo import processes
 from sslzoo.errors import ArtefactError, TrainingError
 from sslzoo.evaluation.report import versions
 from sslzoo.files import write_beside
@@ -23,7 +24,7 @@ class Checkpoint(keras.callbacks.Callback):
 
     One `.npz` holds every variable of model and optimizer, the states of all random generators among them (which
     Keras' own model files and `BackupAndRestore` leave out), the number of finished epochs, and the journal. The
-    order of the data is a function of seed and epoch, so it needs no state.
+    order of the data is a function of seed and epoch, so it needs no state. Of several processes the first writes it.
 
     Neither an epoch with a loss or weights that are not finite nor one cut short is written: the file on disk stays
     the last good one, from which the cut epoch is run again whole. The one before it is kept too, as
@@ -80,6 +81,8 @@ class Checkpoint(keras.callbacks.Callback):
             "epochs_done": epochs_done, "rows": self.journal.rows, "seconds": self.journal.seconds(),
             "versions": versions(),
         }  # fmt: skip
+        if processes.index() > 0:
+            return
         buffer = io.BytesIO()
         np.savez(buffer, note=np.array(json.dumps(note)), **arrays)
         if self.path.exists():
@@ -159,7 +162,8 @@ def _variables(model):
 class Journal(keras.callbacks.Callback):
     """Keeps one row per epoch (terms, monitor, seconds, views per second) and writes them as `history.csv`.
 
-    Unlike `CSVLogger` it is part of the checkpoint, so a resumed run has one history without gaps or doubles.
+    Unlike `CSVLogger` it is part of the checkpoint, so a resumed run has one history without gaps or doubles. Of
+    several processes the first writes it.
 
     Example:
         import numpy as np
@@ -213,6 +217,8 @@ class Journal(keras.callbacks.Callback):
         row["views_per_second"] = round(seen / seconds, 1)
         row["seconds"] = round(self.seconds(), 1)
         self.rows.append(row)
+        if processes.index() > 0:
+            return
         names = list(dict.fromkeys(name for row in self.rows for name in row))
         text = io.StringIO()
         writer = csv.DictWriter(text, names)
@@ -311,7 +317,7 @@ class Stopwatch(keras.callbacks.Callback):
     """Ends training in good order after `minutes`, at a signal, or at the first Ctrl-C (a second interrupts at once).
 
     Clusters send SIGTERM or SIGUSR1 before they kill, a lost connection SIGHUP: the step is finished, and the caller
-    has `grace` seconds for the rest.
+    has `grace` seconds for the rest. Several processes end after the same step, of which they agree every few steps.
 
     Example:
         import numpy as np
@@ -332,15 +338,19 @@ class Stopwatch(keras.callbacks.Callback):
         deadline: when the grace after a signal is over, as `time.monotonic` counts, or None without a signal.
     """
 
+    AGREE_EVERY = 8  # calls, which are steps or programs of several: asking waits for the device
+
     def __init__(self, minutes: float | None = None, grace: float = 30.0):
         super().__init__()
         self.minutes = minutes
         self.grace = grace
         self.reason = None
         self.deadline = None
+        self._wanted = None
         self._previous = {}
 
     def on_train_begin(self, logs=None):
+        self._calls = 0
         self._ends = time.monotonic() + 60 * self.minutes if self.minutes else float("inf")
         handlers = {"SIGINT": self._interrupted} | dict.fromkeys(("SIGTERM", "SIGHUP", "SIGUSR1"), self._told_to_end)
         for name, handler in handlers.items():
@@ -364,6 +374,11 @@ class Stopwatch(keras.callbacks.Callback):
             self._stop(f"ended by {signal.Signals(number).name}")
 
     def _stop(self, reason):
+        self._wanted = reason
+        if processes.count() == 1:
+            self._end(reason)
+
+    def _end(self, reason):
         self.reason = reason
         self._model.stop_training = True  # not `self.model`, which waits for the device under JAX
 
@@ -376,6 +391,9 @@ class Stopwatch(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         if time.monotonic() > self._ends and self.reason is None:
             self._stop(f"stopped after --max-minutes {self.minutes:g}")
+        self._calls += 1
+        if self._calls % self.AGREE_EVERY == 0 and processes.any_of(self._wanted is not None) and not self.reason:
+            self._end(self._wanted or "ended with another process")
 
     def on_train_end(self, logs=None):
         while self._previous:

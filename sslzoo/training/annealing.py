@@ -15,6 +15,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from sslzoo import processes
 from sslzoo.callbacks.checkpoint import Stopwatch, after, duration
 from sslzoo.progress import say
 
@@ -118,12 +119,13 @@ class Annealing(keras.callbacks.Callback):
             return
         self._counted += new
         there = 60 * self.stopwatch.minutes
-        if self._counted < 3 or time.monotonic() - self._began < self.SHARE * there:
+        over = time.monotonic() - self._began >= self.SHARE * there
+        if self._counted < 3 or not processes.any_of(over):
             return
         now = after(logs)
         step = (now - self._since - self._pause) / self._counted
         fits = max(1, int(self.LEFT * (there - (now - self._began)) / step))
-        self.planned = min(self.done + fits, self.steps)
+        self.planned = min(self.done + int(processes.of_first([fits])[0]), self.steps)
         self.model  # noqa: B018 - under JAX this access writes the trained state back, and takes up what is assigned
         self.schedule.length.assign(float(self.planned))
         self.noted(self.planned)

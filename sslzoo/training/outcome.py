@@ -11,9 +11,11 @@ import numpy as np
 
 from sslzoo import callbacks, data, evaluation
 from sslzoo.errors import ArtefactError, InvalidInputError
-from sslzoo.evaluation import pictures
-from sslzoo.evaluation.report import versions
+from sslzoo.evaluation import outliers, pictures
+from sslzoo.evaluation.report import Number, versions
 from sslzoo.files import unlock_folder
+from sslzoo.methods import EBCLR
+from sslzoo.methods.energy_model import ClusterEnergyModel, EnergyModel
 from sslzoo.training import flags
 from sslzoo.training.settings import SETUPS, data_name
 from sslzoo.zoo import artefact
@@ -62,7 +64,9 @@ def _write(run, model, hurried):
     (report, drawn), faults = (None, {}), []
     # Whatever goes wrong in measuring and drawing must not take the trained model with it.
     try:
-        report = evaluate(run, parts["encoder"])
+        report = evaluate(run, parts["encoder"], parts.get("decoder"))
+        if report and isinstance(model, ClusterEnergyModel):
+            report.numbers |= clusters_and_outliers(run, parts["projection"])
     except Exception as error:
         faults.append(error)
     try:
@@ -155,7 +159,7 @@ def first(images, limit: int | None):
     return images[:limit]
 
 
-def evaluate(run, encoder):
+def evaluate(run, encoder, decoder=None):
     """The report on an encoder; None where there is nothing to measure it by."""
     if run.test_images is None:
         print(f"{run.no_test}: probes are skipped. The encoder and its pictures are written all the same.")
@@ -165,8 +169,9 @@ def evaluate(run, encoder):
     report = evaluation.evaluate(
         encoder,
         run.dataset if as_published else splits,
-        run.arguments.protocols or run.settings["protocols"] or evaluation.PROTOCOLS,
+        run.arguments.protocols or run.settings["protocols"] or default_protocols(len(run.images), decoder),
         run.arguments.data_dir,
+        decoder=decoder,
         seed=run.seed,
         gmm_restarts=run.settings["gmm_restarts"],
     )
@@ -174,6 +179,47 @@ def evaluate(run, encoder):
         report.data["name"] = data_name(run.dataset)
     print(report)
     return report
+
+
+def default_protocols(images: int, decoder=None) -> tuple[str, ...]:
+    """What is measured after training unless said: classes, style, and how well a decoder rebuilds."""
+    style = ("style",) if images >= evaluation.style.LEAST_TRAIN else ()
+    return (*evaluation.PROTOCOLS, *style, *(() if decoder is None else ("reconstruction",)))
+
+
+def clusters_and_outliers(run, head) -> dict[str, dict[str, Number]]:
+    """What an energy model of clusters tells without a probe, on test images: its clusters, and what is an outlier.
+
+    Args:
+        run: `sslzoo.training.Run`; its setting `outliers` names a data set of images of the same shape, or is None.
+        head: raw images -> logits, the model's part "projection".
+
+    Returns:
+        dict, protocol -> metric -> `Number`.
+    """
+    images, labels = run.test_images, run.test_labels
+    numbers = {}
+    if labels.ndim == 1:
+        found = evaluation.features(head, images).argmax(axis=1)
+        rows = (("", evaluation.scores, "the model's own clusters, no probe"),
+                ("minibatch100_", lambda *pair: evaluation.minibatch_scores(*pair, 100),
+                 "mean over batches of 100, as the GEDI paper's tables appear to be"))  # fmt: skip
+        guessed = np.random.default_rng(run.seed).permutation(labels)
+        numbers["clusters"] = {
+            f"{kind}{metric}": Number(score(labels, found)[metric], label, note, score(guessed, found)[metric])
+            for kind, score, note in rows
+            for metric, label in (("nmi", "NMI"), ("accuracy", "Hungarian accuracy"))
+        }
+    if other := run.settings.get("outliers"):
+        strange, _ = data.load(other, "test", data_dir=run.arguments.data_dir)
+        value = outliers.detection(head, images, {other: strange[: run.arguments.limit]}, seed=run.seed)[other]
+        label, note = f"AUROC against {data_name(other)}", f"minus the slope of log p(x), noise {outliers.TEST_NOISE}"
+        numbers["outliers"] = {f"{other}_auroc": Number(value, label, note, chance=0.5)}
+    for protocol, metrics in numbers.items():
+        for number in metrics.values():
+            print(f"{protocol}: {number.label} {100 * number.value:.2f} %, chance {100 * number.chance:.1f} % "
+                  f"({number.note})")  # fmt: skip
+    return numbers
 
 
 def draw(run, model, encoder) -> dict[str, Path]:
@@ -193,6 +239,11 @@ def draw(run, model, encoder) -> dict[str, Path]:
         except InvalidInputError:  # uniform centres: there is no prior to draw centres from
             samples, title = model.sample(50, like=images[:10], seed=run.seed), "Samples around ten test images"
         drawn.append(pictures.samples(keras.ops.convert_to_numpy(samples), folder / "samples.png", title=title))
+    if isinstance(model, EnergyModel) and model.buffer is not None:
+        like = {"reference": images[:100]} if isinstance(model, EBCLR) else {}
+        low, high = model.sample_range
+        samples = (np.clip(model.sample(50, seed=run.seed, **like), low, high) - low) / (high - low)
+        drawn.append(pictures.samples(samples, folder / "samples.png", title="Samples: 500 Langevin steps from noise"))
     if model.views is not None:
         shown = run.images[:8]
         made = keras.ops.convert_to_numpy(model.views(shown, training=True, seed=run.seed, num_views=8))
@@ -235,8 +286,9 @@ def results(run, method: type, report=None) -> dict:
         "papers": list(method.papers),
         "description": (inspect.getdoc(method) or method.__name__).partition("\n")[0],
         "remarks": [
-            *run.data_remarks, *run.extensions(), *(run.beginning.remarks if run.beginning else ()), *endings(run),
-            *run.checkpoint.remarks, *([] if report is None else report.remarks),
+            *run.arguments.remark, *run.data_remarks, *run.extensions(),
+            *(run.beginning.remarks if run.beginning else ()), *endings(run), *run.checkpoint.remarks,
+            *([] if report is None else report.remarks),
         ],
         **({} if report is None else {"evaluation": report.to_dict()}),
     }  # fmt: skip

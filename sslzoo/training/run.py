@@ -20,15 +20,15 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from sslzoo import callbacks, data, networks, optimizers
-from sslzoo.errors import InvalidInputError, choose
+from sslzoo import callbacks, data, networks, optimizers, processes
+from sslzoo.errors import ArtefactError, InvalidInputError, choose
 from sslzoo.files import write_beside
 from sslzoo.methods import Pretrainer
 from sslzoo.methods.pretrainer import fuses_its_steps
 from sslzoo.training import devices, flags, folder, fusing, outcome
 from sslzoo.training.annealing import Annealing, TimedCosine
 from sslzoo.training.beginning import Beginning
-from sslzoo.training.settings import KINDS, SETUPS, Variant, model_name, parse_changes, resolve, table
+from sslzoo.training.settings import KINDS, SETUPS, Variant, model_name, parse_changes, resolve, table, views_of
 from sslzoo.views import Views, policy
 from sslzoo.zoo.results import is_name
 
@@ -90,6 +90,7 @@ class Run:
         self.out = Path(self.arguments.out or Path("runs") / self.name)
         if self.arguments.precision != "float32":
             keras.config.set_dtype_policy(self.arguments.precision)
+        devices.join(self.arguments.processes)
         self.devices = devices.use(self.arguments.devices)
         keras.utils.set_random_seed(self.seed)
 
@@ -112,10 +113,10 @@ class Run:
         self._check_sizes()
         self.test_images, self.test_labels, self.no_test = outcome.test_set(self)
         self.fingerprint = folder.fingerprint(self.images)
-        self.extended = folder.check(self.out, self.name, self._identity(), self.arguments.resume)
+        self.extended = [] if processes.index() else folder.check(*self._folder())
 
         self.steps_per_epoch = len(self.images) // self.settings["batch_size"]
-        self.views_per_step = self.settings["batch_size"] * self.settings["num_views"]
+        self.views_per_step = self.settings["batch_size"] * views_of(self.settings)
         self.initial_epoch = 0
         self.steps = self.settings["epochs"] * self.steps_per_epoch  # of the whole run, if there is time for all
         self.plan = self._former_plan()
@@ -171,7 +172,9 @@ class Run:
         changes = flags.short_changes(self.arguments)
         if "queue_size" in changes and "queue_size" not in plain:
             raise InvalidInputError(f"{self.method} has no queue here. Received: --queue-size={changes['queue_size']}")
-        return resolve(*chosen, changes | parse_changes(self.arguments.set, plain))
+        numbers = resolve(*chosen, changes | parse_changes(self.arguments.set, plain))
+        flags.check_protocols(numbers["protocols"])
+        return numbers
 
     def _show(self, numbers):
         """What --show is for."""
@@ -231,6 +234,10 @@ class Run:
         }
         return json.loads(json.dumps(identity))  # as it reads back: tuples are lists
 
+    def _folder(self):
+        """What `folder.check` takes."""
+        return self.out, self.name, self._identity(), self.arguments.resume
+
     def extensions(self) -> list[str]:
         """What the card must say of a run whose rate did not fall over --epochs: given more of them, or less time."""
         plan = self.plan or {"steps": None, "former": []}
@@ -261,6 +268,13 @@ class Run:
         changes = {"flip": self.settings["flip"], **self.settings["policy_changes"], **changes}
         steps = policy(self.settings["policy"], **changes)
         return Views(steps, num_views or self.settings["num_views"], size=size or self.image_shape[:2], seed=self.seed)
+
+    def local_views(self) -> Views | None:
+        """The smaller views of settings "local_views" (how many), "local_scale" and "local_size"; None for 0."""
+        s = self.settings
+        if not s["local_views"]:
+            return None
+        return self.views(s["local_views"], s.get("local_size"), crop={"scale": s["local_scale"]})
 
     def encoder(self, posterior: bool = False) -> keras.Model:
         """The encoder of this run: setting "network", a representation of "latent_dim" numbers; or that of --init."""
@@ -324,17 +338,21 @@ class Run:
             model: the method to train.
             optimizer: in place of the one that the settings name.
         """
+        model.check_batch(self.settings["batch_size"])
         model.compile(optimizer=optimizer or self.optimizer())
         self.model = model
-        self.fused = self._steps_per_program()
+        self.fused = int(processes.of_first([self._steps_per_program()])[0])  # each measured for itself
         if self.fused > 1:
             fusing.build(model, self._batch())
             model.compile(optimizer=model.optimizer, steps_per_execution=self.fused)
-        folder.take(self.out)
-        folder.check(self.out, self.name, self._identity(), self.arguments.resume)  # another may have begun there since
+        if processes.index() == 0:
+            folder.take(self.out)
+            folder.check(*self._folder())  # another may have begun there since
         self._write_record()
         if self.arguments.resume:
             self.initial_epoch = self.checkpoint.restore(model)
+            if processes.of_first([self.initial_epoch]) != [self.initial_epoch]:
+                raise ArtefactError(f"--out must be a folder that all processes see. Received: --out={self.out}")
             if not self.initial_epoch:
                 print(f"There is no checkpoint in {self.out}: training starts over.")
             for remark in self.checkpoint.remarks:
@@ -343,6 +361,9 @@ class Run:
                 self.schedule.length.assign(float(self.plan["steps"] or self.steps))
         if self.no_test:
             print(f"{self.no_test}: there will be no probes. The encoder and its pictures are written all the same.")
+        network, suitable = self.settings["network"], devices.suitable_backend(self.settings["network"])
+        if suitable != keras.backend.backend() and not self.initial_epoch:
+            print(f"On this machine {network} is trained fastest by {suitable}: KERAS_BACKEND={suitable}.")
         accumulated = self.arguments.accumulate or 1
         if accumulated > 1:
             print(
@@ -355,6 +376,7 @@ class Run:
             f"{self.steps_per_epoch:,} steps x {self.settings['epochs']} epochs, {model.count_params():,} parameters, "
             f"{keras.backend.backend()} backend"
             + (f", {self.devices} devices" if self.devices > 1 else "")
+            + (f" of {processes.count()} processes" if processes.count() > 1 else "")
             + (f", {self.fused} steps in a program" if self.fused > 1 else "")
             + (f", gradients of {accumulated} batches make a step" if accumulated > 1 else "")
             + (f", going on after epoch {self.initial_epoch}" if self.initial_epoch else "")
@@ -368,16 +390,20 @@ class Run:
         """
         if not (self.arguments.resume and any(self.out.glob("checkpoint*.npz"))):
             anneals = self.arguments.max_minutes is not None and self.settings["schedule"] == "cosine"
+            anneals = anneals and processes.count() == 1  # each has a clock of its own
             return {"steps": None, "done": False, "former": []} if anneals else None
         record = folder.read(self.out / "run.json")
-        plan, newly_extended = record.get("plan"), self.extended != record.get("extended", [])
+        plan = record.get("plan")
+        newly_extended = processes.any_of(not processes.index() and self.extended != record.get("extended", []))
         if plan is None or not (plan["done"] or newly_extended):
             return plan
         former = [*plan["former"], *([plan["steps"]] if plan["steps"] else [])]
         return {"steps": None, "done": False, "former": former}
 
     def _write_record(self):
-        """run.json: what the run shares with those that go on with it, and what it notes for them."""
+        """run.json: what the run shares with those that go on with it, and what it notes for them. The first writes."""
+        if processes.index():
+            return
         record = {**self._identity(), "fuse_steps": self.fused}
         if self.extended:
             record["extended"] = self.extended
@@ -411,6 +437,8 @@ class Run:
             "batch_size": self.settings["batch_size"], "with_index": self.model.indexed, "seed": self.seed,
             "start_epoch": self.initial_epoch,
         }  # fmt: skip
+        if processes.count() > 1:
+            common["shard"] = processes.index(), processes.count()
         if self.fused > 1:
             if fuses_its_steps():
                 return data.Batches(self.images, None, repeat=True, steps_per_execution=self.fused, **common)
@@ -427,6 +455,11 @@ class Run:
         Args:
             extra: callbacks of the method's own, which come before those that watch.
         """
+        if extra and processes.count() > 1:
+            raise InvalidInputError(
+                f"{self.method} looks at all images between epochs, which several processes cannot do together yet; "
+                f"--devices shares its batches out on one machine. Received: --processes={self.arguments.processes}"
+            )
         for callback in extra:
             if hasattr(callback, "resume"):  # which keeps something between epochs
                 callback.resume(self.journal.rows)
@@ -444,7 +477,8 @@ class Run:
             watchers.append(callbacks.KNNMonitor(encoder, *self.monitor_sets, every))
             watchers += [self.until] if self.until else []
         watchers += [self.health, self.journal, self.checkpoint]
-        if importlib.util.find_spec("tensorflow") and importlib.util.find_spec("tensorboard"):
+        installed = importlib.util.find_spec("tensorflow") and importlib.util.find_spec("tensorboard")
+        if installed and processes.index() == 0:
             watchers.append(keras.callbacks.TensorBoard(str(self.out / "tensorboard"), write_graph=False))
         watchers.append(callbacks.Narrator(self.model.terms, extra))
         return {
@@ -457,9 +491,9 @@ class Run:
         }
 
     def finish(self, model: Pretrainer) -> Path:
-        """Evaluate, draw and write the artefact `<out>/<name>/`. Returns its path."""
-        if self.devices > 1:
-            devices.release()
+        """Evaluate, draw, write the artefact `<out>/<name>/`; of several processes the first does. Returns its path."""
+        if self.devices > 1 and not devices.release(model):
+            return self.out / self.name
         if self.plan is not None and (self.stopwatch.reason or "").startswith("stopped"):
             self.note_plan(done=True)
         return outcome.write(self, model)

@@ -32,7 +32,7 @@ from sslzoo.files import read_json, sha256
 from sslzoo.zoo import layout
 from sslzoo.zoo import manifest as manifests
 from sslzoo.zoo.listing import Model, Models
-from sslzoo.zoo.results import tag_of
+from sslzoo.zoo.results import read_results, tag_of
 
 if TYPE_CHECKING:
     import keras
@@ -76,7 +76,8 @@ def load(
             H, W, C) as `Views` makes them -> (B, L), to go on training; "model": the whole training method.
         revision: commit, tag or branch of the Hub repository, instead of the one that the manifest pins.
         verify: check files before use: those of a name against the manifest, those of a repository against what the
-            Hub says of them, and results.json. A cached file that fails is downloaded again, once.
+            Hub says of them, those of a folder against its results.json. A cached file that fails is downloaded again,
+            once. False loads what was changed on purpose, and warns of it.
 
     Returns:
         `keras.Model`, uncompiled and trainable, on the active backend. All but "model" consist of core Keras layers.
@@ -371,6 +372,21 @@ def _of_folder(folder, repository=None, revision=None):
 def results_name(folder):
     """What the results of a model folder call it."""
     return read_json(folder / layout.RESULTS)["name"]
+
+
+def results_of(name_or_path: "str | os.PathLike") -> dict:
+    """What results.json says of a model on this machine; empty where there is none, or the model is on the Hub.
+
+    Args:
+        name_or_path: as in `load`.
+
+    Raises:
+        ArtefactError: results.json is damaged.
+    """
+    if isinstance(name_or_path, str) and name_or_path.startswith(manifests.SCHEME):
+        return {}
+    folder = _find_path(name_or_path) or local_models().get(str(name_or_path))
+    return read_results(folder) if folder is not None and (folder / layout.RESULTS).is_file() else {}
 
 
 def _plainly(text):
