@@ -48,8 +48,21 @@ class Trial(training.Run):
         print(
             f"{self.name}: {' '.join(self.arguments.set) or 'as in the recipe'}, seed {self.seed}, "
             f"{self.arguments.precision}, {self.journal.rows[-1]['views']:,} views, {self.journal.seconds():.0f} s: "
-            f"kNN {cosine:.1%} on {len(sides[2]):,} validation images (Euclidean {euclidean:.1%})"
+            f"kNN {cosine:.1%} on {len(sides[2]):,} validation images (Euclidean {euclidean:.1%})",
+            flush=True,
         )
+        return {"views": self.journal.rows[-1]["views"], "cosine": cosine, "euclidean": euclidean}
+
+
+def trial(method, dataset, budget, words):
+    """Trains and asks once, with the recipe's flags `words`: views seen, and the shares of right answers."""
+    path = RECIPES / f"{method.replace('-', '_')}.py"
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    recipe = importlib.util.module_from_spec(spec)
+    training.Run, Trial.budget = Trial, budget
+    spec.loader.exec_module(recipe)
+    with tempfile.TemporaryDirectory() as folder:
+        return recipe.main(["--dataset", dataset, "--out", folder, *words])
 
 
 def main():
@@ -58,14 +71,7 @@ def main():
     parser.add_argument("dataset")
     parser.add_argument("--budget", type=int, default=Trial.budget, metavar="VIEWS", help="to train for (200000)")
     ours, theirs = parser.parse_known_args()
-
-    path = RECIPES / f"{ours.method.replace('-', '_')}.py"
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    recipe = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(recipe)
-    training.Run, Trial.budget = Trial, ours.budget
-    with tempfile.TemporaryDirectory() as folder:
-        recipe.main(["--dataset", ours.dataset, "--out", folder, *theirs])
+    trial(ours.method, ours.dataset, ours.budget, theirs)
 
 
 if __name__ == "__main__":

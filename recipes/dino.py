@@ -31,15 +31,12 @@ def main(argv=None):
     run = training.Run("dino", SETTINGS, VARIANTS, argv, __doc__)
     encoder = run.encoder()
     steps = run.settings["epochs"] * run.steps_per_epoch
-    local_views = None
-    if run.settings["local_views"]:
-        local_views = run.views(run.settings["local_views"], crop={"scale": run.settings["local_scale"]})
     model = DINO(
         encoder,
         run.settings["prototypes"],
         run.projector(encoder),
         run.views(),
-        local_views,
+        run.local_views(),
         **run.options("temperature", "teacher_temperature", "momentum"),
         warmup_steps=int(run.settings["warmup_share"] * steps),
         total_steps=steps,

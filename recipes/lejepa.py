@@ -12,7 +12,11 @@ from sslzoo import training
 from sslzoo.methods import LeJEPA
 from sslzoo.training import STRONG, Per
 
-SETTINGS = {"num_views": 4, "batch_size": 64, "head": None, "weight": 0.05, "slices": Per(256, cifar10=1024)}
+# local_views: beside the num_views, which alone make the centre, of the same size, that show local_scale of the image.
+SETTINGS = {
+    "num_views": 4, "batch_size": 64, "head": None, "weight": 0.05, "slices": Per(256, cifar10=1024),
+    "local_views": 0, "local_scale": (0.05, 0.3),
+}  # fmt: skip
 
 # strong: as EB-JEPA trains it, which reports 91.0 % (linear, read on test images) after 300 epochs; here every view is
 # made by one policy, SimCLR's without blur.
@@ -28,7 +32,8 @@ VARIANTS = {
 def main(argv=None):
     run = training.Run("lejepa", SETTINGS, VARIANTS, argv, __doc__)
     encoder = run.encoder()
-    model = LeJEPA(encoder, run.projector(encoder), run.views(), **run.options("weight", "slices"), seed=run.seed)
+    options = run.options("weight", "slices")
+    model = LeJEPA(encoder, run.projector(encoder), run.views(), run.local_views(), **options, seed=run.seed)
     run.prepare(model)
     model.fit(run.data(), **run.fit_arguments())
     return run.finish(model)

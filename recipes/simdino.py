@@ -29,11 +29,8 @@ def main(argv=None):
     run = training.Run("simdino", SETTINGS, VARIANTS, argv, __doc__)
     encoder = run.encoder()
     steps = run.settings["epochs"] * run.steps_per_epoch
-    local_views = None
-    if run.settings["local_views"]:
-        local_views = run.views(run.settings["local_views"], crop={"scale": run.settings["local_scale"]})
     options = run.options("rate_weight", "epsilon", "momentum")
-    model = SimDINO(encoder, run.projector(encoder), run.views(), local_views, **options, total_steps=steps)
+    model = SimDINO(encoder, run.projector(encoder), run.views(), run.local_views(), **options, total_steps=steps)
     run.prepare(model)
     model.fit(run.data(), **run.fit_arguments())
     return run.finish(model)

@@ -50,15 +50,12 @@ def main(argv=None):
     run = training.Run("swav", SETTINGS, VARIANTS, argv, __doc__)
     s = run.settings
     encoder = run.encoder()
-    local_views = None
-    if s["local_views"]:
-        local_views = run.views(s["local_views"], s["local_size"], crop={"scale": s["local_scale"]})
     model = SwAV(
         encoder,
         s["prototypes"],
         run.projector(encoder),
         run.views(),
-        local_views,
+        run.local_views(),
         **run.options("temperature", "epsilon", "queue_size"),
         queue_start=s["queue_epochs"] * run.steps_per_epoch,
         freeze_prototypes=s["freeze_epochs"] * run.steps_per_epoch,

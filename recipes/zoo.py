@@ -36,7 +36,7 @@ if importlib.util.find_spec("tensorflow") is None and INSTALLED:  # Keras' own d
 from sslzoo import evaluation  # noqa: E402
 from sslzoo.errors import ArtefactError, SSLZooError, choose  # noqa: E402
 from sslzoo.files import write_beside  # noqa: E402
-from sslzoo.training import flags  # noqa: E402
+from sslzoo.training import devices, flags  # noqa: E402
 from sslzoo.training.settings import parse_changes, resolve  # noqa: E402
 from sslzoo.zoo import artefact, layout, manifest  # noqa: E402
 from sslzoo.zoo.results import read_results  # noqa: E402
@@ -79,9 +79,11 @@ def read_table(path):
 
 
 def write_table(path, entries):
+    def cell(value):
+        return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
     lines = [",".join(COLUMNS)]
-    for entry in entries:
-        lines.append(",".join("" if (v := getattr(entry, name)) is None else f"{v}" for name in COLUMNS))
+    lines += [",".join(cell(getattr(entry, name)) for name in COLUMNS) for entry in entries]
     write_beside(path, ("\n".join(lines) + "\n").encode())
 
 
@@ -95,10 +97,12 @@ class Zoo:
         entries: list of `Entry`.
         runs, weights: folders.
         data_dir: folder of TFDS sets, or None.
+        remarks: what the cards of runs must say.
     """
 
-    def __init__(self, entries, runs, weights=ROOT / "weights", data_dir=None):
+    def __init__(self, entries, runs, weights=ROOT / "weights", data_dir=None, remarks=()):
         self.entries, self.runs, self.weights, self.data_dir = entries, Path(runs), Path(weights), data_dir
+        self.remarks = remarks
 
     def settings(self, entry):
         """What the recipe has now."""
@@ -141,23 +145,23 @@ class Zoo:
             return ([None, *csv.DictReader(file)])[-1]
 
     def backend(self, entry):
-        """Where a run was begun; else what suits its network on this machine: XLA's convolutions are slow on a CPU."""
+        """Where a run was begun; else what suits its network on this machine."""
         record = self.runs / entry.entry / "run.json"
         if record.is_file():
             return json.loads(record.read_text("utf-8"))["backend"]
-        dense = self.settings(entry)["network"].startswith("mlp")
-        wanted = "jax" if dense or has_gpu() else "tensorflow"
-        return wanted if wanted in INSTALLED else INSTALLED[0]
+        return devices.suitable_backend(self.settings(entry)["network"])
 
     def command(self, entry):
         """The process that trains an entry, or goes on with it."""
         words = [sys.executable, str(RECIPES / f"{entry.recipe}.py"), *entry.words]
         words += ["--out", str(self.runs / entry.entry), "--resume"]
+        words += [word for remark in self.remarks for word in ("--remark", remark)]
         return [*words, "--data-dir", str(self.data_dir)] if self.data_dir else words
 
 
-def has_gpu():
-    return Path("/dev/nvidia0").exists()
+def search_path():
+    """Where processes find this package, and what was found before."""
+    return os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 
 
 def show(zoo):
@@ -230,7 +234,7 @@ def start(zoo, entry, jobs):
     """Starts a run: entry, its process, its log."""
     folder = zoo.runs / entry.entry
     environment = {**os.environ, "KERAS_BACKEND": zoo.backend(entry)}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    environment["PYTHONPATH"] = search_path()
     if jobs > 1:  # or the first would take the whole GPU
         environment.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         environment.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
@@ -293,12 +297,14 @@ def collect(zoo, entry):
     else:
         parts = {part: artefact.read(source, part) for part in parts}
     pictures = {path.name: path for path in sorted((source / layout.PICTURES).glob("*.png"))}
+    size = sum(model.count_params() for model in parts.values()) * (2 if rounded else 4)
+    size += sum(path.stat().st_size for path in pictures.values())
+    if size > LARGEST:  # before anything is written: what stands in weights/ stays
+        raise ArtefactError(f"An entry must take at most {LARGEST:,} bytes. Received: {source}, about {size:,} bytes")
     target = artefact.write(
         zoo.weights / entry.entry, parts, results, pictures=pictures, float16=rounded, overwrite=True
     )
     size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
-    if size > LARGEST:
-        raise ArtefactError(f"An entry must take at most {LARGEST:,} bytes. Received: {target} of {size:,} bytes")
     print(f"{entry.entry}: {target}, {size / 1e6:.1f} MB, {'float16' if rounded else 'float32'}", flush=True)
     values = {metric["name"]: metric["value"] for metric in results["metrics"]}
     entry.knn, entry.minutes = values.get(KNN), round(results["wall_seconds"] / 60, 1)
@@ -342,6 +348,7 @@ def main(argv=None):
     add("--jobs", type=int, default=1, help="runs side by side (1)")
     add("--collect", action="store_true", help="move finished runs to weights/, and stop")
     add("--data-dir", help="folder of prepared TFDS data sets (TFDS_DATA_DIR, else TFDS' own)")
+    add("--remark", action="append", default=[], metavar="TEXT", help="what cards must say, of the data for example")
     add("--runs", default="runs/zoo", help="folder of the runs (runs/zoo)")
     add("--table", type=Path, default=Path(__file__).with_suffix(".csv"), help="(recipes/zoo.csv)")
     options = parser.parse_args(argv)
@@ -350,7 +357,8 @@ def main(argv=None):
         if value is not None and value <= 0:
             parser.error(f"--{name.replace('_', '-')} must be greater than 0. Received: {value}")
     entries = read_table(options.table)
-    zoo = Zoo([e for e in entries if fnmatch.fnmatch(e.entry, options.only)], options.runs, data_dir=options.data_dir)
+    chosen = [entry for entry in entries if fnmatch.fnmatch(entry.entry, options.only)]
+    zoo = Zoo(chosen, options.runs, data_dir=options.data_dir, remarks=options.remark)
     if not zoo.entries:
         parser.error(f"--only must match an entry of {options.table}. Received: --only={options.only}")
     if options.list:
@@ -381,7 +389,9 @@ def collect_all(zoo, everything, table):
         write_table(table, everything.entries)
         manifest.refresh(zoo.weights / entry.entry)
         golden = [sys.executable, str(ROOT / "tests" / "test_golden_embeddings.py"), "--write", entry.entry]
-        subprocess.run(golden, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+        if subprocess.run(golden, env={**os.environ, "PYTHONPATH": search_path()}).returncode:  # which takes pytest
+            failed += 1
+            print(f"{entry.entry}: collected, but for {shlex.join(golden[1:])}", flush=True)
         path = ROOT / "README.md"
         write_beside(path, with_rows(path.read_text("utf-8"), readme_rows(everything)).encode())
         done = zoo.runs / entry.entry

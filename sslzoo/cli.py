@@ -1,4 +1,4 @@
-"""The command line: `sslzoo list, info, embed, search, evaluate, train, publish, manifest, verify`.
+"""The command line: `sslzoo list, info, embed, search, evaluate, train, publish, seal, manifest, verify`.
 
 Results go to standard output, everything else (progress, remarks, errors) to standard error. Exit codes: 0, all went
 well; 1, a check failed or not all images were embedded; 2, wrong usage, or an error that the message explains.
@@ -17,11 +17,14 @@ from pathlib import Path
 
 import sslzoo
 from sslzoo import progress, zoo
+from sslzoo.checks import SEED_LIMIT
+from sslzoo.environment import check_environment, in_a_line
 from sslzoo.errors import InvalidInputError, SSLZooError, choose, printable
 from sslzoo.files import write_beside
 
-# What `sslzoo.evaluation.PROTOCOLS` holds, which imports Keras.
+# What `sslzoo.evaluation` calls so, which imports Keras.
 PROTOCOLS = ("linear", "mlp", "knn", "gmm")
+ALL_PROTOCOLS = (*PROTOCOLS, "style", "reconstruction", "generation", "likelihood", "outliers", "attributes")
 # Parts that turn images into features.
 EMBEDDINGS = ("encoder", "posterior", "projection")
 
@@ -47,8 +50,10 @@ def main(argv: "list[str] | None" = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
+        check_environment()
         code, answer = arguments.run(arguments)
-        print(json.dumps(answer, indent=1, allow_nan=False) if arguments.json else printable(answer), flush=True)
+        if answer is not None:  # the answer went to standard output already
+            print(json.dumps(answer, indent=1, allow_nan=False) if arguments.json else printable(answer), flush=True)
         return code
     except KeyboardInterrupt:
         print("sslzoo: interrupted", file=sys.stderr)
@@ -56,18 +61,9 @@ def main(argv: "list[str] | None" = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
         return 141
-    except ImportError as error:
-        return _explain(
-            f"{error}. Keras runs on the backend that KERAS_BACKEND names (tensorflow, jax or torch); install one with "
-            "pip install 'sslzoo[tensorflow]', and so on"
-        )
-    except (SSLZooError, OSError) as error:
-        return _explain(f"{type(error).__name__}: {error}")
-
-
-def _explain(message):
-    print("sslzoo: " + printable(" ".join(message.split())), file=sys.stderr)
-    return 2
+    except (SSLZooError, OSError, ImportError) as error:
+        print("sslzoo: " + in_a_line(error), file=sys.stderr)
+        return 2
 
 
 @contextlib.contextmanager
@@ -100,8 +96,8 @@ environment:
     parser.add_argument("--version", action="version", version=f"sslzoo {sslzoo.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for add in (
-        _add_list, _add_info, _add_embed, _add_search, _add_evaluate, _add_train, _add_publish, _add_manifest,
-        _add_verify,
+        _add_list, _add_info, _add_embed, _add_search, _add_evaluate, _add_train, _add_publish, _add_seal,
+        _add_manifest, _add_verify,
     ):  # fmt: skip
         add(commands)
     return parser
@@ -117,7 +113,45 @@ def _add(commands, name, run, summary, details, example):
     )
     parser.set_defaults(run=run)
     parser.add_argument("--json", action="store_true", help="print JSON, and nothing else, on standard output")
-    return parser.add_argument
+
+    def add(*names, **options):
+        if not {"action", "choices", "type"} & set(options) and options.get("nargs") != argparse.REMAINDER:
+            options["type"] = _text
+        parser.add_argument(*names, **options)
+
+    return add
+
+
+def _text(text):
+    """An argument that says something. Empty ones, most likely of a variable that is not set, would mean "." or all."""
+    if not text:
+        raise argparse.ArgumentTypeError("must not be empty")
+    return text
+
+
+def _path(text):
+    return Path(_text(text))
+
+
+def _positive(text):
+    value = int(text)
+    if not 1 <= value < SEED_LIMIT:
+        raise argparse.ArgumentTypeError(f"must be at least 1 and less than {SEED_LIMIT}, not {value}")
+    return value
+
+
+def _seed(text):
+    value = int(text)
+    if not 0 <= value < SEED_LIMIT:
+        raise argparse.ArgumentTypeError(f"must be from 0 to {SEED_LIMIT - 1}, not {value}")
+    return value
+
+
+def _share(text):
+    value = float(text)
+    if not 0 <= value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 0 and less than 1, not {value}")
+    return value
 
 
 def _add_model(add, what="model"):
@@ -185,13 +219,14 @@ def _add_info(commands):
     add = _add(
         commands, "info", _info, "show all that is known about one model",
         "Size, parts, every number with its protocol, the paper's beside it, and how to train it again.",
-        ["sslzoo info simvae-mnist", "sslzoo info simvae-mnist --json"],
+        ["sslzoo info simvae-mnist", "sslzoo info runs/mine --json", "sslzoo info hf://someone/their-model"],
     )  # fmt: skip
-    add("name", metavar="NAME", help="a name of `sslzoo list`")
+    _add_model(add)
 
 
 def _info(arguments):
-    model = zoo.info(arguments.name)
+    with _working():
+        model = zoo.info(arguments.name, arguments.revision)
     return 0, model if arguments.json else _sheet(model)
 
 
@@ -255,18 +290,20 @@ def _add_embed(commands):
     add = _add(
         commands, "embed", _embed, "turn images into features",
         "Writes an .npz with `features` (N, L), `paths` or `index` of the images (N,), and `labels` (N,) if there were "
-        "any, with the names of the `classes`. Images of another size are cropped around their middle and resized, "
+        "any, with the names of the `classes`; or a .csv of the same, a row for each image; - writes that to standard "
+        "output. Images of another size are cropped around their middle and resized, "
         "colour is turned to grey or grey to colour, as the encoder needs it. A folder is read with all folders below "
         "it; its sub-folders train, validation and test are splits, and theirs are classes.",
         [
             "sslzoo embed simvae-mnist scans/ -o features.npz",
             "sslzoo embed simvae-mnist a.png b.png -o features.npz --on-error skip",
             "sslzoo embed simvae-mnist mnist.npz --split test -o features.npz --part posterior",
+            "sslzoo embed simvae-mnist scans/ -o - | cut -d, -f1-3",
         ],
     )  # fmt: skip
     _add_model(add)
-    add("inputs", nargs="+", type=Path, metavar="IMAGES", help="folders and image files, or one .npz with `images`")
-    add("-o", "--output", required=True, type=Path, metavar="FILE", help="the .npz to write")
+    add("inputs", nargs="+", type=_path, metavar="IMAGES", help="folders and image files, or one .npz with `images`")
+    add("-o", "--output", required=True, type=_path, metavar="FILE", help="the .npz or .csv to write, or -")
     add("--force", action="store_true", help="replace the file if it exists")
     add("--part", choices=EMBEDDINGS, default="encoder",
         help="what to embed with (encoder); posterior writes means as `features`, and `log_var`")  # fmt: skip
@@ -276,22 +313,26 @@ def _add_embed(commands):
         help="if an image cannot be read, write nothing; or leave it out and exit with 1 (fail)")  # fmt: skip
 
 
-def _positive(text):
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, not {value}")
-    return value
-
-
 def _embed(arguments):
-    _check_output(arguments.output, arguments.force)
+    to_output = str(arguments.output) == "-"
+    if to_output and arguments.json:
+        raise InvalidInputError("Standard output takes the features or JSON, not both. Received: --output=- --json")
+    if not to_output:
+        if arguments.output.suffix not in (".npz", ".csv"):
+            raise InvalidInputError(f"--output must end in .npz or .csv, or be -. Received: '{arguments.output}'")
+        _check_output(arguments.output, arguments.force)
     with _working():
         embedding = sslzoo.embed(
             arguments.name, arguments.inputs, arguments.split, arguments.part, arguments.revision,
             arguments.batch_size, arguments.on_error, progress.line("embedded"),
         )  # fmt: skip
         arrays = embedding.arrays()
-        _write_npz(arguments.output, arrays, arguments.force)
+        if arguments.output.suffix == ".npz":
+            _write_npz(arguments.output, arrays, arguments.force)
+        elif not to_output:
+            text = embedding.to_csv().encode("utf-8", "backslashreplace")
+            _check_output(arguments.output, arguments.force)  # someone else may have written it since
+            write_beside(arguments.output, text)
     for path, reason in embedding.skipped:
         print(printable(f"sslzoo: left out {path}: {reason}"), file=sys.stderr)
     for remark in embedding.remarks:
@@ -305,6 +346,10 @@ def _embed(arguments):
             "remarks": embedding.remarks,
         }
     rows, width = embedding.shape
+    if to_output:
+        sys.stdout.write(embedding.to_csv())
+        sys.stdout.flush()
+        return code, None
     left = f", {len(embedding.skipped):,} left out" if embedding.skipped else ""
     return code, f"Wrote {arguments.output}: {rows:,} images, {width:,} features each{left}"
 
@@ -342,11 +387,11 @@ def _add_search(commands):
             "sslzoo search features.npz 17 --json",
         ],
     )  # fmt: skip
-    add("features", type=Path, metavar="FEATURES", help="the .npz that `sslzoo embed` wrote")
+    add("features", type=_path, metavar="FEATURES", help="the .npz that `sslzoo embed` wrote")
     add("query", metavar="QUERY", help="an image file, or the number of a row of FEATURES, from 0")
     add("-k", type=_positive, default=8, metavar="N", help="how many to find (8)")
     add("--model", metavar="NAME", help="the model that made the features (the one that they name)")
-    add("--html", type=Path, metavar="FILE", help="write a page of thumbnails, too")
+    add("--html", type=_path, metavar="FILE", help="write a page of thumbnails, too")
     add("--force", action="store_true", help="replace that page if it exists")
 
 
@@ -378,44 +423,78 @@ def _search(arguments):
 def _add_evaluate(commands):
     add = _add(
         commands, "evaluate", _evaluate, "measure what features tell about the classes of a data set",
-        "The encoder stays frozen: a hash of its weights before and after proves it.",
+        "The encoder stays frozen: a hash of its weights before and after proves it. --protocols all also measures "
+        "style, reconstruction, generation, likelihood and outliers, as far as they apply; --out writes report.json, "
+        "report.md and pictures/ into a folder.",
         [
-            "sslzoo evaluate simvae-digits --dataset digits",
+            "sslzoo evaluate simvae-digits",
+            "sslzoo evaluate simvae-mnist --protocols all --out measured/",
             "sslzoo evaluate simvae-mnist --dataset digits            # transfer: images are made to fit",
             "sslzoo evaluate simvae-mnist --dataset mnist --data-dir ~/tensorflow_datasets --protocols knn linear",
             "sslzoo evaluate runs/mine --dataset mine.npz --json > report.json",
         ],
     )  # fmt: skip
     _add_model(add, "encoder")
-    add("--dataset", required=True, metavar="D",
-        help="digits, mnist, fashion_mnist, cifar10, cifar100, svhn_cropped, celeb_a, .npz, or folder")  # fmt: skip
+    add("--dataset", "--probe-data", metavar="D",
+        help="digits, mnist, fashion_mnist, cifar10, cifar100, svhn_cropped, celeb_a, .npz, or folder (the set that it "
+        "was trained on)")  # fmt: skip
     add("--data-dir", help="folder of prepared TFDS data sets")
-    add("--protocols", nargs="+", choices=PROTOCOLS, default=PROTOCOLS, metavar="P",
-        help=f"some of {', '.join(PROTOCOLS)} (all)")  # fmt: skip
+    add("--protocols", nargs="+", choices=("all", *ALL_PROTOCOLS), default=PROTOCOLS, metavar="P",
+        help=f"some of {', '.join(ALL_PROTOCOLS)}, or all that apply ({' '.join(PROTOCOLS)})")  # fmt: skip
+    add("--out", type=_path, metavar="FOLDER", help="write report.json, report.md and pictures/ into it")
+    add("--extractor", default="inception", metavar="E",
+        help="of the Fréchet distance: inception, or an encoder's name or folder (inception)")  # fmt: skip
+    add("--outside", nargs="+", metavar="D", help="sets that outliers are taken from (those at hand)")
+    add("--attribute", default="Male", metavar="A", help="of CelebA: an attribute, or hair or gender (Male)")
     add("--image-size", type=_positive, metavar="N", help="of a folder's images, for an encoder of any size")
     add("--labels", choices=("folders",), help="the folders in a folder of images are classes")
     add(
-        "--test-share", type=float, default=0.0, metavar="S", help="with --labels folders: share of each class held out"
+        "--test-share",
+        type=_share,
+        default=0.0,
+        metavar="S",
+        help="with --labels folders: share of each class held out",
     )
     add("--on-error", choices=("fail", "skip"), default="fail", help="images of a folder that cannot be read (fail)")
     add("--limit", type=_positive, metavar="N", help="at most that many train images, chosen at random")
     add("--epochs", type=_positive, default=200, metavar="N", help="of the probes (200)")
     add("--gmm-restarts", type=_positive, default=20, metavar="N", help="of the mixture (20)")
     add("--batch-size", type=_positive, default=500, metavar="N", help="images per call of the encoder (500)")
-    add("--seed", type=int, default=0, help="of probes and mixtures (0)")
+    add("--seed", type=_seed, default=0, help="of probes and mixtures (0)")
 
 
 def _evaluate(arguments):
+    dataset = arguments.dataset or _trained_on(arguments.name)
+    protocols = "all" if "all" in arguments.protocols else arguments.protocols
     with _working():
-        encoder = zoo.load(arguments.name, revision=arguments.revision)
+        encoder = zoo.load(arguments.name, revision=arguments.revision) if arguments.revision else arguments.name
         report = sslzoo.evaluate(
-            encoder, arguments.dataset, arguments.protocols, arguments.data_dir, batch_size=arguments.batch_size,
-            seed=arguments.seed, epochs=arguments.epochs, max_train=arguments.limit, image_size=arguments.image_size,
-            gmm_restarts=arguments.gmm_restarts, labels=arguments.labels, test_share=arguments.test_share,
-            on_error=arguments.on_error,
+            encoder, dataset, protocols, arguments.data_dir, batch_size=arguments.batch_size,
+            extractor=arguments.extractor, outside=arguments.outside, attribute=arguments.attribute,
+            pictures=arguments.out and arguments.out / "pictures", seed=arguments.seed, epochs=arguments.epochs,
+            max_train=arguments.limit, image_size=arguments.image_size, gmm_restarts=arguments.gmm_restarts,
+            labels=arguments.labels, test_share=arguments.test_share, on_error=arguments.on_error,
         )  # fmt: skip
         report.encoder = arguments.name
+        if arguments.out:
+            arguments.out.mkdir(parents=True, exist_ok=True)
+            report.save(arguments.out / "report.json")
+            write_beside(arguments.out / "report.md", f"# {arguments.name}\n\n{report.to_markdown()}".encode())
     return 0, report.to_dict() if arguments.json else str(report)
+
+
+def _trained_on(name):
+    """The data set that a model was trained on, where anyone has it."""
+    from sslzoo.data.catalogue import KNOWN
+
+    entries = {model["name"]: model["dataset"] for model in zoo.list_models()}
+    dataset = zoo.results_of(name).get("dataset") or entries.get(str(name))
+    if dataset not in KNOWN:
+        raise InvalidInputError(
+            f"--dataset names the images to measure on; {name!r} does not say which it was trained on, or only its "
+            f"owner has them. Received: no --dataset, trained on {dataset!r}"
+        )
+    return dataset
 
 
 # ------------------------------------------------------------------ train
@@ -471,13 +550,13 @@ def _add_publish(commands):
             "sslzoo publish weights/simvae-mnist sslzoo/simvae-mnist --create-pr",
         ],
     )  # fmt: skip
-    add("folder", type=Path, metavar="FOLDER", help="a model folder")
+    add("folder", type=_path, metavar="FOLDER", help="a model folder")
     add("repository", metavar="REPO", help="organisation/name on the Hub; made if need be")
     add("--private", action="store_true", default=None, help="make a repository that only you may see")
     add("--public", action="store_false", dest="private", help="make a repository that everyone may see")
     add("--create-pr", action="store_true", help="open a pull request instead of a commit")
     add("--overwrite-card", action="store_true", help="replace the card also if a person edited it")
-    add("--manifest", type=Path, metavar="FILE", help="the manifest to pin the commit in (the checkout's)")
+    add("--manifest", type=_path, metavar="FILE", help="the manifest to pin the commit in (the checkout's)")
     add("--no-manifest", action="store_const", const=False, dest="manifest", help="pin it nowhere")
 
 
@@ -499,6 +578,27 @@ def _publish(arguments):
     return 0, "\n".join([*lines, *done["notes"]])
 
 
+def _add_seal(commands):
+    add = _add(
+        commands, "seal", _seal, "write the hashes of model folders' files into their results.json",
+        "Afterwards loading a folder refuses a file that changed. For folders written before there were such hashes, "
+        "or whose files were changed on purpose; the card is made again. Models of the manifest are entered anew "
+        "afterwards: sslzoo manifest FOLDER.",
+        ["sslzoo seal weights/*", "sslzoo seal runs/mine/mine"],
+    )  # fmt: skip
+    add("folders", nargs="+", type=Path, metavar="FOLDER", help="model folders")
+
+
+def _seal(arguments):
+    from sslzoo.zoo import artefact
+
+    with _working():
+        changed = {str(folder): artefact.seal(folder) for folder in arguments.folders}
+    if arguments.json:
+        return 0, {"changed": changed}
+    return 0, "\n".join(f"{folder}: {'sealed' if new else 'unchanged'}" for folder, new in changed.items())
+
+
 def _add_manifest(commands):
     add = _add(
         commands, "manifest", _manifest, "enter model folders in the manifest of published models",
@@ -506,9 +606,9 @@ def _add_manifest(commands):
         "commit stays if it holds these very files.",
         ["sslzoo manifest weights/*", "sslzoo manifest weights/simvae-mnist --organisation me"],
     )  # fmt: skip
-    add("folders", nargs="+", type=Path, metavar="FOLDER", help="model folders")
+    add("folders", nargs="+", type=_path, metavar="FOLDER", help="model folders")
     add("--organisation", default="sslzoo", metavar="O", help="on the Hub, for models that are new (sslzoo)")
-    add("--manifest", type=Path, metavar="FILE", help="the manifest to change (the checkout's)")
+    add("--manifest", type=_path, metavar="FILE", help="the manifest to change (the checkout's)")
 
 
 def _manifest(arguments):

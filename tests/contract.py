@@ -176,6 +176,7 @@ CASES = {
     ),
     "ebclr-no-gen": (2, joint_embedding(methods.EBCLR, generative_weight=0)),
     "lejepa": (3, joint_embedding(methods.LeJEPA, with_head=True, slices=7)),
+    "lejepa-local": (2, joint_embedding(methods.LeJEPA, slices=7, local_views=Flips(3))),
     "lejepa-global": (4, joint_embedding(methods.LeJEPA, slices=7, num_global=2, weight=0.5)),
     "visreg": (3, joint_embedding(methods.VISReg, with_head=True, slices=7)),
     "fastsiam": (3, predicting(methods.FastSiam)),

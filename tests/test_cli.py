@@ -1,8 +1,11 @@
 """The command line: what a shell and a script see. Answers on standard output, the rest on standard error, exit codes
 that can be relied on, and nothing left half-written."""
 
+import csv
+import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -17,7 +20,7 @@ from keras import layers
 from PIL import Image
 
 import sslzoo
-from sslzoo import cli, evaluation, networks, zoo
+from sslzoo import cli, errors, evaluation, networks, zoo
 from sslzoo.errors import HubError
 from sslzoo.networks.composition import compose
 from sslzoo.zoo import artefact, loading, manifest
@@ -120,7 +123,7 @@ def test_help_of_every_command_says_what_it_takes_and_gives_an_example(sslzoo_):
         assert max(map(len, out.splitlines())) < 110
 
 
-@pytest.mark.parametrize("words", [("lits",), ("info",), ("embed", "simvae-digits"), ("evaluate", "simvae-digits"),
+@pytest.mark.parametrize("words", [("lits",), ("info",), ("embed", "simvae-digits"), ("evaluate",),
                                    ("embed", "simvae-digits", "x", "-o", "y", "--batch-size", "0"),
                                    ("embed", "simvae-digits", "x", "-o", "y", "--part", "decoder")])  # fmt: skip
 def test_wrong_usage_exits_with_2(sslzoo_, words):
@@ -160,7 +163,7 @@ def test_the_console_script_and_the_module_lead_here():
 
 
 def test_protocols_are_those_of_the_evaluation():
-    assert evaluation.PROTOCOLS == cli.PROTOCOLS
+    assert evaluation.PROTOCOLS == cli.PROTOCOLS and evaluation.ALL_PROTOCOLS == cli.ALL_PROTOCOLS
 
 
 def test_a_reader_that_stops_reading_is_no_error():
@@ -215,6 +218,24 @@ def test_a_missing_backend_is_told(sslzoo_, monkeypatch):
     assert code == 2 and "No module named 'tensorflow'" in err and "KERAS_BACKEND" in err and err.count("\n") == 1
 
 
+def test_a_variable_that_names_nothing_is_told(sslzoo_, monkeypatch, tmp_path):
+    monkeypatch.setenv("SSLZOO_WEIGHTS", str(tmp_path / "typo"))
+    code, out, err = sslzoo_("list")
+    assert code == 2 and not out and "SSLZOO_WEIGHTS must name a folder" in err and err.count("\n") == 1
+    monkeypatch.delenv("SSLZOO_WEIGHTS")
+    monkeypatch.setenv("KERAS_BACKEND", "pytorch")
+    code, out, err = sslzoo_("list")
+    assert code == 2 and not out and "Unknown KERAS_BACKEND. Did you mean 'torch'?" in err and err.count("\n") == 1
+
+
+def test_a_recipe_says_the_same_in_as_many_lines():
+    recipe = ROOT / "recipes" / "vae.py"
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "KERAS_BACKEND": "pytorch"}
+    done = subprocess.run([sys.executable, recipe], env=environment, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 2 and not done.stdout
+    assert "Unknown KERAS_BACKEND. Did you mean 'torch'?" in done.stderr and done.stderr.count("\n") == 1
+
+
 # ------------------------------------------------------------------ list, info
 
 
@@ -266,6 +287,56 @@ def test_embed_a_folder_gives_what_the_encoder_gives(sslzoo_, tmp_path):
     assert arrays["features"].dtype == np.float32
     np.testing.assert_allclose(arrays["features"], expected, atol=1e-5)
     assert [path.name for path in tmp_path.iterdir() if path.name != "in"] == ["out.npz"]
+
+
+def test_info_of_a_folder_and_of_the_folder_of_a_run(sslzoo_, shelf, tmp_path):
+    shutil.copytree(shelf / "weights" / "simvae-digits", tmp_path / "run" / "simvae-digits")
+    for folder in (tmp_path / "run" / "simvae-digits", tmp_path / "run"):
+        code, out, err = sslzoo_("info", folder)
+        assert code == 0 and not err and "simvae-digits" in out and "kNN: best k" in out
+        assert json.loads(sslzoo_("info", folder, "--json")[1])["parts"] == ["encoder", "posterior"]
+    code, _, err = sslzoo_("info", tmp_path)
+    assert code == 2 and "Expected a model folder" in err
+    code, _, err = sslzoo_("info", tmp_path / "run", "--revision", "v1")
+    assert code == 2 and "Only Hub repositories have revisions" in err
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("simvae-cifar100", "python recipes/simvae.py --dataset cifar100."),
+        ("beta-vae-fashion-mnist.paper", "python recipes/beta_vae.py --dataset fashion_mnist --variant paper."),
+        ("simclr-mnist.strong-seed3", "python recipes/simclr.py --dataset mnist --variant strong --seed 3."),
+    ],
+)
+def test_a_name_that_a_recipe_makes_is_answered_with_its_command(sslzoo_, name, command):
+    code, out, err = sslzoo_("info", name)
+    assert code == 2 and not out and f"its recipe makes it: {command}" in err
+    with pytest.raises(errors.UnknownNameError, match=re.escape(command)):
+        sslzoo.load(name)
+
+
+def test_embed_writes_tables(sslzoo_, tmp_path, monkeypatch):
+    photos = tmp_path / "photos"
+    for n, name in enumerate(["train/cat/a.png", "train/cat/b, c.png", "train/dog/d.png"]):
+        paint(photos / name, value=n)
+    code, out, _ = sslzoo_("embed", "simvae-digits", photos, "-o", tmp_path / "f.csv", "--part", "posterior")
+    assert code == 0 and "3 images, 3 features each" in out
+    text = (tmp_path / "f.csv").read_text()
+    table = list(csv.DictReader(io.StringIO(text)))
+    assert list(table[0]) == ["path", "label"] + [f"{k}_{j}" for k in ("feature", "log_var") for j in range(3)]
+    assert [row["label"] for row in table] == ["cat", "cat", "dog"] and table[1]["path"].endswith("b, c.png")
+    sslzoo_("embed", "simvae-digits", photos, "-o", tmp_path / "f.npz", "--part", "posterior")
+    features = load(tmp_path / "f.npz")["features"]
+    written = np.array([[row[f"feature_{j}"] for j in range(3)] for row in table], "float32")
+    np.testing.assert_array_equal(written, features)  # to the last bit
+
+    code, out, err = sslzoo_("embed", "simvae-digits", photos, "-o", "-", "--part", "posterior")
+    assert code == 0 and out == text and not (tmp_path / "-").exists()
+    code, out, err = sslzoo_("embed", "simvae-digits", photos, "-o", "-", "--json")
+    assert code == 2 and not out and "not both" in err
+    code, out, err = sslzoo_("embed", "simvae-digits", photos, "-o", "f.parquet")
+    assert code == 2 and not out and "must end in .npz or .csv" in err
 
 
 def test_embed_an_npz_with_labels_and_splits(sslzoo_, tmp_path):

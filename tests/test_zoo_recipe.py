@@ -15,6 +15,7 @@ import pytest
 
 import sslzoo
 from sslzoo import errors
+from sslzoo.training import devices
 
 ROOT = Path(__file__).resolve().parent.parent
 spec = importlib.util.spec_from_file_location("zoo_recipe", ROOT / "recipes" / "zoo.py")
@@ -38,12 +39,12 @@ def test_the_table_reads_back_and_names_what_there_is(tmp_path):
 
 def test_flags_and_variants_reach_the_settings(tmp_path):
     strong = recipe.Entry("simclr-cifar10.strong", "simclr", "cifar10", "--variant strong --epochs 7", 0)
-    zoo = recipe.Zoo([strong], tmp_path)
+    zoo = recipe.Zoo([strong], tmp_path, remarks=["Once.", "Twice."])
     assert zoo.settings(strong)["network"] == "resnet18" and zoo.settings(strong)["epochs"] == 7
     assert zoo.command(strong)[1:] == [
         str(ROOT / "recipes" / "simclr.py"), "--dataset", "cifar10", "--seed", "0",
         "--variant", "strong", "--epochs", "7", "--name", "simclr-cifar10.strong",
-        "--out", str(tmp_path / "simclr-cifar10.strong"), "--resume",
+        "--out", str(tmp_path / "simclr-cifar10.strong"), "--resume", "--remark", "Once.", "--remark", "Twice.",
     ]  # fmt: skip
     with pytest.raises(errors.UnknownNameError, match="simclr"):
         zoo.settings(recipe.Entry("x", "simclrr", "cifar10", "", 0))
@@ -58,8 +59,8 @@ def test_convolutions_want_tensorflow_on_a_cpu_and_dense_networks_jax(tmp_path, 
         (False, ["jax"], ["jax", "jax"]),
         (False, ["tensorflow"], ["tensorflow", "tensorflow"]),
     ):
-        monkeypatch.setattr(recipe, "has_gpu", lambda gpu=gpu: gpu)
-        monkeypatch.setattr(recipe, "INSTALLED", installed)
+        monkeypatch.setattr(devices, "has_gpu", lambda gpu=gpu: gpu)
+        monkeypatch.setattr(devices, "is_installed", lambda name, installed=installed: name in installed)
         assert [zoo.backend(entry) for entry in (dense, convolutions)] == expected
     (tmp_path / "simclr-mnist").mkdir()
     (tmp_path / "simclr-mnist" / "run.json").write_text('{"backend": "torch"}')
@@ -172,7 +173,7 @@ def test_the_report_says_how_far_and_how_long(tmp_path, capsys):
 # ---------------------------------------------------------------- collecting
 
 
-def test_a_finished_run_is_collected_rounded_and_measured_again(tmp_path):
+def test_a_finished_run_is_collected_rounded_and_measured_again(tmp_path, monkeypatch):
     runs, weights = tmp_path / "runs", tmp_path / "weights"
     shutil.copytree(ROOT / "weights" / "simvae-digits", runs / "simvae-digits" / "simvae-digits")
     entry = recipe.Entry("simvae-digits", "simvae", "digits", "", 0)
@@ -189,6 +190,11 @@ def test_a_finished_run_is_collected_rounded_and_measured_again(tmp_path):
     assert abs(after[recipe.KNN] - before[recipe.KNN]) <= recipe.TOLERANCE
     assert entry.knn == after[recipe.KNN] and entry.minutes == round(results["wall_seconds"] / 60, 1)
     assert sum(f.stat().st_size for f in weights.rglob("*") if f.is_file()) < recipe.LARGEST
+    written = (weights / "simvae-digits" / "model.weights.h5").read_bytes()
+    monkeypatch.setattr(recipe, "LARGEST", 1000)
+    with pytest.raises(errors.ArtefactError, match="at most 1,000 bytes"):
+        recipe.collect(recipe.Zoo([entry], runs, weights), entry)
+    assert (weights / "simvae-digits" / "model.weights.h5").read_bytes() == written
 
 
 def test_the_readme_gets_a_line_per_model_and_keeps_the_rest():

@@ -115,19 +115,29 @@ class ColorJitter(ImageTransform):
     def _blend(self, planes, factors):
         """f x + (1 - f) pivot, clipped; of an image's factors, each (B,), at most one differs from 1."""
         nx = self.backend.numpy
-        scale, shift = 1.0, 0.0
+        scale, shift = 1.0, None
         grey = self._grey(planes) if set(factors) - {"brightness"} else None
         for name, factor in factors.items():
             scale = scale * factor
             if name == "contrast":
-                shift = shift + ((1 - factor) * nx.mean(grey, axis=(1, 2)))[:, None, None]
+                more = ((1 - factor) * nx.mean(grey, axis=(1, 2)))[:, None, None]
             elif name == "saturation":
-                shift = shift + (1 - factor)[:, None, None] * grey
-        return nx.clip(planes * scale[:, None, None] + shift, 0.0, 1.0)
+                more = (1 - factor)[:, None, None] * grey
+            else:
+                continue
+            shift = more if shift is None else shift + more
+        scale = scale[:, None, None]
+        if shift is None:
+            return nx.clip(planes * scale, 0.0, 1.0)
+        if self.backend.name == "torch":  # which fuses nothing by itself: two passes and one array instead of three
+            return shift.addcmul(planes, scale).clamp_(0.0, 1.0)
+        return nx.clip(planes * scale + shift, 0.0, 1.0)
 
     def _grey(self, planes):
         if planes.shape[0] == 1:
             return planes[0]
+        if self.backend.name == "torch":
+            return (LUMA[0] * planes[0]).add_(planes[1], alpha=LUMA[1]).add_(planes[2], alpha=LUMA[2])
         return LUMA[0] * planes[0] + LUMA[1] * planes[1] + LUMA[2] * planes[2]
 
     def _turn_hue(self, planes, turn):
@@ -136,22 +146,25 @@ class ColorJitter(ImageTransform):
         red, green, blue = planes[0], planes[1], planes[2]
         value = nx.maximum(nx.maximum(red, green), blue)
         chroma = value - nx.minimum(nx.minimum(red, green), blue)
-        inverse = 1.0 / nx.where(chroma > 0, chroma, 1.0)
+        sixfold = 6.0 * chroma
+        inverse = 1.0 / nx.where(chroma > 0, sixfold, 1.0)
         hue = nx.where(
             value == red,
             (green - blue) * inverse,
-            nx.where(value == green, 2.0 + (blue - red) * inverse, 4.0 + (red - green) * inverse),
+            nx.where(value == green, 1 / 3 + (blue - red) * inverse, 2 / 3 + (red - green) * inverse),
         )
-        hue = hue + (6.0 * turn)[:, None, None]
+        hue = hue + turn[:, None, None]
 
-        # Of the six parts of the circle, a channel is full within one of its own hue and empty beyond two. `mod` would
-        # be a library call per pixel under XLA on a CPU, ten times the cost of all the rest; floor is one instruction.
+        # A channel is full within a sixth of the circle of its own hue and empty beyond two. `mod` would be a library
+        # call per pixel under XLA on a CPU, ten times the cost of all the rest; rounding is one instruction.
+        full = value + chroma
+
         def channel(own_hue):
             distance = hue - own_hue
-            distance = nx.abs(distance - 6.0 * nx.floor(distance * (1 / 6) + 0.5))
-            return value - chroma * nx.clip(distance - 1.0, 0.0, 1.0)
+            distance = nx.abs(distance - nx.round(distance))
+            return full - sixfold * nx.clip(distance, 1 / 6, 1 / 3)
 
-        return nx.stack([channel(0.0), channel(2.0), channel(4.0)])
+        return nx.stack([channel(0.0), channel(1 / 3), channel(2 / 3)])
 
 
 @serializable

@@ -12,6 +12,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
+from sslzoo import processes
 from sslzoo.errors import ArtefactError, TrainingError
 from sslzoo.evaluation.report import versions
 from sslzoo.files import write_beside
@@ -22,7 +23,7 @@ class Checkpoint(keras.callbacks.Callback):
 
     One `.npz` holds every variable of model and optimizer, the states of all random generators among them (which
     Keras' own model files and `BackupAndRestore` leave out), the number of finished epochs, and the journal. The
-    order of the data is a function of seed and epoch, so it needs no state.
+    order of the data is a function of seed and epoch, so it needs no state. Of several processes the first writes it.
 
     Neither an epoch with a loss or weights that are not finite nor one cut short is written: the file on disk stays
     the last good one, from which the cut epoch is run again whole. The one before it is kept too, as
@@ -79,6 +80,8 @@ class Checkpoint(keras.callbacks.Callback):
             "epochs_done": epochs_done, "rows": self.journal.rows, "seconds": self.journal.seconds(),
             "versions": versions(),
         }  # fmt: skip
+        if processes.index() > 0:
+            return
         buffer = io.BytesIO()
         np.savez(buffer, note=np.array(json.dumps(note)), **arrays)
         if self.path.exists():
@@ -158,7 +161,8 @@ def _variables(model):
 class Journal(keras.callbacks.Callback):
     """Keeps one row per epoch (terms, monitor, seconds, views per second) and writes them as `history.csv`.
 
-    Unlike `CSVLogger` it is part of the checkpoint, so a resumed run has one history without gaps or doubles.
+    Unlike `CSVLogger` it is part of the checkpoint, so a resumed run has one history without gaps or doubles. Of
+    several processes the first writes it.
 
     Example:
         import numpy as np
@@ -212,6 +216,8 @@ class Journal(keras.callbacks.Callback):
         row["views_per_second"] = round(seen / seconds, 1)
         row["seconds"] = round(self.seconds(), 1)
         self.rows.append(row)
+        if processes.index() > 0:
+            return
         names = list(dict.fromkeys(name for row in self.rows for name in row))
         text = io.StringIO()
         writer = csv.DictWriter(text, names)
@@ -223,8 +229,9 @@ class Journal(keras.callbacks.Callback):
 class Pace(keras.callbacks.Callback):
     """Says, once, how long an epoch and the whole will take: after a few steps, or the first epoch if that is sooner.
 
-    The first step compiles and does not count. Where there is less time than that, it says how many epochs fit: the
-    rate falls over the epochs that were planned, and a run that is cut off stops at a high one.
+    The first step compiles and does not count. Where there is less time than that, it says how many epochs fit. Unless
+    the rate is annealed over that time, it falls over the epochs that were asked for, and a run that is cut off stops
+    at a high one.
 
     Example:
         import keras
@@ -239,11 +246,12 @@ class Pace(keras.callbacks.Callback):
         epochs: int, of the whole run.
         minutes: float, the time there is, or None for no limit.
         seconds: float, how long to measure.
+        anneals: bool, whether the rate falls over the time there is.
     """
 
-    def __init__(self, epochs: int, minutes: float | None = None, seconds: float = 3.0):
+    def __init__(self, epochs: int, minutes: float | None = None, seconds: float = 3.0, anneals: bool = False):
         super().__init__()
-        self.epochs, self.minutes, self.seconds = epochs, minutes, seconds
+        self.epochs, self.minutes, self.seconds, self.anneals = epochs, minutes, seconds, anneals
         self.said = None
         self._since = None
 
@@ -258,42 +266,47 @@ class Pace(keras.callbacks.Callback):
             return
         before, self._done = self._done, batch + 1  # fused steps are told of once for all
         if self._since is None:
-            self._since, self._counted = _after(logs), 0
+            self._since, self._counted = after(logs), 0
             return
         self._counted += max(self._done - before, 1)
         now = time.monotonic()
         if self._counted >= 3 and now - self._since >= self.seconds:
-            self._say((_after(logs) - self._since) / self._counted)
+            self._say((after(logs) - self._since) / self._counted)
 
     def on_epoch_end(self, epoch, logs=None):
         if self.said is None and self._since is not None and self._counted:
-            self._say((_after(logs) - self._since) / self._counted)
+            self._say((after(logs) - self._since) / self._counted)
 
     def _say(self, step):
         epoch = step * (self.params["steps"] or self._done)
         left = self.epochs - self._epoch
-        self.said = f"About {_duration(epoch)} an epoch, {_duration(epoch * left)} for {left} epochs."
+        self.said = f"About {duration(epoch)} an epoch, {duration(epoch * left)} for {left} epochs."
         if self.minutes is not None:
             there = 60 * self.minutes - (self._since - self._started)  # compilation took its share
             fit = max(1, int(there / epoch))
             if fit < left:
-                self.said += (
-                    f" In --max-minutes {self.minutes:g} about {fit} fit: with --epochs {self._epoch + fit} the rate "
-                    "would fall over just these, where now training ends at a high one."
-                )
+                self.said += f" In --max-minutes {self.minutes:g} about {fit} fit"
+                if self.anneals:
+                    self.said += ", over which the rate will fall."
+                else:
+                    self.said += (
+                        f": with --epochs {self._epoch + fit} the rate would fall over just these, where now training "
+                        "ends at a high one."
+                    )
         elif left > 1:
             self.said += " --max-minutes N ends it in good order before that, and so does Ctrl-C."
         print(f"\n{self.said}", flush=True)
 
 
-def _after(logs):
+def after(logs: "dict | None") -> float:
     """The time at which the step that made these logs is done: backends run ahead of Python."""
     for value in (logs or {}).values():
         float(value)
     return time.monotonic()
 
 
-def _duration(seconds):
+def duration(seconds: float) -> str:
+    """Seconds in words: "12 s", "5 min", "2.3 h"."""
     if seconds < 100:
         return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
@@ -303,7 +316,7 @@ class Stopwatch(keras.callbacks.Callback):
     """Ends training in good order after `minutes`, at a signal, or at the first Ctrl-C (a second interrupts at once).
 
     Clusters send SIGTERM or SIGUSR1 before they kill, a lost connection SIGHUP: the step is finished, and the caller
-    has `grace` seconds for the rest.
+    has `grace` seconds for the rest. Several processes end after the same step, of which they agree every few steps.
 
     Example:
         import numpy as np
@@ -324,15 +337,19 @@ class Stopwatch(keras.callbacks.Callback):
         deadline: when the grace after a signal is over, as `time.monotonic` counts, or None without a signal.
     """
 
+    AGREE_EVERY = 8  # calls, which are steps or programs of several: asking waits for the device
+
     def __init__(self, minutes: float | None = None, grace: float = 30.0):
         super().__init__()
         self.minutes = minutes
         self.grace = grace
         self.reason = None
         self.deadline = None
+        self._wanted = None
         self._previous = {}
 
     def on_train_begin(self, logs=None):
+        self._calls = 0
         self._ends = time.monotonic() + 60 * self.minutes if self.minutes else float("inf")
         handlers = {"SIGINT": self._interrupted} | dict.fromkeys(("SIGTERM", "SIGHUP", "SIGUSR1"), self._told_to_end)
         for name, handler in handlers.items():
@@ -356,12 +373,26 @@ class Stopwatch(keras.callbacks.Callback):
             self._stop(f"ended by {signal.Signals(number).name}")
 
     def _stop(self, reason):
+        self._wanted = reason
+        if processes.count() == 1:
+            self._end(reason)
+
+    def _end(self, reason):
         self.reason = reason
         self._model.stop_training = True  # not `self.model`, which waits for the device under JAX
 
+    def end_of_plan(self):
+        """Told when all the steps are done that were planned for the time there is."""
+        if self.reason is None:
+            minutes = "" if self.minutes is None else f" {self.minutes:g}"
+            self._stop(f"stopped after the steps that were planned for --max-minutes{minutes}")
+
     def on_train_batch_end(self, batch, logs=None):
-        if time.monotonic() > self._ends:
+        if time.monotonic() > self._ends and self.reason is None:
             self._stop(f"stopped after --max-minutes {self.minutes:g}")
+        self._calls += 1
+        if self._calls % self.AGREE_EVERY == 0 and processes.any_of(self._wanted is not None) and not self.reason:
+            self._end(self._wanted or "ended with another process")
 
     def on_train_end(self, logs=None):
         while self._previous:

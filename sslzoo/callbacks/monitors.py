@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import keras
 import numpy as np
 
-from sslzoo import checks
+from sslzoo import checks, processes
 from sslzoo.callbacks import health
 from sslzoo.errors import InvalidInputError, TrainingError
 from sslzoo.evaluation import knn_accuracy
@@ -56,10 +56,12 @@ class KNNMonitor(keras.callbacks.Callback):
         if not last and (epoch + 1) % self.every:
             return
         self.model  # noqa: B018 - under JAX this access writes the trained state back into the shared variables
-        bank, queries = (self._encode(images) for images in (self.bank[0], self.queries[0]))
+        with processes.alone(self.model):
+            bank, queries = (self._encode(images) for images in (self.bank[0], self.queries[0]))
         if not (np.isfinite(bank).all() and np.isfinite(queries).all()):
             return  # FiniteGuard speaks of it, by the name of the term
-        logs["knn"] = knn_accuracy(bank, self.bank[1], queries, self.queries[1], k=self.k, metric="cosine")
+        knn = knn_accuracy(bank, self.bank[1], queries, self.queries[1], k=self.k, metric="cosine")
+        (logs["knn"],) = processes.of_first([knn])  # what ends a run must end it in all processes
 
     def _encode(self, images):
         """Features of images. Batches are whole: one program, and they can be shared out to several devices."""
@@ -179,7 +181,7 @@ class Health(keras.callbacks.Callback):
         self.images = images
         self.every, self.stop, self.patience, self.grace = every, stop, patience, grace
         self.batch_size = batch_size
-        self.seed = seed
+        self.seed = checks.seed(needed=True, seed=seed)
         self.warnings = []
         self.reason = None
         self._embed = None
@@ -194,7 +196,8 @@ class Health(keras.callbacks.Callback):
                 "Health watches subclasses of `sslzoo.methods.Pretrainer`, which say what their loss compares. "
                 f"Received: model of type {type(self.model).__name__}"
             )
-        self._views = self._draw_views()
+        with processes.alone(self.model):
+            self._views = self._draw_views()
         check_images(self.model.encoder, self._views[0], "views of images")
         self._embed = _Compiled(self.model, functools.partial(_outputs, self.model))
 
@@ -203,7 +206,9 @@ class Health(keras.callbacks.Callback):
             return
         self.model  # noqa: B018 - under JAX this access writes the trained state back into the shared variables
         logs = {} if logs is None else logs
-        measures = self._measure()
+        with processes.alone(self.model):
+            measures = self._measure()
+        measures = dict(zip(measures, processes.of_first(list(measures.values()))))
         loss, chance = logs.get("loss"), None
         if self.batch_size is not None:
             chance = self.model.chance_level(self.batch_size)

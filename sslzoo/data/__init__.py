@@ -8,7 +8,7 @@ batches = sslzoo.data.Batches(images, labels, 128, seed=0)            # the same
 from sslzoo.data.batches import Batches, Stacked, epoch_order, pipeline
 from sslzoo.data.catalogue import CELEBA_ATTRIBUTES, DatasetInfo, celeba_task, info
 from sslzoo.data.inputs import fit_images
-from sslzoo.data.sources import check, class_folders, export, load, memory, splits
+from sslzoo.data.sources import check, class_folders, export, is_prepared, load, memory, splits
 
 __all__ = [
     "CELEBA_ATTRIBUTES",
@@ -22,6 +22,7 @@ __all__ = [
     "export",
     "fit_images",
     "info",
+    "is_prepared",
     "load",
     "memory",
     "pipeline",

@@ -198,6 +198,8 @@ class Batches(keras.utils.PyDataset):
             (`Pretrainer.make_train_function`): the stream then gives up to K batches at a time, in one array each, the
             last of an epoch what is left of it. Takes `repeat=True`, raw images and whole batches; and a model that
             was called once (`model.views(images[:1], training=False)`), or Keras builds its views on a stack.
+        shard: (i, n): give the i-th of n equal parts of each batch, where n processes train on it together. Takes raw
+            images and whole batches.
 
     Returns:
         Each batch has the structure, shapes and dtypes of `pipeline`'s, as NumPy arrays (views as `views` makes them);
@@ -221,6 +223,7 @@ class Batches(keras.utils.PyDataset):
         repeat: bool = False,
         drop_remainder: bool = True,
         steps_per_execution: int = 1,
+        shard: tuple[int, int] = (0, 1),
     ):
         # One worker and no process: Keras then asks for one batch after the other.
         super().__init__(workers=1, use_multiprocessing=False, max_queue_size=2)
@@ -239,6 +242,15 @@ class Batches(keras.utils.PyDataset):
                 f"drop_remainder={drop_remainder}, views={views}"
             )
         self.steps_per_execution = int(steps_per_execution)
+        place, parts = shard
+        if not 0 <= place < parts or batch_size % parts or (parts > 1 and (views is not None or not drop_remainder)):
+            raise errors.InvalidInputError(
+                "shard must be (i, n) with 0 <= i < n, where n divides batch_size; and (0, 1) unless views=None and "
+                f"drop_remainder=True. Received: shard={shard}, batch_size={batch_size}, views={views}, "
+                f"drop_remainder={drop_remainder}"
+            )
+        self._shard = slice(place * batch_size // parts, (place + 1) * batch_size // parts)
+        self.shard = shard
         self._per_epoch = math.ceil(len(self) / self.steps_per_execution)  # what `fit` asks for: batches, or stacks
 
     @property
@@ -297,6 +309,8 @@ class Batches(keras.utils.PyDataset):
             rows = rows.reshape(steps, plan.batch_size).T
         else:
             rows = order[position * plan.batch_size : (position + 1) * plan.batch_size]
+        if self.shard[1] > 1:
+            rows = rows[self._shard]
         images = plan.images[rows]
         if self.views is not None:
             seed = np.array([plan.seed, epoch * plan.steps + position], "int32")

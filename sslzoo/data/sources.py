@@ -100,6 +100,7 @@ def load(
         InvalidInputError: an unreadable image or file; images of differing size; arrays of a wrong rank, dtype, number
             of channels or range.
     """
+    checks.seed(needed=True, seed=seed)
     kind = _kind(name)
     if kind != "folder" and image_size == "auto":
         image_size = None
@@ -120,6 +121,14 @@ def load(
         return _Folder(name, image_size, labels, test_share, seed, on_error).load(split, remarks)
     errors.choose("split", split, KNOWN[name].splits)
     return _load_digits(split) if name == "digits" else _load_tfds(name, split, data_dir)
+
+
+def is_prepared(name: str, data_dir: "str | os.PathLike | None" = None) -> bool:
+    """Whether `load` finds a known data set without downloading anything."""
+    if errors.choose("dataset", name, KNOWN) == "digits":
+        return True
+    root = data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
+    return records.folder(name, pathlib.Path(root).expanduser()) is not None
 
 
 def check(images, labels=None) -> tuple[np.ndarray, np.ndarray | None]:
@@ -190,7 +199,8 @@ def check(images, labels=None) -> tuple[np.ndarray, np.ndarray | None]:
 
 def _kind(name):
     """Which of the three kinds `name` is: "known", "npz" or "folder"; raises if it is none."""
-    if not isinstance(name, str | os.PathLike):
+    # An empty name is no folder, though a path made of it is the current one: most likely a variable that is not set.
+    if not isinstance(name, str | os.PathLike) or not os.fspath(name):
         raise errors.InvalidInputError(
             f"Expected the name of a data set, or the path of an .npz file or of a folder. Received: name={name!r}"
         )

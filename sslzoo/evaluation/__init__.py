@@ -4,21 +4,28 @@
     print(report)
 
 `sslzoo.evaluation.pictures` draws reconstructions, samples, embeddings and training curves;
+`sslzoo.evaluation.style` measures what features tell of how an image was changed, without labels;
+`sslzoo.evaluation.generation` has reconstructions, classes, likelihoods and Fréchet distances of decoders;
 `sslzoo.evaluation.outliers` tells images of other sets by the slope of a density.
 """
 
+from sslzoo.evaluation import generation, style
 from sslzoo.evaluation.clustering import fit_gmm, hungarian_accuracy, minibatch_scores, scores
 from sslzoo.evaluation.embedding import Embedding, embed
 from sslzoo.evaluation.features import TorchEncoder, features, weights_sha256
+from sslzoo.evaluation.generation import ClassGaussians, Extractor, frechet_distance
 from sslzoo.evaluation.neighbors import knn_accuracy, nearest
 from sslzoo.evaluation.probes import ProbeResult, balanced_accuracy, train_probe
-from sslzoo.evaluation.protocols import PROTOCOLS, evaluate, evaluate_features
+from sslzoo.evaluation.protocols import ALL_PROTOCOLS, PROTOCOLS, evaluate, evaluate_features
 from sslzoo.evaluation.report import Number, Report
 from sslzoo.evaluation.search import Match, page, read_features, search
 
 __all__ = [
+    "ALL_PROTOCOLS",
     "PROTOCOLS",
+    "ClassGaussians",
     "Embedding",
+    "Extractor",
     "Match",
     "Number",
     "ProbeResult",
@@ -30,6 +37,8 @@ __all__ = [
     "evaluate_features",
     "features",
     "fit_gmm",
+    "frechet_distance",
+    "generation",
     "hungarian_accuracy",
     "knn_accuracy",
     "minibatch_scores",
@@ -38,6 +47,7 @@ __all__ = [
     "read_features",
     "scores",
     "search",
+    "style",
     "train_probe",
     "weights_sha256",
 ]

@@ -1,6 +1,8 @@
 """A user's images to features: read, fitted to the encoder, embedded."""
 
+import csv
 import dataclasses
+import io
 import os
 from collections.abc import Callable, Sequence
 
@@ -52,6 +54,23 @@ class Embedding:
     def arrays(self) -> dict[str, np.ndarray]:
         """Those of the arrays that there are, by name: what `sslzoo embed` writes."""
         return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+
+    def to_csv(self) -> str:
+        """A row for each image: `path` or `index`, `label` (its class, where there are names), and its features.
+
+        Numbers are written with as many digits as bring float32 back.
+        """
+        columns = {"path" if self.paths is not None else "index": self.paths if self.paths is not None else self.index}
+        if self.labels is not None:
+            columns["label"] = self.labels if self.classes is None else np.asarray(self.classes)[self.labels]
+        for name, values in (("feature", self.features), ("log_var", self.log_var)):
+            if values is not None:
+                columns |= {f"{name}_{j}": values[:, j] for j in range(values.shape[1])}
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values()))
+        return text.getvalue()
 
     @property
     def shape(self) -> tuple[int, int]:

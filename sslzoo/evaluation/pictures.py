@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.evaluation.features import check_finite
 from sslzoo.evaluation.neighbors import nearest
@@ -145,6 +146,8 @@ def neighbours(
     Raises:
         InvalidInputError: images and features do not belong together, or features are not finite.
     """
+    checks.count(k=k, queries=queries)
+    checks.seed(needed=True, seed=seed)
     if len(images) != len(features) or len(images) < 2:
         raise InvalidInputError(
             "Expected at least two images, and features of each. "
@@ -188,6 +191,7 @@ def embedding(
         InvalidInputError: features and labels do not fit, or features are not finite.
         UnknownNameError: `method` is not known.
     """
+    checks.seed(needed=True, seed=seed)
     features, labels = np.asarray(features, np.float64), np.asarray(labels)
     if features.ndim != 2 or labels.shape != features.shape[:1] or len(features) < 2:
         raise InvalidInputError(
@@ -228,6 +232,95 @@ def embedding(
     axes.set(xticks=[], yticks=[])
     for side in axes.spines.values():
         side.set_color(PALE)
+    return _save(figure, path)
+
+
+def confusion(
+    counts: np.ndarray,
+    path: "str | os.PathLike",
+    names: Sequence[str] | None = None,
+    title: str = "What test images are taken for",
+) -> Path:
+    """A confusion matrix: a row for each true class, in percent of its images.
+
+    Args:
+        counts: int array (K, K), images of a true class (row) that were taken for a class (column).
+        path: file to write.
+        names: str for each class; None for their numbers.
+        title: str.
+
+    Returns:
+        Path of the PNG.
+
+    Raises:
+        InvalidInputError: counts that are no square matrix.
+    """
+    counts = np.asarray(counts, np.float64)
+    if counts.ndim != 2 or counts.shape[0] != counts.shape[1] or not counts.size or counts.min() < 0:
+        raise InvalidInputError(f"counts must be (K, K), none below 0. Received: counts of shape {counts.shape}")
+    names = [str(i) for i in range(len(counts))] if names is None else list(names)
+    shares = 100 * counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    figure, axes = _figure(6.4, 6.0, title)
+    axes.imshow(shares, cmap="Blues", vmin=0, vmax=100)
+    if len(counts) <= 20:
+        for i, row in enumerate(shares):
+            for j, share in enumerate(row):
+                if counts[i, j]:
+                    colour = "white" if share > 55 else INK
+                    axes.text(j, i, f"{share:.0f}" if share >= 0.95 else "·", ha="center", va="center", fontsize=9,
+                              color=colour)  # fmt: skip
+        axes.set_xticks(range(len(names)), names)
+        axes.set_yticks(range(len(names)), names)
+    axes.set_xlabel("taken for", color=GREY)
+    axes.set_ylabel("true class, in percent of its images", color=GREY)
+    axes.tick_params(colors=GREY, length=0)
+    for side in axes.spines.values():
+        side.set_visible(False)
+    return _save(figure, path)
+
+
+def tradeoff(
+    points: Sequence[tuple[str, float, float, bool]], path: "str | os.PathLike", title: str = "Content and style"
+) -> Path:
+    """Encoders by what they keep of content and of style: figure 4 of the SimVAE paper, best at the top right.
+
+    Args:
+        points: (name, content, style, whether it has a decoder) of each encoder, both shares in 0..1.
+        path: file to write.
+        title: str.
+
+    Returns:
+        Path of the PNG.
+
+    Raises:
+        InvalidInputError: there is no point.
+    """
+    if not points:
+        raise InvalidInputError("A picture of content and style takes at least one encoder. Received: none")
+    figure, axes = _figure(6.6, 5.0, title)
+    content, style = (100 * np.array([point[i] for point in points], float) for i in (1, 2))
+    for generative, colour, label in ((True, BLUE, "has a decoder"), (False, ORANGE, "compares embeddings")):
+        chosen = [i for i, point in enumerate(points) if bool(point[3]) == generative]
+        if chosen:
+            axes.scatter(content[chosen], style[chosen], s=46, color=colour, label=label, zorder=3)
+    spans = [max(np.ptp(values), 1.0) for values in (content, style)]
+    places = _apart(np.stack([content, style], axis=1), np.array(spans) * 1.4, 0.055)
+    for (name, *_), place, x, y in zip(points, places, content, style):
+        right = x <= content.mean() + 0.25 * spans[0]
+        axes.annotate(
+            name, (x, y), xytext=(place[0] + (0.02 if right else -0.02) * spans[0], place[1]), fontsize=9.5, color=INK,
+            ha="left" if right else "right", va="center",
+            arrowprops=None if abs(place[1] - y) < 0.02 * spans[1] else {"arrowstyle": "-", "color": PALE},
+        )  # fmt: skip
+    axes.set_xlim(content.min() - 0.12 * spans[0], content.max() + 0.12 * spans[0])
+    axes.set_ylim(min(0, style.min() - 0.1 * spans[1]), style.max() + 0.12 * spans[1])
+    axes.set_xlabel("content: kNN accuracy, %", color=GREY)
+    axes.set_ylabel("style kept, %", color=GREY)
+    axes.grid(color=PALE, linewidth=0.8)
+    axes.tick_params(colors=GREY, length=0)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    axes.legend(frameon=False, fontsize=9, labelcolor=GREY)
     return _save(figure, path)
 
 

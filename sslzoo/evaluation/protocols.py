@@ -1,31 +1,52 @@
 """`evaluate`: an encoder and a labelled data set in, a `Report` out."""
 
+import dataclasses
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from sslzoo import checks
+from sslzoo.data import CELEBA_ATTRIBUTES, celeba_task
 from sslzoo.errors import InvalidInputError, choose
-from sslzoo.evaluation import clustering, neighbors, probes
+from sslzoo.evaluation import clustering, image_protocols, neighbors, probes, style
 from sslzoo.evaluation.features import TorchEncoder, check_finite, check_images, features, load_encoder, weights_sha256
 from sslzoo.evaluation.report import NAMES, Number, Report, versions
 from sslzoo.progress import line
 
-PROTOCOLS = ("linear", "mlp", "knn", "gmm")
+PROTOCOLS = ("linear", "mlp", "knn", "gmm")  # what features tell about classes
+ALL_PROTOCOLS = (*PROTOCOLS, *image_protocols.PROTOCOLS)
 
+CELEBA_TASKS = ("gender", "hair")
 EUCLIDEAN_KS = range(1, 16)  # SimVAE papers, A.7.2
 COSINE_K, WEIGHTED_K, TEMPERATURE = 10, 200, 0.1
 MINIBATCH = 64
+# How much the protocols beyond the classes take: images, samples, epochs. `evaluate(budget=...)` changes some.
+BUDGET = {
+    "style_images": (style.TRAIN, style.TEST),
+    "reconstruction_images": 10_000,
+    "frechet_images": 10_000,
+    "likelihood_images": 500,
+    "likelihood_samples": 64,
+    "outlier_images": 2000,
+    "decoder_epochs": 10,
+}
 
 
 def evaluate(
     encoder,
     dataset,
-    protocols: Sequence[str] = PROTOCOLS,
+    protocols: "str | Sequence[str]" = PROTOCOLS,
     data_dir: "str | os.PathLike | None" = None,
     *,
     test=None,
+    decoder=None,
+    posterior=None,
+    outside=None,
+    extractor="inception",
+    budget: "Mapping | None" = None,
+    pictures: "str | os.PathLike | None" = None,
     image_size: int | None = None,
     labels: str | None = None,
     test_share: float = 0.0,
@@ -50,12 +71,25 @@ def evaluate(
         gmm      Gaussian mixture with full covariances: Hungarian accuracy, NMI, ARI, over the whole test set; and the
                  same averaged over batches of 64, as the papers' tables appear to be
 
+    Without labels, or with what belongs to the encoder:
+
+        style           from the features of a changed image: whether it is upside down (accuracy), where it was cropped
+                        and how large (R2), and in colour its turn of hue and its brightness (R2); `evaluation.style`
+        reconstruction  squared error per pixel of test images, in 0..1, through the decoder; an encoder without one
+                        gets one fitted to its frozen features ("adhoc_mse")
+        generation      Fréchet distance of test images and of images decoded from a full-covariance Gaussian of each
+                        class: `fid` by Keras' InceptionV3, `frechet_<encoder>` by another extractor
+        likelihood      importance-weighted negative log-likelihood, nats an image; takes a posterior and a decoder
+        outliers        AUROC of test images against those of other sets, by neighbours and by slope
+        attributes      labels (N, A): MLP probes of twenty attributes of CelebA, mean accuracy and balanced accuracy
+
     Args:
         encoder: Keras model, raw images (B, H, W, C) with values 0..255 -> (B, L); a `Pretrainer`; a `torch.nn.Module`,
             which gets what `sslzoo.evaluation.TorchEncoder` says; or a name or folder for `sslzoo.load`.
         dataset: known name, path of an `.npz`, or `((train_images, train_labels), (test_images, test_labels))`: images
             (N, H, W, C) with values 0..255, labels int (N,), or (N, A) attributes of 0 and 1.
-        protocols: some of "linear", "mlp", "knn", "gmm".
+        protocols: some of the above; by default "linear", "mlp", "knn", "gmm". "all": all that apply; a remark says why
+            another does not.
         data_dir: folder of prepared TFDS data sets, for known names.
         test: another test set: a name or path whose test split is taken, or `(images, labels)`. `dataset` may then be
             just `(train_images, train_labels)`.
@@ -64,7 +98,17 @@ def evaluate(
         image_size: int, pixels of a side, for a folder and an encoder that takes images of any size.
         labels, test_share, on_error: of a folder, as in `sslzoo.data.load`: labels="folders" takes the folders in it
             for classes, of which `test_share` is held out; "skip" leaves out images that cannot be read.
-        attribute: name (CelebA) or column of the attribute to predict. Used for labels (N, A) only.
+        decoder: Keras model (B, L) -> images in 0..1; by default the one that belongs to an encoder given by name,
+            folder or method.
+        posterior: Keras model, raw images -> [mean, log_var]; likewise.
+        outside: other sets for "outliers": names or paths, or name -> images; by default those of a fixed list that are
+            in `data_dir`.
+        extractor: of the Fréchet distance: "inception", or an encoder as above. Where InceptionV3 cannot be
+            downloaded, an encoder of the zoo takes its place, under its own name.
+        budget: some of `evaluation.protocols.BUDGET` to change: images, samples and epochs of these protocols.
+        pictures: folder for PNG files: confusion matrix, neighbours, map of the features, reconstructions, classes.
+        attribute: name (CelebA) or column of the attribute to predict, or a task of `sslzoo.data.celeba_task`: "hair",
+            "gender". Used for labels (N, A) only.
         batch_size: int, images per call of the encoder.
         seed: int, of probes, mixtures, and of the rows chosen by `max_train`.
         epochs: int, of the probes.
@@ -81,13 +125,23 @@ def evaluate(
         InvalidInputError: images, labels or settings do not fit; features are not finite; or the encoder changed.
         MissingDataError: the data set is not there.
     """
-    settings = _check_settings(protocols, seed, epochs, hidden, gmm_restarts, max_train)
+    checks.count(batch_size=batch_size)
+    every = isinstance(protocols, str) and protocols == "all"
+    settings = _check_settings(
+        ALL_PROTOCOLS if every else protocols, seed, epochs, hidden, gmm_restarts, max_train, ALL_PROTOCOLS
+    )
+    chosen_protocols = settings["protocols"]
+    budget = _check_budget(budget)
+    given = {"decoder": decoder, "posterior": posterior}
+    wanted = [part for part in _parts_for(chosen_protocols) if given[part] is None]
+    found, remarks_on_parts = image_protocols.belongings(encoder, wanted) if wanted else ({}, [])
     encoder = load_encoder(encoder)
     reading = {"labels": labels, "test_share": test_share, "on_error": on_error, "seed": seed}
     name, train, held_out, remarks = _load(dataset, test, data_dir, _image_shape(encoder, image_size), reading)
+    remarks += remarks_on_parts
     (train_images, train_labels), (test_images, test_labels) = train, held_out
-    train_labels, chosen = _check_labels(train_labels, len(train_images), attribute, "train")
-    test_labels, _ = _check_labels(test_labels, len(test_images), attribute, "test")
+    train_images, train_labels, train_attributes, chosen = _labelled(train_images, train_labels, attribute, "train")
+    test_images, test_labels, test_attributes, _ = _labelled(test_images, test_labels, attribute, "test")
     _check_classes(train_labels, test_labels)
     check_images(encoder, train_images, "train images")
     check_images(encoder, test_images, "test images")
@@ -97,6 +151,7 @@ def evaluate(
         rows = np.sort(np.random.default_rng(seed).permutation(len(train_images))[:max_train])
         remarks.append(f"{max_train:,} of {len(train_images):,} train images were used, chosen at random.")
         train_images, train_labels = train_images[rows], train_labels[rows]
+        train_attributes = None if train_attributes is None else train_attributes[rows]
         _check_classes(train_labels, test_labels)
 
     report_progress = _progress(progress)
@@ -110,14 +165,52 @@ def evaluate(
     seconds = time.perf_counter() - began
     _check_frozen(encoder, before)
 
-    report = evaluate_features(
-        (train_features, train_labels), (test_features, test_labels), name=name, progress=progress, **settings
-    )
+    on_features = settings | {"protocols": [one for one in chosen_protocols if one in PROTOCOLS]}
+    splits = (train_features, train_labels), (test_features, test_labels)
+    report = _on_features(*splits, on_features, name, report_progress)
+    if chosen in CELEBA_TASKS:  # whose classes are of very different size
+        for probe in {"linear", "mlp"} & set(report.numbers):
+            numbers = report.numbers[probe]
+            numbers["balanced_accuracy"] = dataclasses.replace(numbers["balanced_accuracy"], shown=True)
     report.encoder = encoder.name
     report.data["attribute"] = chosen
     report.seconds = {"features": round(seconds, 2), **report.seconds}
-    report.frozen = [{"before": before, "after": _check_frozen(encoder, before)}]
     report.remarks = remarks + report.remarks
+    subject = image_protocols.Subject(
+        encoder=encoder,
+        decoder=decoder or found.get("decoder"),
+        posterior=posterior or found.get("posterior"),
+        model=found.get("model", {}),
+        dataset=name,
+        data_dir=data_dir,
+        train_images=train_images,
+        train_labels=train_labels,
+        test_images=test_images,
+        test_labels=test_labels,
+        train_features=train_features,
+        test_features=test_features,
+        attributes=None if train_attributes is None else (train_attributes, test_attributes),
+        settings={**settings, **budget, "batch_size": batch_size, "extractor": extractor},
+        outside=outside,
+    )
+    for protocol in chosen_protocols:
+        if protocol in PROTOCOLS:
+            continue
+        began = time.perf_counter()
+        try:
+            run = image_protocols.RUN[protocol]
+            numbers, described, more = run(subject, report_progress(NAMES[protocol]))
+        except image_protocols.DoesNotApply as error:
+            if not every:
+                raise
+            report.remarks.append(f"Not measured, {NAMES[protocol]}: {str(error).partition('. Received')[0]}.")
+            continue
+        report.numbers[protocol], report.protocols[protocol] = numbers, described
+        report.remarks += more
+        report.seconds[protocol] = round(time.perf_counter() - began, 2)
+    report.frozen = [{"before": before, "after": _check_frozen(encoder, before)}]
+    if pictures is not None:
+        image_protocols.draw(subject, report, pictures)
     return report
 
 
@@ -148,7 +241,11 @@ def evaluate_features(
         UnknownNameError: a protocol is not known.
         InvalidInputError: features, labels or settings do not fit, or features are not finite.
     """
-    settings = _check_settings(protocols, seed, epochs, hidden, gmm_restarts, None)
+    settings = _check_settings(protocols, seed, epochs, hidden, gmm_restarts, None, PROTOCOLS)
+    return _on_features(train, test, settings, name, _progress(progress))
+
+
+def _on_features(train, test, settings, name, report_progress):
     train, test = (_check_features(*split, which) for split, which in ((train, "train"), (test, "test")))
     if train[0].shape[1] != test[0].shape[1]:
         raise InvalidInputError(
@@ -169,18 +266,18 @@ def evaluate_features(
         },
         numbers={},
         protocols={},
-        seeds=[seed],
+        seeds=[settings["seed"]],
         seconds={},
         versions=versions(),
         remarks=_remarks_on_features(data),
     )
-    report_progress = _progress(progress)
     for protocol in settings["protocols"]:
         began = time.perf_counter()
         numbers, described, remarks = _RUN[protocol](data, settings, report_progress(NAMES[protocol]))
         report.numbers[protocol], report.protocols[protocol] = numbers, described
         report.remarks += remarks
         report.seconds[protocol] = round(time.perf_counter() - began, 2)
+    report.confusion = data.confusion
     return report
 
 
@@ -193,6 +290,7 @@ class _Data:
     def __init__(self, train, train_labels, test, test_labels, classes):
         self.train, self.train_labels, self.test, self.test_labels = train, train_labels, test, test_labels
         self.classes = classes
+        self.confusion = {}
         commonest = np.bincount(train_labels, minlength=classes).argmax()
         self.majority = float(np.mean(test_labels == commonest))
 
@@ -203,6 +301,9 @@ def _run_probe(data, settings, progress, hidden=None):
         hidden=hidden, epochs=settings["epochs"], seed=settings["seed"], progress=progress,
     )  # fmt: skip
     last, best = float(result.accuracies[-1]), int(result.accuracies.argmax())
+    counts = np.zeros((data.classes, data.classes), np.int64)
+    np.add.at(counts, (data.test_labels, result.predictions), 1)
+    data.confusion["linear" if hidden is None else "mlp"] = counts.tolist()
     numbers = {
         "accuracy": Number(
             last, "accuracy", f"Adam 3e-4, batches of 128, last of {settings['epochs']} epochs", data.majority
@@ -340,27 +441,42 @@ _RUN = {"linear": _run_probe, "mlp": _run_mlp, "knn": _run_knn, "gmm": _run_gmm}
 # ---------------------------------------------------------------------- what comes in
 
 
-def _check_settings(protocols, seed, epochs, hidden, gmm_restarts, max_train):
+def _check_settings(protocols, seed, epochs, hidden, gmm_restarts, max_train, known):
     if isinstance(protocols, str):
         protocols = (protocols,)
-    protocols = tuple(dict.fromkeys(choose("protocol", protocol, PROTOCOLS) for protocol in protocols))
+    protocols = tuple(dict.fromkeys(choose("protocol", protocol, known) for protocol in protocols))
     if not protocols:
-        raise InvalidInputError(f"Expected at least one protocol of {', '.join(PROTOCOLS)}. Received: protocols=()")
-    for name, value in (
-        ("epochs", epochs),
-        ("gmm_restarts", gmm_restarts),
-        ("hidden", hidden),
-        ("max_train", max_train),
-    ):
-        if value is not None and value < 1:
-            raise InvalidInputError(f"`{name}` must be at least 1. Received: {name}={value}")
+        raise InvalidInputError(f"Expected at least one protocol of {', '.join(known)}. Received: protocols=()")
+    checks.count(epochs=epochs, gmm_restarts=gmm_restarts)
+    checks.count(**{name: value for name, value in (("hidden", hidden), ("max_train", max_train)) if value is not None})
     return {
         "protocols": protocols,
-        "seed": int(seed),
+        "seed": checks.seed(needed=True, seed=seed),
         "epochs": epochs,
         "hidden": hidden,
         "gmm_restarts": gmm_restarts,
     }
+
+
+def _check_budget(budget):
+    for name in budget or {}:
+        choose("budget", name, BUDGET)
+    for name, value in {**BUDGET, **(budget or {})}.items():
+        values = value if isinstance(value, (tuple, list)) else (value,)
+        if len(values) != (2 if name == "style_images" else 1) or not all(
+            checks.is_integer(one) and one >= 1 for one in values
+        ):
+            raise InvalidInputError(
+                f"budget[{name!r}] must be {'(train, test), integers' if name == 'style_images' else 'an integer'} "
+                f">= 1. Received: {value!r}"
+            )
+    return {**BUDGET, **(budget or {})}
+
+
+def _parts_for(protocols):
+    """Parts beside the encoder that these protocols use."""
+    decoder = {"reconstruction", "generation", "likelihood"} & set(protocols)
+    return [*(["decoder"] if decoder else []), *(["posterior"] if "likelihood" in protocols else [])]
 
 
 def _image_shape(encoder, image_size):
@@ -419,6 +535,16 @@ def _is_pair(value):
     return isinstance(value, (tuple, list)) and len(value) == 2
 
 
+def _labelled(images, labels, attribute, which):
+    """Images, one class per image, all attributes or None, and the name of the attribute or task if there is one."""
+    everything = None if labels is None or np.ndim(labels) != 2 else np.asarray(labels)
+    if everything is not None and attribute in CELEBA_TASKS and everything.shape[1] == len(CELEBA_ATTRIBUTES):
+        rows, classes = celeba_task(everything, attribute)
+        return images[rows], classes, everything[rows], attribute
+    classes, chosen = _check_labels(labels, len(images), attribute, which)
+    return images, classes, everything, chosen
+
+
 def _check_labels(labels, rows, attribute, which):
     """One class per row, int (N,), and the name of the attribute if labels are attributes."""
     if labels is None:
@@ -445,8 +571,6 @@ def _check_labels(labels, rows, attribute, which):
         return labels.astype(np.int64), None
     column = attribute
     if isinstance(attribute, str):
-        from sslzoo.data import CELEBA_ATTRIBUTES
-
         names = list(CELEBA_ATTRIBUTES)
         if labels.shape[1] != len(names):
             raise InvalidInputError(
@@ -454,7 +578,7 @@ def _check_labels(labels, rows, attribute, which):
                 f"Received: attribute={attribute!r}, labels of shape {labels.shape}"
             )
         column = names.index(choose("attribute", attribute, names))
-    if not 0 <= column < labels.shape[1]:
+    if not checks.is_integer(column) or not 0 <= column < labels.shape[1]:
         raise InvalidInputError(f"`attribute` must lie in 0..{labels.shape[1] - 1}. Received: attribute={attribute}")
     return labels[:, column].astype(np.int64), attribute
 

@@ -17,7 +17,11 @@ from sslzoo.files import write_beside
 from sslzoo.zoo.listing import html_table
 
 FORMAT = "sslzoo.evaluation.Report/1"
-NAMES = {"linear": "linear probe", "mlp": "MLP probe", "knn": "kNN", "gmm": "GMM"}
+NAMES = {
+    "linear": "linear probe", "mlp": "MLP probe", "knn": "kNN", "gmm": "GMM", "style": "style probe",
+    "reconstruction": "reconstruction", "generation": "generation", "likelihood": "likelihood",
+    "outliers": "outliers", "attributes": "attributes",
+}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,12 +34,13 @@ class Number:
         evaluation.Number(0.981, "accuracy", note="cosine, k = 10", chance=0.1)
 
     Attributes:
-        value: float, a share (1.0 is 100 %), or the mean over several runs.
+        value: float, a share (1.0 is 100 %) or in `unit`, or the mean over several runs.
         label: str, what it is, in words.
         note: str, how it was made.
         chance: float, what guessing scores under the same protocol, or None.
         error: float, standard error of the mean over several runs, or None for one run.
         shown: bool, whether tables show it. JSON holds every number.
+        unit: str, "%" of a share, which tables print in percent; else what it is printed with ("nats"), "" for nothing.
     """
 
     value: float
@@ -44,6 +49,11 @@ class Number:
     chance: float | None = None
     error: float | None = None
     shown: bool = True
+    unit: str = "%"
+
+    def printed(self, value: float | None) -> float | None:
+        """`value`, `chance` or `error` as tables and cards have it: percent of a share, else as it is."""
+        return None if value is None else round(100 * value if self.unit == "%" else value, 4) + 0.0
 
 
 @dataclasses.dataclass(repr=False)
@@ -77,6 +87,7 @@ class Report:
         frozen: list of dict, one for each run: `before` and `after`, the equal sha256 of the encoder's weights and
             statistics; empty if features were evaluated without their encoder.
         remarks: list of str, what a reader should know beyond the protocol.
+        confusion: dict, probe -> counts of test images, a row for each true class, a column for each predicted one.
     """
 
     encoder: str
@@ -88,6 +99,7 @@ class Report:
     versions: dict[str, str]
     frozen: list[dict] = dataclasses.field(default_factory=list)
     remarks: list[str] = dataclasses.field(default_factory=list)
+    confusion: dict[str, list[list[int]]] = dataclasses.field(default_factory=dict)
 
     def __getitem__(self, protocol: str) -> dict[str, float]:
         """Values of one protocol: metric -> share in 0..1. Raises `UnknownNameError` if it was not run."""
@@ -101,7 +113,7 @@ class Report:
 
     @property
     def headline(self) -> dict[str, float]:
-        """The first number of every protocol: fixed beforehand, not chosen on the test set. Shares in 0..1."""
+        """The first number of every protocol: fixed beforehand, not chosen on the test set. Shares, or in its unit."""
         return {protocol: next(iter(self[protocol].values())) for protocol in self}
 
     def flat(self) -> dict[str, float]:
@@ -109,7 +121,7 @@ class Report:
         return {f"{protocol}.{metric}": value for protocol in self for metric, value in self[protocol].items()}
 
     def metrics(self, paper: dict[str, float] | None = None) -> list[dict]:
-        """The numbers that tables show, each as a plain dict in percent, for model cards and `results.json`.
+        """The numbers that tables show, each as a plain dict, shares in percent, for model cards and `results.json`.
 
         Args:
             paper: what a paper printed, in percent, by the keys of `flat()`: `{"mlp.best_accuracy": 98.4}`. Numbers of
@@ -117,7 +129,7 @@ class Report:
 
         Returns:
             list of dict: `name` ("mlp.best_accuracy"), `label` (in words), `value`, `error`, `chance` and `paper`
-            (percent, or None), `protocol` (how the number was made).
+            (percent unless there is a `unit`, or None), `protocol` (how the number was made).
 
         Raises:
             UnknownNameError: `paper` names a number that there is not.
@@ -130,11 +142,12 @@ class Report:
             {
                 "name": f"{protocol}.{metric}",
                 "label": f"{NAMES.get(protocol, protocol)}: {number.label}",
-                "value": _percent(number.value),
-                "error": _percent(number.error),
-                "chance": _percent(number.chance),
+                "value": number.printed(number.value),
+                "error": number.printed(number.error),
+                "chance": number.printed(number.chance),
                 "paper": (paper or {}).get(f"{protocol}.{metric}"),
                 "protocol": number.note or number.label,
+                **({} if number.unit == "%" else {"unit": number.unit}),
             }
             for protocol, numbers in self.numbers.items()
             for metric, number in numbers.items()
@@ -188,6 +201,11 @@ class Report:
             },
             frozen=[proof for one in reports for proof in one.frozen],
             remarks=list(dict.fromkeys(remark for one in reports for remark in one.remarks)),
+            confusion={
+                probe: np.sum([one.confusion[probe] for one in reports], axis=0).tolist()
+                for probe in first.confusion
+                if all(probe in one.confusion for one in reports)
+            },
         )
 
     # ------------------------------------------------------------------ JSON
@@ -214,6 +232,7 @@ class Report:
         try:
             if record["format"] != FORMAT:
                 raise KeyError(f"format {FORMAT!r}")
+            record = {"confusion": {}} | record  # which reports did not have at first
             fields = {field.name: record[field.name] for field in dataclasses.fields(cls)}
             fields["numbers"] = {
                 protocol: {metric: Number(**number) for metric, number in metrics.items()}
@@ -272,8 +291,12 @@ class Report:
         return f"<b>{html.escape(self.encoder)}</b>\n{table}\n<ul>{shown}</ul>"
 
     def __repr__(self):
-        shares = ", ".join(f"{protocol} {100 * share:.1f} %" for protocol, share in self.headline.items())
-        return f"<Report of {self.encoder} on {self._data_in_words()}: {shares}>"
+        first = {protocol: next(iter(numbers.values())) for protocol, numbers in self.numbers.items()}
+        values = ", ".join(
+            f"{protocol} {100 * number.value:.1f} %" if number.unit == "%" else f"{protocol} {_in_words(number)[0]}"
+            for protocol, number in first.items()
+        )
+        return f"<Report of {self.encoder} on {self._data_in_words()}: {values}>"
 
     def _rows(self):
         for protocol, metrics in self.numbers.items():
@@ -281,9 +304,7 @@ class Report:
             for number in metrics.values():
                 if not number.shown:
                     continue
-                value = f"{100 * number.value:.2f}" + ("" if number.error is None else f" ± {100 * number.error:.2f}")
-                chance = "" if number.chance is None else f"{round(100 * number.chance, 1) + 0.0:.1f} %"
-                yield name, number.label, value + " %", chance, number.note
+                yield name, number.label, *_in_words(number), number.note
                 name = ""
 
     def _data_in_words(self):
@@ -327,8 +348,14 @@ def versions() -> dict[str, str]:
     }
 
 
-def _percent(share):
-    return None if share is None else round(100 * share, 4) + 0.0
+def _in_words(number):
+    """Value and chance as tables print them."""
+    if number.unit == "%":
+        value = f"{100 * number.value:.2f}" + ("" if number.error is None else f" ± {100 * number.error:.2f}")
+        return f"{value} %", "" if number.chance is None else f"{round(100 * number.chance, 1) + 0.0:.1f} %"
+    value = f"{number.value:.4g}" + ("" if number.error is None else f" ± {number.error:.2g}")
+    chance = "" if number.chance is None else f"{number.chance:.4g} {number.unit}".rstrip()
+    return f"{value} {number.unit}".rstrip(), chance
 
 
 def _mean_number(numbers):

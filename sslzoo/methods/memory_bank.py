@@ -23,8 +23,9 @@ from sslzoo.losses import anneal, nearest, neighborhood_terms, unit, within
 from sslzoo.losses.neighborhood import CURVES
 from sslzoo.methods.advice import LOWER_TEMPERATURE
 from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.kmeans import mini_batch_kmeans
 from sslzoo.methods.pretrainer import check_index
-from sslzoo.methods.state import refresh_rows, snapshot, variable
+from sslzoo.methods.state import counter, refresh_rows, snapshot, variable
 from sslzoo.networks.initialization import unit_rows
 
 
@@ -149,9 +150,9 @@ class MemoryBank(JointEmbedding):
         self.inner = inner
         self.temperature = temperature
         self.momentum = momentum
-        self.seed = seed
+        self.seed = checks.seed(needed=True, seed=seed)
         if anneal_steps:
-            self.step = variable(self, np.zeros((), "int32"), "step")
+            self.step = counter(self, "step")
         if negatives is not None:
             self.random = keras.random.SeedGenerator(seed)
 
@@ -302,7 +303,7 @@ class MemoryBank(JointEmbedding):
             before, clusterings = ops.convert_to_numpy(bank.labels), []
             for clustering in range(self.clusterings):
                 seeds = np.random.default_rng([self.seed, epoch, number, clustering])
-                clusterings.append(kmeans(rows, self.clusters, int(seeds.integers(2**31))))
+                clusterings.append(mini_batch_kmeans(rows, self.clusters, int(seeds.integers(2**31))))
                 agreement.append(normalized_mutual_info_score(before[clustering], clusterings[-1]))
                 if progress is not None:
                     progress(len(agreement))
@@ -381,6 +382,11 @@ class ClusterBank(keras.callbacks.Callback):
         self.start = start
         self._found = {}
 
+    def resume(self, rows):
+        """Takes up what a run had found before it was interrupted, from the rows of its history."""
+        last = rows[-1] if rows else {}
+        self._found = {key: last[key] for key in ("cluster_nmi", "cluster_seconds") if key in last}
+
     def on_train_begin(self, logs=None):
         if not isinstance(self.model, MemoryBank) or self.model.clusters is None:
             raise InvalidInputError(
@@ -424,18 +430,3 @@ class BankMonitor(keras.callbacks.Callback):
         if last or not (epoch + 1) % self.every:
             predicted = self.train_labels[self.model.remembered(self.images)]
             logs["bank_accuracy"] = float(np.mean(predicted == self.labels))
-
-
-def kmeans(rows: np.ndarray, clusters: int, seed: int) -> np.ndarray:
-    """The cluster of each row by k-means: int32 (N,)."""
-    try:
-        import faiss
-    except ImportError:
-        from sklearn.cluster import MiniBatchKMeans
-
-        model = MiniBatchKMeans(clusters, n_init=1, max_iter=20, batch_size=4096, random_state=seed)
-        return model.fit_predict(rows).astype("int32")
-    model = faiss.Kmeans(rows.shape[1], clusters, niter=20, seed=seed, verbose=False, max_points_per_centroid=len(rows))
-    rows = np.ascontiguousarray(rows, "float32")
-    model.train(rows)
-    return model.index.search(rows, 1)[1][:, 0].astype("int32")

@@ -3,14 +3,14 @@
 import math
 
 import keras
-import numpy as np
 from keras import ops
 
 from sslzoo import checks
+from sslzoo.errors import InvalidInputError
 from sslzoo.losses import info_nce_terms, unit
 from sslzoo.methods.advice import LOWER_TEMPERATURE
 from sslzoo.methods.simsiam import SimSiam
-from sslzoo.methods.state import enqueue, snapshot, variable
+from sslzoo.methods.state import counter, enqueue, snapshot, variable
 from sslzoo.networks.initialization import unit_rows
 
 
@@ -76,9 +76,9 @@ class NNCLR(SimSiam):
         super().__init__(encoder, projector, predictor, views, **kwargs)
         self.queue_size = checks.count(queue_size=queue_size)
         self.temperature = checks.positive(temperature=temperature)
-        self.seed = seed
+        self.seed = checks.seed(needed=True, seed=seed)
         self.queue = variable(self, unit_rows(queue_size, self.embedding_dim, seed), "queue")
-        self.pointer = variable(self, np.zeros((), "int32"), "pointer")
+        self.pointer = counter(self, "pointer")
 
     def neighbor(self, z):
         """The row of the queue of highest cosine with each embedding (B, P): float tensor (B, P), a constant."""
@@ -96,6 +96,13 @@ class NNCLR(SimSiam):
 
     def update(self, images, outputs):
         enqueue(self.queue, self.pointer, unit(outputs["target"][:, 0]))
+
+    def check_batch(self, batch_size):
+        if batch_size > self.queue_size:
+            raise InvalidInputError(
+                "The queue must hold the images of a step. "
+                f"Received: queue_size={self.queue_size}, batch_size={batch_size}"
+            )
 
     def chance_level(self, batch_size: int) -> float:
         """Loss when all embeddings are equal: log(batch), in nats."""

@@ -41,6 +41,21 @@ def fuses_its_steps():
     return keras.backend.backend() == "jax" and version < (3, 16)
 
 
+def _refuse_parts_of_batches():
+    """Under PyTorch Keras wraps a model in DistributedDataParallel, whose loss sees what its process was given."""
+    import torch
+
+    group = torch.distributed
+    count = group.get_world_size() if group.is_available() and group.is_initialized() else 1
+    if count > 1 or keras.distribution.distribution() is not None:
+        raise InvalidInputError(
+            "Under PyTorch Keras hands each process a part of the batch, and losses would compare the images of that "
+            "part alone: other negatives and statistics than on one device. KERAS_BACKEND=jax trains on several "
+            f"devices and in several processes. Received: {count} process{'es' * (count > 1)}, "
+            f"distribution={keras.distribution.distribution()}"
+        )
+
+
 def _fused_steps(model):
     """(state, iterator) -> (logs, state), as Keras' trainer calls it: up to K steps of the model in one program."""
     import jax
@@ -229,14 +244,10 @@ class Pretrainer(keras.Model):
         batch, or stacked by `data.Batches(steps_per_execution=K)`, which spares the device K small transfers.
 
         Raises:
-            InvalidInputError: a `keras.distribution` under PyTorch.
+            InvalidInputError: several processes under PyTorch.
         """
-        if keras.backend.backend() == "torch" and keras.distribution.distribution() is not None:
-            raise InvalidInputError(
-                "Under PyTorch Keras hands each process a part of the batch, and losses would compare the images of "
-                "that part alone: other negatives and statistics than on one device. KERAS_BACKEND=jax trains on "
-                f"several devices. Received: distribution={keras.distribution.distribution()}"
-            )
+        if keras.backend.backend() == "torch":
+            _refuse_parts_of_batches()
         if self.steps_per_execution == 1 or self.run_eagerly or not self.jit_compile or not fuses_its_steps():
             return super().make_train_function(force)
         if self.train_function is None or force:
@@ -251,6 +262,16 @@ class Pretrainer(keras.Model):
                 f"data.pipeline(with_index=True) and data.Batches(with_index=True) give them. Received: inputs={given}"
             )
         return inputs["images"], inputs["index"]
+
+    def check_batch(self, batch_size: int) -> None:
+        """Raise unless a training step can have so many images: what would else be told in the first one.
+
+        Args:
+            batch_size: int, images of a step.
+
+        Raises:
+            InvalidInputError: they do not fit the method's settings.
+        """
 
     def check_view_count(self, count: int | None) -> None:
         """Raise unless the method takes that many views of an image; None is a number that is not known yet."""

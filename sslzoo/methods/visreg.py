@@ -27,7 +27,7 @@ class VISReg(LeJEPA):
         model.fit(images, batch_size=16, verbose=0)
 
     Args:
-        encoder, projector, views, num_global, seed: as in `LeJEPA`.
+        encoder, projector, views, local_views, num_global, seed: as in `LeJEPA`.
         weight: float in 0..1, the paper's lambda: 0.9 on ImageNet, 0.6 on small sets.
         slices: int >= 1, directions a step.
 
@@ -43,14 +43,15 @@ class VISReg(LeJEPA):
         encoder: keras.Model,
         projector: keras.Model | None = None,
         views: keras.Layer | None = None,
+        local_views: keras.Layer | None = None,
         weight: float = 0.6,
         slices: int = 4096,
         num_global: int | None = None,
         seed: int = 0,
         **kwargs,
     ):
-        super().__init__(encoder, projector, views, weight, slices, num_global, seed, **kwargs)
+        super().__init__(encoder, projector, views, local_views, weight, slices, num_global, seed, **kwargs)
 
     def objective(self, images, outputs, training):
-        terms = visreg_terms(outputs["z"], self.directions(training), self.num_global)
+        terms = self.marginal_terms(visreg_terms, outputs, training)
         return {name: (1 - self.weight if name == "invariance" else self.weight) * terms[name] for name in self.terms}

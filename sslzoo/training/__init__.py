@@ -4,6 +4,11 @@
 folder to its callbacks; `outcome` evaluates, draws and writes what came out.
 """
 
+# ruff: noqa: E402 - Keras is asked for first, so that a recipe says in a line what is wrong with its backend
+from sslzoo.environment import import_keras_for
+
+import_keras_for("recipes")
+
 from sslzoo.training.run import Run
 from sslzoo.training.script import script
 from sslzoo.training.settings import PAPER, RELEASED, SETUPS, STRONG, VAE_PAPER, Per, Variant

@@ -27,6 +27,14 @@ class Beginning:
         self.model = zoo.load(name)
         self.remarks = [f"Training began with the weights of {self.model.name}, not with random ones."]
 
+    def check_shape(self, image_shape: tuple[int, int, int]) -> None:
+        """Raise InvalidInputError unless the model takes images of that shape (H, W, C)."""
+        if tuple(self.model.input_shape[1:]) != tuple(image_shape):
+            raise InvalidInputError(
+                f"--init needs a model for images of this data set, {tuple(image_shape)}. "
+                f"Received: --init={self.name}, which takes {tuple(self.model.input_shape[1:])}"
+            )
+
     def encoder(self, run, posterior: bool) -> keras.Model:
         """The encoder: views -> representation (N, L), or [mean, log_var].
 
@@ -35,11 +43,7 @@ class Beginning:
                 "latent_dim" says, or has no posterior where one is needed.
         """
         model = self.model
-        if tuple(model.input_shape[1:]) != run.image_shape:
-            raise InvalidInputError(
-                f"--init needs a model for images of this data set, {run.image_shape}. "
-                f"Received: --init={self.name}, which takes {tuple(model.input_shape[1:])}"
-            )
+        self.check_shape(run.image_shape)
         features, wanted = model.output_shape[-1], run.settings["latent_dim"]
         if wanted is not None and features != wanted:
             raise InvalidInputError(

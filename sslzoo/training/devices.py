@@ -1,8 +1,46 @@
-"""Several devices: a batch lies on all of them, and is still one batch."""
+"""Several devices, and several processes: a batch lies on all of them, and is still one batch."""
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
 
 import keras
 
+from sslzoo import processes
 from sslzoo.errors import InvalidInputError
+
+
+def join(number: int | None) -> None:
+    """Joins the processes that train together, under JAX, before anything is computed. All but the first are silent.
+
+    Which one this is, and where the first listens, Keras' environment variables say (KERAS_DISTRIBUTION_PROCESS_ID and
+    KERAS_DISTRIBUTION_JOB_ADDRESSES), or SLURM and what else JAX knows.
+
+    Args:
+        number: of processes, or None: this one is alone.
+
+    Raises:
+        InvalidInputError: another backend; nothing that says which process this is.
+    """
+    if number is None:
+        return
+    if keras.backend.backend() != "jax":
+        raise InvalidInputError(
+            "--processes needs KERAS_BACKEND=jax, where a batch on several machines is still one batch. "
+            f"Received: --processes={number} under {keras.backend.backend()}"
+        )
+    try:
+        keras.distribution.initialize(num_processes=number)
+    except (ValueError, RuntimeError) as error:
+        raise InvalidInputError(
+            "--processes needs KERAS_DISTRIBUTION_PROCESS_ID (0, 1, ...) and KERAS_DISTRIBUTION_JOB_ADDRESSES "
+            f"(host:port of process 0), or SLURM, and the other processes ({' '.join(str(error).split())}). "
+            f"Received: --processes={number}"
+        ) from error
+    keras.distribution.set_distribution(keras.distribution.DataParallel(auto_shard_dataset=False))
+    if processes.index() > 0:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - until the process ends
 
 
 def use(wanted: str | None) -> int:
@@ -17,6 +55,8 @@ def use(wanted: str | None) -> int:
     Raises:
         InvalidInputError: not such a number, more than there are, or another backend.
     """
+    if processes.count() > 1:  # which take all they have
+        return len(keras.distribution.list_devices())
     if wanted is None:
         return 1
     if keras.backend.backend() != "jax":
@@ -35,9 +75,37 @@ def use(wanted: str | None) -> int:
     return count
 
 
-def release() -> None:
-    """What comes after training needs one device, and takes images in any number."""
-    keras.distribution.set_distribution(None)
+def release(model: keras.Model) -> bool:
+    """What comes after training needs one device, and takes images in any number: processes part, the first goes on.
+
+    Returns whether this is the first.
+    """
+    first = processes.index() == 0
+    several = processes.count() > 1
+    processes.part_with(model)
+    if several:
+        processes.leave()
+    return first
+
+
+def suitable_backend(network: str) -> str | None:
+    """The backend that trains a network fastest on this machine, of those installed; None: there is none.
+
+    JAX, but for convolutions on a CPU TensorFlow (`benchmarks/backends.py` measures both).
+    """
+    convolutions_on_cpu = not network.startswith("mlp") and not has_gpu()
+    order = ("tensorflow", "jax", "torch") if convolutions_on_cpu else ("jax", "tensorflow", "torch")
+    return next((name for name in order if is_installed(name)), None)
+
+
+def has_gpu() -> bool:
+    """Whether this machine has a GPU of NVIDIA's."""
+    return Path("/dev/nvidia0").exists()
+
+
+def is_installed(package: str) -> bool:
+    """Whether it can be imported; it is not."""
+    return importlib.util.find_spec(package) is not None
 
 
 def check(batch_size: int, devices: int) -> None:

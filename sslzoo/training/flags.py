@@ -17,12 +17,13 @@ from sslzoo.zoo.results import is_licence
 SHORT = ("epochs", "batch_size", "num_views", "learning_rate", "queue_size")
 POSITIVE = (
     "epochs", "batch_size", "num_views", "queue_size", "max_minutes", "grace", "limit", "stop_on_collapse", "until_knn",
-    "accumulate",
+    "accumulate", "learning_rate", "image_size", "processes",
 )  # fmt: skip
+LARGEST = 2**31
 # What does not change the weights that come out.
 PASSING = (
     "data_dir", "out", "resume", "max_minutes", "grace", "protocols", "name", "show", "fuse_steps", "devices",
-    "licence",
+    "processes", "licence", "remark",
 )  # fmt: skip
 
 
@@ -64,12 +65,14 @@ def parser(method: str, variants: dict, description: str) -> argparse.ArgumentPa
     add("--until-knn", type=float, metavar="PERCENT", help="stop in good order once the monitor's kNN passes this")
     add("--accumulate", type=int, metavar="N", help="gradients of N batches make a step; no more negatives than of one")
     add("--devices", metavar="N", help="share each batch out to N devices, or all (JAX)")
+    add("--processes", type=int, metavar="N", help="this is one of N processes that share each batch (JAX, see README)")
     add("--fuse-steps", type=int, metavar="K", help="training steps in one program (JAX: from the time of one; else 1)")
     add("--grace", type=float, default=30, help="seconds for the end after SIGTERM, SIGHUP or SIGUSR1 (30)")
     lasting = "stop in good order once a sign of collapse has lasted so many epochs (5)"
     add("--stop-on-collapse", type=int, nargs="?", const=5, metavar="EPOCHS", help=lasting)
-    add("--protocols", nargs="*", help=f"probes to run at the end ({' '.join(evaluation.PROTOCOLS)})")
+    add("--protocols", nargs="*", help=f"what to measure at the end: some of {' '.join(evaluation.ALL_PROTOCOLS)}")
     add("--licence", help="of the model, as the Hub writes it (apache-2.0; none for images of your own)")
+    add("--remark", action="append", default=[], metavar="TEXT", help="what the card must say, of the data for example")
     add("--float16", action="store_true", help="for publishing: weights as float16 (half the size), no model/")
     return parser
 
@@ -81,15 +84,23 @@ def check(arguments: argparse.Namespace) -> None:
         UnknownNameError: a protocol that there is not.
         InvalidInputError: a number out of its range; views in tf.data without TensorFlow.
     """
-    for protocol in arguments.protocols or ():
-        choose("protocol", protocol, evaluation.PROTOCOLS)
+    for name, value in vars(arguments).items():
+        if value == "" or (name == "protocols" and value == []):  # of a variable that is not set, most likely
+            raise InvalidInputError(f"{_flag(name)} must not be empty. Received: {_flag(name)}={value!r}")
+    check_protocols(arguments.protocols)
     for name in POSITIVE:
         value = getattr(arguments, name)
-        if value is not None and not value > 0:
-            flag = "--" + name.replace("_", "-")
-            raise InvalidInputError(f"{flag} must be greater than 0. Received: {flag}={value}")
+        if value is not None and not 0 < value < LARGEST:
+            needed = f"less than {LARGEST}" if value >= LARGEST else "greater than 0"
+            raise InvalidInputError(f"{_flag(name)} must be {needed}. Received: {_flag(name)}={value}")
+    checks.number(0, 1, test_share=arguments.test_share)
     if (arguments.until_knn or 0) > 100:
         raise InvalidInputError(f"--until-knn must be a percentage. Received: --until-knn={arguments.until_knn}")
+    if arguments.processes and (arguments.devices not in (None, "all") or arguments.views != "device"):
+        raise InvalidInputError(
+            "--processes takes all devices of each process, and views made on the device. Received: "
+            f"--processes={arguments.processes} --devices={arguments.devices} --views={arguments.views}"
+        )
     checks.seed(seed=arguments.seed)
     fusing.check(arguments.fuse_steps, arguments.views)
     if arguments.licence and not is_licence(arguments.licence):
@@ -99,6 +110,16 @@ def check(arguments: argparse.Namespace) -> None:
             "Views in tf.data need TensorFlow (pip install 'sslzoo[tensorflow]'); --views device does not. "
             "Received: --views=tf.data"
         )
+
+
+def check_protocols(protocols: "str | list[str] | tuple[str, ...] | None") -> None:
+    """Refuses a protocol that there is not; None stands for all."""
+    for protocol in [protocols] if isinstance(protocols, str) else protocols or ():
+        choose("protocol", protocol, evaluation.ALL_PROTOCOLS)
+
+
+def _flag(name):
+    return "--" + name.replace("_", "-")
 
 
 def short_changes(arguments: argparse.Namespace) -> dict:

@@ -14,7 +14,7 @@ from sslzoo.files import lock_folder
 # What runs that were begun before there were these flags would have said of them.
 FORMER = {"labels": None, "test_share": 0.0, "on_error": "fail", "init": None, "accumulate": None}
 # What a run notes beside its identity.
-NOTES = {"extended", "fuse_steps"}
+NOTES = {"extended", "fuse_steps", "plan.steps", "plan.done", "plan.former"}
 OWN = {"run.json", "history.csv", "checkpoint.npz", "checkpoint.previous.npz", "pictures", "tensorboard", ".DS_Store"}
 
 
@@ -44,7 +44,7 @@ def check(out: Path, name: str, identity: dict, resume: bool) -> list[int]:
     began = any(out.glob("checkpoint*.npz")) or (out / name).exists()
     extended = []
     if record.exists() and resume:
-        extended = compare(_read(record), identity, out)
+        extended = compare(read(record), identity, out)
     elif record.exists() and began:
         raise ArtefactError(
             "The output folder holds a run already: go on with it (--resume), or name another (--out). "
@@ -105,8 +105,12 @@ def fingerprint(images: np.ndarray) -> dict:
     return {"count": len(images), "shape": list(images.shape[1:]), "dtype": str(images.dtype), "sha256": digest}
 
 
-def _read(record):
-    """The record of the run that is there."""
+def read(record: Path) -> dict:
+    """The record of the run that is there.
+
+    Raises:
+        ArtefactError: it is none.
+    """
     try:
         theirs = json.loads(record.read_text("utf-8"))
         if not isinstance(theirs, dict):

@@ -64,7 +64,7 @@ def _write(run, model, hurried):
     (report, drawn), faults = (None, {}), []
     # Whatever goes wrong in measuring and drawing must not take the trained model with it.
     try:
-        report = evaluate(run, parts["encoder"])
+        report = evaluate(run, parts["encoder"], parts.get("decoder"))
         if report and isinstance(model, ClusterEnergyModel):
             report.numbers |= clusters_and_outliers(run, parts["projection"])
     except Exception as error:
@@ -153,7 +153,7 @@ def test_set(run):
     return images, labels, None
 
 
-def evaluate(run, encoder):
+def evaluate(run, encoder, decoder=None):
     """The report on an encoder; None where there is nothing to measure it by."""
     if run.test_images is None:
         print(f"{run.no_test}: probes are skipped. The encoder and its pictures are written all the same.")
@@ -163,8 +163,9 @@ def evaluate(run, encoder):
     report = evaluation.evaluate(
         encoder,
         run.dataset if as_published else splits,
-        run.arguments.protocols or run.settings["protocols"] or evaluation.PROTOCOLS,
+        run.arguments.protocols or run.settings["protocols"] or default_protocols(len(run.images), decoder),
         run.arguments.data_dir,
+        decoder=decoder,
         seed=run.seed,
         gmm_restarts=run.settings["gmm_restarts"],
     )
@@ -172,6 +173,12 @@ def evaluate(run, encoder):
         report.data["name"] = data_name(run.dataset)
     print(report)
     return report
+
+
+def default_protocols(images: int, decoder=None) -> tuple[str, ...]:
+    """What is measured after training unless said: classes, style, and how well a decoder rebuilds."""
+    style = ("style",) if images >= evaluation.style.LEAST_TRAIN else ()
+    return (*evaluation.PROTOCOLS, *style, *(() if decoder is None else ("reconstruction",)))
 
 
 def clusters_and_outliers(run, head) -> dict[str, dict[str, Number]]:
@@ -273,8 +280,9 @@ def results(run, method: type, report=None) -> dict:
         "papers": list(method.papers),
         "description": (inspect.getdoc(method) or method.__name__).partition("\n")[0],
         "remarks": [
-            *run.data_remarks, *run.extensions(), *(run.beginning.remarks if run.beginning else ()), *endings(run),
-            *run.checkpoint.remarks, *([] if report is None else report.remarks),
+            *run.arguments.remark, *run.data_remarks, *run.extensions(),
+            *(run.beginning.remarks if run.beginning else ()), *endings(run), *run.checkpoint.remarks,
+            *([] if report is None else report.remarks),
         ],
         **({} if report is None else {"evaluation": report.to_dict()}),
     }  # fmt: skip

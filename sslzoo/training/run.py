@@ -20,14 +20,15 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from sslzoo import callbacks, data, networks, optimizers
-from sslzoo.errors import InvalidInputError, choose
+from sslzoo import callbacks, data, networks, optimizers, processes
+from sslzoo.errors import ArtefactError, InvalidInputError, choose
 from sslzoo.files import write_beside
 from sslzoo.methods import Pretrainer
 from sslzoo.methods.pretrainer import fuses_its_steps
 from sslzoo.training import devices, flags, folder, fusing, outcome
+from sslzoo.training.annealing import Annealing, TimedCosine
 from sslzoo.training.beginning import Beginning
-from sslzoo.training.settings import SETUPS, Variant, model_name, parse_changes, resolve, table
+from sslzoo.training.settings import KINDS, SETUPS, Variant, model_name, parse_changes, resolve, table, views_of
 from sslzoo.views import Views, policy
 from sslzoo.zoo.results import is_name
 
@@ -89,11 +90,15 @@ class Run:
         self.out = Path(self.arguments.out or Path("runs") / self.name)
         if self.arguments.precision != "float32":
             keras.config.set_dtype_policy(self.arguments.precision)
+        devices.join(self.arguments.processes)
         self.devices = devices.use(self.arguments.devices)
         keras.utils.set_random_seed(self.seed)
 
         if self.arguments.show and self.dataset in SETUPS:  # which takes no data
             self._show(self._settings(settings, variants))
+        self.beginning = Beginning(self.arguments.init) if self.arguments.init else None
+        if self.beginning and self.dataset in SETUPS and self.dataset not in KINDS:  # before all images are read
+            self.beginning.check_shape(data.info(self.dataset).image_shape)
         self.data_remarks = []
         self.images, self.labels = self.load("train")
         if self.arguments.limit:
@@ -106,14 +111,16 @@ class Run:
         in_print = published if self.variant == "zoo" or variants[self.variant].published else None
         self.published = (in_print or {}).get(self.dataset, {})
         self._check_sizes()
-        self.beginning = Beginning(self.arguments.init) if self.arguments.init else None
         self.test_images, self.test_labels, self.no_test = outcome.test_set(self)
         self.fingerprint = folder.fingerprint(self.images)
-        self.extended = folder.check(self.out, self.name, self._identity(), self.arguments.resume)
+        self.extended = [] if processes.index() else folder.check(*self._folder())
 
         self.steps_per_epoch = len(self.images) // self.settings["batch_size"]
-        self.views_per_step = self.settings["batch_size"] * self.settings["num_views"]
+        self.views_per_step = self.settings["batch_size"] * views_of(self.settings)
         self.initial_epoch = 0
+        self.steps = self.settings["epochs"] * self.steps_per_epoch  # of the whole run, if there is time for all
+        self.plan = self._former_plan()
+        self.schedule = None  # one whose length is planned for the time there is
         self.fused = 1  # training steps in one program
         self.model = None
         self.journal = callbacks.Journal(self.out / "history.csv", self.views_per_step)
@@ -163,7 +170,9 @@ class Run:
         changes = flags.short_changes(self.arguments)
         if "queue_size" in changes and "queue_size" not in plain:
             raise InvalidInputError(f"{self.method} has no queue here. Received: --queue-size={changes['queue_size']}")
-        return resolve(*chosen, changes | parse_changes(self.arguments.set, plain))
+        numbers = resolve(*chosen, changes | parse_changes(self.arguments.set, plain))
+        flags.check_protocols(numbers["protocols"])
+        return numbers
 
     def _show(self, numbers):
         """What --show is for."""
@@ -223,11 +232,21 @@ class Run:
         }
         return json.loads(json.dumps(identity))  # as it reads back: tuples are lists
 
+    def _folder(self):
+        """What `folder.check` takes."""
+        return self.out, self.name, self._identity(), self.arguments.resume
+
     def extensions(self) -> list[str]:
-        """What the card must say of a run that was given more epochs on its way."""
+        """What the card must say of a run whose rate did not fall over --epochs: given more of them, or less time."""
+        plan = self.plan or {"steps": None, "former": []}
+        planned = [steps for steps in (*plan["former"], plan["steps"]) if steps is not None and steps < self.steps]
         return [
             f"The run was planned for {epochs} epochs and then extended; until it was, its rate fell as for {epochs}."
             for epochs in self.extended
+        ] + [
+            f"From the time there was (--max-minutes) {steps:,} steps of {self.steps:,} were planned: the rate "
+            "fell over these."
+            for steps in planned
         ]
 
     # ------------------------------------------------------------------ for the recipe
@@ -247,6 +266,13 @@ class Run:
         changes = {"flip": self.settings["flip"], **self.settings["policy_changes"], **changes}
         steps = policy(self.settings["policy"], **changes)
         return Views(steps, num_views or self.settings["num_views"], size=size or self.image_shape[:2], seed=self.seed)
+
+    def local_views(self) -> Views | None:
+        """The smaller views of settings "local_views" (how many), "local_scale" and "local_size"; None for 0."""
+        s = self.settings
+        if not s["local_views"]:
+            return None
+        return self.views(s["local_views"], s.get("local_size"), crop={"scale": s["local_scale"]})
 
     def encoder(self, posterior: bool = False) -> keras.Model:
         """The encoder of this run: setting "network", a representation of "latent_dim" numbers; or that of --init."""
@@ -282,19 +308,26 @@ class Run:
         """The setting "optimizer", with "weight_decay" as L2 under SGD and LARS; warm-up and cosine decay, or a
         constant rate where the paper has none."""
         s, rate = self.settings, self.settings["learning_rate"]
+        accumulated = self.arguments.accumulate or 1
         if choose("schedule", s["schedule"], ("cosine", "constant")) == "cosine":
-            per_epoch = self.steps_per_epoch / (self.arguments.accumulate or 1)
-            steps = round(s["epochs"] * per_epoch)
-            warmup = s["warmup_steps"] if s["warmup_epochs"] is None else round(s["warmup_epochs"] * per_epoch)
-            rate = optimizers.warmup_cosine(rate, steps, min(warmup, steps // 10))
+            # Keras asks schedules for the rate of a batch, not of a step that several batches make.
+            warmup = s["warmup_steps"] * accumulated
+            if s["warmup_epochs"] is not None:
+                warmup = round(s["warmup_epochs"] * self.steps_per_epoch)
+            if self.plan is not None:
+                rate = self.schedule = TimedCosine(rate, self.steps, warmup)
+            else:
+                rate = optimizers.warmup_cosine(rate, self.steps, min(warmup, self.steps // 10))
         kind = choose("optimizer", s["optimizer"], ("adam", "lars", "sgd"))
-        several = self.arguments.accumulate if (self.arguments.accumulate or 1) > 1 else None
-        if kind == "adam":
-            return keras.optimizers.Adam(rate, epsilon=s["adam_epsilon"], gradient_accumulation_steps=several)
+        several = accumulated if accumulated > 1 else None
         common = {"momentum": 0.9, "weight_decay": s["weight_decay"], "gradient_accumulation_steps": several}
-        if kind == "sgd":
-            return optimizers.L2SGD(rate, **common)
-        return optimizers.LARS(rate, trust_coefficient=0.02, clip=True, **common)
+        if kind == "adam":
+            made = keras.optimizers.Adam(rate, epsilon=s["adam_epsilon"], gradient_accumulation_steps=several)
+        elif kind == "sgd":
+            made = optimizers.L2SGD(rate, **common)
+        else:
+            made = optimizers.LARS(rate, trust_coefficient=0.02, clip=True, **common)
+        return made if self.schedule is None else self.schedule.of(made)
 
     def prepare(self, model: Pretrainer, optimizer: keras.optimizers.Optimizer | None = None) -> None:
         """Compile the model, and go back to the checkpoint with `--resume`.
@@ -303,26 +336,32 @@ class Run:
             model: the method to train.
             optimizer: in place of the one that the settings name.
         """
+        model.check_batch(self.settings["batch_size"])
         model.compile(optimizer=optimizer or self.optimizer())
         self.model = model
-        self.fused = self._steps_per_program()
+        self.fused = int(processes.of_first([self._steps_per_program()])[0])  # each measured for itself
         if self.fused > 1:
             fusing.build(model, self._batch())
             model.compile(optimizer=model.optimizer, steps_per_execution=self.fused)
-        folder.take(self.out)
-        folder.check(self.out, self.name, self._identity(), self.arguments.resume)  # another may have begun there since
-        record = {**self._identity(), "fuse_steps": self.fused}
-        if self.extended:
-            record["extended"] = self.extended
-        write_beside(self.out / "run.json", (json.dumps(record, indent=1) + "\n").encode())
+        if processes.index() == 0:
+            folder.take(self.out)
+            folder.check(*self._folder())  # another may have begun there since
+        self._write_record()
         if self.arguments.resume:
             self.initial_epoch = self.checkpoint.restore(model)
+            if processes.of_first([self.initial_epoch]) != [self.initial_epoch]:
+                raise ArtefactError(f"--out must be a folder that all processes see. Received: --out={self.out}")
             if not self.initial_epoch:
                 print(f"There is no checkpoint in {self.out}: training starts over.")
             for remark in self.checkpoint.remarks:
                 print(remark)
+            if self.schedule is not None:
+                self.schedule.length.assign(float(self.plan["steps"] or self.steps))
         if self.no_test:
             print(f"{self.no_test}: there will be no probes. The encoder and its pictures are written all the same.")
+        network, suitable = self.settings["network"], devices.suitable_backend(self.settings["network"])
+        if suitable != keras.backend.backend() and not self.initial_epoch:
+            print(f"On this machine {network} is trained fastest by {suitable}: KERAS_BACKEND={suitable}.")
         accumulated = self.arguments.accumulate or 1
         if accumulated > 1:
             print(
@@ -335,10 +374,44 @@ class Run:
             f"{self.steps_per_epoch:,} steps x {self.settings['epochs']} epochs, {model.count_params():,} parameters, "
             f"{keras.backend.backend()} backend"
             + (f", {self.devices} devices" if self.devices > 1 else "")
+            + (f" of {processes.count()} processes" if processes.count() > 1 else "")
             + (f", {self.fused} steps in a program" if self.fused > 1 else "")
             + (f", gradients of {accumulated} batches make a step" if accumulated > 1 else "")
             + (f", going on after epoch {self.initial_epoch}" if self.initial_epoch else "")
         )
+
+    def _former_plan(self):
+        """Of a run whose rate falls over --max-minutes: {"steps": planned or None, "done": bool, "former": list}.
+
+        Whether it does is settled when a run begins: the optimizer of such a run has one variable more. What was
+        planned stays, so that a killed run ends as it would have; once that was done, more time makes another plan.
+        """
+        if not (self.arguments.resume and any(self.out.glob("checkpoint*.npz"))):
+            anneals = self.arguments.max_minutes is not None and self.settings["schedule"] == "cosine"
+            return {"steps": None, "done": False, "former": []} if anneals else None
+        record = folder.read(self.out / "run.json")
+        plan = record.get("plan")
+        newly_extended = processes.any_of(not processes.index() and self.extended != record.get("extended", []))
+        if plan is None or not (plan["done"] or newly_extended):
+            return plan
+        former = [*plan["former"], *([plan["steps"]] if plan["steps"] else [])]
+        return {"steps": None, "done": False, "former": former}
+
+    def _write_record(self):
+        """run.json: what the run shares with those that go on with it, and what it notes for them. The first writes."""
+        if processes.index():
+            return
+        record = {**self._identity(), "fuse_steps": self.fused}
+        if self.extended:
+            record["extended"] = self.extended
+        if self.plan is not None:
+            record["plan"] = self.plan
+        write_beside(self.out / "run.json", (json.dumps(record, indent=1) + "\n").encode())
+
+    def note_plan(self, steps: int | None = None, done: bool = False) -> None:
+        """Writes into run.json how many steps were planned for the time there is, or that they are done."""
+        self.plan |= {"steps": steps or self.plan["steps"], "done": done}
+        self._write_record()
 
     def _steps_per_program(self):
         """--fuse-steps; else what this run was begun with, so that it ends in the same weights; else as measured."""
@@ -361,6 +434,8 @@ class Run:
             "batch_size": self.settings["batch_size"], "with_index": self.model.indexed, "seed": self.seed,
             "start_epoch": self.initial_epoch,
         }  # fmt: skip
+        if processes.count() > 1:
+            common["shard"] = processes.index(), processes.count()
         if self.fused > 1:
             if fuses_its_steps():
                 return data.Batches(self.images, None, repeat=True, steps_per_execution=self.fused, **common)
@@ -377,17 +452,30 @@ class Run:
         Args:
             extra: callbacks of the method's own, which come before those that watch.
         """
+        if extra and processes.count() > 1:
+            raise InvalidInputError(
+                f"{self.method} looks at all images between epochs, which several processes cannot do together yet; "
+                f"--devices shares its batches out on one machine. Received: --processes={self.arguments.processes}"
+            )
         for callback in extra:
             if hasattr(callback, "resume"):  # which keeps something between epochs
                 callback.resume(self.journal.rows)
-        pace = callbacks.Pace(self.settings["epochs"], self.arguments.max_minutes)
-        watchers = [*extra, pace, self.stopwatch, callbacks.FiniteGuard(self.model.terms)]
+        watchers = [*extra]
+        if self.schedule is not None:
+            done = self.initial_epoch * self.steps_per_epoch
+            watchers.append(
+                Annealing(self.schedule, self.stopwatch, self.steps, self.plan["steps"], done, self.note_plan)
+            )
+        anneals = self.schedule is not None
+        watchers.append(callbacks.Pace(self.settings["epochs"], self.arguments.max_minutes, anneals=anneals))
+        watchers += [self.stopwatch, callbacks.FiniteGuard(self.model.terms)]
         if self.monitor_sets:
             encoder, every = self.model.live_encoder(self.image_shape), self.settings["monitor_every"]
             watchers.append(callbacks.KNNMonitor(encoder, *self.monitor_sets, every))
             watchers += [self.until] if self.until else []
         watchers += [self.health, self.journal, self.checkpoint]
-        if importlib.util.find_spec("tensorflow") and importlib.util.find_spec("tensorboard"):
+        installed = importlib.util.find_spec("tensorflow") and importlib.util.find_spec("tensorboard")
+        if installed and processes.index() == 0:
             watchers.append(keras.callbacks.TensorBoard(str(self.out / "tensorboard"), write_graph=False))
         return {
             "epochs": self.settings["epochs"],
@@ -399,7 +487,9 @@ class Run:
         }
 
     def finish(self, model: Pretrainer) -> Path:
-        """Evaluate, draw and write the artefact `<out>/<name>/`. Returns its path."""
-        if self.devices > 1:
-            devices.release()
+        """Evaluate, draw, write the artefact `<out>/<name>/`; of several processes the first does. Returns its path."""
+        if self.devices > 1 and not devices.release(model):
+            return self.out / self.name
+        if self.plan is not None and (self.stopwatch.reason or "").startswith("stopped"):
+            self.note_plan(done=True)
         return outcome.write(self, model)

@@ -4,24 +4,24 @@ import contextlib
 import sys
 from collections.abc import Callable
 
+from sslzoo.environment import in_a_line
 from sslzoo.errors import SSLZooError
 
 
 def script(main: Callable) -> None:
-    """Run a recipe's `main` from the shell: what the user can mend is told in a line, without a traceback."""
+    """Run a recipe's `main` from the shell: what the user can mend is told in a line, without a traceback.
+
+    Exit codes are those of `sslzoo`: 0 all went well, 2 an error that the message explains, 130 after Ctrl-C.
+    """
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(line_buffering=True)  # whoever reads a log file or a pipe sees each line as it comes
     stream, sys.stdout = sys.stdout, _Patient(sys.stdout)
     try:
         main()
-    except SSLZooError as error:
-        sys.exit(f"{type(error).__name__}: {error}")
-    except OSError as error:
-        where = f" Received: '{error.filename}'" if error.filename else ""
-        sys.exit(
-            f"{type(error).__name__}: {error.strerror or error}. Make room, or give permission; if the run had a "
-            f"checkpoint, go on with --resume.{where}"
-        )
+    except (SSLZooError, OSError, ImportError) as error:
+        advice = "Make room, or give permission; if the run had a checkpoint, go on with --resume."
+        print(in_a_line(error, advice), file=sys.stderr)
+        sys.exit(2)
     except KeyboardInterrupt:
         print("Interrupted. If the run had a checkpoint, go on with --resume.", file=sys.stderr)
         sys.exit(130)

@@ -12,6 +12,7 @@ _HOMES = {
     "load": "loading",
     "list_models": "loading",
     "info": "loading",
+    "results_of": "loading",
     "publish": "publishing",
     "verify": "verification",
 }

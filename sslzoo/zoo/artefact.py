@@ -13,6 +13,7 @@ import shutil
 import sys
 import tempfile
 import threading
+import warnings
 import zipfile
 from pathlib import Path
 
@@ -20,8 +21,8 @@ import h5py
 import keras
 import numpy as np
 
-from sslzoo.errors import ArtefactError, InvalidInputError, SSLZooError, choose
-from sslzoo.files import MOST_JSON, read_json, write_synced
+from sslzoo.errors import ArtefactError, IntegrityError, InvalidInputError, SSLZooError, choose
+from sslzoo.files import MOST_JSON, read_json, sha256, write_beside, write_synced
 from sslzoo.networks.composition import as_functional, check_config, check_published, compose
 from sslzoo.zoo import card as cards
 from sslzoo.zoo.layout import (
@@ -33,6 +34,7 @@ from sslzoo.zoo.layout import (
     PICTURES,
     RESULTS,
     WEIGHTS,
+    files,
     part_folder,
     parts,
 )
@@ -95,8 +97,6 @@ def write(
     parts = _check_parts(parts)
     sources = _check_pictures(pictures or {})
     results = check_results(_complete(results, parts, sources, float16))
-    card = cards.render(results) if card is None else card
-
     folder.parent.mkdir(parents=True, exist_ok=True)
     partial = folder.with_name(f".{folder.name}.partial")
     _remove(partial)
@@ -104,16 +104,52 @@ def write(
     try:
         for part, model in parts.items():
             _write_model(partial if part == "encoder" else partial / part, model, float16)
-        write_synced(partial / RESULTS, _json(results).encode("utf-8"))
-        write_synced(partial / CARD, card.encode("utf-8"))
         if sources:
             (partial / PICTURES).mkdir()
         for file, source in sources.items():
             shutil.copyfile(source, partial / PICTURES / file)
+        results["files"] = hashes(partial)
+        write_synced(partial / RESULTS, _json(results).encode("utf-8"))
+        write_synced(partial / CARD, (cards.render(results) if card is None else card).encode("utf-8"))
         _put_in_place(partial, folder)
     finally:
         _remove(partial)
     return folder
+
+
+def hashes(folder: "str | os.PathLike") -> dict[str, str]:
+    """What results.json says of the files of a model folder: path -> sha256.
+
+    Itself, the card and metadata.json are left out, which nothing is loaded from: Keras writes the date into it.
+    """
+    left_out = {RESULTS, CARD, METADATA}
+    return {file: facts["sha256"] for file, facts in files(folder).items() if Path(file).name not in left_out}
+
+
+def seal(folder: "str | os.PathLike", **changes) -> bool:
+    """Brings results.json and the card of a model folder up to date: its files' hashes, and `changes` to its fields.
+
+    For a folder written before results.json had hashes, or whose files were changed on purpose.
+
+    Args:
+        folder: a model folder.
+        **changes: fields of results.json to replace (`metrics=...`, `evaluation=...`).
+
+    Returns:
+        bool, whether anything changed.
+
+    Raises:
+        ArtefactError: no results.json, or a damaged one.
+        InvalidInputError: a field that is none, or not what it should be.
+    """
+    folder = Path(folder)
+    results = check_results(read_results(folder) | changes | {"files": hashes(folder)})
+    made = {RESULTS: _json(results), CARD: cards.render(results)}
+    old = {file: (folder / file).read_text("utf-8") if (folder / file).is_file() else None for file in made}
+    for file, text in made.items():
+        if old[file] != text:
+            write_beside(folder / file, text.encode("utf-8"))
+    return made != old
 
 
 def _former(folder):
@@ -329,13 +365,15 @@ def read(path: "str | os.PathLike", part: str = "encoder", verify: bool = True) 
     Args:
         path: model folder, or `.keras` file (which has but one part).
         part: one of `PARTS`.
-        verify: also check results.json, if there is one.
+        verify: also check results.json, if there is one, and the files of the part against the hashes in it. False
+            reads what was changed on purpose, and warns of it.
 
     Returns:
         Uncompiled, trainable `keras.Model`.
 
     Raises:
         UnknownNameError: no such kind of part.
+        IntegrityError: a file is not the one that was written.
         ArtefactError: something is missing, damaged, or not allowed; the message says what and where.
     """
     path = Path(path)
@@ -359,9 +397,32 @@ def read(path: "str | os.PathLike", part: str = "encoder", verify: bool = True) 
     config = read_json(where / CONFIG)
     check_config(config, core=part != "model")
     held = _check_weights(where / WEIGHTS)
-    if verify and (path / RESULTS).exists():
-        read_results(path)
+    if (path / RESULTS).exists():
+        _check_hashes(path, where, verify)
     return _guarded(where, lambda: _build(config, where / WEIGHTS, held))
+
+
+def _check_hashes(path, where, verify):
+    """Whether the files of a part are those that results.json was written with, where it says so."""
+    try:
+        expected = read_results(path).get("files", {})
+    except ArtefactError:
+        if verify:
+            raise
+        return  # whoever does not want files checked need not have whole numbers
+    for file in (CONFIG, WEIGHTS):
+        name = (where / file).relative_to(path).as_posix()
+        if expected and expected.get(name) != (here := sha256(where / file)):
+            reason = (
+                f"{where / file} is not the file that {RESULTS} beside it was written with. "
+                f"Expected sha256 {expected.get(name)}. Received: {here}"
+            )
+            if verify:
+                raise IntegrityError(
+                    "Restore the file; or, if it was changed on purpose, load it with verify=False, or write its hash "
+                    f"by `sslzoo seal {path}`. {reason}"
+                )
+            warnings.warn(f"Loaded all the same: {reason}", stacklevel=5)
 
 
 def _read_file(path, part):

@@ -11,18 +11,28 @@ Wherever the files come from, they are checked against the hashes of the manifes
 """
 
 import copy
+import difflib
 import os
 import re
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sslzoo import checks
-from sslzoo.errors import ArtefactError, HubError, IntegrityError, InvalidInputError, SSLZooError, choose
+from sslzoo.errors import (
+    ArtefactError,
+    HubError,
+    IntegrityError,
+    InvalidInputError,
+    SSLZooError,
+    UnknownNameError,
+    choose,
+)
 from sslzoo.files import read_json, sha256
 from sslzoo.zoo import layout
 from sslzoo.zoo import manifest as manifests
 from sslzoo.zoo.listing import Model, Models
-from sslzoo.zoo.results import tag_of
+from sslzoo.zoo.results import read_results, tag_of
 
 if TYPE_CHECKING:
     import keras
@@ -66,7 +76,8 @@ def load(
             H, W, C) as `Views` makes them -> (B, L), to go on training; "model": the whole training method.
         revision: commit, tag or branch of the Hub repository, instead of the one that the manifest pins.
         verify: check files before use: those of a name against the manifest, those of a repository against what the
-            Hub says of them, and results.json. A cached file that fails is downloaded again, once.
+            Hub says of them, those of a folder against its results.json. A cached file that fails is downloaded again,
+            once. False loads what was changed on purpose, and warns of it.
 
     Returns:
         `keras.Model`, uncompiled and trainable, on the active backend. All but "model" consist of core Keras layers.
@@ -110,7 +121,7 @@ def _model_name(name_or_path, path):
         text = text.partition("@")[0].rpartition("/")[2]
     elif Path(name_or_path).expanduser() in (path, path.parent):
         try:
-            text = read_json(path / layout.RESULTS)["name"]
+            text = results_name(path)
         except (SSLZooError, OSError, ValueError, KeyError, TypeError):
             text = path.resolve().stem
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", str(text)).strip("-.") or "encoder"
@@ -218,7 +229,32 @@ def _check_known(name, entries=()):
             f"No models found in {searched}. Give the path of a model folder, or set SSLZOO_WEIGHTS to the folder "
             f"that holds them. Received: name_or_path={name!r}"
         )
+    if name not in known and (command := _training_command(name)):
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        raise UnknownNameError(
+            f"There is no trained model of that name; its recipe makes it: {command}."
+            + (f" The nearest that is there: {near[0]!r}." if near else "")
+            + f" Received: model={name!r}"
+        )
     choose("model", name, known)
+
+
+def _training_command(name):
+    """The command that would train a model of that name, or None."""
+    from sslzoo.data.catalogue import KNOWN  # which imports Keras
+
+    stem, _, tag = name.partition(".")
+    methods = {path.stem.replace("_", "-"): path.stem for path in manifests.beside("recipes").glob("[a-z]*.py")}
+    datasets = {known.replace("_", "-"): known for known in KNOWN}
+    for method in sorted(set(methods) - {"zoo"}, key=len, reverse=True):
+        dataset = datasets.get(stem.removeprefix(method + "-"))
+        if not stem.startswith(method + "-") or dataset is None:
+            continue
+        variant, _, seed = tag.rpartition("seed") if re.fullmatch(r"(.*-)?seed\d+", tag) else (tag, "", "")
+        variant = variant.removesuffix("-")
+        flags = [f"--variant {variant}"] * bool(variant) + [f"--seed {seed}"] * bool(seed)
+        return " ".join([f"python recipes/{methods[method]}.py --dataset {dataset}", *flags])
+    return None
 
 
 def _find_path(name_or_path):
@@ -259,6 +295,10 @@ def local_models() -> dict[str, Path]:
 def _weight_folders():
     """Where models lie by name, first come first served."""
     named = os.environ.get("SSLZOO_WEIGHTS")
+    if named and not Path(named).expanduser().is_dir():
+        warnings.warn(
+            f"SSLZOO_WEIGHTS names no folder, and is passed over. Received: SSLZOO_WEIGHTS={named!r}", stacklevel=4
+        )
     return [*([Path(named).expanduser()] if named else []), manifests.beside("weights")]
 
 
@@ -294,18 +334,59 @@ def list_models(method: str | None = None, dataset: str | None = None, tag: str 
     return Models(models)
 
 
-def info(name: str) -> dict:
+def info(name: "str | os.PathLike", revision: str | None = None) -> dict:
     """What is known about one model, as `list_models` gives it.
 
     Args:
-        name: of a model in the manifest or on this machine.
+        name: of a model in the manifest or on this machine; a model folder or the folder of a run; or
+            "hf://organisation/name[@revision]", of which the encoder is downloaded.
+        revision: commit, tag or branch of the Hub repository.
 
     Raises:
         UnknownNameError: no model of that name; the nearest names are given.
+        ArtefactError, HubError, ...: as `load`.
     """
+    if str(name).startswith(manifests.SCHEME):
+        folder = _fetch(name, "encoder", revision, True)
+        repository = str(name)[len(manifests.SCHEME) :].partition("@")[0]
+        return _of_folder(folder, repository, folder.name)
+    folder = _find_path(name)
+    if folder is not None:
+        _refuse_revision(revision, folder)
+        return _of_folder(folder)
+    _refuse_revision(revision, name)
     entries, local = manifests.read(), local_models()
-    choose("model", name, {*entries, *local})
+    _check_known(name, entries)
     return _described(name, entries[name] if name in entries else manifests.entry(local[name]), local)
+
+
+def _of_folder(folder, repository=None, revision=None):
+    """What a folder says of the model in it."""
+    if not layout.parts(folder):
+        raise ArtefactError(f"Expected a model folder, or that of a run with one model. Received: '{folder}'")
+    made = manifests.entry(folder, repository, revision)
+    made["papers"] = made.get("papers", [])
+    return _described(results_name(folder), made, {results_name(folder): folder})
+
+
+def results_name(folder):
+    """What the results of a model folder call it."""
+    return read_json(folder / layout.RESULTS)["name"]
+
+
+def results_of(name_or_path: "str | os.PathLike") -> dict:
+    """What results.json says of a model on this machine; empty where there is none, or the model is on the Hub.
+
+    Args:
+        name_or_path: as in `load`.
+
+    Raises:
+        ArtefactError: results.json is damaged.
+    """
+    if isinstance(name_or_path, str) and name_or_path.startswith(manifests.SCHEME):
+        return {}
+    folder = _find_path(name_or_path) or local_models().get(str(name_or_path))
+    return read_results(folder) if folder is not None and (folder / layout.RESULTS).is_file() else {}
 
 
 def _plainly(text):

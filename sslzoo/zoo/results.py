@@ -31,6 +31,9 @@ and `artefact.write` adds what the models themselves say:
     parameters    int, of the encoder
     parts         object, part -> number of parameters
     weights       "float32", or "float16" if kernels were rounded to save space
+    files         object, path in the folder ("decoder/model.weights.h5") -> sha256, of all files but this one, the
+                  card and metadata.json, which holds the date. `load` refuses a file that is another. Folders written
+                  before there were such hashes have none
 """
 
 import math
@@ -125,7 +128,20 @@ def dict_of(test):
     return lambda value: isinstance(value, dict) and all(map(test, value.values()))
 
 
-is_name = matches(r"[a-z0-9][a-z0-9.-]{0,95}")
+_is_plain_name = matches(r"[a-z0-9][a-z0-9.-]{0,95}")
+_DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])[ ]*(\..*)?", re.IGNORECASE)
+
+
+def is_device(name: str) -> bool:
+    """Whether Windows takes a file of that name for a device, whatever folder it is in: "nul", "Aux.json"."""
+    return bool(_DEVICE.fullmatch(name))
+
+
+def is_name(value: object) -> bool:
+    """Whether it can be the name of a model, and of its folder on every system."""
+    return _is_plain_name(value) and not is_device(value) and not value.endswith(".")
+
+
 is_licence = matches(r"[a-z0-9][a-z0-9.+-]*")
 # field -> (required, what it must be, test or fields of each element)
 METRIC = {
@@ -170,6 +186,7 @@ _RESULTS = {
     "parameters": (False, "an integer", is_count),
     "parts": (False, "an object of integers", dict_of(is_count)),
     "weights": (False, "float32 or float16", lambda value: value in ("float32", "float16")),
+    "files": (False, "an object of sha256", dict_of(matches(r"[0-9a-f]{64}"))),
 }
 
 

@@ -13,7 +13,8 @@ from sslzoo import losses, networks, views
 from sslzoo.callbacks import Checkpoint, Journal, Stopwatch
 from sslzoo.errors import ArtefactError, InvalidInputError, UnknownNameError
 from sslzoo.methods import CMC, Annulus, Ball, InstanceDiscrimination, LocalAggregation
-from sslzoo.methods.memory_bank import BankMonitor, ClusterBank, kmeans
+from sslzoo.methods.kmeans import mini_batch_kmeans
+from sslzoo.methods.memory_bank import BankMonitor, ClusterBank
 
 BATCH, IMAGES, T = 12, 48, 0.2
 
@@ -285,7 +286,7 @@ def test_clusters_are_made_of_the_bank_and_repeat():
     rng = np.random.default_rng(0)
     kind = rng.integers(0, 3, IMAGES)
     rows = unit(np.eye(4)[kind] + 0.05 * rng.normal(size=(IMAGES, 4))).astype("float32")
-    labels = kmeans(rows, 3, seed=1)
+    labels = mini_batch_kmeans(rows, 3, seed=1)
     assert labels.dtype == np.int32 and labels.shape == (IMAGES,) and len({*zip(kind, labels)}) == 3
     model, again = (make(Annulus, clusters=3, clusterings=4) for _ in range(2))
     for one in (model, again):
@@ -298,7 +299,7 @@ def test_clusters_are_made_of_the_bank_and_repeat():
     assert made.shape == (4, IMAGES) and all(len({*zip(kind, labels)}) == 3 for labels in made)
     np.testing.assert_array_equal(made, to_numpy(again.bank.labels))
     assert model.cluster_bank(epoch=3)["cluster_nmi"] == pytest.approx(1.0)
-    assert not np.array_equal(kmeans(draw(200, 4), 5, 0), kmeans(draw(200, 4), 5, 1))
+    assert not np.array_equal(mini_batch_kmeans(draw(200, 4), 5, 0), mini_batch_kmeans(draw(200, 4), 5, 1))
 
 
 def test_the_callback_makes_clusters_between_epochs(capsys):
@@ -323,7 +324,7 @@ def test_the_callback_makes_clusters_between_epochs(capsys):
 
 def test_clusters_by_faiss():
     pytest.importorskip("faiss")
-    labels = kmeans(np.repeat(np.eye(3, dtype="float32"), 20, axis=0), 3, 0)
+    labels = mini_batch_kmeans(np.repeat(np.eye(3, dtype="float32"), 20, axis=0), 3, 0)
     assert len({*zip(np.repeat([0, 1, 2], 20), labels)}) == 3 and labels.dtype == np.int32
 
 

@@ -1,0 +1,113 @@
+"""Train a method at several values of a setting, several seeds each, and draw what comes out.
+
+    KERAS_BACKEND=jax python benchmarks/sweep.py lejepa digits --try weight=0.01 --try weight=0.05 --try weight=0.2
+    python benchmarks/sweep.py simvae mnist --budget 3600000 --try num_views=2,batch_size=160 --try num_views=10
+
+Each trial is one of benchmarks/choose.py: nine tenths of the training images train and are the bank of the neighbours,
+the rest asks, and no test image is seen. Every trial sees the same number of views, and the schedule runs down within
+it. A row is written to docs/sweeps/<method>-<dataset>-<setting>.csv as soon as it is there, so that the next call goes
+on where this one stopped; the picture of the same name shows every seed, the mean, and its standard error. All other
+flags are the recipe's.
+"""
+
+import argparse
+import csv
+import time
+from pathlib import Path
+
+import choose
+import keras
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+FOLDER = Path(__file__).resolve().parent.parent / "docs" / "sweeps"
+COLUMNS = ("changes", "seed", "backend", "views", "seconds", "cosine", "euclidean")
+
+
+def read(path):
+    """The rows of a sweep so far."""
+    if not path.is_file():
+        return []
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def append(path, row):
+    new = not path.is_file()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        if new:
+            writer.writeheader()
+        writer.writerow(row)
+
+
+def summary(rows):
+    """changes -> (mean, standard error, all seeds' values) of the cosine neighbours, in percent, in the order met."""
+    values = {}
+    for row in rows:
+        values.setdefault(row["changes"], []).append(100 * float(row["cosine"]))
+    return {
+        changes: (np.mean(found), np.std(found, ddof=1) / len(found) ** 0.5 if len(found) > 1 else np.nan, found)
+        for changes, found in values.items()
+    }
+
+
+def draw(path, rows, title):
+    """Every seed as a dot, the mean as a line."""
+    found = summary(rows)
+    figure = Figure(figsize=(5.5, 3.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    places = np.arange(len(found))
+    axes.errorbar(
+        places, [mean for mean, *_ in found.values()], [error for _, error, _ in found.values()], color="#4477aa",
+        capsize=3, marker="o", label="mean, standard error",
+    )  # fmt: skip
+    for place, (_, _, values) in zip(places, found.values()):
+        axes.plot([place] * len(values), values, ".", color="#bbbbbb", zorder=0)
+    axes.set_xticks(places, [changes.split(",")[0].split("=")[1] for changes in found])
+    axes.set_xlabel(next(iter(found)).split("=")[0])
+    axes.set_ylabel("kNN on validation images, % (cosine, k = 10)")
+    axes.set_title(title, fontsize=10)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8)
+    figure.savefig(path, dpi=120)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("method")
+    add("dataset")
+    add("--try", dest="tries", action="append", required=True, metavar="NAME=VALUE[,...]", help="settings of a trial")
+    add("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    add("--budget", type=int, default=200_000, metavar="VIEWS", help="of each trial (200000)")
+    ours, theirs = parser.parse_known_args()
+    settings = {changes.split("=")[0] for changes in ours.tries}
+    if len(settings) > 1:
+        parser.error(f"every --try must begin with the same setting. Received: {', '.join(sorted(settings))}")
+
+    path = FOLDER / f"{ours.method}-{ours.dataset}-{settings.pop()}.csv"
+    done = {(row["changes"], int(row["seed"])) for row in read(path)}
+    for seed in ours.seeds:
+        for changes in ours.tries:
+            if (changes, seed) in done:
+                continue
+            began = time.monotonic()
+            words = ["--set", *changes.split(","), "--seed", str(seed), *theirs]
+            numbers = choose.trial(ours.method, ours.dataset, ours.budget, words)
+            keras.backend.clear_session()
+            numbers = {name: round(value, 4) if isinstance(value, float) else value for name, value in numbers.items()}
+            row = {"changes": changes, "seed": seed, "backend": keras.backend.backend()} | numbers
+            append(path, row | {"seconds": round(time.monotonic() - began)})
+    rows = read(path)
+    for changes, (mean, error, values) in summary(rows).items():
+        print(f"{changes:32} kNN {mean:5.1f} % +- {error:.1f} ({len(values)} seeds)")
+    views = int(rows[-1]["views"])
+    draw(path.with_suffix(".png"), rows, f"{ours.method} on {ours.dataset}, {views:,} views")
+
+
+if __name__ == "__main__":
+    main()

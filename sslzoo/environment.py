@@ -1,0 +1,57 @@
+"""What the shell must say alike, from `sslzoo` and from a recipe: a wrong environment, and errors in a line."""
+
+import os
+import sys
+from pathlib import Path
+
+from sslzoo.errors import InvalidInputError, SSLZooError, choose, printable
+
+BACKENDS = ("tensorflow", "jax", "torch", "openvino")  # that Keras knows
+
+
+def check_environment() -> None:
+    """Refuses a variable that names nothing, before Keras fails at it or the zoo passes over it.
+
+    Raises:
+        UnknownNameError: KERAS_BACKEND is no backend.
+        InvalidInputError: SSLZOO_WEIGHTS is no folder.
+    """
+    backend, weights = (os.environ.get(name) for name in ("KERAS_BACKEND", "SSLZOO_WEIGHTS"))
+    if backend:
+        choose("KERAS_BACKEND", backend, BACKENDS)
+    if weights and not Path(weights).expanduser().is_dir():
+        raise InvalidInputError(
+            f"SSLZOO_WEIGHTS must name a folder of model folders. Received: SSLZOO_WEIGHTS={weights!r}"
+        )
+
+
+def in_a_line(error: Exception, advice: str = "") -> str:
+    """An error that the user can mend, without line breaks.
+
+    Args:
+        error: what was raised.
+        advice: what to do about an error of the system, such as a full disk.
+    """
+    if isinstance(error, SSLZooError):
+        told = f"{type(error).__name__}: {error}"
+    elif isinstance(error, OSError):
+        where = f" Received: '{error.filename}'" if error.filename else ""
+        told = f"{type(error).__name__}: {error.strerror or error}. {advice}{where}"
+    else:
+        told = (
+            f"{error}. Keras runs on the backend that KERAS_BACKEND names (tensorflow, jax or torch); install one with "
+            "pip install 'sslzoo[tensorflow]', and so on"
+        )
+    return printable(" ".join(told.split()))
+
+
+def import_keras_for(scripts: str) -> None:
+    """Imports Keras; where it fails in a script of that folder, ends it with the one line that `sslzoo` would print."""
+    try:
+        check_environment()
+        import keras  # noqa: F401
+    except (SSLZooError, ImportError) as error:
+        if Path(getattr(sys.modules["__main__"], "__file__", None) or "").resolve().parent.name != scripts:
+            raise
+        print(in_a_line(error), file=sys.stderr)
+        sys.exit(2)

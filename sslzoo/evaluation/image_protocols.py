@@ -1,0 +1,413 @@
+"""The protocols of `evaluate` that need images or a decoder, where those of `protocols` need features and labels.
+
+Each takes a `Subject` and gives numbers, what was done, and remarks; or raises `DoesNotApply`.
+"""
+
+import dataclasses
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sslzoo.errors import ArtefactError, HubError, InvalidInputError, MissingDataError
+from sslzoo.evaluation import generation, neighbors, outliers, probes, style
+from sslzoo.evaluation.features import features
+from sslzoo.evaluation.report import Number
+
+PROTOCOLS = ("style", "reconstruction", "generation", "likelihood", "outliers", "attributes")
+
+# What Fréchet distances are measured by where InceptionV3 cannot be had. Fixed, so that figures compare.
+FRECHET_ENCODERS = {"digits": "simvae-digits", "mnist": "simclr-mnist", "cifar10": "simclr-cifar10"}
+# Sets that outliers are taken from, where they are at hand.
+OUTSIDE = {
+    "mnist": ("fashion_mnist",),
+    "fashion_mnist": ("mnist",),
+    "cifar10": ("svhn_cropped", "cifar100", "fashion_mnist"),
+    "cifar100": ("svhn_cropped", "cifar10"),
+    "svhn_cropped": ("cifar10", "cifar100"),
+    "celeb_a": ("cifar10", "svhn_cropped"),
+}
+OUTLIER_K = 50
+# Twenty of the thirty binary attributes in SimVAE's released code; which twenty its figure 5 shows is in no text.
+ATTRIBUTES = (
+    "5_o_Clock_Shadow", "Arched_Eyebrows", "Bags_Under_Eyes", "Big_Lips", "Big_Nose", "Bushy_Eyebrows",
+    "Eyeglasses", "Gray_Hair", "Heavy_Makeup", "High_Cheekbones", "Male", "Mouth_Slightly_Open", "Mustache",
+    "Narrow_Eyes", "No_Beard", "Oval_Face", "Pointy_Nose", "Receding_Hairline", "Rosy_Cheeks", "Smiling",
+)  # fmt: skip
+
+
+class DoesNotApply(InvalidInputError):
+    """A protocol that this encoder or data set has nothing for."""
+
+
+@dataclasses.dataclass
+class Subject:
+    """Everything that is measured: an encoder, what belongs to it, and both splits."""
+
+    encoder: Any
+    decoder: Any
+    posterior: Any
+    model: dict  # likelihood, likelihood_variance, prior_variance, network: as far as known
+    dataset: str
+    data_dir: Any
+    train_images: np.ndarray
+    train_labels: np.ndarray
+    test_images: np.ndarray
+    test_labels: np.ndarray
+    train_features: np.ndarray
+    test_features: np.ndarray
+    attributes: tuple | None  # (train, test) int (N, A)
+    settings: dict
+    outside: Mapping | None = None
+    made: dict = dataclasses.field(default_factory=dict)  # images for pictures, by name
+
+    def decoder_or_fitted(self, progress):
+        """The decoder, and whether it was fitted here to frozen features."""
+        if self.decoder is None and "decoder" not in self.made:
+            seen = generation.as_seen(self.encoder, self.train_images)
+            self.made["decoder"] = generation.fit_decoder(
+                self.train_features, seen, self._decoder_network(seen.shape[1:]), self.settings["decoder_epochs"],
+                seed=self.settings["seed"], progress=progress,
+            )  # fmt: skip
+        return (self.decoder, False) if self.decoder is not None else (self.made["decoder"][0], True)
+
+    def _decoder_network(self, shape):
+        known = self.model.get("network")
+        if known in ("mlp", "mlp-small", "mlp-released", "convnet", "resnet18-simvae", "resnet18-simvae-paper"):
+            return known
+        if shape[-1] == 3 and shape[0] % 8 == shape[1] % 8 == 0:
+            return "convnet"
+        return "mlp-small" if max(shape[:2]) <= 12 else "mlp"
+
+
+# ---------------------------------------------------------------------- style
+
+
+def run_style(subject, progress):
+    seed = subject.settings["seed"]
+    if len(subject.train_images) < style.LEAST_TRAIN or len(subject.test_images) < style.LEAST_TEST:
+        raise DoesNotApply(
+            f"The style probe needs at least {style.LEAST_TRAIN} train and {style.LEAST_TEST} test images. "
+            f"Received: {len(subject.train_images)} and {len(subject.test_images)}"
+        )
+    most = subject.settings["style_images"]
+    found = style.scores(
+        subject.encoder, subject.train_images, subject.test_images, seed, subject.settings["batch_size"], most, progress
+    )
+    notes = {
+        "kept": ("style kept", "mean over factors of 2 accuracy - 1 and R2, none below 0", 0.0),
+        "flip_accuracy": ("upside down or not", "accuracy; half of the images are", 0.5),
+        "position_r2": ("where the crop was", "R2 of its middle, both coordinates", 0.0),
+        "size_r2": ("how large the crop was", "R2 of its side; 40 to 100 % of the area", 0.0),
+        "hue_r2": ("hue", "R2 of its turn, up to a fifth of the circle either way", 0.0),
+        "brightness_r2": ("brightness", "R2 of its factor, 0.2 to 1.8", 0.0),
+    }
+    numbers = {}
+    for name, value in found.items():
+        label, note, chance = notes[name.removeprefix("linear_")]
+        linear = name.startswith("linear_")
+        how = "linear ridge regression" if linear else "kernel ridge regression"
+        numbers[name] = Number(value, label + ", linearly" * linear, f"{note}; {how}", chance, shown=not linear)
+    described = {
+        "train": min(most[0], len(subject.train_images)),
+        "test": min(most[1], len(subject.test_images)),
+        "probe": "kernel ridge regression, Gaussian kernel as wide as the median distance",
+        "ridges": list(style.RIDGES),
+        "area": list(style.AREA),
+        **({"hue": style.HUE, "brightness": style.BRIGHTNESS} if "hue_r2" in found else {}),
+    }
+    return numbers, described, []
+
+
+# ---------------------------------------------------------------------- decoders
+
+
+def run_reconstruction(subject, progress):
+    decoder, fitted = subject.decoder_or_fitted(progress)
+    some = slice(subject.settings["reconstruction_images"])
+    seen = generation.as_seen(subject.encoder, subject.test_images[some])
+    rebuilt = generation.decoded(decoder, subject.test_features[some])
+    if rebuilt.shape != seen.shape:
+        raise DoesNotApply(f"The decoder gives images of shape {rebuilt.shape[1:]}. Received: images {seen.shape[1:]}")
+    subject.made["reconstructions"] = seen[:20], rebuilt[:20]
+    mean = generation.as_seen(subject.encoder, subject.train_images[:5000]).mean(axis=0)
+    error, chance = (float(np.mean((seen - other) ** 2, dtype=np.float64)) for other in (rebuilt, mean))
+    how = "a decoder fitted to frozen features" if fitted else "posterior means through its own decoder"
+    numbers = {
+        "adhoc_mse" if fitted else "mse": Number(
+            error, "squared error per pixel", f"{how}; {len(seen):,} test images in 0..1; guessing is the mean image",
+            chance, unit="",
+        )
+    }  # fmt: skip
+    described = {"images": len(seen), "decoder": "fitted to frozen features" if fitted else "its own"}
+    if fitted:
+        described |= {"epochs": subject.settings["decoder_epochs"], "optimizer": "Adam 1e-3, batches of 128"}
+    return numbers, described, []
+
+
+def run_generation(subject, progress):
+    decoder, fitted = subject.decoder_or_fitted(None)
+    count = min(subject.settings["frechet_images"], len(subject.test_images))
+    gaussians = generation.ClassGaussians.fit(subject.train_features, subject.train_labels)
+    rng = np.random.default_rng(subject.settings["seed"])
+    labels = rng.choice(subject.train_labels, count)  # classes as often as in the train set
+    latents = gaussians.sample(labels, subject.settings["seed"])
+    images = 255 * generation.decoded(decoder, latents)
+    progress(1, 3)
+    each = np.repeat(gaussians.classes[:10], 10)
+    shown = generation.decoded(decoder, gaussians.sample(each, subject.settings["seed"] + 1))
+    subject.made["conditional"] = shown
+    remarks = []
+    extractor = subject.settings["extractor"]
+    fallback = FRECHET_ENCODERS.get(subject.dataset)
+    if isinstance(extractor, str) and extractor == "inception" and fallback:
+        try:
+            extractor = generation.Extractor.of("inception")
+        except MissingDataError as error:
+            reason = str(error).partition(". Name")[0]
+            remarks.append(f"{reason}. The extractor is {fallback} instead, and the distance no FID.")
+            extractor = generation.Extractor.of(fallback)
+    else:
+        extractor = generation.Extractor.of(extractor)
+    real = subject.test_images[rng.permutation(len(subject.test_images))[:count]]
+    theirs = extractor(real)
+    progress(2, 3)
+    distance = generation.frechet(extractor(images), theirs)
+    halves = generation.frechet(theirs[::2], theirs[1::2]) if len(theirs) >= 4 else None
+    progress(3, 3)
+    note = f"{count:,} images of class-wise Gaussians and {count:,} test images; {extractor.described}"
+    if halves is not None:
+        note += f"; {halves:.3g} between two halves of those test images"
+    numbers = {extractor.metric: Number(distance, "Fréchet distance", note, unit="")}
+    described = {
+        "latents": "Gaussian with full covariance for each class, fitted to train features",
+        "images": count,
+        "reference": "test",
+        "extractor": extractor.described,
+        "decoder": "fitted to frozen features" if fitted else "its own",
+    }
+    return numbers, described, remarks
+
+
+def run_likelihood(subject, progress):
+    model = subject.model
+    if subject.posterior is None or subject.decoder is None or "likelihood_variance" not in model:
+        raise DoesNotApply("A likelihood takes a posterior, a decoder and the variance of its pixels")
+    count, samples = subject.settings["likelihood_images"], subject.settings["likelihood_samples"]
+    images = subject.test_images[:count]
+    seen = generation.as_seen(subject.encoder, images)
+    outputs = [subject.posterior.predict_on_batch(np.asarray(images[i : i + 100], np.float32))
+               for i in range(0, len(images), 100)]  # fmt: skip
+    mean, log_var = (np.concatenate([np.asarray(part[i]) for part in outputs]) for i in (0, 1))
+    found = generation.log_likelihood(
+        seen, mean, np.clip(log_var, -12, 8), lambda z: generation.decoded(subject.decoder, z), samples,
+        model["likelihood_variance"], model["prior_variance"], model["likelihood"], subject.settings["seed"], progress,
+    )  # fmt: skip
+    prior = f"p(z) = N(0, {model['prior_variance']:g} I)"
+    note = f"importance-weighted, {samples} samples, {len(images):,} test images; {prior}, {model['likelihood']} pixels"
+    if model["likelihood"] == "gaussian":
+        note += f" of variance {model['likelihood_variance']:g}"
+    numbers = {"nll": Number(-float(found.mean()), "negative log-likelihood", note, unit="nats")}
+    described = {
+        "samples": samples, "images": len(images), "prior_variance": model["prior_variance"],
+        "likelihood": model["likelihood"], "likelihood_variance": model["likelihood_variance"],
+    }  # fmt: skip
+    remarks = []
+    if model.get("uniform_centres"):
+        remarks.append(
+            "Likelihood: with uniform centres there is no p(z) of one image; centres were given variance 1 instead."
+        )
+    return numbers, described, remarks
+
+
+# ---------------------------------------------------------------------- outliers
+
+
+def run_outliers(subject, progress):
+    others, remarks = _outside(subject)
+    if not others:
+        raise DoesNotApply("Outliers take another data set: name it in `outside`")
+    seed, count = subject.settings["seed"], subject.settings["outlier_images"]
+    k = min(OUTLIER_K, len(subject.train_features))
+
+    def typical(rows):
+        """Minus half the squared distance to the k-th nearest train feature, on the unit sphere."""
+        return _kth(subject.train_features, rows, k)
+
+    inside = subject.test_images[:count]
+    by_slope, numbers = None, {}
+    if hasattr(subject.encoder, "predict_on_batch"):
+        by_slope = outliers.scores(subject.encoder, inside, seed=seed)
+    by_distance = typical(subject.test_features[:count])
+    for done, (name, images) in enumerate(others.items(), 1):
+        images = images[:count]
+        rows = features(subject.encoder, images, subject.settings["batch_size"])
+        numbers[f"{name}_auroc"] = Number(
+            outliers.auroc(by_distance, typical(rows)), f"{name} told by neighbours",
+            f"AUROC of the cosine similarity to the {k}th nearest train image", 0.5,
+        )  # fmt: skip
+        if by_slope is not None:
+            slope = outliers.scores(subject.encoder, images, seed=seed + 1)
+            numbers[f"{name}_slope_auroc"] = Number(
+                outliers.auroc(by_slope, slope), f"{name} told by slope",
+                "AUROC of minus the slope of logsumexp of the features, noise 0.03, as GEDI's tables", 0.5,
+            )  # fmt: skip
+        progress(done, len(others))
+    described = {"inside": "test images", "images": len(inside), "k": k, "noise": outliers.TEST_NOISE}
+    return numbers, described, remarks
+
+
+def _kth(bank, rows, k):
+    _, similarities = neighbors.nearest(bank, rows, k, "cosine")
+    return similarities[:, -1]
+
+
+def _outside(subject):
+    """Images of other sets, by name; and what was done to them, or why one is missing."""
+    from sslzoo import data
+
+    wanted, remarks, found = subject.outside, [], {}
+    at_hand = wanted is None
+    if wanted is None:
+        wanted = OUTSIDE.get(subject.dataset, ())
+    if isinstance(wanted, (str, os.PathLike)):
+        wanted = (wanted,)
+    shape = subject.test_images.shape[1:]
+    for name in wanted:
+        if isinstance(wanted, Mapping):
+            images = wanted[name]
+        else:
+            if at_hand and not data.is_prepared(name, subject.data_dir):
+                continue
+            images, _ = data.load(name, "test", data_dir=subject.data_dir)
+            name = Path(name).name
+        images, done = data.fit_images(images[: subject.settings["outlier_images"]], shape)
+        remarks += [f"outliers, {name}: {what}." for what in done]
+        found[name] = images
+    return found, remarks
+
+
+# ---------------------------------------------------------------------- attributes
+
+
+def run_attributes(subject, progress):
+    if subject.attributes is None:
+        raise DoesNotApply("Attributes are labels (N, A) of 0 and 1, as CelebA has them")
+    from sslzoo.data import CELEBA_ATTRIBUTES
+
+    train, test = subject.attributes
+    if train.shape[1] == len(CELEBA_ATTRIBUTES):
+        columns = {name: CELEBA_ATTRIBUTES.index(name) for name in ATTRIBUTES}
+    else:
+        columns = {str(column): column for column in range(min(train.shape[1], len(ATTRIBUTES)))}
+    columns = {name: i for name, i in columns.items() if 0 < train[:, i].mean() < 1 and 0 < test[:, i].mean() < 1}
+    if not columns:
+        raise DoesNotApply("Each attribute needs images that have it and images that have not, in both splits")
+    hidden = subject.settings["hidden"] or subject.train_features.shape[1]
+    each = {}
+    for done, (name, i) in enumerate(columns.items(), 1):
+        result = probes.train_probe(
+            subject.train_features, train[:, i], subject.test_features, test[:, i], 2, hidden=hidden,
+            epochs=subject.settings["epochs"], seed=subject.settings["seed"],
+        )  # fmt: skip
+        majority = float(np.mean(test[:, i] == (train[:, i].mean() > 0.5)))
+        each[name] = result.accuracies[-1], probes.balanced_accuracy(test[:, i], result.predictions), majority
+        progress(done, len(columns))
+    accuracy, balanced, majority = np.mean(list(each.values()), axis=0)
+    how = f"MLP probe for each of {len(columns)} attributes, last of {subject.settings['epochs']} epochs"
+    numbers = {
+        "accuracy": Number(float(accuracy), "accuracy", how, float(majority)),
+        "balanced_accuracy": Number(float(balanced), "balanced accuracy", how, 0.5),
+    }
+    for name, (one, other, most) in each.items():
+        numbers[f"{name}_accuracy"] = Number(float(one), f"{name}, accuracy", how, most, shown=False)
+        numbers[f"{name}_balanced_accuracy"] = Number(float(other), f"{name}, balanced", how, 0.5, shown=False)
+    return numbers, {"attributes": list(columns), "hidden": hidden, "epochs": subject.settings["epochs"]}, []
+
+
+RUN: dict[str, Callable] = {
+    "style": run_style,
+    "reconstruction": run_reconstruction,
+    "generation": run_generation,
+    "likelihood": run_likelihood,
+    "outliers": run_outliers,
+    "attributes": run_attributes,
+}
+
+
+# ---------------------------------------------------------------------- what belongs to an encoder
+
+
+def belongings(encoder, wanted) -> tuple[dict, list[str]]:
+    """Decoder, posterior and likelihood of an encoder given by name, folder or method: what there is of `wanted`.
+
+    Returns:
+        dict with some of "decoder", "posterior" and "model"; list of str, remarks.
+    """
+    from sslzoo import zoo
+    from sslzoo.methods.pretrainer import Pretrainer
+
+    if isinstance(encoder, Pretrainer):
+        parts = encoder.parts(tuple(encoder.encoder.input_shape[1:]))
+        settings = {name: getattr(encoder, name, None)
+                    for name in ("likelihood", "likelihood_variance", "prior_variance", "centre_variance")}  # fmt: skip
+        return {**{part: parts[part] for part in wanted if part in parts}, "model": likelihood_of(settings)}, []
+    if not isinstance(encoder, (str, os.PathLike)):
+        return {}, []
+    found, remarks = {}, []
+    for part in wanted:
+        try:
+            found[part] = zoo.load(encoder, part)
+        except (ArtefactError, HubError) as error:
+            if "has the parts" not in str(error):
+                remarks.append(f"No {part}: {error}")
+    results = zoo.results_of(encoder)
+    return found | {"model": likelihood_of(results.get("settings", {}))}, remarks
+
+
+def likelihood_of(settings: Mapping) -> dict:
+    """What a likelihood takes, from the settings of a recipe: p(z) of one image, and p(x | z)."""
+    model = {"network": settings.get("network")}
+    variance = settings.get("likelihood_variance")
+    if variance is None:
+        return model
+    prior, uniform = 1.0, False
+    if settings.get("prior_variance") is not None:  # SimVAE: the centre, and an image around it
+        centre = settings.get("centre_variance")
+        prior, uniform = settings["prior_variance"] + (1.0 if centre is None else centre), centre is None
+    return model | {
+        "likelihood": settings.get("likelihood") or "gaussian",
+        "likelihood_variance": variance,
+        "prior_variance": prior,
+        "uniform_centres": uniform,
+    }
+
+
+# ---------------------------------------------------------------------- pictures
+
+
+def draw(subject, report, folder) -> list[Path]:
+    """The pictures of an evaluation, into a folder: confusion, neighbours, embedding, reconstructions, classes."""
+    from sslzoo.evaluation import pictures
+
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    some = slice(2000)
+    rows, labels = subject.test_features[some], subject.test_labels[some]
+    drawn = []
+    for probe, counts in report.confusion.items():
+        if len(counts) <= 100:
+            title = f"{'MLP' if probe == 'mlp' else 'Linear'} probe: what test images are taken for"
+            drawn.append(pictures.confusion(counts, folder / f"confusion_{probe}.png", title=title))
+    if len(rows) > 1:
+        if subject.test_images.shape[-1] in (1, 3):
+            drawn.append(pictures.neighbours(subject.test_images[some], rows, folder / "neighbours.png"))
+        drawn.append(pictures.embedding(rows, labels, folder / "embedding.png"))
+    if "reconstructions" in subject.made:
+        drawn.append(pictures.reconstructions(*subject.made["reconstructions"], folder / "reconstructions.png"))
+    if "conditional" in subject.made:
+        title = "Drawn from a Gaussian of each class, a class a row"
+        drawn.append(pictures.samples(subject.made["conditional"], folder / "classes.png", title=title))
+    return drawn

@@ -1,0 +1,248 @@
+"""The style probe: what a frozen representation tells about how an image was changed, and no label is asked.
+
+    scores(encoder, train_images, test_images)      # {"flip_accuracy": 0.85, "position_r2": 0.63, ...}
+
+Each image is cropped, perhaps turned upside down and, if it has colours, lit and tinted, by amounts drawn at random.
+The encoder sees the changed image alone, and a probe on its features predicts the amounts. The class of an image is its
+*content*, which every method of the zoo is to keep; what was done to it is *style*, which methods that only pull views
+together may lose, and methods that rebuild each view must keep (Bizeul, Schölkopf and Allen, arXiv:2402.01399, section
+3.3, whose figure 4 asks for the hair colour in CelebA instead: a label, of one data set).
+
+Amounts are those of the papers' views, the same for every encoder: a square box of 40 to 100 % of the area anywhere in
+the image, a flip in half of the images, a factor of 0.2 to 1.8 on the brightness and a turn of up to a fifth of the
+circle on the hue, all at once. NumPy draws them, so they are the same on every backend.
+
+The probe is kernel ridge regression in float64: exp(-|a - b|^2 / 2 m^2) with m the median distance of train rows, a
+ridge per factor that predicts a quarter of the train rows best from the others. It is the nonlinear probe with a closed
+form. Which way is up is told from latents of a few dimensions only together with what is shown; `linear_*` are the same
+figures for linear ridge regression, which cannot.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+from scipy.spatial.distance import cdist
+from threadpoolctl import threadpool_limits
+
+from sslzoo import augment
+from sslzoo.errors import InvalidInputError
+from sslzoo.evaluation.features import features
+
+TRAIN, TEST = 4000, 2000  # images
+AREA = (0.4, 1.0)
+BRIGHTNESS, HUE = 0.8, 0.2
+RIDGES = (0.01, 0.1, 1.0, 10.0)
+LEAST_TRAIN, LEAST_TEST = 8, 2
+_BLOCK = 500
+
+
+def draw(count: int, colour: bool, seed: int = 0) -> dict[str, np.ndarray]:
+    """Random styles of `count` images.
+
+    Args:
+        count: int.
+        colour: bool, whether to draw `hue` and `brightness`, too.
+        seed: int.
+
+    Returns:
+        dict of float64 arrays: `flip` (count, 1), -1 or 1 for upside down; `position` (count, 2), the middle of the
+        box, down and right, and `size` (count, 1), its side, in shares of the image; `hue` (count, 1), in circles;
+        `brightness` (count, 1), the factor.
+    """
+    rng = np.random.default_rng(seed)
+    flip = np.where(rng.random((count, 1)) < 0.5, 1.0, -1.0)
+    size = np.sqrt(rng.uniform(*AREA, (count, 1)))
+    position = size / 2 + rng.random((count, 2)) * (1 - size)
+    styles = {"flip": flip, "position": position, "size": size}
+    if colour:
+        styles["hue"] = rng.uniform(-HUE, HUE, (count, 1))
+        styles["brightness"] = rng.uniform(1 - BRIGHTNESS, 1 + BRIGHTNESS, (count, 1))
+    return styles
+
+
+def apply(images: np.ndarray, styles: dict[str, np.ndarray]) -> np.ndarray:
+    """Images in given styles.
+
+    Args:
+        images: array (N, H, W, C), values 0..255; C = 3 if there is a hue.
+        styles: as `draw` gives them, N rows each.
+
+    Returns:
+        float32 array (N, H, W, C), values 0..255.
+    """
+    crop = augment.RandomResizedCrop(whole_pixels=False)
+    jitter = augment.ColorJitter(brightness=BRIGHTNESS, hue=HUE)
+    height, width = images.shape[1:3]
+    changed = np.empty(images.shape, np.float32)
+
+    def tensor(array):
+        return crop.backend.convert_to_tensor(np.asarray(array, "float32"))
+
+    for start in range(0, len(images), _BLOCK):
+        rows = slice(start, start + _BLOCK)
+        side, corner = styles["size"][rows, 0], styles["position"][rows] - styles["size"][rows] / 2
+        box = {"top": corner[:, 0] * height, "left": corner[:, 1] * width}
+        box |= {"height": side * height, "width": side * width}
+        box = {name: tensor(amount) for name, amount in box.items()}
+        box["rows"] = crop.backend.convert_to_tensor(styles["flip"][rows, 0] > 0)
+        batch = crop.transform_images(tensor(np.asarray(images[rows], "float32") / 255), box)
+        if "hue" in styles:
+            colours = {name: tensor(styles[name][rows, 0]) for name in ("hue", "brightness")}
+            colours["order"] = tensor(np.tile([0.0, 1, 2, 3], (len(side), 1)))  # brightness, then hue
+            batch = jitter.transform_images(batch, colours)
+        changed[rows] = 255 * np.clip(crop.backend.convert_to_numpy(batch), 0, 1)
+    return changed
+
+
+def scores(
+    encoder,
+    train_images: np.ndarray,
+    test_images: np.ndarray,
+    seed: int = 0,
+    batch_size: int = 500,
+    most: tuple[int, int] = (TRAIN, TEST),
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, float]:
+    """How well styles are predicted from the features of images that have them.
+
+    Example:
+        import keras
+        import numpy as np
+        from sslzoo.evaluation import style
+
+        images = np.random.default_rng(0).integers(0, 256, (60, 8, 8, 1)).astype("uint8")
+        pixels = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten()])
+        style.scores(pixels, images[:40], images[40:])["kept"]  # a share in 0..1
+
+    Args:
+        encoder: as in `sslzoo.evaluation.features`.
+        train_images: array (N, H, W, C), values 0..255, at least 8.
+        test_images: array (M, H, W, C), likewise, at least 2.
+        seed: int, of the images that are chosen and of their styles.
+        batch_size: int, images per call of the encoder.
+        most: how many train and test images are used at most, chosen at random.
+        progress: callable (steps done, steps in all), or None.
+
+    Returns:
+        dict: `kept`, the mean over the factors of 2 accuracy - 1 for the flip and R2 for the others, none below 0: 0
+        for a representation without style, 1 for one that tells all of it; `flip_accuracy`, guessing is about 0.5;
+        `position_r2` (both coordinates together), `size_r2` and, of images with colours, `hue_r2` and `brightness_r2`:
+        the share of the variance that is predicted, 0 for guessing the mean; and the same from a linear probe as
+        `linear_kept`, ....
+
+    Raises:
+        InvalidInputError: too few images, or what `features` refuses.
+    """
+    if len(train_images) < LEAST_TRAIN or len(test_images) < LEAST_TEST:
+        raise InvalidInputError(
+            f"The style probe needs at least {LEAST_TRAIN} train and {LEAST_TEST} test images. "
+            f"Received: {len(train_images)} train and {len(test_images)} test images"
+        )
+    splits = []
+    for part, (images, count) in enumerate(zip((train_images, test_images), most)):
+        chosen = np.sort(np.random.default_rng((seed, part)).permutation(len(images))[:count])
+        styles = draw(len(chosen), images.shape[-1] == 3, seed=(seed, part, 1))
+        splits.append((features(encoder, apply(np.asarray(images)[chosen], styles), batch_size), styles))
+        if progress:
+            progress(part + 1, 3)
+    (train, styles), (test, expected) = splits
+    found = {}
+    for prefix, regress in (("", kernel_ridge), ("linear_", linear_ridge)):
+        predicted = regress(train, np.hstack(list(styles.values())), test)
+        each, at = {}, 0
+        for name, amounts in expected.items():
+            guess = predicted[:, at : at + amounts.shape[1]]
+            at += amounts.shape[1]
+            if name == "flip":
+                each["flip_accuracy"] = float(np.mean((guess > 0) == (amounts > 0)))
+            else:
+                each[f"{name}_r2"] = r2(amounts, guess)
+        kept = [max(0.0, 2 * value - 1 if name == "flip_accuracy" else value) for name, value in each.items()]
+        found |= {f"{prefix}kept": float(np.mean(kept)), **{prefix + name: value for name, value in each.items()}}
+    if progress:
+        progress(3, 3)
+    return found
+
+
+# ---------------------------------------------------------------------- regression
+
+
+def r2(expected: np.ndarray, predicted: np.ndarray) -> float:
+    """Share of the variance of `expected` (N, T) that `predicted` explains, all columns together.
+
+    Returns:
+        float, 1 - |expected - predicted|^2 / |expected - its mean|^2: at most 1, 0 for the mean, below 0 for worse.
+    """
+    expected, predicted = np.asarray(expected, np.float64), np.asarray(predicted, np.float64)
+    spread = np.sum((expected - expected.mean(axis=0)) ** 2)
+    return float(1 - np.sum((expected - predicted) ** 2) / max(spread, np.finfo(float).tiny))
+
+
+def linear_ridge(train: np.ndarray, targets: np.ndarray, test: np.ndarray, ridge: float = 1e-4) -> np.ndarray:
+    """Linear regression with an intercept; `ridge` of the features' mean variance keeps it determined.
+
+    Args:
+        train: float array (N, L).
+        targets: float array (N, T).
+        test: float array (M, L).
+        ridge: float > 0.
+
+    Returns:
+        float64 array (M, T).
+    """
+    train, targets, test = (np.asarray(array, np.float64) for array in (train, targets, test))
+    middle, mean = train.mean(axis=0), targets.mean(axis=0)
+    centred = train - middle
+    with threadpool_limits(1, user_api="blas"):
+        moments = centred.T @ centred / len(train)
+        scale = np.trace(moments) / len(moments) or 1.0
+        moments[np.diag_indices_from(moments)] += ridge * scale
+        weights = np.linalg.solve(moments, centred.T @ (targets - mean) / len(train))
+        return (test - middle) @ weights + mean
+
+
+def kernel_ridge(
+    train: np.ndarray, targets: np.ndarray, test: np.ndarray, ridges: tuple[float, ...] = RIDGES
+) -> np.ndarray:
+    """Regression with a Gaussian kernel as wide as the median distance, each column of targets with its own ridge.
+
+    Of `ridges` a column takes the one that predicts the last quarter of the rows best from those before, then all rows
+    are used.
+
+    Args:
+        train: float array (N, L), N >= 8, in random order.
+        targets: float array (N, T).
+        test: float array (M, L).
+        ridges: floats > 0. One alone is taken as it is.
+
+    Returns:
+        float64 array (M, T): mean + k(test, train) (K + ridge I)^-1 (targets - mean).
+    """
+    train, targets, test = (np.asarray(array, np.float64) for array in (train, targets, test))
+    with threadpool_limits(1, user_api="blas"):  # repeatable, and faster on a busy machine
+        distances = cdist(train, train, "sqeuclidean")
+        width = np.median(distances[np.triu_indices(min(len(train), 1000), 1)]) or 1.0
+        kernel = np.exp(-distances / (2 * width))
+        across = np.exp(-cdist(test, train, "sqeuclidean") / (2 * width))
+        chosen = np.full(targets.shape[1], ridges[0])
+        if len(ridges) > 1:
+            first = 3 * len(train) // 4
+            errors = [
+                np.sum((_solved(kernel[:first, :first], targets[:first], kernel[first:, :first], ridge)
+                        - targets[first:]) ** 2, axis=0)
+                for ridge in ridges
+            ]  # fmt: skip
+            chosen = np.array(ridges)[np.argmin(errors, axis=0)]
+        predicted = np.empty((len(test), targets.shape[1]))
+        for ridge in np.unique(chosen):
+            columns = chosen == ridge
+            predicted[:, columns] = _solved(kernel, targets[:, columns], across, ridge)
+    return predicted
+
+
+def _solved(kernel, targets, across, ridge):
+    regular, mean = kernel.copy(), targets.mean(axis=0)
+    regular[np.diag_indices_from(regular)] += ridge
+    factors = cho_factor(regular, lower=True, overwrite_a=True, check_finite=False)
+    return mean + across @ cho_solve(factors, targets - mean, check_finite=False)

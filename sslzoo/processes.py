@@ -1,0 +1,82 @@
+"""Several processes that train one model (JAX): what they agree on, and what each does by itself.
+
+`keras.distribution.initialize` joins them, on one machine or on several, and `DataParallel` gives each a part of every
+batch; the program they run is one, so losses compare all images of a batch. Around it each process has a Python of its
+own: files are written by the first, and whatever ends training must end it in all of them after the same step.
+"""
+
+import contextlib
+
+import keras
+import numpy as np
+
+
+def count() -> int:
+    """How many train together: 1 unless a `keras.distribution` spans several."""
+    if keras.backend.backend() != "jax" or keras.distribution.distribution() is None:
+        return 1
+    import jax
+
+    return jax.process_count()
+
+
+def index() -> int:
+    """The place of this one, 0..count() - 1."""
+    if count() == 1:
+        return 0
+    import jax
+
+    return jax.process_index()
+
+
+def any_of(flag: bool) -> bool:
+    """Whether the flag is set in any of them. All must ask."""
+    if count() == 1:
+        return flag
+    from jax.experimental import multihost_utils
+
+    return bool(np.any(multihost_utils.process_allgather(np.array(flag))))
+
+
+def of_first(numbers: list[float]) -> list[float]:
+    """The numbers that the first has, to the last bit. All must ask, with equally many."""
+    if count() == 1 or not numbers:
+        return numbers
+    from jax.experimental import multihost_utils
+
+    halves = np.array(numbers, "float64").view("uint32")  # JAX has no 64 bits
+    return np.asarray(multihost_utils.broadcast_one_to_all(halves)).view("float64").tolist()
+
+
+@contextlib.contextmanager
+def alone(model: keras.Model):
+    """Inside, the model's variables are this process' own copies, and there is no distribution: it may predict without
+    the others. What is assigned to them is forgotten."""
+    if count() == 1:
+        yield
+        return
+    distribution = keras.distribution.distribution()
+    shared = [(variable, variable.value, variable._layout) for variable in model.variables]
+    part_with(model)
+    try:
+        yield
+    finally:
+        keras.distribution.set_distribution(distribution)
+        for variable, value, layout in shared:
+            variable._value, variable._layout = value, layout
+
+
+def leave() -> None:
+    """Ends the connection to the others. All must leave."""
+    import jax
+
+    jax.distributed.shutdown()
+
+
+def part_with(model: keras.Model) -> None:
+    """From here on the model is this process' own: its variables are copies, and the distribution is over."""
+    for variable in model.variables if count() > 1 else ():
+        # A copy of what lies here, past `assign`, which would lay it on all devices again; and later ones stay here.
+        variable._value = keras.ops.copy(variable.value.addressable_data(0))
+        variable._layout = None
+    keras.distribution.set_distribution(None)

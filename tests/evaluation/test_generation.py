@@ -1,0 +1,261 @@
+"""Decoders measured: Fréchet distances and likelihoods against closed forms, classes, decoders for those without."""
+
+import keras
+import numpy as np
+import pytest
+from scipy.linalg import sqrtm
+from scipy.stats import multivariate_normal
+
+import sslzoo
+from sslzoo.errors import InvalidInputError, MissingDataError, UnknownNameError
+from sslzoo.evaluation import generation, image_protocols
+from sslzoo.evaluation.generation import ClassGaussians, Extractor, frechet, frechet_distance
+
+
+def covariance(size, seed):
+    root = np.random.default_rng(seed).normal(size=(size, size))
+    return root @ root.T / size
+
+
+# ---------------------------------------------------------------------- Fréchet distance
+
+
+def test_frechet_distance_has_the_closed_forms():
+    a, b, m = covariance(5, 0), covariance(5, 1), np.arange(5.0)
+    assert frechet_distance(m, a, m, a) == pytest.approx(0, abs=1e-9)
+    assert frechet_distance(m, a, m + 2, a) == pytest.approx(20)
+    # Commuting covariances: sum of (sigma - sigma')^2.
+    assert frechet_distance(m, np.diag([1.0, 4, 9, 16, 0]), m, np.diag([4.0, 4, 1, 0, 0])) == pytest.approx(1 + 4 + 16)
+    assert frechet_distance([0.0], [[4.0]], [3.0], [[1.0]]) == pytest.approx(9 + 1)
+    naive = np.sum((m - 1) ** 2) + np.trace(a + b - 2 * np.real(sqrtm(a @ b)))
+    found = frechet_distance(m, a, np.ones(5), b)
+    assert found == pytest.approx(naive, rel=1e-9) and found == pytest.approx(frechet_distance(np.ones(5), b, m, a))
+    turn, _ = np.linalg.qr(np.random.default_rng(2).normal(size=(5, 5)))
+    turned = frechet_distance(turn @ m, turn @ a @ turn.T, turn @ np.ones(5), turn @ b @ turn.T)
+    assert turned == pytest.approx(found)
+    singular = np.outer(m, m)  # where a root of the product would turn complex
+    assert np.isfinite(frechet_distance(m, singular, m, a))
+
+
+def test_frechet_of_rows():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(50, 3))
+    assert frechet(rows, rows[::-1]) == pytest.approx(0, abs=1e-9)
+    assert frechet(rows, rows + np.array([1, 0, 2])) == pytest.approx(5)
+    assert frechet(rows, 3 * (rows - rows.mean(0)) + rows.mean(0)) == pytest.approx(4 * np.trace(np.cov(rows.T)))
+    assert frechet(rows[:, :1], rows[:, 1:2]) >= 0
+    with pytest.raises(InvalidInputError, match="two rows"):
+        frechet(rows[:1], rows)
+
+
+def test_an_extractor_says_whose_distance_it_is(monkeypatch):
+    pixels = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten()], name="pixels")
+    extractor = Extractor.of(pixels)
+    assert extractor.metric == "frechet_pixels" and "pixels" in extractor.described
+    assert extractor(np.zeros((3, 16, 16, 3), "uint8")).shape == (3, 64)  # of any size and colour
+
+    class Inception:
+        def __new__(cls, include_top, pooling, weights):
+            assert (include_top, pooling, weights) == (False, "avg", "imagenet")
+            return keras.Sequential([keras.Input((None, None, 3)), keras.layers.GlobalAveragePooling2D()])
+
+    monkeypatch.setattr(keras.applications, "InceptionV3", Inception)
+    inception = Extractor.of("inception")
+    assert inception.metric == "fid" and "299" in inception.described
+    found = inception(np.full((2, 8, 8, 1), 255, "uint8"))  # grey becomes colour, 0..255 becomes -1..1
+    np.testing.assert_allclose(found, np.ones((2, 3)), atol=1e-5)
+
+    def refused(**_):
+        raise OSError("no route to host")
+
+    monkeypatch.setattr(keras.applications, "InceptionV3", refused)
+    with pytest.raises(MissingDataError, match=r"no route to host.*another extractor"):
+        Extractor.of("inception")
+
+
+# ---------------------------------------------------------------------- classes
+
+
+def test_class_gaussians_are_maximum_likelihood_and_sample_themselves():
+    rng = np.random.default_rng(0)
+    labels = np.repeat([3, 7], [400, 600])
+    rows = rng.multivariate_normal([0, 0], [[2, 0.9], [0.9, 1]], 1000) + 5 * labels[:, None]
+    gaussians = ClassGaussians.fit(rows, labels)
+    assert gaussians.classes.tolist() == [3, 7]
+    np.testing.assert_allclose(gaussians.means[0], rows[:400].mean(0))
+    np.testing.assert_allclose(gaussians.covariances[1], np.cov(rows[400:].T, ddof=0), atol=2e-6)
+    drawn = gaussians.sample(np.repeat([7, 3], 20000), seed=1)
+    np.testing.assert_allclose(drawn[:20000].mean(0), gaussians.means[1], atol=0.05)
+    np.testing.assert_allclose(np.cov(drawn[20000:].T), gaussians.covariances[0], atol=0.08)
+    np.testing.assert_array_equal(drawn, gaussians.sample(np.repeat([7, 3], 20000), seed=1))
+    assert np.isfinite(ClassGaussians.fit(rows[:2], [0, 1]).sample([0, 1])).all()  # one image of a class
+    with pytest.raises(InvalidInputError, match="must be among"):
+        gaussians.sample([4])
+    with pytest.raises(InvalidInputError, match="features"):
+        ClassGaussians.fit(rows, labels[:5])
+
+
+# ---------------------------------------------------------------------- likelihood
+
+
+@pytest.fixture(scope="module")
+def linear_gaussian():
+    """x = W z + noise, z ~ N(0, t I): p(x) and p(z | x) are known."""
+    rng = np.random.default_rng(0)
+    w, variance, prior = rng.normal(size=(6, 2)), 0.5, 1.7
+    x = rng.normal(size=(5, 6)) * 2
+    exact = multivariate_normal(np.zeros(6), prior * w @ w.T + variance * np.eye(6)).logpdf(x)
+    return x, w, variance, prior, exact
+
+
+def test_likelihood_is_exact_at_the_true_posterior(linear_gaussian):
+    """A diagonal posterior is the true one where the columns of W are orthogonal: one sample is then enough."""
+    x, w, variance, prior, _ = linear_gaussian
+    w = np.linalg.qr(w)[0] * [2.0, 0.7]
+    exact = multivariate_normal(np.zeros(6), prior * w @ w.T + variance * np.eye(6)).logpdf(x)
+    posterior = 1 / ((w**2).sum(0) / variance + 1 / prior)
+    mean, log_var = (x @ w) / variance * posterior, np.tile(np.log(posterior), (5, 1))
+    for samples in (1, 7):
+        found = generation.log_likelihood(x, mean, log_var, lambda z: z @ w.T, samples, variance, prior)
+        assert found.dtype == np.float64
+        np.testing.assert_allclose(found, exact, rtol=1e-10)
+
+
+def test_likelihood_rises_to_the_exact_one_with_samples(linear_gaussian):
+    x, w, variance, prior, exact = linear_gaussian
+    true = np.linalg.inv(w.T @ w / variance + np.eye(2) / prior)
+    mean = x @ w @ true / variance + 0.2  # a wrong posterior: shifted, wide, without correlation
+    log_var = np.log(np.tile(2 * np.diag(true), (5, 1)))
+    gaps = []
+    for samples in (1, 10, 100, 20000):
+        draws = [
+            generation.log_likelihood(x, mean, log_var, lambda z: z @ w.T, samples, variance, prior, seed=seed)
+            for seed in range(40 if samples < 1000 else 1)
+        ]
+        gaps.append(np.mean(exact - np.mean(draws, axis=0)))
+    assert gaps[0] > gaps[1] > gaps[2] > 0 and gaps[0] > 0.3
+    assert abs(gaps[3]) < 0.02
+
+
+def test_likelihood_does_not_depend_on_how_images_are_held(linear_gaussian, monkeypatch):
+    x, w, variance, prior, _ = linear_gaussian
+    mean, log_var = np.zeros((5, 2)), np.zeros((5, 2))
+    whole = generation.log_likelihood(x, mean, log_var, lambda z: z @ w.T, 8, variance, prior)
+    monkeypatch.setattr(generation, "_PIXELS", 6 * 8 * 2)  # two images at a time
+    parts = generation.log_likelihood(x.reshape(5, 2, 3), mean, log_var, lambda z: z @ w.T, 8, variance, prior)
+    np.testing.assert_allclose(whole, parts, rtol=1e-12)
+
+
+def test_bernoulli_likelihood_by_hand():
+    x = np.array([[1.0, 0, 0.25]])
+    made = np.array([0.9, 0.2, 0.5])
+    mean, log_var = np.zeros((1, 2)), np.zeros((1, 2))  # the prior itself, so that only pixels count
+    found = generation.log_likelihood(x, mean, log_var, lambda z: np.tile(made, (len(z), 1)), 3, likelihood="bernoulli")
+    assert found[0] == pytest.approx(np.log(0.9) + np.log(0.8) + np.log(0.5))
+    with pytest.raises(InvalidInputError, match="samples"):
+        generation.log_likelihood(x, mean, log_var, lambda z: z, 0)
+
+
+def test_what_a_likelihood_takes_from_settings():
+    likelihood = image_protocols.likelihood_of
+    assert likelihood({"network": "mlp"}) == {"network": "mlp"}
+    vae = likelihood({"likelihood": "gaussian", "likelihood_variance": 0.01})
+    assert vae["prior_variance"] == 1 and not vae["uniform_centres"]
+    simvae = likelihood({"likelihood_variance": 0.01, "prior_variance": 0.15, "centre_variance": None})
+    assert simvae["prior_variance"] == 1.15 and simvae["uniform_centres"]
+    centred = likelihood({"likelihood_variance": 0.01, "prior_variance": 0.15, "centre_variance": 2.0})
+    assert centred["prior_variance"] == 2.15 and not centred["uniform_centres"]
+
+
+# ---------------------------------------------------------------------- decoders
+
+
+def test_a_fitted_decoder_gives_back_what_features_hold():
+    rng = np.random.default_rng(0)
+    latents = rng.normal(size=(300, 2)).astype("float32") * 50 + 9  # features of any scale
+    patterns = rng.normal(size=(2, 8, 8, 1))
+    seen = 1 / (1 + np.exp(-np.einsum("nl,lhwc->nhwc", (latents - 9) / 50, patterns)))
+    decoder, errors = generation.fit_decoder(latents, seen, "mlp-small", epochs=6, learning_rate=0.01)
+    assert decoder.output_shape == (None, 8, 8, 1) and len(errors) == 6
+    made = generation.decoded(decoder, latents, batch_size=150)
+    assert made.shape == seen.shape and 0 <= made.min() <= made.max() <= 1
+    spread = np.mean((seen - seen.mean(0)) ** 2)
+    assert np.mean((made - seen) ** 2) < 0.3 * spread
+    with pytest.raises(InvalidInputError, match="two rows"):
+        generation.fit_decoder(latents[:1], seen[:1])
+
+
+def test_what_a_network_sees_is_what_a_decoder_rebuilds():
+    encoder = sslzoo.load("simvae-digits")
+    images, _ = sslzoo.data.load("digits", "test")
+    np.testing.assert_allclose(generation.as_seen(encoder, images[:5]), images[:5] / 255.0, atol=1e-6)
+    plain = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten()])
+    np.testing.assert_allclose(generation.as_seen(plain, images[:5]), images[:5] / 255.0, atol=1e-6)
+
+
+# ---------------------------------------------------------------------- all of it
+
+BUDGET = {
+    "style_images": (60, 30), "reconstruction_images": 40, "frechet_images": 40, "likelihood_images": 6,
+    "likelihood_samples": 4, "outlier_images": 20, "decoder_epochs": 1,
+}  # fmt: skip
+
+
+def test_all_protocols_of_a_model_of_the_zoo(tmp_path, monkeypatch):
+    def refused(**_):
+        raise OSError("no network")
+
+    monkeypatch.setattr(keras.applications, "InceptionV3", refused)
+    noise = np.random.default_rng(0).integers(0, 256, (40, 8, 8, 1)).astype("uint8")
+    report = sslzoo.evaluate(
+        "simvae-digits", "digits", "all", epochs=1, gmm_restarts=1, max_train=200, budget=BUDGET, extractor="inception",
+        outside={"noise": noise}, pictures=tmp_path / "pictures",
+    )  # fmt: skip
+    assert set(report) == {*sslzoo.evaluation.ALL_PROTOCOLS} - {"attributes"}
+    reconstruction = report.numbers["reconstruction"]["mse"]
+    assert 0 < reconstruction.value < 0.4 * reconstruction.chance and reconstruction.unit == ""
+    assert list(report["generation"]) == ["frechet_simvae-digits"]  # not to be taken for FID
+    assert report.numbers["likelihood"]["nll"].unit == "nats" and np.isfinite(report["likelihood"]["nll"])
+    assert report["outliers"]["noise_auroc"] > 0.9
+    assert sum(map(sum, report.confusion["mlp"])) == 360
+    said = " ".join(report.remarks)
+    assert "no FID" in said and "Not measured, attributes" in said and "variance 1 instead" in said
+    assert sslzoo.evaluation.Report.from_json(report.to_json()) == report
+    assert "nats" in str(report) and "nats" in report.to_markdown()
+    units = {metric["name"]: metric.get("unit", "%") for metric in report.metrics()}
+    assert units["likelihood.nll"] == "nats" and units["reconstruction.mse"] == "" and units["style.kept"] == "%"
+    drawn = {path.name for path in (tmp_path / "pictures").iterdir()}
+    assert drawn == {
+        "confusion_linear.png", "confusion_mlp.png", "neighbours.png", "embedding.png", "reconstructions.png",
+        "classes.png",
+    }  # fmt: skip
+
+
+def test_an_encoder_without_decoder_gets_one_and_says_so():
+    rng = np.random.default_rng(0)
+    images, labels = rng.integers(0, 256, (60, 8, 8, 1)).astype("uint8"), np.arange(60) % 2
+    pixels = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten()], name="pixels")
+    splits = ((images[:40], labels[:40]), (images[40:], labels[40:]))
+    report = sslzoo.evaluate(pixels, splits, ("reconstruction", "generation"), extractor=pixels, budget=BUDGET)
+    assert list(report["reconstruction"]) == ["adhoc_mse"]
+    assert list(report["generation"]) == ["frechet_pixels"]
+    with pytest.raises(InvalidInputError, match="takes a posterior"):
+        sslzoo.evaluate(pixels, splits, "likelihood")
+    with pytest.raises(UnknownNameError, match="style_images"):
+        sslzoo.evaluate(pixels, splits, "style", budget={"style_image": (3, 3)})
+
+
+def test_attributes_and_tasks_of_celeba():
+    rng = np.random.default_rng(0)
+    attributes = rng.integers(0, 2, (600, 40))
+    images = rng.integers(0, 20, (600, 4, 4, 3)) + 150 * attributes[:, 20, None, None, None]  # only "Male" shows
+    encoder = keras.Sequential([keras.Input((4, 4, 3)), keras.layers.Rescaling(1 / 20), keras.layers.Flatten()])
+    images = images.astype("uint8")
+    splits = ((images[:400], attributes[:400]), (images[400:], attributes[400:]))
+    report = sslzoo.evaluate(encoder, splits, ("attributes", "linear"), epochs=30)
+    each = report["attributes"]
+    assert each["Male_accuracy"] > 0.95 and len(report.protocols["attributes"]["attributes"]) == 20
+    assert each["Male_balanced_accuracy"] > 0.95 and each["balanced_accuracy"] < 0.65
+    hair = sslzoo.evaluate(encoder, splits, "linear", attribute="hair", epochs=1)
+    assert hair.data["attribute"] == "hair" and hair.data["train"] < 400
+    assert "linear.balanced_accuracy" in [metric["name"] for metric in hair.metrics()]
