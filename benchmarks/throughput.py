@@ -296,6 +296,7 @@ def grow(options):
         model = make(options, views, size)
         ready = made(views, images[: options.batch_size], options.batch_size)
         ready = np.resize(ready, (len(images), *ready.shape[1:]))
+        alone(model, ready, options)  # what a process does once must not be the first size's
         seconds = np.median([alone(model, ready, options) for _ in range(options.rounds)], axis=0)
         keras.distribution.set_distribution(None)
         line(f"{what} {size}", seconds, options)
