@@ -17,7 +17,7 @@ from sslzoo.zoo.results import is_licence
 SHORT = ("epochs", "batch_size", "num_views", "learning_rate", "queue_size")
 POSITIVE = (
     "epochs", "batch_size", "num_views", "queue_size", "max_minutes", "grace", "limit", "stop_on_collapse", "until_knn",
-    "accumulate", "learning_rate", "image_size", "processes",
+    "accumulate", "image_size", "processes",
 )  # fmt: skip
 LARGEST = 2**31
 # What does not change the weights that come out.
@@ -95,6 +95,8 @@ def check(arguments: argparse.Namespace) -> None:
         if value is not None and not 0 < value < LARGEST:
             needed = f"less than {LARGEST}" if value >= LARGEST else "greater than 0"
             raise InvalidInputError(f"{_flag(name)} must be {needed}. Received: {_flag(name)}={value}")
+    if arguments.learning_rate is not None:
+        checks.positive(learning_rate=arguments.learning_rate)
     checks.number(0, 1, test_share=arguments.test_share)
     if (arguments.until_knn or 0) > 100:
         raise InvalidInputError(f"--until-knn must be a percentage. Received: --until-knn={arguments.until_knn}")
@@ -116,6 +118,8 @@ def check(arguments: argparse.Namespace) -> None:
 
 def check_protocols(protocols: "str | list[str] | tuple[str, ...] | None") -> None:
     """Refuses a protocol that there is not; None stands for all."""
+    if not isinstance(protocols, str | list | tuple | None):
+        raise InvalidInputError(f"protocols must be a list of names. Received: protocols={protocols!r}")
     for protocol in [protocols] if isinstance(protocols, str) else protocols or ():
         choose("protocol", protocol, evaluation.ALL_PROTOCOLS)
 
