@@ -3,7 +3,7 @@
     KERAS_BACKEND=jax python benchmarks/bank.py                        # top 4096 of 50,000 x 128 for a batch of 256
     KERAS_BACKEND=torch python benchmarks/bank.py --rounds 9
 
-Three figures, each beside its reference in the same run:
+Three figures, each beside its reference in the same run; times are those of the processor:
 
     search     `nearest` of one block (a bank of up to 65,536 rows) and in blocks of 16,384, against the plain
                `top_k(matmul(queries, transpose(bank)))` of the backend; rounds take turns. The target is 1.5 x at most
@@ -41,10 +41,11 @@ def compiled(function):
 
 
 def seconds(function, *arrays):
-    start = time.perf_counter()
+    """Of processor, all threads counted, which other work on the machine changes little."""
+    start = time.process_time()
     for tensor in keras.tree.flatten(function(*arrays)):
         ops.convert_to_numpy(tensor)
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def memory(function, queries, rows, size):

@@ -106,10 +106,16 @@ def in_fit(model, images, options):
 
 def alone(model, ready, options):
     """As `in_fit`, of views that were made beforehand."""
-    clock = Clock()
+    clock, size, fused = Clock(), options.batch_size, options.fuse_steps
+    how = {"epochs": 1, "shuffle": False, "verbose": 0, "callbacks": [clock]}
     if model.indexed:
         ready = {"images": ready, "index": np.arange(len(ready), dtype="int32") % model.num_images}
-    model.fit(ready, batch_size=options.batch_size, epochs=1, shuffle=False, verbose=0, callbacks=[clock])
+    if fused > 1 and fuses_its_steps():  # stacked beforehand too, as the batches of `fit` come
+        programs = ready.reshape(-1, fused, size, *ready.shape[1:])
+        stacks = (data.Stacked(np.swapaxes(steps, 0, 1)) for steps in programs)
+        model.fit(stacks, steps_per_epoch=fused * len(programs), **how)
+    else:
+        model.fit(ready, batch_size=size, **how)
     return clock.seconds
 
 
@@ -274,6 +280,7 @@ def trained_numbers(model):
 def grow(options):
     """The step alone at several sizes of one thing."""
     what, sizes = options.growth[0], [int(size) for size in options.growth[1:]]
+    options.fuse_steps = 1
     keras.config.set_dtype_policy(options.precision[0])
     options.method, options.num_views = GROWTH[what], 2
     first = None

@@ -36,8 +36,9 @@ def main(argv=None):
     run = training.Run("deepcluster", SETTINGS, VARIANTS, argv, __doc__)
     s = run.settings
     model = DeepCluster(run.encoder(), len(run.images), s["clusters"], run.views(), seed=run.seed)
+    recluster = Recluster(run.images, s["recluster_every"])
     run.prepare(model)
-    model.fit(run.data(), **run.fit_arguments([Recluster(run.images, s["recluster_every"])]))
+    model.fit(run.data(), **run.fit_arguments([recluster]))
     return run.finish(model)
 
 

@@ -10,18 +10,18 @@ Papers: Grathwohl et al., "Your Classifier is Secretly an Energy Based Model and
 
 from sslzoo import networks, training
 from sslzoo.callbacks import DivergenceGuard, EnergyHealth
-from sslzoo.evaluation import pictures
 from sslzoo.methods import JEM
 from sslzoo.training import Per, Variant
 
 # GEDI's appendix M. The only augmentation is noise on the image itself; its policies are taken without their other
-# steps. width: channels of the ResNet.
+# steps. width: channels of the ResNet. outliers: test images to be told from those of the data set.
 APPENDIX_M = {
     "network": "resnet8-gedi", "latent_dim": None, "num_views": 1, "clusters": Per(10, cifar100=100),
     "policy": "gedi-mnist", "flip": None,
     "policy_changes": {"shift": None, "jitter": None, "gray": None, "noise": 0.03},
     "sgld_steps": 20, "step_size": 1.0, "noise": 0.01, "buffer_size": 10_000, "restart": 0.05,
     "energy_decay": 0.0, "batch_size": 64,
+    "outliers": Per(None, mnist="fashion_mnist", fashion_mnist="mnist"),
 }  # fmt: skip
 
 # A network and budget for a CPU; the rate is higher, since the steps are fewer.
@@ -53,7 +53,6 @@ def main(argv=None):
     )
     run.prepare(model)
     model.fit(run.data(), **run.fit_arguments([DivergenceGuard(), EnergyHealth(run.images[:512])]))
-    pictures.samples(model.sample(50, seed=run.seed), run.out / "samples.png", title="Samples: 500 Langevin steps")
     return run.finish(model)
 
 

@@ -49,8 +49,9 @@ def main(argv=None):
         encoder, len(run.images), run.projector(encoder), run.views(),
         anneal_steps=warm * run.steps_per_epoch, curve="step", seed=run.seed, **options,
     )  # fmt: skip
+    recluster = ClusterBank(s["cluster_every"], start=warm)
     run.prepare(model)
-    model.fit(run.data(), **run.fit_arguments([ClusterBank(s["cluster_every"], start=warm)]))
+    model.fit(run.data(), **run.fit_arguments([recluster]))
     return run.finish(model)
 
 

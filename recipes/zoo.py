@@ -38,7 +38,7 @@ if importlib.util.find_spec("tensorflow") is None and INSTALLED:  # Keras' own d
 from sslzoo import evaluation  # noqa: E402
 from sslzoo.errors import ArtefactError, SSLZooError, choose  # noqa: E402
 from sslzoo.files import write_beside  # noqa: E402
-from sslzoo.training import flags  # noqa: E402
+from sslzoo.training import devices, flags  # noqa: E402
 from sslzoo.training.settings import parse_changes, resolve  # noqa: E402
 from sslzoo.zoo import artefact, layout, manifest  # noqa: E402
 from sslzoo.zoo.results import read_results  # noqa: E402
@@ -150,13 +150,11 @@ class Zoo:
             return ([None, *csv.DictReader(file)])[-1]
 
     def backend(self, entry):
-        """Where a run was begun; else what suits its network on this machine: XLA's convolutions are slow on a CPU."""
+        """Where a run was begun; else what suits its network on this machine."""
         record = self.runs / entry.entry / "run.json"
         if record.is_file():
             return json.loads(record.read_text("utf-8"))["backend"]
-        dense = self.settings(entry)["network"].startswith("mlp")
-        wanted = "jax" if dense or has_gpu() else "tensorflow"
-        return wanted if wanted in INSTALLED else INSTALLED[0]
+        return devices.suitable_backend(self.settings(entry)["network"])
 
     def command(self, entry):
         """The process that trains an entry, or goes on with it."""
@@ -169,10 +167,6 @@ class Zoo:
 def search_path():
     """Where processes find this package, and what was found before."""
     return os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-
-
-def has_gpu():
-    return Path("/dev/nvidia0").exists()
 
 
 def show(zoo):

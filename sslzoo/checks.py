@@ -66,12 +66,12 @@ def count(least: int = 1, **arguments):
     return _each(arguments, lambda value: is_integer(value) and value >= least, f"an integer >= {least}", int)
 
 
-def seed(**arguments):
-    """Seeds: integers from 0 to 2**31 - 1, as int, or None."""
+def seed(needed: bool = False, **arguments):
+    """Seeds: integers from 0 to 2**31 - 1, as int, or None unless one is `needed`."""
     return _each(
         arguments,
-        lambda value: value is None or (is_integer(value) and 0 <= value < SEED_LIMIT),
-        f"an integer from 0 to {SEED_LIMIT - 1}, or None",
+        lambda value: not needed if value is None else is_integer(value) and 0 <= value < SEED_LIMIT,
+        f"an integer from 0 to {SEED_LIMIT - 1}" + ("" if needed else ", or None"),
         lambda value: None if value is None else int(value),
     )
 

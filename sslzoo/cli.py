@@ -17,6 +17,7 @@ from pathlib import Path
 
 import sslzoo
 from sslzoo import progress, zoo
+from sslzoo.checks import SEED_LIMIT
 from sslzoo.environment import check_environment, in_a_line
 from sslzoo.errors import InvalidInputError, SSLZooError, choose, printable
 from sslzoo.files import write_beside
@@ -112,7 +113,45 @@ def _add(commands, name, run, summary, details, example):
     )
     parser.set_defaults(run=run)
     parser.add_argument("--json", action="store_true", help="print JSON, and nothing else, on standard output")
-    return parser.add_argument
+
+    def add(*names, **options):
+        if not {"action", "choices", "type"} & set(options) and options.get("nargs") != argparse.REMAINDER:
+            options["type"] = _text
+        parser.add_argument(*names, **options)
+
+    return add
+
+
+def _text(text):
+    """An argument that says something. Empty ones, most likely of a variable that is not set, would mean "." or all."""
+    if not text:
+        raise argparse.ArgumentTypeError("must not be empty")
+    return text
+
+
+def _path(text):
+    return Path(_text(text))
+
+
+def _positive(text):
+    value = int(text)
+    if not 1 <= value < SEED_LIMIT:
+        raise argparse.ArgumentTypeError(f"must be at least 1 and less than {SEED_LIMIT}, not {value}")
+    return value
+
+
+def _seed(text):
+    value = int(text)
+    if not 0 <= value < SEED_LIMIT:
+        raise argparse.ArgumentTypeError(f"must be from 0 to {SEED_LIMIT - 1}, not {value}")
+    return value
+
+
+def _share(text):
+    value = float(text)
+    if not 0 <= value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 0 and less than 1, not {value}")
+    return value
 
 
 def _add_model(add, what="model"):
@@ -263,8 +302,8 @@ def _add_embed(commands):
         ],
     )  # fmt: skip
     _add_model(add)
-    add("inputs", nargs="+", type=Path, metavar="IMAGES", help="folders and image files, or one .npz with `images`")
-    add("-o", "--output", required=True, type=Path, metavar="FILE", help="the .npz or .csv to write, or -")
+    add("inputs", nargs="+", type=_path, metavar="IMAGES", help="folders and image files, or one .npz with `images`")
+    add("-o", "--output", required=True, type=_path, metavar="FILE", help="the .npz or .csv to write, or -")
     add("--force", action="store_true", help="replace the file if it exists")
     add("--part", choices=EMBEDDINGS, default="encoder",
         help="what to embed with (encoder); posterior writes means as `features`, and `log_var`")  # fmt: skip
@@ -272,13 +311,6 @@ def _add_embed(commands):
     add("--batch-size", type=_positive, default=256, metavar="N", help="images per call of the encoder (256)")
     add("--on-error", choices=("fail", "skip"), default="fail",
         help="if an image cannot be read, write nothing; or leave it out and exit with 1 (fail)")  # fmt: skip
-
-
-def _positive(text):
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, not {value}")
-    return value
 
 
 def _embed(arguments):
@@ -355,11 +387,11 @@ def _add_search(commands):
             "sslzoo search features.npz 17 --json",
         ],
     )  # fmt: skip
-    add("features", type=Path, metavar="FEATURES", help="the .npz that `sslzoo embed` wrote")
+    add("features", type=_path, metavar="FEATURES", help="the .npz that `sslzoo embed` wrote")
     add("query", metavar="QUERY", help="an image file, or the number of a row of FEATURES, from 0")
     add("-k", type=_positive, default=8, metavar="N", help="how many to find (8)")
     add("--model", metavar="NAME", help="the model that made the features (the one that they name)")
-    add("--html", type=Path, metavar="FILE", help="write a page of thumbnails, too")
+    add("--html", type=_path, metavar="FILE", help="write a page of thumbnails, too")
     add("--force", action="store_true", help="replace that page if it exists")
 
 
@@ -409,7 +441,7 @@ def _add_evaluate(commands):
     add("--data-dir", help="folder of prepared TFDS data sets")
     add("--protocols", nargs="+", choices=("all", *ALL_PROTOCOLS), default=PROTOCOLS, metavar="P",
         help=f"some of {', '.join(ALL_PROTOCOLS)}, or all that apply ({' '.join(PROTOCOLS)})")  # fmt: skip
-    add("--out", type=Path, metavar="FOLDER", help="write report.json, report.md and pictures/ into it")
+    add("--out", type=_path, metavar="FOLDER", help="write report.json, report.md and pictures/ into it")
     add("--extractor", default="inception", metavar="E",
         help="of the Fréchet distance: inception, or an encoder's name or folder (inception)")  # fmt: skip
     add("--outside", nargs="+", metavar="D", help="sets that outliers are taken from (those at hand)")
@@ -417,14 +449,18 @@ def _add_evaluate(commands):
     add("--image-size", type=_positive, metavar="N", help="of a folder's images, for an encoder of any size")
     add("--labels", choices=("folders",), help="the folders in a folder of images are classes")
     add(
-        "--test-share", type=float, default=0.0, metavar="S", help="with --labels folders: share of each class held out"
+        "--test-share",
+        type=_share,
+        default=0.0,
+        metavar="S",
+        help="with --labels folders: share of each class held out",
     )
     add("--on-error", choices=("fail", "skip"), default="fail", help="images of a folder that cannot be read (fail)")
     add("--limit", type=_positive, metavar="N", help="at most that many train images, chosen at random")
     add("--epochs", type=_positive, default=200, metavar="N", help="of the probes (200)")
     add("--gmm-restarts", type=_positive, default=20, metavar="N", help="of the mixture (20)")
     add("--batch-size", type=_positive, default=500, metavar="N", help="images per call of the encoder (500)")
-    add("--seed", type=int, default=0, help="of probes and mixtures (0)")
+    add("--seed", type=_seed, default=0, help="of probes and mixtures (0)")
 
 
 def _evaluate(arguments):
@@ -514,13 +550,13 @@ def _add_publish(commands):
             "sslzoo publish weights/simvae-mnist sslzoo/simvae-mnist --create-pr",
         ],
     )  # fmt: skip
-    add("folder", type=Path, metavar="FOLDER", help="a model folder")
+    add("folder", type=_path, metavar="FOLDER", help="a model folder")
     add("repository", metavar="REPO", help="organisation/name on the Hub; made if need be")
     add("--private", action="store_true", default=None, help="make a repository that only you may see")
     add("--public", action="store_false", dest="private", help="make a repository that everyone may see")
     add("--create-pr", action="store_true", help="open a pull request instead of a commit")
     add("--overwrite-card", action="store_true", help="replace the card also if a person edited it")
-    add("--manifest", type=Path, metavar="FILE", help="the manifest to pin the commit in (the checkout's)")
+    add("--manifest", type=_path, metavar="FILE", help="the manifest to pin the commit in (the checkout's)")
     add("--no-manifest", action="store_const", const=False, dest="manifest", help="pin it nowhere")
 
 
@@ -570,9 +606,9 @@ def _add_manifest(commands):
         "commit stays if it holds these very files.",
         ["sslzoo manifest weights/*", "sslzoo manifest weights/simvae-mnist --organisation me"],
     )  # fmt: skip
-    add("folders", nargs="+", type=Path, metavar="FOLDER", help="model folders")
+    add("folders", nargs="+", type=_path, metavar="FOLDER", help="model folders")
     add("--organisation", default="sslzoo", metavar="O", help="on the Hub, for models that are new (sslzoo)")
-    add("--manifest", type=Path, metavar="FILE", help="the manifest to change (the checkout's)")
+    add("--manifest", type=_path, metavar="FILE", help="the manifest to change (the checkout's)")
 
 
 def _manifest(arguments):

@@ -7,6 +7,7 @@ there already is left alone: delete it first if the method was meant to change.
 
 import importlib.util
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -144,6 +145,28 @@ def in_another_process(code, backend, **environment):
     environment = {**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": str(Path(__file__).parent), **environment}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+def side_by_side(code, count=2, timeout=900):
+    """Run Python `code` in processes that find `index` and `port` in it, as `in_another_process` does; all end well."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", f"index, port = {index}, {port}\n{code}"],
+            env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )
+        for index in range(count)
+    ]  # fmt: skip
+    try:
+        for process in started:
+            told = process.communicate(timeout=timeout)[1]
+            assert process.returncode == 0, told[-3000:]
+    finally:
+        for process in started:
+            process.kill()
 
 
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="keras.distribution.DataParallel is JAX's")

@@ -15,6 +15,7 @@ import pytest
 
 import sslzoo
 from sslzoo import errors
+from sslzoo.training import devices
 
 ROOT = Path(__file__).resolve().parent.parent
 spec = importlib.util.spec_from_file_location("zoo_recipe", ROOT / "recipes" / "zoo.py")
@@ -58,8 +59,8 @@ def test_convolutions_want_tensorflow_on_a_cpu_and_dense_networks_jax(tmp_path, 
         (False, ["jax"], ["jax", "jax"]),
         (False, ["tensorflow"], ["tensorflow", "tensorflow"]),
     ):
-        monkeypatch.setattr(recipe, "has_gpu", lambda gpu=gpu: gpu)
-        monkeypatch.setattr(recipe, "INSTALLED", installed)
+        monkeypatch.setattr(devices, "has_gpu", lambda gpu=gpu: gpu)
+        monkeypatch.setattr(devices, "is_installed", lambda name, installed=installed: name in installed)
         assert [zoo.backend(entry) for entry in (dense, convolutions)] == expected
     (tmp_path / "simclr-mnist").mkdir()
     (tmp_path / "simclr-mnist" / "run.json").write_text('{"backend": "torch"}')

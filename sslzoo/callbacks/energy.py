@@ -21,7 +21,8 @@ class DivergenceGuard(keras.callbacks.Callback):
     look before the last (what the last look kept may have been on its way out) is put back, all random generators get
     new seeds, and the metrics start anew. Training goes on with the next batch. After `attempts` times it ends.
 
-    It stands before callbacks that act on losses which are not finite (`FiniteGuard`).
+    It stands before callbacks that act on losses which are not finite (`FiniteGuard`). A run resumed from a checkpoint
+    has had the rollbacks that its history counts, and until its second look that checkpoint is all it can go back to.
 
     Example:
         import numpy as np
@@ -60,6 +61,15 @@ class DivergenceGuard(keras.callbacks.Callback):
         self.every, self.attempts = checks.count(every=every, attempts=attempts)
         self.limit = checks.positive(limit=limit)
         self.rollbacks = []
+        self._before = 0  # rollbacks of the run that this one goes on with
+
+    def resume(self, rows):
+        """Takes up how often a run was rolled back before it was interrupted, from the rows of its history."""
+        self._before = int(rows[-1].get("rollbacks", 0)) if rows else 0
+
+    @property
+    def _count(self):
+        return self._before + len(self.rollbacks)
 
     def on_train_begin(self, logs=None):
         self.rollbacks = []
@@ -78,7 +88,7 @@ class DivergenceGuard(keras.callbacks.Callback):
         logs = {} if logs is None else logs
         if self._done > self._looked:  # two looks without a step between would pass a spoiled state for good
             self._look(logs, f"the end of epoch {epoch + 1}")
-        logs["rollbacks"] = float(len(self.rollbacks))
+        logs["rollbacks"] = float(self._count)
 
     def _look(self, logs, when):
         names = ("loss", *getattr(self._model, "terms", ()))
@@ -91,14 +101,14 @@ class DivergenceGuard(keras.callbacks.Callback):
         self._restore()
         for name in values:
             del logs[name]
-        if len(self.rollbacks) == self.attempts:
+        if self._count >= self.attempts:
             raise TrainingError(
                 f"Training diverged again after {self.attempts} rollbacks. The model is in its last good state. Try a "
                 "lower learning rate, energy_decay=0.1, more Langevin steps (sgld_steps), more noise on the "
                 f"data, or a smooth activation (silu) in the encoder. Received: {told}"
             )
         self.rollbacks.append(told)
-        print(f"\nDiverged ({told}): back to the last good state with new seeds, {len(self.rollbacks)} of "
+        print(f"\nDiverged ({told}): back to the last good state with new seeds, {self._count} of "
               f"{self.attempts}.")  # fmt: skip
 
     def _state(self):
@@ -106,7 +116,7 @@ class DivergenceGuard(keras.callbacks.Callback):
         return [np.array(ops.convert_to_numpy(variable)) for variable in _variables(self.model)]
 
     def _restore(self):
-        model, attempt = self.model, len(self.rollbacks) + 1
+        model, attempt = self.model, self._count + 1
         for variable, value in zip(_variables(model), self._good):
             if variable.name == "seed_generator_state":
                 value = np.array([(int(value[0]) + 1_000_003 * attempt) % 2**31, value[1]], value.dtype)
@@ -168,7 +178,7 @@ class EnergyHealth(keras.callbacks.Callback):
                 "images must be at least two raw images (N, H, W, C), or ready-made views (N, J, H, W, C) of as many. "
                 f"Received: images of shape {np.shape(images)}"
             )
-        self.images, self.seed = images, seed
+        self.images, self.seed = images, checks.seed(needed=True, seed=seed)
         self.every = checks.count(every=every)
 
     def on_train_begin(self, logs=None):

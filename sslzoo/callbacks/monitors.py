@@ -181,7 +181,7 @@ class Health(keras.callbacks.Callback):
         self.images = images
         self.every, self.stop, self.patience, self.grace = every, stop, patience, grace
         self.batch_size = batch_size
-        self.seed = seed
+        self.seed = checks.seed(needed=True, seed=seed)
         self.warnings = []
         self.reason = None
         self._embed = None

@@ -101,6 +101,8 @@ def source_of(images, split: str | None = None) -> "Arrays | Files":
         _refuse_split(split)
         pictures = all(hasattr(image, "getbands") for image in inputs)
         return Pictures(inputs) if pictures else Arrays(*sources.check(inputs))
+    if not all(map(os.fspath, inputs)):
+        raise InvalidInputError(f"Expected the path of a folder or file. Received: images={images!r}")
     return _files_of([Path(path).expanduser() for path in inputs], split)
 
 

@@ -60,7 +60,7 @@ def moving_balls(
     """
     checks.count(frames=frames, num_balls=num_balls)
     checks.count(2, size=size)
-    checks.count(0, seed=seed)
+    checks.seed(needed=True, seed=seed)
     if num_balls > len(COLOURS):
         raise InvalidInputError(f"num_balls must be at most {len(COLOURS)}. Received: num_balls={num_balls}")
     diameter = size / 8 if diameter is None else diameter

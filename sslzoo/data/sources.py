@@ -100,6 +100,7 @@ def load(
         InvalidInputError: an unreadable image or file; images of differing size; arrays of a wrong rank, dtype, number
             of channels or range.
     """
+    checks.seed(needed=True, seed=seed)
     kind = _kind(name)
     if kind != "folder" and image_size == "auto":
         image_size = None
@@ -198,7 +199,8 @@ def check(images, labels=None) -> tuple[np.ndarray, np.ndarray | None]:
 
 def _kind(name):
     """Which of the three kinds `name` is: "known", "npz" or "folder"; raises if it is none."""
-    if not isinstance(name, str | os.PathLike):
+    # An empty name is no folder, though a path made of it is the current one: most likely a variable that is not set.
+    if not isinstance(name, str | os.PathLike) or not os.fspath(name):
         raise errors.InvalidInputError(
             f"Expected the name of a data set, or the path of an .npz file or of a folder. Received: name={name!r}"
         )

@@ -15,6 +15,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 from threadpoolctl import threadpool_limits
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 
 
@@ -70,7 +71,12 @@ def minibatch_scores(labels: np.ndarray, clusters: np.ndarray, batch_size: int =
 
     Returns:
         dict with the keys of `scores`.
+
+    Raises:
+        InvalidInputError: a batch size or seed out of range.
     """
+    checks.count(batch_size=batch_size)
+    checks.seed(needed=True, seed=seed)
     order = np.random.default_rng(seed).permutation(len(labels))
     batches = (
         [order] if len(order) < batch_size else order[: len(order) // batch_size * batch_size].reshape(-1, batch_size)
@@ -103,8 +109,10 @@ def fit_gmm(
         The fitted `GaussianMixture`; its `reg_covar` tells which ridge was needed.
 
     Raises:
-        InvalidInputError: fewer rows than components, or no ridge helps.
+        InvalidInputError: fewer rows than components, no ridge helps, or a number or seed out of range.
     """
+    checks.count(components=components, restarts=restarts)
+    checks.seed(needed=True, seed=seed)
     features = np.asarray(features, np.float64)
     if len(features) < components:
         raise InvalidInputError(

@@ -35,12 +35,11 @@ def features(
         InvalidInputError: images that do not fit, an encoder that is none or gives something else than (B, L), or
             features with NaN or infinite values.
     """
+    checks.count(batch_size=batch_size)
     encoder = load_encoder(encoder)
     check_images(encoder, images)
     if checks.is_unit_range(np.asarray(images[:1000])):
         warnings.warn(checks.UNIT_RANGE, stacklevel=2)
-    if batch_size < 1:
-        raise InvalidInputError(f"`batch_size` must be at least 1. Received: batch_size={batch_size}")
     batch_size = min(batch_size, len(images))
     rows = None
     for start in range(0, len(images), batch_size):

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError, choose
 
 METRICS = ("cosine", "euclidean")
@@ -97,7 +98,7 @@ def nearest(
             "Features must be two arrays (rows, L) of the same L. "
             f"Received: train features of shape {bank.shape}, test features of shape {queries.shape}"
         )
-    if not 1 <= k <= len(bank):
+    if not checks.is_integer(k) or not 1 <= k <= len(bank):
         raise InvalidInputError(f"`k` must lie in 1..{len(bank)}, the number of train rows. Received: k={k}")
     if not (np.isfinite(bank).all() and np.isfinite(queries).all()):
         raise InvalidInputError("Features must be finite. Received: features with NaN or infinite values")

@@ -57,6 +57,7 @@ def scores(
     check_images(network, images)
     checks.count(batch_size=batch_size)
     checks.number(0, noise=noise)
+    checks.seed(needed=True, seed=seed)
     slope, rng, typical = _Slope(network), np.random.default_rng(seed), np.empty(len(images))
     batch_size = min(batch_size, len(images))
     for start in range(0, len(images), batch_size):

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.evaluation.features import check_finite
 from sslzoo.evaluation.neighbors import nearest
@@ -145,6 +146,8 @@ def neighbours(
     Raises:
         InvalidInputError: images and features do not belong together, or features are not finite.
     """
+    checks.count(k=k, queries=queries)
+    checks.seed(needed=True, seed=seed)
     if len(images) != len(features) or len(images) < 2:
         raise InvalidInputError(
             "Expected at least two images, and features of each. "
@@ -188,6 +191,7 @@ def embedding(
         InvalidInputError: features and labels do not fit, or features are not finite.
         UnknownNameError: `method` is not known.
     """
+    checks.seed(needed=True, seed=seed)
     features, labels = np.asarray(features, np.float64), np.asarray(labels)
     if features.ndim != 2 or labels.shape != features.shape[:1] or len(features) < 2:
         raise InvalidInputError(

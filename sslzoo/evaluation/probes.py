@@ -16,6 +16,8 @@ import numpy as np
 from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
+from sslzoo import checks
+
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # Adam as in PyTorch, which the papers used
 
 
@@ -75,7 +77,15 @@ def train_probe(
 
     Returns:
         `ProbeResult`.
+
+    Raises:
+        InvalidInputError: a number or seed out of range.
     """
+    checks.count(2, num_classes=num_classes)
+    checks.count(epochs=epochs, batch_size=batch_size)
+    checks.count(hidden=1 if hidden is None else hidden)
+    checks.positive(learning_rate=learning_rate)
+    checks.seed(needed=True, seed=seed)
     x, x_test = np.ascontiguousarray(train_features, np.float32), np.ascontiguousarray(test_features, np.float32)
     outputs = 1 if num_classes == 2 else num_classes
     widths = [x.shape[1], outputs] if hidden is None else [x.shape[1], hidden, outputs]

@@ -125,6 +125,7 @@ def evaluate(
         InvalidInputError: images, labels or settings do not fit; features are not finite; or the encoder changed.
         MissingDataError: the data set is not there.
     """
+    checks.count(batch_size=batch_size)
     every = isinstance(protocols, str) and protocols == "all"
     settings = _check_settings(
         ALL_PROTOCOLS if every else protocols, seed, epochs, hidden, gmm_restarts, max_train, ALL_PROTOCOLS
@@ -437,17 +438,11 @@ def _check_settings(protocols, seed, epochs, hidden, gmm_restarts, max_train, kn
     protocols = tuple(dict.fromkeys(choose("protocol", protocol, known) for protocol in protocols))
     if not protocols:
         raise InvalidInputError(f"Expected at least one protocol of {', '.join(known)}. Received: protocols=()")
-    for name, value in (
-        ("epochs", epochs),
-        ("gmm_restarts", gmm_restarts),
-        ("hidden", hidden),
-        ("max_train", max_train),
-    ):
-        if value is not None and value < 1:
-            raise InvalidInputError(f"`{name}` must be at least 1. Received: {name}={value}")
+    checks.count(epochs=epochs, gmm_restarts=gmm_restarts)
+    checks.count(**{name: value for name, value in (("hidden", hidden), ("max_train", max_train)) if value is not None})
     return {
         "protocols": protocols,
-        "seed": int(seed),
+        "seed": checks.seed(needed=True, seed=seed),
         "epochs": epochs,
         "hidden": hidden,
         "gmm_restarts": gmm_restarts,
@@ -574,7 +569,7 @@ def _check_labels(labels, rows, attribute, which):
                 f"Received: attribute={attribute!r}, labels of shape {labels.shape}"
             )
         column = names.index(choose("attribute", attribute, names))
-    if not 0 <= column < labels.shape[1]:
+    if not checks.is_integer(column) or not 0 <= column < labels.shape[1]:
         raise InvalidInputError(f"`attribute` must lie in 0..{labels.shape[1] - 1}. Received: attribute={attribute}")
     return labels[:, column].astype(np.int64), attribute
 

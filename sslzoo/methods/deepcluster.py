@@ -102,7 +102,7 @@ class DeepCluster(JointEmbedding):
         self.clusters = clusters
         self.whitened_dim = whitened_dim
         self.balanced = bool(balanced)
-        self.seed = seed
+        self.seed = checks.seed(needed=True, seed=seed)
         features = keras.Input((self.embedding_dim,), name="features")
         logits = blocks.dense(features, clusters, "clusters", dtype="float32")
         self.classifier = keras.Model(features, logits, name="classifier")

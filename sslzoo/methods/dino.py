@@ -108,7 +108,7 @@ class DINO(MultiCrop, TeacherStudent):
         self.warmup_steps, self.freeze_prototypes = checks.count(
             0, warmup_steps=warmup_steps, freeze_prototypes=freeze_prototypes
         )
-        self.seed = seed
+        self.seed = checks.seed(needed=True, seed=seed)
         self.prototype_head = prototype_head(self.embedding_dim, prototypes, seed)
         self.make_teacher()
         self.center = variable(self, np.zeros(prototypes, "float32"), "center")

@@ -162,7 +162,7 @@ class EnergyModel(JointEmbedding):
             )
         self.sample_range = tuple(sample_range)
         self.clip = None if clip is None else checks.positive(clip=clip)
-        self.seed = seed
+        self.seed = checks.seed(needed=True, seed=seed)
         self.random = keras.random.SeedGenerator(seed)
 
     @property

@@ -68,7 +68,7 @@ class LeJEPA(MultiCrop):
         self.weight = checks.fraction(weight=weight)
         self.slices = checks.count(slices=slices)
         self.num_global = None if num_global is None else checks.count(num_global=num_global)
-        self.seed = seed
+        self.seed = checks.seed(needed=True, seed=seed)
         self.random = keras.random.SeedGenerator(seed)
 
     def directions(self, training):

@@ -152,7 +152,7 @@ class MemoryBank(JointEmbedding):
         self.inner = inner
         self.temperature = temperature
         self.momentum = momentum
-        self.seed = seed
+        self.seed = checks.seed(needed=True, seed=seed)
         if anneal_steps:
             self.step = counter(self, "step")
         if negatives is not None:
@@ -383,6 +383,11 @@ class ClusterBank(keras.callbacks.Callback):
         self.every = every
         self.start = start
         self._found = {}
+
+    def resume(self, rows):
+        """Takes up what a run had found before it was interrupted, from the rows of its history."""
+        last = rows[-1] if rows else {}
+        self._found = {key: last[key] for key in ("cluster_nmi", "cluster_seconds") if key in last}
 
     def on_train_begin(self, logs=None):
         if not isinstance(self.model, MemoryBank) or self.model.clusters is None:

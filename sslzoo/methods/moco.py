@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from sslzoo import checks
+from sslzoo.errors import InvalidInputError
 from sslzoo.losses import queue_nce_terms, unit
 from sslzoo.methods.advice import LOWER_TEMPERATURE
 from sslzoo.methods.joint_embedding import TeacherStudent
@@ -88,7 +89,7 @@ class MoCo(TeacherStudent):
         self.momentum = momentum
         self.temperature = temperature
         self.symmetric = bool(symmetric)
-        self.seed = seed
+        self.seed = checks.seed(needed=True, seed=seed)
         self.make_teacher()
         self.queue = variable(self, unit_rows(queue_size, self.embedding_dim, seed), "queue")
         self.pointer = counter(self, "pointer")
@@ -109,6 +110,14 @@ class MoCo(TeacherStudent):
 
     def update(self, images, outputs):
         enqueue(self.queue, self.pointer, ops.reshape(outputs["keys"], (-1, self.embedding_dim)))
+
+    def check_batch(self, batch_size):
+        keys = batch_size * (1 + self.symmetric)
+        if keys > self.queue_size:
+            raise InvalidInputError(
+                f"The queue must hold the keys of a step, {keys} here ({1 + self.symmetric} of each image). "
+                f"Received: queue_size={self.queue_size}, batch_size={batch_size}, symmetric={self.symmetric}"
+            )
 
     def chance_level(self, batch_size: int) -> float:
         """Loss when all embeddings are equal: log(queue_size + 1), in nats."""

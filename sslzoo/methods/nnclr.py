@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from sslzoo import checks
+from sslzoo.errors import InvalidInputError
 from sslzoo.losses import info_nce_terms, unit
 from sslzoo.methods.advice import LOWER_TEMPERATURE
 from sslzoo.methods.simsiam import SimSiam
@@ -78,7 +79,7 @@ class NNCLR(SimSiam):
         super().__init__(encoder, projector, predictor, views, **kwargs)
         self.queue_size = checks.count(queue_size=queue_size)
         self.temperature = checks.positive(temperature=temperature)
-        self.seed = seed
+        self.seed = checks.seed(needed=True, seed=seed)
         self.queue = variable(self, unit_rows(queue_size, self.embedding_dim, seed), "queue")
         self.pointer = counter(self, "pointer")
 
@@ -98,6 +99,13 @@ class NNCLR(SimSiam):
 
     def update(self, images, outputs):
         enqueue(self.queue, self.pointer, unit(outputs["target"][:, 0]))
+
+    def check_batch(self, batch_size):
+        if batch_size > self.queue_size:
+            raise InvalidInputError(
+                "The queue must hold the images of a step. "
+                f"Received: queue_size={self.queue_size}, batch_size={batch_size}"
+            )
 
     def chance_level(self, batch_size: int) -> float:
         """Loss when all embeddings are equal: log(batch), in nats."""

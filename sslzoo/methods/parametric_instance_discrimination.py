@@ -93,7 +93,7 @@ class ParametricInstanceDiscrimination(JointEmbedding):
             checks.positive(temperature=temperature)
         self.num_images = num_images
         self.temperature = temperature
-        self.seed = seed
+        self.seed = checks.seed(needed=True, seed=seed)
         initial = INITIAL_LENGTH * unit_rows(num_images, self.embedding_dim, seed)
         self.class_vectors = variable(self, initial, "class_vectors", trainable=True)
 

@@ -281,6 +281,16 @@ class Pretrainer(keras.Model):
             )
         return inputs["images"], inputs["index"]
 
+    def check_batch(self, batch_size: int) -> None:
+        """Raise unless a training step can have so many images: what would else be told in the first one.
+
+        Args:
+            batch_size: int, images of a step.
+
+        Raises:
+            InvalidInputError: they do not fit the method's settings.
+        """
+
     def check_view_count(self, count: int | None) -> None:
         """Raise unless the method takes that many views of an image; None is a number that is not known yet."""
         least, most = self.view_counts

@@ -101,7 +101,7 @@ class ProtoCPC(TeacherStudent):
         self.teacher_temperature = teacher_temperature
         self.momentum = momentum
         self.prior_momentum = prior_momentum
-        self.seed = seed
+        self.seed = checks.seed(needed=True, seed=seed)
         self.prototype_head = prototype_head(self.embedding_dim, prototypes, seed)
         self.make_teacher()
         self.prior = variable(self, np.full(prototypes, 1 / prototypes, "float32"), "prior")

@@ -118,7 +118,7 @@ class SwAV(MultiCrop):
         self.queue_size = queue_size
         self.queue_start = queue_start
         self.freeze_prototypes = freeze_prototypes
-        self.seed = seed
+        self.seed = checks.seed(needed=True, seed=seed)
         self.prototype_head = prototype_head(self.embedding_dim, prototypes, seed)
         self.step = counter(self, "step")
         if queue_size:
@@ -165,6 +165,13 @@ class SwAV(MultiCrop):
         if self.queue_size:
             enqueue(self.queue, self.pointer, ops.reshape(unit(outputs["z"]), (-1, self.queue.shape[1])))
         self.step.assign(snapshot(self.step) + 1)
+
+    def check_batch(self, batch_size):
+        if 0 < self.queue_size < batch_size:
+            raise InvalidInputError(
+                "The queue must hold the images of a step. "
+                f"Received: queue_size={self.queue_size}, batch_size={batch_size}"
+            )
 
     def chance_level(self, batch_size: int) -> float:
         """Loss when every prototype is as likely as any other: log(prototypes), in nats."""

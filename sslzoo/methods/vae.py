@@ -74,7 +74,7 @@ class VAE(Pretrainer):
         self.decoder = decoder
         self.likelihood = choose("likelihood", likelihood, ("gaussian", "bernoulli"))
         self.likelihood_variance = likelihood_variance
-        self.seed = seed
+        self.seed = checks.seed(needed=True, seed=seed)
         self.random = keras.random.SeedGenerator(seed)
         checks.positive(likelihood_variance=likelihood_variance)
         if len(encoder.outputs) != 2 or encoder.outputs[0].shape != encoder.outputs[1].shape:

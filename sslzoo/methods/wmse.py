@@ -80,22 +80,32 @@ class WMSE(JointEmbedding):
         self.whitening_size = whitening_size
         self.iterations = iterations
         self.normalize = normalize
-        self.seed = seed
+        self.seed = checks.seed(needed=True, seed=seed)
         self.random = keras.random.SeedGenerator(seed)
 
     def objective(self, images, outputs, training):
         z = outputs["z"]
         size = self.whitening_size
+        if z.shape[0] is not None:
+            self.check_batch(z.shape[0])
         if size is None:
             return {"invariance": w_mse(z, self.normalize)}
-        if z.shape[0] is not None and z.shape[0] % size:
-            raise InvalidInputError(
-                f"The batch must be a multiple of whitening_size={size}. Received: a batch of {z.shape[0]} images"
-            )
         # Evaluation draws nothing: it takes the batch as it comes.
         splits = [self._shuffled(z) for _ in range(self.iterations)] if training else [z]
         slices = [ops.reshape(split, (-1, size, *z.shape[1:])) for split in splits]
         return {"invariance": w_mse(ops.concatenate(slices, axis=0), self.normalize)}
+
+    def check_batch(self, batch_size):
+        size = self.whitening_size
+        if size is not None and batch_size % size:
+            raise InvalidInputError(
+                f"The batch must be a multiple of whitening_size={size}. Received: a batch of {batch_size} images"
+            )
+        if size is None and batch_size <= self.embedding_dim:
+            raise InvalidInputError(
+                f"Whitening {self.embedding_dim} features takes a batch of more than {self.embedding_dim} embeddings; "
+                f"use a larger batch or a projector of smaller output. Received: a batch of {batch_size} images"
+            )
 
     def _shuffled(self, z):
         """Embeddings (B, J, D) in a random order of images: the ranks of random numbers are a permutation."""

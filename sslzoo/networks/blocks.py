@@ -11,6 +11,7 @@ from keras import initializers, layers
 
 from sslzoo.errors import InvalidInputError
 from sslzoo.networks.initialization import defer, restore
+from sslzoo.networks.transposed import hasten
 
 CHANNELS_LAST = {"data_format": "channels_last"}
 
@@ -68,7 +69,7 @@ def conv_up(x, filters, size, name, use_bias=False, **options):
     """Transposed convolution that doubles the image: `stride=2, padding=(size - 1) // 2, output_padding=size % 2`."""
     options.setdefault("kernel_initializer", he_normal())
     layer = layers.Conv2DTranspose(filters, size, 2, "valid", use_bias=use_bias, name=name, **CHANNELS_LAST, **options)
-    x = apply(layer, x)
+    x = apply(hasten(layer), x)
     if size == 1:  # nothing overlaps: Keras already fills up to twice the side
         return x
     cut = ((size - 1) // 2, size // 2 - 1)

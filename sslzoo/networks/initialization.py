@@ -46,7 +46,7 @@ def initialize(model, seed):
     """
     if seed is None:
         seed = random.randrange(2**31)
-    checks.count(0, seed=seed)
+    checks.seed(seed=seed)
     if not model.built:
         raise InvalidInputError(f"initialize needs a built model. Received: {model.name!r}, which has no weights yet")
     draws = []  # all drawn before any is assigned: a refused layer leaves the model as it was

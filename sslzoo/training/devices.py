@@ -1,7 +1,9 @@
 """Several devices, and several processes: a batch lies on all of them, and is still one batch."""
 
+import importlib.util
 import os
 import sys
+from pathlib import Path
 
 import keras
 
@@ -84,6 +86,26 @@ def release(model: keras.Model) -> bool:
     if several:
         processes.leave()
     return first
+
+
+def suitable_backend(network: str) -> str | None:
+    """The backend that trains a network fastest on this machine, of those installed; None: there is none.
+
+    JAX, but for convolutions on a CPU TensorFlow (`benchmarks/backends.py` measures both).
+    """
+    convolutions_on_cpu = not network.startswith("mlp") and not has_gpu()
+    order = ("tensorflow", "jax", "torch") if convolutions_on_cpu else ("jax", "tensorflow", "torch")
+    return next((name for name in order if is_installed(name)), None)
+
+
+def has_gpu() -> bool:
+    """Whether this machine has a GPU of NVIDIA's."""
+    return Path("/dev/nvidia0").exists()
+
+
+def is_installed(package: str) -> bool:
+    """Whether it can be imported; it is not."""
+    return importlib.util.find_spec(package) is not None
 
 
 def check(batch_size: int, devices: int) -> None:

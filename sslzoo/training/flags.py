@@ -17,8 +17,9 @@ from sslzoo.zoo.results import is_licence
 SHORT = ("epochs", "batch_size", "num_views", "learning_rate", "queue_size")
 POSITIVE = (
     "epochs", "batch_size", "num_views", "queue_size", "max_minutes", "grace", "limit", "stop_on_collapse", "until_knn",
-    "accumulate", "processes",
+    "accumulate", "learning_rate", "image_size", "processes",
 )  # fmt: skip
+LARGEST = 2**31
 # What does not change the weights that come out.
 PASSING = (
     "data_dir", "out", "resume", "max_minutes", "grace", "protocols", "name", "show", "fuse_steps", "devices",
@@ -84,13 +85,16 @@ def check(arguments: argparse.Namespace) -> None:
         UnknownNameError: a protocol that there is not.
         InvalidInputError: a number out of its range; views in tf.data without TensorFlow.
     """
-    for protocol in arguments.protocols or ():
-        choose("protocol", protocol, evaluation.ALL_PROTOCOLS)
+    for name, value in vars(arguments).items():
+        if value == "" or (name == "protocols" and value == []):  # of a variable that is not set, most likely
+            raise InvalidInputError(f"{_flag(name)} must not be empty. Received: {_flag(name)}={value!r}")
+    check_protocols(arguments.protocols)
     for name in POSITIVE:
         value = getattr(arguments, name)
-        if value is not None and not value > 0:
-            flag = "--" + name.replace("_", "-")
-            raise InvalidInputError(f"{flag} must be greater than 0. Received: {flag}={value}")
+        if value is not None and not 0 < value < LARGEST:
+            needed = f"less than {LARGEST}" if value >= LARGEST else "greater than 0"
+            raise InvalidInputError(f"{_flag(name)} must be {needed}. Received: {_flag(name)}={value}")
+    checks.number(0, 1, test_share=arguments.test_share)
     if arguments.probe_data and arguments.probe_data not in SETUPS and not Path(arguments.probe_data).exists():
         raise InvalidInputError(
             "--probe-data must be a known data set, or the path of an .npz or a folder. "
@@ -112,6 +116,16 @@ def check(arguments: argparse.Namespace) -> None:
             "Views in tf.data need TensorFlow (pip install 'sslzoo[tensorflow]'); --views device does not. "
             "Received: --views=tf.data"
         )
+
+
+def check_protocols(protocols: "str | list[str] | tuple[str, ...] | None") -> None:
+    """Refuses a protocol that there is not; None stands for all."""
+    for protocol in [protocols] if isinstance(protocols, str) else protocols or ():
+        choose("protocol", protocol, evaluation.ALL_PROTOCOLS)
+
+
+def _flag(name):
+    return "--" + name.replace("_", "-")
 
 
 def short_changes(arguments: argparse.Namespace) -> dict:

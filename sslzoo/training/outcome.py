@@ -11,9 +11,11 @@ import numpy as np
 
 from sslzoo import callbacks, data, evaluation
 from sslzoo.errors import ArtefactError, InvalidInputError
-from sslzoo.evaluation import pictures
-from sslzoo.evaluation.report import versions
+from sslzoo.evaluation import outliers, pictures
+from sslzoo.evaluation.report import Number, versions
 from sslzoo.files import unlock_folder
+from sslzoo.methods import EBCLR
+from sslzoo.methods.energy_model import ClusterEnergyModel, EnergyModel
 from sslzoo.training import flags
 from sslzoo.training.settings import SETUPS, data_name
 from sslzoo.zoo import artefact
@@ -63,6 +65,8 @@ def _write(run, model, hurried):
     # Whatever goes wrong in measuring and drawing must not take the trained model with it.
     try:
         report = evaluate(run, parts["encoder"], parts.get("decoder"))
+        if report and isinstance(model, ClusterEnergyModel):
+            report.numbers |= clusters_and_outliers(run, parts["projection"])
     except Exception as error:
         faults.append(error)
     try:
@@ -182,6 +186,41 @@ def default_protocols(images: int, decoder=None) -> tuple[str, ...]:
     return (*evaluation.PROTOCOLS, *style, *(() if decoder is None else ("reconstruction",)))
 
 
+def clusters_and_outliers(run, head) -> dict[str, dict[str, Number]]:
+    """What an energy model of clusters tells without a probe, on test images: its clusters, and what is an outlier.
+
+    Args:
+        run: `sslzoo.training.Run`; its setting `outliers` names a data set of images of the same shape, or is None.
+        head: raw images -> logits, the model's part "projection".
+
+    Returns:
+        dict, protocol -> metric -> `Number`.
+    """
+    images, labels = run.test_images, run.test_labels
+    numbers = {}
+    if labels.ndim == 1:
+        found = evaluation.features(head, images).argmax(axis=1)
+        rows = (("", evaluation.scores, "the model's own clusters, no probe"),
+                ("minibatch100_", lambda *pair: evaluation.minibatch_scores(*pair, 100),
+                 "mean over batches of 100, as the GEDI paper's tables appear to be"))  # fmt: skip
+        guessed = np.random.default_rng(run.seed).permutation(labels)
+        numbers["clusters"] = {
+            f"{kind}{metric}": Number(score(labels, found)[metric], label, note, score(guessed, found)[metric])
+            for kind, score, note in rows
+            for metric, label in (("nmi", "NMI"), ("accuracy", "Hungarian accuracy"))
+        }
+    if other := run.settings.get("outliers"):
+        strange, _ = data.load(other, "test", data_dir=run.arguments.data_dir)
+        value = outliers.detection(head, images, {other: strange[: run.arguments.limit]}, seed=run.seed)[other]
+        label, note = f"AUROC against {data_name(other)}", f"minus the slope of log p(x), noise {outliers.TEST_NOISE}"
+        numbers["outliers"] = {f"{other}_auroc": Number(value, label, note, chance=0.5)}
+    for protocol, metrics in numbers.items():
+        for number in metrics.values():
+            print(f"{protocol}: {number.label} {100 * number.value:.2f} %, chance {100 * number.chance:.1f} % "
+                  f"({number.note})")  # fmt: skip
+    return numbers
+
+
 def draw(run, model, encoder) -> dict[str, Path]:
     """Curves, reconstructions, samples, views, neighbours and an embedding, as far as there are such: name -> path."""
     folder = run.out / "pictures"
@@ -199,6 +238,11 @@ def draw(run, model, encoder) -> dict[str, Path]:
         except InvalidInputError:  # uniform centres: there is no prior to draw centres from
             samples, title = model.sample(50, like=images[:10], seed=run.seed), "Samples around ten test images"
         drawn.append(pictures.samples(keras.ops.convert_to_numpy(samples), folder / "samples.png", title=title))
+    if isinstance(model, EnergyModel) and model.buffer is not None:
+        like = {"reference": images[:100]} if isinstance(model, EBCLR) else {}
+        low, high = model.sample_range
+        samples = (np.clip(model.sample(50, seed=run.seed, **like), low, high) - low) / (high - low)
+        drawn.append(pictures.samples(samples, folder / "samples.png", title="Samples: 500 Langevin steps from noise"))
     if model.views is not None:
         shown = run.images[:8]
         made = keras.ops.convert_to_numpy(model.views(shown, training=True, seed=run.seed, num_views=8))

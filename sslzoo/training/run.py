@@ -170,7 +170,9 @@ class Run:
         changes = flags.short_changes(self.arguments)
         if "queue_size" in changes and "queue_size" not in plain:
             raise InvalidInputError(f"{self.method} has no queue here. Received: --queue-size={changes['queue_size']}")
-        return resolve(*chosen, changes | parse_changes(self.arguments.set, plain))
+        numbers = resolve(*chosen, changes | parse_changes(self.arguments.set, plain))
+        flags.check_protocols(numbers["protocols"])
+        return numbers
 
     def _show(self, numbers):
         """What --show is for."""
@@ -334,6 +336,7 @@ class Run:
             model: the method to train.
             optimizer: in place of the one that the settings name.
         """
+        model.check_batch(self.settings["batch_size"])
         model.compile(optimizer=optimizer or self.optimizer())
         self.model = model
         self.fused = int(processes.of_first([self._steps_per_program()])[0])  # each measured for itself
@@ -356,6 +359,9 @@ class Run:
                 self.schedule.length.assign(float(self.plan["steps"] or self.steps))
         if self.no_test and not self.arguments.probe_data:
             print(f"{self.no_test}: there will be no probes. The encoder and its pictures are written all the same.")
+        network, suitable = self.settings["network"], devices.suitable_backend(self.settings["network"])
+        if suitable != keras.backend.backend() and not self.initial_epoch:
+            print(f"On this machine {network} is trained fastest by {suitable}: KERAS_BACKEND={suitable}.")
         accumulated = self.arguments.accumulate or 1
         if accumulated > 1:
             print(

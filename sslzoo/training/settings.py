@@ -20,6 +20,7 @@ import re
 import unicodedata
 from pathlib import Path
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError, choose
 
 KINDS = ("grey images", "colour images")  # what folders and `.npz` files are taken for, by their channels
@@ -187,8 +188,7 @@ def resolve(
 
     Raises:
         UnknownNameError: a variant, or a setting in `changes`, that there is not; the nearest name is given.
-        InvalidInputError: a variant that is not for this data set, or a number of views that does not divide the budget
-            of views.
+        InvalidInputError: a variant that is not for this data set, or a number out of its range.
     """
     kind = kind_of(dataset, channels)
     chosen = Variant() if variant == "zoo" and "zoo" not in variants else variants[choose_variant(variant, variants)]
@@ -202,14 +202,14 @@ def resolve(
                 numbers[name] = value
     for name, value in (changes or {}).items():
         numbers[choose("setting", name, numbers)] = value
-    return _derived(numbers)
+    return _derived(_checked(numbers))
 
 
 def _derived(numbers):
     """What follows from the budget of views where nothing else was said."""
-    if numbers["epochs"] is None and _whole(numbers["num_views"]):
+    if numbers["epochs"] is None:
         numbers["epochs"] = max(1, round(numbers["views_per_image"] / views_of(numbers)))
-    if numbers["monitor_every"] is None and _whole(numbers["epochs"]):
+    if numbers["monitor_every"] is None:
         numbers["monitor_every"] = math.ceil(numbers["epochs"] / 30)
     return numbers
 
@@ -219,8 +219,25 @@ def views_of(numbers: dict) -> int:
     return numbers["num_views"] + numbers.get("local_views", 0)
 
 
-def _whole(value):
-    return isinstance(value, int) and value > 0
+def _checked(numbers):
+    """The numbers, if they are such: those that every run has."""
+
+    def given(*names):
+        return {name: numbers[name] for name in names if numbers.get(name) is not None}
+
+    for name in ("batch_size", "num_views", "learning_rate", "views_per_image", "warmup_steps"):
+        if numbers[name] is None:
+            raise InvalidInputError(f"{name} must be a number. Received: {name}=None")
+    checks.count(**given("batch_size", "num_views", "epochs", "latent_dim", "gmm_restarts"))
+    checks.count(0, **given("monitor_every", "warmup_steps", "local_views"))
+    checks.positive(**given("learning_rate", "adam_epsilon", "views_per_image"))
+    checks.number(0, **given("weight_decay", "warmup_epochs"))
+    if not isinstance(numbers["policy_changes"], dict):
+        raise InvalidInputError(
+            "policy_changes must be a dict, {step: its options or None}. "
+            f"Received: policy_changes={numbers['policy_changes']!r}"
+        )
+    return numbers
 
 
 def kind_of(dataset: str, channels: int | None) -> str:

@@ -33,6 +33,7 @@ from sslzoo.zoo.results import (
     PAPER,
     check_fields,
     is_count,
+    is_device,
     is_licence,
     is_name,
     is_text,
@@ -56,12 +57,16 @@ _SEGMENT = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_. -]*(?<![. ])")
 def is_safe_path(path: object) -> bool:
     """Whether a path stays inside the folder that it is relative to, on every system.
 
-    Letters, digits, "_", "-", "." and " " between forward slashes; no part is empty, hidden, or made of dots.
+    Letters, digits, "_", "-", "." and " " between forward slashes; no part is empty, hidden, or made of dots, ends in a
+    dot or space, which Windows drops, or is the name of a device there ("aux.json").
     """
     return (
         isinstance(path, str)
         and len(path) <= 200
-        and all(_SEGMENT.fullmatch(segment) and len(segment) <= 100 for segment in path.split("/"))
+        and all(
+            _SEGMENT.fullmatch(segment) and len(segment) <= 100 and not is_device(segment)
+            for segment in path.split("/")
+        )
     )
 
 

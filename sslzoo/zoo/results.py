@@ -128,7 +128,20 @@ def dict_of(test):
     return lambda value: isinstance(value, dict) and all(map(test, value.values()))
 
 
-is_name = matches(r"[a-z0-9][a-z0-9.-]{0,95}")
+_is_plain_name = matches(r"[a-z0-9][a-z0-9.-]{0,95}")
+_DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])[ ]*(\..*)?", re.IGNORECASE)
+
+
+def is_device(name: str) -> bool:
+    """Whether Windows takes a file of that name for a device, whatever folder it is in: "nul", "Aux.json"."""
+    return bool(_DEVICE.fullmatch(name))
+
+
+def is_name(value: object) -> bool:
+    """Whether it can be the name of a model, and of its folder on every system."""
+    return _is_plain_name(value) and not is_device(value) and not value.endswith(".")
+
+
 is_licence = matches(r"[a-z0-9][a-z0-9.+-]*")
 # field -> (required, what it must be, test or fields of each element)
 METRIC = {

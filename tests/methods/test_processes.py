@@ -1,15 +1,12 @@
 """Two processes that share each batch train the weights of one (JAX); PyTorch never compares a part of a batch."""
 
-import os
-import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import contract
 import keras
 import numpy as np
 import pytest
+from test_method_contract import side_by_side
 
 from sslzoo import data, errors
 
@@ -35,33 +32,11 @@ def train_all(folder, shard=(0, 1)):
             np.savez(Path(folder) / f"{name}.npz", *contract.state(model), loss=logs["loss"])
 
 
-def side_by_side(code, count=2, timeout=600, **environment):
-    """Runs Python `code` in processes that find `index` and `port` in it; all must end well."""
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
-    path = [*map(str, (Path(__file__).parent, Path(contract.__file__).parent)), os.environ.get("PYTHONPATH", "")]
-    environment = {**os.environ, "KERAS_BACKEND": BACKEND, "PYTHONPATH": os.pathsep.join(path), **environment}
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", f"index, port = {index}, {port}\n{code}"],
-            env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-        )
-        for index in range(count)
-    ]  # fmt: skip
-    try:
-        for process in started:
-            told = process.communicate(timeout=timeout)[1]
-            assert process.returncode == 0, told[-3000:]
-    finally:
-        for process in started:
-            process.kill()
-
-
 @pytest.mark.skipif(BACKEND != "jax", reason="keras.distribution.initialize is JAX's")
 def test_two_processes_train_the_weights_of_one(tmp_path):
     train = f"""
-import keras
+import keras, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
 keras.distribution.initialize(f"localhost:{{port}}", 2, index)
 keras.distribution.set_distribution(keras.distribution.DataParallel(auto_shard_dataset=False))
 import test_processes

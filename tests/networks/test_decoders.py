@@ -8,6 +8,7 @@ from keras import ops
 from sslzoo import networks
 from sslzoo.errors import InvalidInputError, UnknownNameError
 from sslzoo.networks import blocks
+from sslzoo.networks import transposed as hastened
 
 
 def trainable(model):
@@ -139,3 +140,32 @@ def test_unknown_name_suggests_near_ones():
 def test_what_does_not_fit_is_refused(arguments, options, message):
     with pytest.raises(InvalidInputError, match=message):
         networks.decoder(*arguments, **options)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="the other backends differentiate these fast themselves")
+@pytest.mark.parametrize("size", [1, 3, 4, 7])
+def test_the_fast_gradient_is_the_gradient(size):
+    import jax
+
+    random = np.random.default_rng(size)
+    images, kernel, slope = (
+        random.normal(size=shape).astype("float32")
+        for shape in ((2, 5, 6, 3), (size, size, 4, 3), (2, max(10, 8 + size), max(12, 10 + size), 4))
+    )
+    expected, back = jax.vjp(hastened._double, images, kernel)
+    result, fast_back = jax.vjp(hastened._with_fast_gradient(), images, kernel)
+    np.testing.assert_array_equal(result, expected)
+    for one, other in zip(fast_back(slope), back(slope)):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_transposed_layers_stay_keras_own():
+    decoder = networks.decoder("convnet", (16, 16, 3), 5, seed=0)
+    copied = keras.Model.from_config(decoder.get_config())
+    copied.set_weights(decoder.get_weights())
+    layers = [layer for layer in copied.layers if "Transpose" in type(layer).__name__]
+    assert len(layers) == 3 and {type(layer) for layer in layers} == {keras.layers.Conv2DTranspose}
+    assert all("call" not in vars(layer) for layer in layers)
+    z = np.random.default_rng(0).normal(size=(4, 5)).astype("float32")
+    one, other = (ops.convert_to_numpy(model(z)) for model in (decoder, copied))
+    np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)

@@ -1,0 +1,118 @@
+"""The three backends side by side on this machine: processor seconds per 1,000 views, for views and for training steps.
+
+    python benchmarks/backends.py
+    python benchmarks/backends.py --backends jax tensorflow --rounds 5
+
+Each backend runs in a process of its own, after the other, on one core where the system lets it choose. Views are those
+of `Views` alone; a step is one of `fit`, from raw images to new weights, views included, of SimVAE with the networks of
+the trained zoo. Processor time of all threads, medians of rounds: other work on the machine changes it little. On a GPU
+wall time takes its place, and the table says so.
+"""
+
+import argparse
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import time
+
+POLICIES = ("simvae-mnist", "simvae-cifar10", "simclr-cifar10")
+# Name of a line: network, shape of images, policy, latents, images a step, views of each.
+STEPS = {
+    "SimVAE mlp, 28x28x1": ("mlp", (28, 28, 1), "simvae-mnist", 10, 32, 10),
+    "SimVAE convnet, 32x32x3": ("convnet", (32, 32, 3), "simvae-cifar10", 64, 24, 10),
+}
+
+
+def one_core():
+    """Before any framework starts its threads."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-1:])
+    for name in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
+        os.environ.setdefault(name, "1")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+
+def figures(rounds, steps):
+    """{line: seconds per 1,000 views} of the backend that is set, and the clock they are of."""
+    import numpy as np
+    from views import device_step, image_shape, on_gpu
+
+    from sslzoo import data
+    from sslzoo.views import Views
+
+    clock = time.perf_counter if on_gpu() else time.process_time
+    random = np.random.default_rng(0)
+    found = {}
+    for policy in POLICIES:
+        images = random.integers(0, 256, (64, *image_shape(policy)), "uint8")
+        step = device_step(Views(policy, 4, seed=0), images)
+        step()
+        found[f"views {policy}"] = _median(lambda step=step: [step() for _ in range(4)], 4 * 256, rounds, clock)
+    for name, (network, shape, policy, latents, batch, views) in STEPS.items():
+        model = _model(network, shape, policy, latents, views)
+        images = random.integers(0, 256, (batch * steps, *shape), "uint8")
+        batches = data.Batches(images, None, batch, seed=0)
+
+        def train(model=model, batches=batches):
+            model.fit(batches, epochs=1, shuffle=False, verbose=0)
+
+        train()
+        found[name] = _median(train, batch * views * steps, rounds, clock)
+    return {"clock": "wall" if on_gpu() else "processor", "seconds": found}
+
+
+def _model(network, shape, policy, latents, views):
+    import keras
+
+    from sslzoo import networks
+    from sslzoo.methods import SimVAE
+    from sslzoo.views import Views
+
+    encoder = networks.encoder(network, shape, latents, posterior=True, seed=0)
+    model = SimVAE(encoder, networks.decoder(network, shape, latents, seed=1), Views(policy, views, seed=0))
+    model.compile(optimizer=keras.optimizers.Adam(1e-3))
+    return model
+
+
+def _median(action, views, rounds, clock):
+    """Seconds per 1,000 views."""
+    seconds = []
+    for _ in range(rounds):
+        began = clock()
+        action()
+        seconds.append(1000 * (clock() - began) / views)
+    return sorted(seconds)[len(seconds) // 2]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    installed = [name for name in ("jax", "tensorflow", "torch") if importlib.util.find_spec(name)]
+    parser.add_argument("--backends", nargs="+", choices=installed, default=installed)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=4, help="training steps of a round (4)")
+    parser.add_argument("--of-this-backend", action="store_true", help="print the figures of KERAS_BACKEND as JSON")
+    options = parser.parse_args()
+    one_core()
+    if options.of_this_backend:
+        print(json.dumps(figures(options.rounds, options.steps)))
+        return
+    measured = {}
+    for backend in options.backends:
+        words = [sys.executable, __file__, "--of-this-backend"]
+        words += ["--rounds", str(options.rounds), "--steps", str(options.steps)]
+        done = subprocess.run(words, env={**os.environ, "KERAS_BACKEND": backend}, stdout=subprocess.PIPE, text=True)
+        if done.returncode:
+            sys.exit(done.returncode)
+        measured[backend] = json.loads(done.stdout.splitlines()[-1])
+    clock = measured[options.backends[0]]["clock"]
+    print(f"| {clock} seconds per 1,000 views | {' | '.join(options.backends)} |")
+    print(f"|---|{'---:|' * len(options.backends)}")
+    for line in measured[options.backends[0]]["seconds"]:
+        cells = [f"{measured[backend]['seconds'][line]:.3f}" for backend in options.backends]
+        print(f"| {line} | {' | '.join(cells)} |")
+
+
+if __name__ == "__main__":
+    main()
