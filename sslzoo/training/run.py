@@ -361,7 +361,7 @@ class Run:
                 print(remark)
             if self.schedule is not None:
                 self.schedule.length.assign(float(self.plan["steps"] or self.steps))
-        if self.no_test:
+        if self.no_test and not self.arguments.probe_data:
             print(f"{self.no_test}: there will be no probes. The encoder and its pictures are written all the same.")
         network, suitable = self.settings["network"], devices.suitable_backend(self.settings["network"])
         if suitable != keras.backend.backend() and not self.initial_epoch:
