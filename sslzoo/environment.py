@@ -25,6 +25,14 @@ def check_environment() -> None:
         )
 
 
+def quiet_backends() -> None:
+    """Keeps TensorFlow, which other backends import too (for TensorBoard), from logging while it starts.
+
+    What fails in it reaches Python as an exception. A TF_CPP_MIN_LOG_LEVEL that is set stays.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+
 def in_a_line(error: Exception, advice: str = "") -> str:
     """An error that the user can mend, without line breaks.
 
@@ -47,11 +55,14 @@ def in_a_line(error: Exception, advice: str = "") -> str:
 
 def import_keras_for(scripts: str) -> None:
     """Imports Keras; where it fails in a script of that folder, ends it with the one line that `sslzoo` would print."""
+    ours = Path(getattr(sys.modules["__main__"], "__file__", None) or "").resolve().parent.name == scripts
+    if ours:
+        quiet_backends()
     try:
         check_environment()
         import keras  # noqa: F401
     except (SSLZooError, ImportError) as error:
-        if Path(getattr(sys.modules["__main__"], "__file__", None) or "").resolve().parent.name != scripts:
+        if not ours:
             raise
         print(in_a_line(error), file=sys.stderr)
         sys.exit(2)

@@ -1,6 +1,7 @@
 """The guard against divergence, and the health of energy models."""
 
 import math
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -11,7 +12,9 @@ from keras import ops
 from sslzoo.callbacks import DivergenceGuard, EnergyHealth, FiniteGuard
 from sslzoo.callbacks.health import clustering_failure
 from sslzoo.errors import InvalidInputError, TrainingError
+from sslzoo.evaluation import outliers
 from sslzoo.methods import EBCLR, GEDI, SimCLR
+from sslzoo.training import outcome
 
 
 def array(tensor):
@@ -179,3 +182,47 @@ def test_the_three_failures_have_names():
     assert clustering_failure(best, best, 10).startswith("Representational collapse")
     assert clustering_failure(45.0, best, 10).startswith("Label inconsistency")
     assert clustering_failure(math.nan, best, 10) == "Terms are not finite."
+
+
+# ---------------------------------------------------------------- what is written after training
+
+
+def test_an_energy_model_is_measured_by_its_clusters_and_outliers(monkeypatch, capsys):
+    rng = np.random.default_rng(0)
+    own, others = (rng.integers(0, 256, (60, 8, 8, 1)).astype("uint8") for _ in range(2))
+    head = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten(), keras.layers.Dense(4)])
+    labels = np.asarray(head.predict(own, verbose=0)).argmax(1)  # its clusters are the classes
+    arguments = SimpleNamespace(limit=40, data_dir=None)
+    run = SimpleNamespace(
+        test_images=own, test_labels=labels, seed=0, settings={"outliers": "mnist"}, arguments=arguments
+    )
+    monkeypatch.setattr(outcome.data, "load", lambda name, split, data_dir: (others, None))
+    numbers = outcome.clusters_and_outliers(run, head)
+    assert numbers["clusters"]["nmi"].value == numbers["clusters"]["accuracy"].value == 1.0
+    assert numbers["clusters"]["nmi"].chance < 0.3  # of classes dealt anew
+    assert numbers["clusters"]["minibatch100_nmi"].value == 1.0
+    expected = outliers.detection(head, own, {"mnist": others[:40]})["mnist"]
+    assert numbers["outliers"]["mnist_auroc"].value == expected
+    assert "AUROC against mnist" in capsys.readouterr().out
+    run.settings = {}
+    assert set(outcome.clusters_and_outliers(run, head)) == {"clusters"}
+
+
+@pytest.mark.parametrize("method", [GEDI, EBCLR])
+def test_samples_of_an_energy_model_are_drawn(method, tmp_path, monkeypatch):
+    """In its own range: a chain that ran away is not taken for pixels of 0..255."""
+    clusters = {"clusters": 5} if method is GEDI else {}
+    model = method(plain_encoder(), projector=head(), sgld_steps=2, buffer_size=26, **clusters)
+    shown = {}
+    for name in ("curves", "views", "neighbours", "embedding"):
+        monkeypatch.setattr(outcome.pictures, name, lambda *a, n=name, **k: tmp_path / f"{n}.png")
+    monkeypatch.setattr(outcome.pictures, "samples", lambda x, path, title: shown.update(x=x) or path)
+    far = np.linspace(-300, 300, 50 * 64, dtype="float32").reshape(50, 8, 8, 1)
+    monkeypatch.setattr(type(model), "sample", lambda self, n, seed, reference=None: far[:n])
+    run = SimpleNamespace(
+        out=tmp_path, test_images=images(12), test_labels=np.arange(12) % 3, images=images(12), seed=0, name="x",
+        journal=SimpleNamespace(rows=[{"epoch": 1, "loss": 1.0}]),
+    )  # fmt: skip
+    encoder = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten()])
+    assert "samples.png" in outcome.draw(run, model, encoder)
+    assert shown["x"].min() == 0 and shown["x"].max() == 1 and np.unique(shown["x"]).size >= 10

@@ -146,10 +146,11 @@ def test_pairs_are_of_different_classes():
 def test_toy_mutual_information(capsys):
     module = example("toy_mutual_information")
     assert pytest.approx(0.020411, abs=1e-6) == module.TRUE
-    estimates, exact = module.main(["--epochs", "1", "--points", "2000", "--seeds", "2", "--out", "toy.png"])
+    estimates, exact, blind = module.main(["--epochs", "1", "--points", "2000", "--seeds", "2", "--out", "toy.png"])
     assert estimates.shape == (7, 2) and np.isfinite(estimates).all()
     assert all(first > second for first, second in itertools.pairwise(exact))  # the best critic: ever looser
     np.testing.assert_allclose(exact, [0.0206, 0.0163, 0.0112, 0.0058, 0.0023, 0.0008, 0.0004], atol=2.5e-3)
+    assert blind[0] < 0.001 and blind[3] > 5 * module.TRUE  # InfoNCE is not fooled; VINCE at 50 % is
     out = capsys.readouterr().out
     assert "true 0.02041" in out and f"{exact[-1]:.5f}" in out and "VINCE (5%)" in out
     assert pixels("toy.png").std() > 10
