@@ -115,7 +115,7 @@ class Run:
         self._check_sizes()
         self.test_images, self.test_labels, self.no_test = outcome.test_set(self)
         self.fingerprint = folder.fingerprint(self.images)
-        self.extended = [] if processes.index() else folder.check(*self._folder())
+        self.extended = processes.by_first(self._check_folder) or []
 
         self.steps_per_epoch = len(self.images) // self.settings["batch_size"]
         self.views_per_step = self.settings["batch_size"] * views_of(self.settings)
@@ -236,9 +236,12 @@ class Run:
         }
         return json.loads(json.dumps(identity))  # as it reads back: tuples are lists
 
-    def _folder(self):
-        """What `folder.check` takes."""
-        return self.out, self.name, self._identity(), self.arguments.resume
+    def _check_folder(self):
+        return folder.check(self.out, self.name, self._identity(), self.arguments.resume)
+
+    def _take_folder(self):
+        folder.take(self.out)
+        self._check_folder()  # another may have begun there since
 
     def extensions(self) -> list[str]:
         """What the card must say of a run whose rate did not fall over --epochs: given more of them, or less time."""
@@ -347,9 +350,7 @@ class Run:
         if self.fused > 1:
             fusing.build(model, self._batch())
             model.compile(optimizer=model.optimizer, steps_per_execution=self.fused)
-        if processes.index() == 0:
-            folder.take(self.out)
-            folder.check(*self._folder())  # another may have begun there since
+        processes.by_first(self._take_folder)
         self._write_record()
         if self.arguments.resume:
             self.initial_epoch = self.checkpoint.restore(model)
