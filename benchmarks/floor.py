@@ -85,7 +85,8 @@ def main(argv=None):
         made = results(dataset, report, model, time.monotonic() - began)
         options.out.mkdir(parents=True, exist_ok=True)
         text = json.dumps(made, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-        print(f"wrote {write_beside(options.out / f'{made['name']}.json', text.encode())}")
+        path = write_beside(options.out / (made["name"] + ".json"), text.encode())
+        print(f"wrote {path}")
     return 0
 
 
