@@ -1,7 +1,9 @@
 """What the shell must say alike, from `sslzoo` and from a recipe: a wrong environment, and errors in a line."""
 
+import contextlib
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 from sslzoo.errors import InvalidInputError, SSLZooError, choose, printable
@@ -33,6 +35,27 @@ def quiet_backends() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
+@contextlib.contextmanager
+def without_start_up_logs():
+    """What is written to standard error by compiled code, before any level of logging is read, is dropped.
+
+    It is written all the same if what is done inside fails.
+    """
+    sys.stderr.flush()
+    former = os.dup(2)
+    with tempfile.TemporaryFile() as log:
+        os.dup2(log.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            log.seek(0)
+            os.write(former, log.read())
+            raise
+        finally:
+            os.dup2(former, 2)
+            os.close(former)
+
+
 def in_a_line(error: Exception, advice: str = "") -> str:
     """An error that the user can mend, without line breaks.
 
@@ -60,7 +83,11 @@ def import_keras_for(scripts: str) -> None:
         quiet_backends()
     try:
         check_environment()
-        import keras  # noqa: F401
+        with without_start_up_logs() if ours else contextlib.nullcontext():
+            import keras
+
+            if ours:
+                keras.utils.set_random_seed(0)  # which imports TensorFlow where it is installed, under every backend
     except (SSLZooError, ImportError) as error:
         if not ours:
             raise
