@@ -28,32 +28,30 @@ def check_environment() -> None:
 
 
 def quiet_backends() -> None:
-    """Keeps TensorFlow, which other backends import too (for TensorBoard), from logging while it starts.
-
-    What fails in it reaches Python as an exception. A TF_CPP_MIN_LOG_LEVEL that is set stays.
-    """
+    """Keeps TensorFlow from logging. What fails in it reaches Python as an exception. A level that is set stays."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
 @contextlib.contextmanager
-def without_start_up_logs():
-    """What is written to standard error by compiled code, before any level of logging is read, is dropped.
+def hushed():
+    """Inside, what is written past Python to the standard error is held back, and let out only if an error is raised.
 
-    It is written all the same if what is done inside fails.
+    TensorFlow logs while it is imported, whatever the level, and Keras imports it under other backends too: to set its
+    seed, and for TensorBoard.
     """
     sys.stderr.flush()
-    former = os.dup(2)
-    with tempfile.TemporaryFile() as log:
-        os.dup2(log.fileno(), 2)
+    with tempfile.TemporaryFile() as held:
+        stderr = os.dup(2)
+        os.dup2(held.fileno(), 2)
         try:
             yield
         except BaseException:
-            log.seek(0)
-            os.write(former, log.read())
+            held.seek(0)
+            os.write(stderr, held.read())
             raise
         finally:
-            os.dup2(former, 2)
-            os.close(former)
+            os.dup2(stderr, 2)
+            os.close(stderr)
 
 
 def in_a_line(error: Exception, advice: str = "") -> str:
@@ -83,11 +81,8 @@ def import_keras_for(scripts: str) -> None:
         quiet_backends()
     try:
         check_environment()
-        with without_start_up_logs() if ours else contextlib.nullcontext():
-            import keras
-
-            if ours:
-                keras.utils.set_random_seed(0)  # which imports TensorFlow where it is installed, under every backend
+        with hushed() if ours else contextlib.nullcontext():
+            import keras  # noqa: F401
     except (SSLZooError, ImportError) as error:
         if not ours:
             raise

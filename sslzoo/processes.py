@@ -6,9 +6,12 @@ own: files are written by the first, and whatever ends training must end it in a
 """
 
 import contextlib
+from collections.abc import Callable
 
 import keras
 import numpy as np
+
+from sslzoo.errors import ArtefactError
 
 
 def count() -> int:
@@ -46,6 +49,19 @@ def of_first(numbers: list[float]) -> list[float]:
 
     halves = np.array(numbers, "float64").view("uint32")  # JAX has no 64 bits
     return np.asarray(multihost_utils.broadcast_one_to_all(halves)).view("float64").tolist()
+
+
+def by_first(action: Callable):
+    """What `action` gives in the first, None in the others; what it raises ends all. All must ask."""
+    given = fault = None
+    if index() == 0:
+        try:
+            given = action()
+        except Exception as error:
+            fault = error
+    if any_of(fault is not None):
+        raise fault or ArtefactError("Process 0 cannot go on, and says why. Received: an error there")
+    return given
 
 
 @contextlib.contextmanager

@@ -21,6 +21,7 @@ import keras
 import numpy as np
 
 from sslzoo import callbacks, data, networks, optimizers, processes
+from sslzoo.environment import hushed
 from sslzoo.errors import ArtefactError, InvalidInputError, choose
 from sslzoo.files import write_beside
 from sslzoo.methods import Pretrainer
@@ -92,7 +93,8 @@ class Run:
             keras.config.set_dtype_policy(self.arguments.precision)
         devices.join(self.arguments.processes)
         self.devices = devices.use(self.arguments.devices)
-        keras.utils.set_random_seed(self.seed)
+        with hushed():  # the first time, Keras imports TensorFlow for it
+            keras.utils.set_random_seed(self.seed)
 
         if self.arguments.show and self.dataset in SETUPS:  # which takes no data
             self._show(self._settings(settings, variants))
@@ -113,7 +115,7 @@ class Run:
         self._check_sizes()
         self.test_images, self.test_labels, self.no_test = outcome.test_set(self)
         self.fingerprint = folder.fingerprint(self.images)
-        self.extended = [] if processes.index() else folder.check(*self._folder())
+        self.extended = processes.by_first(self._check_folder) or []
 
         self.steps_per_epoch = len(self.images) // self.settings["batch_size"]
         self.views_per_step = self.settings["batch_size"] * views_of(self.settings)
@@ -235,9 +237,12 @@ class Run:
         }
         return json.loads(json.dumps(identity))  # as it reads back: tuples are lists
 
-    def _folder(self):
-        """What `folder.check` takes."""
-        return self.out, self.name, self._identity(), self.arguments.resume
+    def _check_folder(self):
+        return folder.check(self.out, self.name, self._identity(), self.arguments.resume)
+
+    def _take_folder(self):
+        folder.take(self.out)
+        self._check_folder()  # another may have begun there since
 
     def extensions(self) -> list[str]:
         """What the card must say of a run whose rate did not fall over --epochs: given more of them, or less time."""
@@ -346,9 +351,7 @@ class Run:
         if self.fused > 1:
             fusing.build(model, self._batch())
             model.compile(optimizer=model.optimizer, steps_per_execution=self.fused)
-        if processes.index() == 0:
-            folder.take(self.out)
-            folder.check(*self._folder())  # another may have begun there since
+        processes.by_first(self._take_folder)
         self._write_record()
         if self.arguments.resume:
             self.initial_epoch = self.checkpoint.restore(model)
@@ -360,7 +363,7 @@ class Run:
                 print(remark)
             if self.schedule is not None:
                 self.schedule.length.assign(float(self.plan["steps"] or self.steps))
-        if self.no_test:
+        if self.no_test and not self.arguments.probe_data:
             print(f"{self.no_test}: there will be no probes. The encoder and its pictures are written all the same.")
         network, suitable = self.settings["network"], devices.suitable_backend(self.settings["network"])
         if suitable != keras.backend.backend() and not self.initial_epoch:
