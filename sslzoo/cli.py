@@ -18,7 +18,7 @@ from pathlib import Path
 import sslzoo
 from sslzoo import progress, zoo
 from sslzoo.checks import SEED_LIMIT
-from sslzoo.environment import check_environment, in_a_line
+from sslzoo.environment import check_environment, in_a_line, quiet_backends
 from sslzoo.errors import InvalidInputError, SSLZooError, choose, printable
 from sslzoo.files import write_beside
 
@@ -51,6 +51,7 @@ def main(argv: "list[str] | None" = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     try:
         check_environment()
+        quiet_backends()
         code, answer = arguments.run(arguments)
         if answer is not None:  # the answer went to standard output already
             print(json.dumps(answer, indent=1, allow_nan=False) if arguments.json else printable(answer), flush=True)

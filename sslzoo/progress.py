@@ -1,5 +1,6 @@
-"""The one progress line: how far long work is, at a terminal and nowhere else."""
+"""The one progress line: how far long work is, at a terminal; elsewhere a line now and then."""
 
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -13,9 +14,9 @@ def line(what: str, shown: bool | None = None, after: float = 0.0) -> Callable[[
         shown: bool; None shows it if standard error is a terminal.
         after: seconds to wait first: quick work shows nothing.
     """
-    if not (sys.stderr.isatty() if shown is None else shown):
-        return lambda done, total: None
     began = time.monotonic()
+    if shown is False or (shown is None and not sys.stderr.isatty()):
+        return lambda done, total: None
 
     def show(done, total):
         if time.monotonic() - began >= after:
@@ -23,3 +24,10 @@ def line(what: str, shown: bool | None = None, after: float = 0.0) -> Callable[[
             print(f"\r{what}: {done:,} of {total:,}  {end}", end="", file=sys.stderr, flush=True)
 
     return show
+
+
+def say(text: str) -> None:
+    """Prints a line of its own on standard output; at a terminal, in place of a progress line that stands there."""
+    live = sys.stdout.isatty()
+    clear = "\r" + " " * (shutil.get_terminal_size().columns - 1) + "\r" if live else ""
+    print(clear + text, flush=True)

@@ -20,7 +20,7 @@ from keras import layers, ops
 
 import sslzoo
 from sslzoo import networks
-from sslzoo.errors import ArtefactError, InvalidInputError, UnknownNameError
+from sslzoo.errors import ArtefactError, IntegrityError, InvalidInputError, UnknownNameError
 from sslzoo.networks.composition import compose
 from sslzoo.zoo import artefact, layout, manifest
 from sslzoo.zoo.loading import local_models
@@ -786,3 +786,51 @@ def test_paths_and_names_that_lead_nowhere(folder, monkeypatch, tmp_path):
         sslzoo.load(None)
     with pytest.raises(InvalidInputError, match="Only Hub repositories have revisions"):
         sslzoo.load(folder, revision="main")
+
+
+# ---------------------------------------------------------------------- hashes
+
+
+def flip_a_bit(file):
+    """In the last kernel's numbers, which no structure of the file hangs on."""
+    with h5py.File(file, "r+") as opened:
+        names = []
+        opened.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
+        raw = opened[names[-1]][()]
+        raw.reshape(-1).view("uint8")[0] ^= 1
+        opened[names[-1]][()] = raw
+
+
+def test_results_hold_the_hashes_of_the_files(folder):
+    hashes = read_results(folder)["files"]
+    assert set(hashes) == {f"{part}{file}" for part in ("", "posterior/", "decoder/")
+                           for file in ("config.json", "model.weights.h5")}  # fmt: skip
+    assert all(layout.files(folder)[file]["sha256"] == digest for file, digest in hashes.items())
+
+
+@pytest.mark.parametrize("part", ["encoder", "decoder"])
+def test_a_flipped_bit_is_refused_unless_told(copy, part):
+    flip_a_bit(layout.part_folder(copy, part) / layout.WEIGHTS)
+    with pytest.raises(IntegrityError, match=r"verify=False.*sslzoo seal.*Expected sha256"):
+        sslzoo.load(copy, part)
+    with pytest.warns(UserWarning, match="Loaded all the same"):
+        sslzoo.load(copy, part, verify=False)
+    other = "decoder" if part == "encoder" else "encoder"
+    sslzoo.load(copy, other)  # whose files are whole
+
+
+def test_a_changed_folder_is_sealed_on_purpose(copy):
+    flip_a_bit(copy / layout.WEIGHTS)
+    (copy / layout.CARD).write_text("mine")
+    assert artefact.seal(copy, wall_seconds=5)
+    assert read_results(copy)["wall_seconds"] == 5 and (copy / layout.CARD).read_text() != "mine"
+    sslzoo.load(copy)
+    assert not artefact.seal(copy)
+
+
+def test_folders_from_before_there_were_hashes_load(copy):
+    results = json.loads((copy / layout.RESULTS).read_text())
+    del results["files"]
+    (copy / layout.RESULTS).write_text(json.dumps(results))
+    flip_a_bit(copy / layout.WEIGHTS)
+    sslzoo.load(copy)

@@ -212,8 +212,8 @@ def test_a_killed_run_resumes_to_the_weights_of_an_uninterrupted_one(where, tmp_
 def test_max_minutes_leaves_an_artefact_and_the_last_whole_epoch(tmp_path, capsys):
     out = tmp_path / "run"
     folder = train("simvae", out, "--epochs", 100_000, "--max-minutes", 0.05)
-    assert "stopped after --max-minutes" in capsys.readouterr().out
-    assert "stopped" in json.loads((folder / "results.json").read_text())["remarks"][0]
+    assert re.search(r"stopped after (the steps that were planned for )?--max-minutes", capsys.readouterr().out)
+    assert any("stopped" in remark for remark in json.loads((folder / "results.json").read_text())["remarks"])
     assert sslzoo.load(folder).output_shape == (None, 10)
     if (out / "checkpoint.npz").exists():
         assert checkpoint(out)[1]["epochs_done"] == len(rows(out)) - 1
@@ -245,7 +245,7 @@ def test_a_loss_that_is_not_finite_names_the_term_and_keeps_the_good_checkpoint(
     with pytest.raises(errors.TrainingError, match=r"end of epoch 2.*Received: prior=nan"):
         guard.on_epoch_end(1, {"loss": float("nan"), "reconstruction": 1.0, "prior": float("nan")})
     with pytest.raises(errors.TrainingError, match="Received: "):
-        train("simvae", tmp_path / "hot", "--epochs", 3, "--learning-rate", 1e30)
+        train("simvae", tmp_path / "hot", "--epochs", 3, "--learning-rate", 1e9)
     assert not (tmp_path / "hot" / "checkpoint.npz").exists()
     assert (out / "checkpoint.npz").read_bytes() == good
 

@@ -88,6 +88,8 @@ class ColorJitter(ImageTransform):
         # a slot whose operation belongs to the other side has f = 1. Six cheap passes and a dear one, for any of the 24
         # orders.
         planes = nx.transpose(images, (3, 0, 1, 2))
+        if self.backend.name == "torch":  # where this is a view, in whose every third number all that follows would run
+            planes = planes.contiguous()
         for side in ("before hue", "after hue") if turns else ("",):
             for slot in range(len(names)):
                 factors = {}

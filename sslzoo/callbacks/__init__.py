@@ -4,6 +4,7 @@ from sslzoo.callbacks.checkpoint import Checkpoint, Journal, Pace, Stopwatch
 from sslzoo.callbacks.energy import DivergenceGuard, EnergyHealth
 from sslzoo.callbacks.health import CollapseWarning
 from sslzoo.callbacks.monitors import FiniteGuard, Health, KNNMonitor, UntilKNN
+from sslzoo.callbacks.narrator import Narrator
 
 __all__ = [
     "Checkpoint",
@@ -14,6 +15,7 @@ __all__ = [
     "Health",
     "Journal",
     "KNNMonitor",
+    "Narrator",
     "Pace",
     "Stopwatch",
     "UntilKNN",

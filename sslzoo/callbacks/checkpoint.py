@@ -16,6 +16,7 @@ from sslzoo import processes
 from sslzoo.errors import ArtefactError, TrainingError
 from sslzoo.evaluation.report import versions
 from sslzoo.files import write_beside
+from sslzoo.progress import say
 
 
 class Checkpoint(keras.callbacks.Callback):
@@ -295,7 +296,7 @@ class Pace(keras.callbacks.Callback):
                     )
         elif left > 1:
             self.said += " --max-minutes N ends it in good order before that, and so does Ctrl-C."
-        print(f"\n{self.said}", flush=True)
+        say(self.said)
 
 
 def after(logs: "dict | None") -> float:
@@ -364,7 +365,7 @@ class Stopwatch(keras.callbacks.Callback):
 
     def _interrupted(self, number, frame):
         self._stop("interrupted")
-        print("\nInterrupted: finishing this step, then writing what there is. Ctrl-C again to leave at once.")
+        say("Interrupted: finishing this step, then writing what there is. Ctrl-C again to leave at once.")
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def _told_to_end(self, number, frame):

@@ -224,6 +224,7 @@ class EnergyHealth(keras.callbacks.Callback):
             sentence = health.clustering_failure(invariance, prior, model.clusters)
         if logs is not None:
             logs.update(measures)
+        self.said = sentence
         if self.params.get("verbose"):
             line = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in measures.items())
             print(f"\nenergy: {line}" + (f". {sentence}" if sentence else ""))

@@ -9,12 +9,14 @@ from sslzoo.data.batches import Batches, Stacked, epoch_order, pipeline
 from sslzoo.data.catalogue import CELEBA_ATTRIBUTES, DatasetInfo, celeba_task, info
 from sslzoo.data.inputs import fit_images
 from sslzoo.data.sources import check, class_folders, export, is_prepared, load, memory, splits
+from sslzoo.data.streams import StreamedImages
 
 __all__ = [
     "CELEBA_ATTRIBUTES",
     "Batches",
     "DatasetInfo",
     "Stacked",
+    "StreamedImages",
     "celeba_task",
     "check",
     "class_folders",

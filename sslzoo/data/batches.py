@@ -16,6 +16,7 @@ import numpy as np
 
 from sslzoo import checks, errors
 from sslzoo.data.sources import check, import_tensorflow, load
+from sslzoo.data.streams import StreamedImages
 
 
 def epoch_order(num_images: int, seed: int, epoch: int) -> np.ndarray:
@@ -89,7 +90,8 @@ def pipeline(
 ):
     """Batches of a data set as a `tf.data.Dataset`, for `model.fit` under any backend.
 
-    The set is held in memory. The order of epoch e depends on (seed, e) alone, see the top of `sslzoo.data`.
+    The set is held in memory, or stays in its files (`load(stream=True)`). The order of epoch e depends on (seed, e)
+    alone, see the top of `sslzoo.data`.
 
         images, labels = sslzoo.data.load("mnist", "train")
         batches = sslzoo.data.pipeline((images, labels), None, 128, seed=0, repeat=True, start_epoch=first)
@@ -131,8 +133,9 @@ def pipeline(
     images, labels = name if isinstance(name, tuple) else load(name, split, data_dir, image_size)
     plan = _Plan(images, labels, batch_size, seed, shuffle, start_epoch, drop_remainder)
 
+    streamed = isinstance(plan.images, StreamedImages)
     with tf.device("CPU:0"):  # under TensorFlow with a GPU the whole set would go there
-        images = tf.convert_to_tensor(plan.images)
+        images = None if streamed else tf.convert_to_tensor(plan.images)
         labels = None if plan.labels is None else tf.convert_to_tensor(plan.labels)
 
     def rows_of_epoch(epoch):
@@ -143,7 +146,11 @@ def pipeline(
     # What Keras layers do inside `views` is not AutoGraph's to rewrite.
     @tf.autograph.experimental.do_not_convert
     def batch_of_rows(step, rows):
-        batch = tf.gather(images, rows)
+        if streamed:
+            batch = tf.numpy_function(plan.images.__getitem__, [rows], tf.uint8)
+            batch.set_shape((rows.shape[0], *plan.images.shape[1:]))
+        else:
+            batch = tf.gather(images, rows)
         if views is not None:
             batch = views(batch, training=True, seed=tf.stack([plan.seed, tf.cast(step, tf.int32)]))
         index = tf.cast(rows, tf.int32) if with_index else None
@@ -182,7 +189,8 @@ class Batches(keras.utils.PyDataset):
         first, *_ = batches  # (images (16, 8, 8, 1),): the same ones for the same seed and epoch
 
     Args:
-        images: raw images (N, H, W, C), uint8 or floats in 0..255.
+        images: raw images (N, H, W, C), uint8 or floats in 0..255; or `StreamedImages`, of which the next batch is read
+            while one is trained on.
         labels: integers (N,) or (N, T), or None.
         batch_size: images per batch.
         views: None for raw images, or a callable `views(images, training=True, seed=seed)` such as a
@@ -296,7 +304,8 @@ class Batches(keras.utils.PyDataset):
             self._given.clear()
             self._in_fit = False
 
-    def _batch(self, epoch, position):
+    def _rows(self, epoch, position):
+        """Places of a batch's images, or of a stack's, in the set."""
         plan = self._plan
         known, order = self._order
         if known != epoch:
@@ -309,9 +318,13 @@ class Batches(keras.utils.PyDataset):
             rows = rows.reshape(steps, plan.batch_size).T
         else:
             rows = order[position * plan.batch_size : (position + 1) * plan.batch_size]
-        if self.shard[1] > 1:
-            rows = rows[self._shard]
+        return rows[self._shard] if self.shard[1] > 1 else rows
+
+    def _batch(self, epoch, position):
+        plan, rows = self._plan, self._rows(epoch, position)
         images = plan.images[rows]
+        if isinstance(plan.images, StreamedImages) and position + 1 < self._per_epoch:  # while this one is trained on
+            plan.images.read_ahead(self._rows(epoch, position + 1))
         if self.views is not None:
             seed = np.array([plan.seed, epoch * plan.steps + position], "int32")
             images = self.views(images, training=True, seed=seed)

@@ -23,6 +23,7 @@ writes one.
 """
 
 import contextlib
+import functools
 import math
 import os
 import pathlib
@@ -33,7 +34,7 @@ import keras
 import numpy as np
 
 from sslzoo import checks, errors, progress
-from sslzoo.data import records
+from sslzoo.data import records, streams
 from sslzoo.data.catalogue import CELEBA_ATTRIBUTES, CELEBA_CROP, CELEBA_SIZE, KNOWN
 from sslzoo.files import write_beside
 
@@ -67,7 +68,8 @@ def load(
     seed: int = 0,
     on_error: str = "fail",
     remarks: list[str] | None = None,
-) -> tuple[np.ndarray, np.ndarray | None]:
+    stream: "bool | str" = False,
+) -> "tuple[np.ndarray | streams.StreamedImages, np.ndarray | None]":
     """Read one split of a data set into memory.
 
         images, labels = sslzoo.data.load("photos/", "test", image_size=64, labels="folders", test_share=0.2)
@@ -88,11 +90,15 @@ def load(
         on_error: "fail": images of a folder that cannot be read are an error that lists them; "skip": they are left
             out.
         remarks: list, to which sentences are added that say what was done: images left out, and sizes changed.
+        stream: for a folder of images only. True leaves them in their files, to be read batch by batch; each is read
+            once beforehand, to tell the bad ones. "auto" does so where they would take more than half of the memory
+            that is free. Weights that are trained on them are the same.
 
     Returns:
         `(images, labels)`: images uint8 (N, H, W, C) in 0..255 with C = 1 or 3 (of an `.npz` that holds floats in
-        0..255, float32); labels int64 (N,), of CelebA int64 (N, 40) in the order of `CELEBA_ATTRIBUTES`, or None for a
-        set without labels. The i-th image is the same at every call.
+        0..255, float32; with `stream`, `StreamedImages`, which `Batches` and `pipeline` take, too); labels int64 (N,),
+        of CelebA int64 (N, 40) in the order of `CELEBA_ATTRIBUTES`, or None for a set without labels. The i-th image is
+        the same at every call.
 
     Raises:
         UnknownNameError: unknown data set or split.
@@ -102,6 +108,11 @@ def load(
     """
     checks.seed(needed=True, seed=seed)
     kind = _kind(name)
+    if stream not in (False, True, "auto") or (stream is True and kind != "folder"):
+        raise errors.InvalidInputError(
+            f"`stream` (--stream) reads a folder of images as it trains: True, or 'auto', or False. "
+            f"Received: stream={stream!r} of {os.fspath(name)!r}"
+        )
     if kind != "folder" and image_size == "auto":
         image_size = None
     if kind != "folder" and (labels is not None or test_share or on_error != "fail"):
@@ -118,7 +129,7 @@ def load(
     if kind == "npz":
         return _load_npz(name, split)
     if kind == "folder":
-        return _Folder(name, image_size, labels, test_share, seed, on_error).load(split, remarks)
+        return _Folder(name, image_size, labels, test_share, seed, on_error, stream).load(split, remarks)
     errors.choose("split", split, KNOWN[name].splits)
     return _load_digits(split) if name == "digits" else _load_tfds(name, split, data_dir)
 
@@ -144,7 +155,8 @@ def check(images, labels=None) -> tuple[np.ndarray, np.ndarray | None]:
     Raises:
         InvalidInputError: anything else.
     """
-    images = np.asarray(images)
+    if not isinstance(images, streams.StreamedImages):  # which are what they should be
+        images = np.asarray(images)
     if images.ndim != 4:
         grey = " (for grey images, add a channel axis: images[..., None])" if images.ndim == 3 else ""
         raise errors.InvalidInputError(f"Expected images of shape (N, H, W, C){grey}. Received: shape={images.shape}")
@@ -340,8 +352,8 @@ def check_room(count, shape, where):
     if need > has:
         raise errors.InvalidInputError(
             f"Expected images that fit the memory of this machine ({has / 2**30:.1f} GiB): make them smaller "
-            f"(image_size), or take fewer. Received: {count:,} images of shape {tuple(shape)}, {need / 2**30:.1f} GiB, "
-            f"in {os.fspath(where)!r}"
+            f"(image_size), take fewer, or leave them in their files (stream=True, --stream). "
+            f"Received: {count:,} images of shape {tuple(shape)}, {need / 2**30:.1f} GiB, in {os.fspath(where)!r}"
         )
 
 
@@ -376,13 +388,14 @@ def folder_labels(root, split, files):
 class _Folder:
     """A folder of images: its files, classes and splits, and how they become arrays."""
 
-    def __init__(self, name, image_size, labels, test_share, seed, on_error):
+    def __init__(self, name, image_size, labels, test_share, seed, on_error, stream):
         self.root = pathlib.Path(name).expanduser()
         if image_size not in (None, "auto") and not (isinstance(image_size, int) and 1 <= image_size <= MOST_SIDE):
             raise errors.InvalidInputError(
                 f"Expected a size in pixels, from 1 to {MOST_SIDE}. Received: image_size={image_size!r}"
             )
         self.image_size = image_size
+        self.stream = stream
         self.labelled = labels is not None and bool(errors.choose("labels", labels, ("folders",)))
         self.test_share = checks.number(0, 1, test_share=test_share)
         self.seed = seed
@@ -407,32 +420,68 @@ class _Folder:
         side = self.image_size
         if side == "auto":
             side = self._default_size(sizes, remarks)
-        images, kept, odd = None, [], None
+        reader = functools.partial(_read_image, mode=mode, side=side)
+        images, shape = None, self._first_shape(heads, reader, bad)
+        if shape is None:
+            images, kept, odd = np.empty(0), [], None
+        elif self._streams(len(heads), shape, remarks):
+            readable = [index for index, file in enumerate(files) if file in heads]
+            found = streams.StreamedImages([files[index] for index in readable], reader, shape)
+            images, rows, odd = streams.verified(found, bad)
+            kept = [readable[row] for row in rows]
+        else:
+            check_room(len(files), shape, self.root)
+            images, kept, odd = self._in_memory(files, heads, reader, shape, bad)
+        self._report(bad, len(files), kept, remarks)
+        if odd is not None:
+            file = odd[0]
+            raise errors.InvalidInputError(
+                f"Expected one size; {file} is {odd[1][0]} x {odd[1][1]} pixels (height x width), {files[kept[0]]} "
+                f"{shape[0]} x {shape[1]}. Pass `image_size` (--image-size), such as "
+                f"{_median_side(sizes)}, to crop each to its centred square and resize it. "
+                f"Received: image_size={self.image_size}"
+            )
+        return images, None if labels is None else labels[kept]
+
+    def _first_shape(self, heads, reader, bad):
+        """Shape of the first image that can be read, or None."""
+        for file in heads:
+            try:
+                return reader(file).shape
+            except Exception as error:  # as in `_heads`
+                bad[file] = error
+        return None
+
+    def _streams(self, count, shape, remarks):
+        """Whether the images stay in their files."""
+        need, has = count * math.prod(shape), streams.available_memory(memory())
+        if self.stream == "auto" and need > has / 2:
+            remarks.append(
+                f"The images would take {need / 2**30:.3g} GiB in memory, of which {has / 2**30:.3g} GiB are free: "
+                "they are read from their files while it trains (--stream)."
+            )
+            return True
+        return self.stream is True
+
+    def _in_memory(self, files, heads, reader, shape, bad):
+        """Images (N, H, W, C), which of the files they are, and (file, shape) of one that is of another size."""
+        images, kept, odd = np.empty((len(files), *shape), "uint8"), [], None
         show = progress.line("read", after=5)
         for index, file in enumerate(files):
             show(index + 1, len(files))
-            pixels = self._read(file, mode, side, bad) if file in heads else None
-            if pixels is None:
+            if file not in heads:
                 continue
-            if images is None:
-                check_room(len(files), pixels.shape, self.root)
-                images = np.empty((len(files), *pixels.shape), "uint8")
-                first = file
-            if pixels.shape != images.shape[1:]:
+            try:
+                pixels = reader(file)
+            except Exception as error:  # as in `_heads`
+                bad[file] = error
+                continue
+            if pixels.shape != shape:
                 odd = odd or (file, pixels.shape)
                 continue
             images[len(kept)] = pixels
             kept.append(index)
-        self._report(bad, len(files), kept, remarks)
-        if odd is not None:
-            file, shape = odd
-            raise errors.InvalidInputError(
-                f"Expected one size; {file} is {shape[0]} x {shape[1]} pixels (height x width), {first} "
-                f"{images.shape[1]} x {images.shape[2]}. Pass `image_size` (--image-size), such as "
-                f"{_median_side(sizes)}, to crop each to its centred square and resize it. "
-                f"Received: image_size={self.image_size}"
-            )
-        return images[: len(kept)], None if labels is None else labels[kept]
+        return images[: len(kept)], kept, odd
 
     def _files_of(self, split):
         """Files of a split, sorted, and the class of each, or None."""
@@ -484,19 +533,6 @@ class _Folder:
                 bad[file] = error
         return heads, bad
 
-    def _read(self, file, mode, side, bad):
-        from PIL import Image, ImageOps
-
-        try:
-            with open_image(file) as image:
-                image = ImageOps.exif_transpose(image).convert(mode)
-                if side is not None:
-                    image = ImageOps.fit(image, (side, side), method=Image.Resampling.BILINEAR)
-                return np.asarray(image).reshape(image.height, image.width, len(mode))
-        except Exception as error:  # as above
-            bad[file] = error
-            return None
-
     def _default_size(self, sizes, remarks):
         """None where all images of the folder, of every split, have one size."""
         heads, _ = self._heads(image_files(self.root))
@@ -523,6 +559,17 @@ class _Folder:
                 f"on_error='skip' (in the shell --on-error skip). Received: {listed}"
             ) from next(iter(bad.values()))
         remarks.append(f"{len(bad):,} of {total:,} images could not be read and were left out: {listed}.")
+
+
+def _read_image(file, mode, side):
+    """Pixels (H, W, C) of an image file, upright, in a Pillow mode; cropped to its square of `side` unless None."""
+    from PIL import Image, ImageOps
+
+    with open_image(file) as image:
+        image = ImageOps.exif_transpose(image).convert(mode)
+        if side is not None:
+            image = ImageOps.fit(image, (side, side), method=Image.Resampling.BILINEAR)
+        return np.asarray(image).reshape(image.height, image.width, len(mode))
 
 
 def _median_side(sizes):

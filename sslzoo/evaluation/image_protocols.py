@@ -4,7 +4,9 @@ Each takes a `Subject` and gives numbers, what was done, and remarks; or raises 
 """
 
 import dataclasses
+import functools
 import os
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -56,12 +58,27 @@ class Subject:
     train_labels: np.ndarray
     test_images: np.ndarray
     test_labels: np.ndarray
-    train_features: np.ndarray
-    test_features: np.ndarray
     attributes: tuple | None  # (train, test) int (N, A)
     settings: dict
     outside: Mapping | None = None
+    progress: Callable | None = None
+    seconds: float = 0.0  # that features took
     made: dict = dataclasses.field(default_factory=dict)  # images for pictures, by name
+
+    @functools.cached_property
+    def train_features(self):
+        return self._features(self.train_images)
+
+    @functools.cached_property
+    def test_features(self):
+        return self._features(self.test_images)
+
+    def _features(self, images):
+        """Computed when a protocol first asks for them: style, for one, has images of its own."""
+        began = time.perf_counter()
+        rows = features(self.encoder, images, self.settings["batch_size"], self.progress)
+        self.seconds += time.perf_counter() - began
+        return rows
 
     def decoder_or_fitted(self, progress):
         """The decoder, and whether it was fitted here to frozen features."""

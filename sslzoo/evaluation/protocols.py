@@ -155,27 +155,6 @@ def evaluate(
         _check_classes(train_labels, test_labels)
 
     report_progress = _progress(progress)
-    began = time.perf_counter()
-    encode = {"batch_size": batch_size, "progress": report_progress("features")}
-    if not encoder.built:
-        features(encoder, train_images[:1])
-    before = weights_sha256(encoder)
-    train_features = features(encoder, train_images, **encode)
-    test_features = features(encoder, test_images, **encode)
-    seconds = time.perf_counter() - began
-    _check_frozen(encoder, before)
-
-    on_features = settings | {"protocols": [one for one in chosen_protocols if one in PROTOCOLS]}
-    splits = (train_features, train_labels), (test_features, test_labels)
-    report = _on_features(*splits, on_features, name, report_progress)
-    if chosen in CELEBA_TASKS:  # whose classes are of very different size
-        for probe in {"linear", "mlp"} & set(report.numbers):
-            numbers = report.numbers[probe]
-            numbers["balanced_accuracy"] = dataclasses.replace(numbers["balanced_accuracy"], shown=True)
-    report.encoder = encoder.name
-    report.data["attribute"] = chosen
-    report.seconds = {"features": round(seconds, 2), **report.seconds}
-    report.remarks = remarks + report.remarks
     subject = image_protocols.Subject(
         encoder=encoder,
         decoder=decoder or found.get("decoder"),
@@ -187,12 +166,30 @@ def evaluate(
         train_labels=train_labels,
         test_images=test_images,
         test_labels=test_labels,
-        train_features=train_features,
-        test_features=test_features,
         attributes=None if train_attributes is None else (train_attributes, test_attributes),
         settings={**settings, **budget, "batch_size": batch_size, "extractor": extractor},
         outside=outside,
+        progress=report_progress("features"),
     )
+    if not encoder.built:
+        features(encoder, train_images[:1])
+    before = weights_sha256(encoder)
+    on_features = [one for one in chosen_protocols if one in PROTOCOLS]
+    if on_features:
+        rows = subject.train_features, subject.test_features
+        _check_frozen(encoder, before)
+        splits = (rows[0], train_labels), (rows[1], test_labels)
+        report = _on_features(*splits, settings | {"protocols": on_features}, name, report_progress)
+    else:
+        width, classes = features(encoder, train_images[:1]).shape[1], len(_check_classes(train_labels, test_labels))
+        report = _empty(name, len(train_images), len(test_images), width, classes, settings["seed"])
+    if chosen in CELEBA_TASKS:  # whose classes are of very different size
+        for probe in {"linear", "mlp"} & set(report.numbers):
+            numbers = report.numbers[probe]
+            numbers["balanced_accuracy"] = dataclasses.replace(numbers["balanced_accuracy"], shown=True)
+    report.encoder = encoder.name
+    report.data["attribute"] = chosen
+    report.remarks = remarks + report.remarks
     for protocol in chosen_protocols:
         if protocol in PROTOCOLS:
             continue
@@ -208,6 +205,7 @@ def evaluate(
         report.numbers[protocol], report.protocols[protocol] = numbers, described
         report.remarks += more
         report.seconds[protocol] = round(time.perf_counter() - began, 2)
+    report.seconds = {"features": round(subject.seconds, 2), **report.seconds}
     report.frozen = [{"before": before, "after": _check_frozen(encoder, before)}]
     if pictures is not None:
         image_protocols.draw(subject, report, pictures)
@@ -254,23 +252,8 @@ def _on_features(train, test, settings, name, report_progress):
         )
     classes = _check_classes(train[1], test[1])
     data = _Data(train[0], np.searchsorted(classes, train[1]), test[0], np.searchsorted(classes, test[1]), len(classes))
-    report = Report(
-        encoder="features",
-        data={
-            "name": name,
-            "train": len(data.train),
-            "test": len(data.test),
-            "features": data.train.shape[1],
-            "classes": len(classes),
-            "attribute": None,
-        },
-        numbers={},
-        protocols={},
-        seeds=[settings["seed"]],
-        seconds={},
-        versions=versions(),
-        remarks=_remarks_on_features(data),
-    )
+    report = _empty(name, len(data.train), len(data.test), data.train.shape[1], len(classes), settings["seed"])
+    report.remarks = _remarks_on_features(data)
     for protocol in settings["protocols"]:
         began = time.perf_counter()
         numbers, described, remarks = _RUN[protocol](data, settings, report_progress(NAMES[protocol]))
@@ -279,6 +262,14 @@ def _on_features(train, test, settings, name, report_progress):
         report.seconds[protocol] = round(time.perf_counter() - began, 2)
     report.confusion = data.confusion
     return report
+
+
+def _empty(name, train, test, width, classes, seed):
+    """A report without numbers."""
+    data = {
+        "name": name, "train": train, "test": test, "features": width, "classes": classes, "attribute": None,
+    }  # fmt: skip
+    return Report("features", data, numbers={}, protocols={}, seeds=[seed], seconds={}, versions=versions())
 
 
 # ---------------------------------------------------------------------- the protocols

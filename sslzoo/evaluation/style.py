@@ -29,7 +29,7 @@ from sslzoo import augment
 from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation.features import features
 
-TRAIN, TEST = 4000, 2000  # images
+TRAIN, TEST = 2000, 2000  # images
 AREA = (0.4, 1.0)
 BRIGHTNESS, HUE = 0.8, 0.2
 RIDGES = (0.01, 0.1, 1.0, 10.0)

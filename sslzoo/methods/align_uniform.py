@@ -51,6 +51,7 @@ class AlignUniform(JointEmbedding):
         },
     )
     terms = ("alignment", "uniformity")
+    roles = ("prior", "substitute")
     advice = (Advice("a higher uniformity weight", "uniformity_weight", ("complete", "dimensional", "cone", "chance")),)
 
     def __init__(

@@ -57,6 +57,7 @@ class Annulus(MemoryBank):
             "url": "https://arxiv.org/abs/2005.13149",
         },
     )
+    remembers = ("an embedding of each training image", "its clusters")
 
     def __init__(
         self,

@@ -51,6 +51,7 @@ class BarlowTwins(JointEmbedding):
         {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
     )
     terms = ("invariance", "redundancy")
+    roles = ("prior", "substitute")
     joint_statistics = False
     advice = (Advice("a higher off-diagonal weight", "off_diagonal_weight", ("dimensional",)),)
 

@@ -66,6 +66,7 @@ class BYOL(SimSiam, TeacherStudent):
             "url": "https://arxiv.org/abs/2006.07733",
         },
     )
+    remembers = ("a slow teacher",)
 
     def __init__(
         self,

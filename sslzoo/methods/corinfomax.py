@@ -62,6 +62,8 @@ class CorInfoMax(JointEmbedding):
         {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
     )
     terms = ("invariance", "log_determinant")
+    roles = ("prior", "substitute")
+    remembers = ("moving means and covariances of both views",)
     joint_statistics = False
     advice = (Advice("a lower invariance weight", "invariance_weight"),)
 

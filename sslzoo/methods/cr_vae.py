@@ -50,6 +50,7 @@ class CRVAE(VAE):
         {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
     )
     terms = ("reconstruction", "prior", "consistency")
+    roles = ("reconstruction", "marginal", "prior")
     view_counts = (2, 2)
 
     def __init__(

@@ -43,6 +43,7 @@ class DCL(JointEmbedding):
 
     papers = ({"title": "Decoupled Contrastive Learning", "url": "https://arxiv.org/abs/2110.06848"},)
     terms = ("alignment", "contrast")
+    roles = ("prior", "substitute")
 
     def __init__(
         self,

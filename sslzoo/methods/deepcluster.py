@@ -75,6 +75,8 @@ class DeepCluster(JointEmbedding):
         {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
     )
     terms = ("alignment", "contrast")
+    roles = ("prior", "substitute")
+    remembers = ("features and a label of each training image",)
     indexed = True
     view_counts = (1, None)
 

@@ -68,6 +68,9 @@ class DINO(MultiCrop, TeacherStudent):
         },
     )
     terms = ("alignment",)
+    roles = ("prior",)
+    remembers = ("a slow teacher", "the center of its scores")
+    apart_by = "centring and sharpening of the teacher"
     view_counts = (2, None)
     taught = ("encoder", "projector", "prototype_head")
     advice = (

@@ -70,6 +70,7 @@ class EBCLR(EnergyModel):
         },
     )
     terms = ("alignment", "contrast", "generative", "norm")
+    roles = ("prior", "substitute", "density", "marginal")
     view_counts = (2, 2)
     advice = (LOWER_TEMPERATURE,)
     buffer = None

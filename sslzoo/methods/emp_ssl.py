@@ -44,6 +44,7 @@ class EMPSSL(JointEmbedding):
         },
     )
     terms = ("coding_rate", "alignment")
+    roles = ("substitute", "prior")
     view_counts = (2, None)
 
     def __init__(

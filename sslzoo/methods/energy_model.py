@@ -132,6 +132,8 @@ class EnergyModel(JointEmbedding):
         InvalidInputError: a setting out of range, or a batch larger than the buffer.
     """
 
+    remembers = ("a buffer of samples",)
+
     view_counts = (1, None)
 
     def __init__(

@@ -46,6 +46,7 @@ class FroSSL(JointEmbedding):
         },
     )
     terms = ("spectrum", "invariance")
+    roles = ("substitute", "prior")
     view_counts = (2, None)
     advice = (Advice("a lower invariance weight", "invariance_weight"),)
 

@@ -77,6 +77,7 @@ class GEDI(ClusterEnergyModel):
         },
     )
     terms = ("generative", "invariance", "prior")
+    roles = ("density", "prior", "marginal")
 
     def __init__(
         self,

@@ -55,6 +55,7 @@ class InfoNCE(JointEmbedding):
 
     papers = ({"title": "InfoNCE is a variational autoencoder", "url": "https://arxiv.org/abs/2107.02495"},)
     terms = ("alignment", "contrast")
+    roles = ("prior", "substitute")
 
     def __init__(
         self,

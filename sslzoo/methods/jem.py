@@ -51,6 +51,7 @@ class JEM(ClusterEnergyModel):
         },
     )
     terms = ("generative",)
+    roles = ("density",)
 
     def __init__(
         self,

@@ -48,6 +48,7 @@ class LeJEPA(MultiCrop):
             "url": "https://arxiv.org/abs/2511.08544",
         },
     )
+    roles = ("prior", "marginal")
     terms: tuple[str, ...] = ("invariance", "sigreg")
     view_counts = (2, None)
 

@@ -59,6 +59,7 @@ class LocalAggregation(MemoryBank):
             "url": "https://arxiv.org/abs/2005.13149",
         },
     )
+    remembers = ("an embedding of each training image", "its clusters")
 
     def __init__(
         self,

@@ -98,6 +98,8 @@ class MemoryBank(JointEmbedding):
     """
 
     terms = ("alignment", "contrast")
+    roles = ("prior", "substitute")
+    remembers = ("an embedding of each training image",)
     indexed = True
     view_counts = (1, None)
     advice = (LOWER_TEMPERATURE,)

@@ -47,6 +47,7 @@ class MMCR(JointEmbedding):
         },
     )
     terms = ("centroids", "manifolds")
+    roles = ("prior, substitute", "prior")
     view_counts = (2, None)
 
     def __init__(

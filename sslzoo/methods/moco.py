@@ -64,6 +64,8 @@ class MoCo(TeacherStudent):
         {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
     )
     terms = ("alignment", "contrast")
+    roles = ("prior", "substitute")
+    remembers = ("a slow teacher", "a queue of its keys")
     joint_statistics = False
     advice = (LOWER_TEMPERATURE,)
 

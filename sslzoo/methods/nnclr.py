@@ -60,6 +60,8 @@ class NNCLR(SimSiam):
         },
     )
     terms = ("alignment", "contrast")
+    roles = ("prior", "substitute")
+    remembers = ("a queue of embeddings",)
     advice = (LOWER_TEMPERATURE,)
 
     def __init__(

@@ -72,6 +72,7 @@ class ParametricInstanceDiscrimination(JointEmbedding):
         {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
     )
     terms = ("alignment", "contrast")
+    roles = ("prior", "substitute")
     indexed = True
     view_counts = (1, None)
     advice = (LOWER_TEMPERATURE,)

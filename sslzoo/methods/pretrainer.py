@@ -120,6 +120,18 @@ def check_index(index, num_images):
         )
 
 
+# What the terms of losses stand for in the latent-variable model of "A Probabilistic Model behind Self-Supervised
+# Learning", eq. 3-5: views x of one image have latents z around one centre.
+ROLES = {
+    "prior": "p(z | centre): pulls the views of an image together",
+    "reconstruction": "p(x | z): each view is rebuilt, so images stay apart",
+    "substitute": "stands where p(x | z) was: images stay apart without being rebuilt",
+    "marginal": "p(z) over all images is held to a shape",
+    "entropy": "entropy of q(z | x): posteriors do not shrink to points",
+    "density": "p(x) itself, by an energy, from samples",
+}
+
+
 class Pretrainer(keras.Model):
     """Trains an encoder on views of unlabelled images with `model.fit`.
 
@@ -165,6 +177,12 @@ class Pretrainer(keras.Model):
     """
 
     terms: tuple[str, ...] = ()
+    # What each term, in their order, stands for in the model that all methods fit: a key of `ROLES`, or two with ", ".
+    roles: tuple[str, ...] = ()
+    # What is remembered between steps beside weights and optimizer, in words.
+    remembers: tuple[str, ...] = ()
+    # What keeps images apart where no term of the loss does, in words.
+    apart_by = ""
     # What a card cites: {"title": str, "url": str} each.
     papers: tuple[dict, ...] = ()
     # How many views of an image the method takes: (least, most), None for no limit.

@@ -68,6 +68,8 @@ class ProtoCPC(TeacherStudent):
         },
     )
     terms = ("alignment", "contrast")
+    roles = ("prior", "substitute")
+    remembers = ("a slow teacher", "the prior of its prototypes")
     view_counts = (2, None)
     taught = ("encoder", "projector", "prototype_head")
     advice = (

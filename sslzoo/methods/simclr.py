@@ -52,6 +52,7 @@ class SimCLR(JointEmbedding):
         {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
     )
     terms = ("alignment", "contrast")
+    roles = ("prior", "substitute")
     advice = (LOWER_TEMPERATURE,)
 
     def __init__(

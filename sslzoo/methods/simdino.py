@@ -44,6 +44,8 @@ class SimDINO(MultiCrop, TeacherStudent):
 
     papers = ({"title": "Simplifying DINO via Coding Rate Regularization", "url": "https://arxiv.org/abs/2502.10385"},)
     terms = ("alignment", "coding_rate")
+    roles = ("prior", "substitute")
+    remembers = ("a slow teacher",)
     view_counts = (2, None)
 
     def __init__(

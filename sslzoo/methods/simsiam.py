@@ -51,6 +51,8 @@ class SimSiam(JointEmbedding):
 
     papers = ({"title": "Exploring Simple Siamese Representation Learning", "url": "https://arxiv.org/abs/2011.10566"},)
     terms = ("alignment",)
+    roles = ("prior",)
+    apart_by = "predictor and stop-gradient"
     joint_statistics = False
 
     def __init__(

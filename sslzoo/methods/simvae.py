@@ -52,6 +52,7 @@ class SimVAE(VAE):
         {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
     )
     terms = ("reconstruction", "entropy", "prior")
+    roles = ("reconstruction", "entropy", "prior")
     view_counts = (2, None)  # of one view alone the prior says nothing
 
     def __init__(

@@ -77,6 +77,7 @@ class SwAV(MultiCrop):
         {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
     )
     terms = ("alignment", "contrast")
+    roles = ("prior", "substitute")
     view_counts = (2, None)
     advice = (
         Advice("a lower epsilon", "epsilon", ("prototypes",)),

@@ -50,6 +50,8 @@ class TiCo(TeacherStudent):
         },
     )
     terms = ("invariance", "contrast")
+    roles = ("prior", "substitute")
+    remembers = ("a slow teacher", "a moving second moment")
     joint_statistics = False
 
     def __init__(

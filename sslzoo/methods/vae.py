@@ -56,6 +56,7 @@ class VAE(Pretrainer):
         {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
     )
     terms = ("reconstruction", "prior")
+    roles = ("reconstruction", "marginal")
     advice = (Advice("a lower likelihood variance", "likelihood_variance"),)
     beta = 1.0
 

@@ -54,6 +54,7 @@ class VICReg(JointEmbedding):
         {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
     )
     terms = ("invariance", "variance", "covariance")
+    roles = ("prior", "substitute", "substitute")
     joint_statistics = False
     advice = (
         Advice("a higher covariance weight", "covariance_weight", ("dimensional",)),

@@ -37,6 +37,7 @@ class VISReg(LeJEPA):
 
     papers = ({"title": "Variance-Invariance-Sketching Regularization", "url": "https://arxiv.org/abs/2606.02572"},)
     terms = ("invariance", "scale", "shape", "center")
+    roles = ("prior", "marginal", "marginal", "marginal")
 
     def __init__(
         self,

@@ -54,6 +54,8 @@ class WMSE(JointEmbedding):
         {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
     )
     terms = ("invariance",)
+    roles = ("prior",)
+    apart_by = "whitening"
     view_counts = (2, None)
     joint_statistics = False
 

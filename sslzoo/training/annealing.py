@@ -17,6 +17,7 @@ from keras import ops
 
 from sslzoo import processes
 from sslzoo.callbacks.checkpoint import Stopwatch, after, duration
+from sslzoo.progress import say
 
 
 @keras.saving.register_keras_serializable("sslzoo")
@@ -129,8 +130,7 @@ class Annealing(keras.callbacks.Callback):
         self.schedule.length.assign(float(self.planned))
         self.noted(self.planned)
         if self.planned < self.steps:
-            print(
-                f"\n--max-minutes {self.stopwatch.minutes:g}: about {self.planned:,} of {self.steps:,} steps fit, at "
-                f"{duration(step)} a step. The learning rate falls over these.",
-                flush=True,
+            say(
+                f"--max-minutes {self.stopwatch.minutes:g}: about {self.planned:,} of {self.steps:,} steps fit, at "
+                f"{duration(step)} a step. The learning rate falls over these."
             )

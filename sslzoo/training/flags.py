@@ -22,7 +22,7 @@ POSITIVE = (
 LARGEST = 2**31
 # What does not change the weights that come out.
 PASSING = (
-    "data_dir", "out", "resume", "max_minutes", "grace", "protocols", "name", "show", "fuse_steps", "devices",
+    "data_dir", "stream", "out", "resume", "max_minutes", "grace", "protocols", "name", "show", "fuse_steps", "devices",
     "processes", "licence", "remark",
 )  # fmt: skip
 
@@ -57,6 +57,8 @@ def parser(method: str, variants: dict, description: str) -> argparse.ArgumentPa
     add("--labels", choices=("folders",), help="the folders in a folder of images are classes")
     add("--test-share", type=float, default=0.0, help="with --labels folders: share of each class that is held out")
     add("--on-error", choices=("fail", "skip"), default="fail", help="images of a folder that cannot be read (fail)")
+    add("--stream", action="store_true",
+        help="read a folder's images while it trains (done anyway if they exceed half of the free memory)")  # fmt: skip
     add("--limit", type=int, help="use the first N images of each split only")
     add("--name", help=f"of the model ({method}-<dataset>, with .<variant> or .seed<n> where they are not the default)")
     add("--out", help="folder of the run (runs/<name>); the model is written to <out>/<name>")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sslzoo.data import StreamedImages
 from sslzoo.errors import ArtefactError
 from sslzoo.files import lock_folder
 
@@ -99,9 +100,10 @@ def compare(theirs: dict, ours: dict, out: Path) -> list[int]:
     return extended
 
 
-def fingerprint(images: np.ndarray) -> dict:
+def fingerprint(images: np.ndarray | StreamedImages) -> dict:
     """What tells a set of images from another: count, shape, dtype and sha256."""
-    digest = hashlib.sha256(np.ascontiguousarray(images)).hexdigest()
+    streamed = isinstance(images, StreamedImages)
+    digest = images.sha256 if streamed else hashlib.sha256(np.ascontiguousarray(images)).hexdigest()
     return {"count": len(images), "shape": list(images.shape[1:]), "dtype": str(images.dtype), "sha256": digest}
 
 

@@ -137,8 +137,7 @@ def test_set(run):
     if run.labels.ndim == 1 and len(np.unique(run.labels)) < 2:
         return None, None, "Labels of one class"
     images, labels = run.load("test")
-    some = slice(run.arguments.limit)  # all of them without a limit
-    images, labels = images[some], None if labels is None else labels[some]
+    images, labels = first(images, run.arguments.limit), None if labels is None else labels[: run.arguments.limit]
     if images.shape[1:] != run.images.shape[1:]:
         raise InvalidInputError(
             f"Test images must have the shape of training images, {run.images.shape[1:]}. "
@@ -151,6 +150,13 @@ def test_set(run):
     if run.labels.ndim == 1 and (unseen := np.setdiff1d(labels, run.labels)).size:
         return None, None, f"The test split has classes that training has not ({', '.join(map(str, unseen[:3]))})"
     return images, labels, None
+
+
+def first(images, limit: int | None):
+    """The first `limit` images, all without a limit; those that stay in their files do so."""
+    if isinstance(images, data.StreamedImages):
+        return images if limit is None else images.head(limit)
+    return images[:limit]
 
 
 def evaluate(run, encoder, decoder=None):

@@ -21,6 +21,7 @@ import keras
 import numpy as np
 
 from sslzoo import callbacks, data, networks, optimizers, processes
+from sslzoo.environment import hushed
 from sslzoo.errors import ArtefactError, InvalidInputError, choose
 from sslzoo.files import write_beside
 from sslzoo.methods import Pretrainer
@@ -92,7 +93,8 @@ class Run:
             keras.config.set_dtype_policy(self.arguments.precision)
         devices.join(self.arguments.processes)
         self.devices = devices.use(self.arguments.devices)
-        keras.utils.set_random_seed(self.seed)
+        with hushed():  # the first time, Keras imports TensorFlow for it
+            keras.utils.set_random_seed(self.seed)
 
         if self.arguments.show and self.dataset in SETUPS:  # which takes no data
             self._show(self._settings(settings, variants))
@@ -102,7 +104,7 @@ class Run:
         self.data_remarks = []
         self.images, self.labels = self.load("train")
         if self.arguments.limit:
-            self.images = self.images[: self.arguments.limit]
+            self.images = outcome.first(self.images, self.arguments.limit)
             self.labels = None if self.labels is None else self.labels[: self.arguments.limit]
         self.image_shape = tuple(self.images.shape[1:])
         self.settings = self._settings(settings, variants, self.image_shape[-1])
@@ -149,12 +151,14 @@ class Run:
         a = self.arguments
         images, labels = data.load(
             self.dataset, split, data_dir=a.data_dir, image_size=a.image_size or "auto", labels=a.labels,
-            test_share=a.test_share, seed=self.seed, on_error=a.on_error, remarks=remarks,
+            test_share=a.test_share, seed=self.seed, on_error=a.on_error, remarks=remarks, stream=a.stream or "auto",
         )  # fmt: skip
         for remark in remarks:
             print(remark)
         # Of the files that were left out the card says how many: their paths are nobody else's business.
-        self.data_remarks += [re.sub(r"(were left out): .*", r"\1.", remark) for remark in remarks]
+        self.data_remarks += [
+            re.sub(r"(were left out): .*", r"\1.", remark) for remark in remarks if "(--stream)" not in remark
+        ]
         if labels is None and (classes := data.class_folders(self.dataset)):
             some = ", ".join(classes[:5]) + " ..." * (len(classes) > 5)
             print(
@@ -388,6 +392,7 @@ class Run:
         """
         if not (self.arguments.resume and any(self.out.glob("checkpoint*.npz"))):
             anneals = self.arguments.max_minutes is not None and self.settings["schedule"] == "cosine"
+            anneals = anneals and processes.count() == 1  # each has a clock of its own
             return {"steps": None, "done": False, "former": []} if anneals else None
         record = folder.read(self.out / "run.json")
         plan = record.get("plan")
@@ -477,13 +482,14 @@ class Run:
         installed = importlib.util.find_spec("tensorflow") and importlib.util.find_spec("tensorboard")
         if installed and processes.index() == 0:
             watchers.append(keras.callbacks.TensorBoard(str(self.out / "tensorboard"), write_graph=False))
+        watchers.append(callbacks.Narrator(self.model.terms, extra))
         return {
             "epochs": self.settings["epochs"],
             "initial_epoch": self.initial_epoch,
             "steps_per_epoch": self.steps_per_epoch if self.fused == 1 or fuses_its_steps() else None,
             "shuffle": False,  # the data has its own order, a function of seed and epoch
             "callbacks": watchers,
-            "verbose": 1 if sys.stdout.isatty() else 2,
+            "verbose": 0,  # `Narrator` says it
         }
 
     def finish(self, model: Pretrainer) -> Path:

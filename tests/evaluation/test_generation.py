@@ -254,8 +254,8 @@ def test_attributes_and_tasks_of_celeba():
     splits = ((images[:400], attributes[:400]), (images[400:], attributes[400:]))
     report = sslzoo.evaluate(encoder, splits, ("attributes", "linear"), epochs=30)
     each = report["attributes"]
-    assert each["Male_accuracy"] > 0.95 and len(report.protocols["attributes"]["attributes"]) == 20
-    assert each["Male_balanced_accuracy"] > 0.95 and each["balanced_accuracy"] < 0.65
+    assert each["Male_accuracy"] > 0.9 and len(report.protocols["attributes"]["attributes"]) == 20
+    assert each["Male_balanced_accuracy"] > 0.9 and each["balanced_accuracy"] < 0.65
     hair = sslzoo.evaluate(encoder, splits, "linear", attribute="hair", epochs=1)
     assert hair.data["attribute"] == "hair" and hair.data["train"] < 400
     assert "linear.balanced_accuracy" in [metric["name"] for metric in hair.metrics()]

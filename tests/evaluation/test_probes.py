@@ -78,13 +78,13 @@ def test_a_batch_may_be_smaller():
     whole, smaller = (train_probe(x, labels, x, labels, 4, epochs=3, batch_size=size) for size in (10, 16))
     np.testing.assert_array_equal(whole.weights[0][0], smaller.weights[0][0])
     two_steps = train_probe(x, labels, x, labels, 4, epochs=1, batch_size=9, learning_rate=1e-3).weights[0][0]
-    start = train_probe(x, labels, x, labels, 4, epochs=1, learning_rate=0.0).weights[0][0]
+    start = train_probe(x, labels, x, labels, 4, epochs=1, learning_rate=1e-12).weights[0][0]
     assert 1.01e-3 < np.abs(two_steps - start).max() <= 2.001e-3  # the tenth row took a step of its own
 
 
 def test_first_step_of_adam_has_the_length_of_the_learning_rate():
     x, labels = blobs(16)
-    start = train_probe(x, labels, x, labels, 4, epochs=1, batch_size=16, learning_rate=0.0).weights[0][0]
+    start = train_probe(x, labels, x, labels, 4, epochs=1, batch_size=16, learning_rate=1e-12).weights[0][0]
     after = train_probe(x, labels, x, labels, 4, epochs=1, batch_size=16, learning_rate=0.01).weights[0][0]
     np.testing.assert_allclose(np.abs(after - start), 0.01, rtol=1e-3)
 

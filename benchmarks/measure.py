@@ -1,0 +1,92 @@
+"""Measures more of entries in weights/, and writes it into their results.json, cards and the manifest.
+
+    python benchmarks/measure.py                                      # what tables need and an entry lacks
+    python benchmarks/measure.py simvae-mnist --protocols likelihood outliers
+    python benchmarks/measure.py "*-mnist" --protocols generation --extractor simclr-mnist
+
+Numbers that are there already stay, unless --again is given. Files of weights are not touched; results.json then also
+holds their hashes. `python benchmarks/tables.py` afterwards.
+"""
+
+import argparse
+import fnmatch
+import sys
+from pathlib import Path
+
+from sslzoo import evaluation
+from sslzoo.evaluation import Report
+from sslzoo.zoo import artefact, layout, manifest
+from sslzoo.zoo.results import read_results
+
+WEIGHTS = Path(__file__).resolve().parent.parent / "weights"
+
+
+def wanted(folder, protocols, again=False):
+    """Protocols that an entry lacks: those asked for, or style, and reconstruction where there is a decoder."""
+    held = (read_results(folder).get("evaluation") or {}).get("numbers", {})
+    if not protocols:
+        protocols = ["style", *(["reconstruction"] if "decoder" in layout.parts(folder) else [])]
+    return [name for name in protocols if again or name not in held]
+
+
+def measure(folder, protocols, data_dir=None, **options):
+    """Evaluates an entry and adds the numbers to its results. Returns the new report alone."""
+    results = read_results(folder)
+    report = evaluation.evaluate(folder, results["dataset"], protocols, data_dir, seed=results["seeds"][0], **options)
+    merged = merge(results.get("evaluation"), report)
+    papers = {metric["name"]: metric["paper"] for metric in results["metrics"] if metric.get("paper") is not None}
+    artefact.seal(folder, metrics=merged.metrics(papers), evaluation=merged.to_dict())
+    return report
+
+
+def merge(record, report):
+    """A report of what was measured before and what was measured now."""
+    if not record:
+        return report
+    whole = Report.from_dict(record)
+    order = {name: i for i, name in enumerate(evaluation.ALL_PROTOCOLS)}
+    for field in ("numbers", "protocols"):
+        both = {**getattr(whole, field), **getattr(report, field)}
+        setattr(whole, field, dict(sorted(both.items(), key=lambda item: order.get(item[0], 99))))
+    whole.seconds |= {name: seconds for name, seconds in report.seconds.items() if name != "features"}
+    whole.confusion |= report.confusion
+    whole.frozen = [*whole.frozen[:1], *(proof for proof in report.frozen if proof not in whole.frozen)]
+    whole.remarks += [remark for remark in report.remarks if remark not in whole.remarks]
+    return whole
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("entries", nargs="*", default=["*"], metavar="PATTERN", help="names of entries (all)")
+    add(
+        "--protocols",
+        nargs="+",
+        choices=evaluation.ALL_PROTOCOLS,
+        metavar="P",
+        help="what to measure (what tables need)",
+    )
+    add("--extractor", default="inception", help="of the Fréchet distance (inception)")
+    add("--data-dir", help="folder of prepared TFDS data sets")
+    add("--again", action="store_true", help="also what an entry has already")
+    add("--weights", type=Path, default=WEIGHTS, help="folder of entries (weights/)")
+    options = parser.parse_args(argv)
+    for folder in sorted(path.parent for path in options.weights.glob(f"*/{layout.CONFIG}")):
+        if not any(fnmatch.fnmatch(folder.name, pattern) for pattern in options.entries):
+            continue
+        protocols = wanted(folder, options.protocols, options.again)
+        if not protocols:
+            if artefact.seal(folder):
+                manifest.refresh(folder)
+                print(f"{folder.name}: sealed", flush=True)
+            continue
+        report = measure(folder, protocols, options.data_dir, extractor=options.extractor)
+        if options.weights == WEIGHTS:
+            manifest.refresh(folder)
+        shown = ", ".join(f"{name} {value:.4g}" for name, value in report.flat().items() if "linear_" not in name)
+        print(f"{folder.name}: {shown}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,484 @@
+"""Writes docs/results.md, and the short table of README, from the results.json files in weights/ and from nothing else.
+
+    python benchmarks/tables.py            # write
+    python benchmarks/tables.py --check    # exit with 1 if they are not what would be written
+
+benchmarks/papers.csv holds what the papers printed, cell by cell. An entry is a folder `weights/<name>/results.json`;
+the weights themselves need not be there. Nothing here measures anything: every number was measured when its entry was
+written, and names its protocol there.
+"""
+
+import argparse
+import csv
+import dataclasses
+import importlib.util
+import itertools
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAPERS = {
+    "000": "[SimVAE, arXiv:2402.01399](https://arxiv.org/abs/2402.01399)",
+    "001": "the workshop version of it (001)",
+    "003": "[GEDI, arXiv:2212.13425](https://arxiv.org/abs/2212.13425)",
+    "004": "[On Mutual Information in Contrastive Learning, arXiv:2005.13149](https://arxiv.org/abs/2005.13149)",
+}
+TITLES = {
+    "digits": "digits (8x8)", "mnist": "MNIST", "fashion_mnist": "FashionMNIST", "cifar10": "CIFAR-10",
+    "cifar100": "CIFAR-100", "svhn_cropped": "SVHN", "celeb_a": "CelebA",
+}  # fmt: skip
+NAMES = {
+    "mlp.best_accuracy": "MLP probe", "knn.euclidean_best_accuracy": "kNN", "linear.best_accuracy": "linear probe",
+    "gmm.minibatch64_accuracy": "GMM", "gmm.minibatch64_ari": "ARI", "gmm.minibatch64_nmi": "NMI",
+    "reconstruction.mse": "MSE", "generation.fid": "FID", "likelihood.nll": "NLL", "linear.accuracy": "linear probe",
+    "clusters.minibatch100_nmi": "NMI",
+}  # fmt: skip
+# What one image of each paper's training is worth in views: 400 epochs of ten views (SimVAE), which its other methods
+# do not exceed.
+PAPER_VIEWS = {"mnist": 240e6, "fashion_mnist": 240e6, "cifar10": 200e6, "celeb_a": 650e6}
+METHODS = ("Random", "SimVAE", "VAE", "BetaVAE", "CRVAE", "SimCLR", "MoCo", "VICReg")
+GENERATIVE = ("SimVAE", "VAE", "BetaVAE", "CRVAE")
+ONE_SEED = (
+    2.0  # points that a difference of single seeds must pass to be called one; digits of test images vary by less
+)
+SEEDS = 3  # of either side, before a claim is said to hold or to fail
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """What a results.json says, as far as tables need it."""
+
+    name: str
+    method: str
+    dataset: str
+    views: int
+    seeds: int
+    settings: dict
+    metrics: dict
+    remarks: tuple
+
+    @classmethod
+    def read(cls, folder):
+        from sslzoo.zoo.results import read_results
+
+        results = read_results(folder)
+        record = results.get("evaluation") or {}
+        numbers = {
+            f"{protocol}.{metric}": {
+                "value": round(number["value"] * (100 if number.get("unit", "%") == "%" else 1), 4),
+                "error": number.get("error"),
+            }
+            for protocol, metrics in record.get("numbers", {}).items()
+            for metric, number in metrics.items()
+        }
+        numbers |= {metric["name"]: metric for metric in results["metrics"]}
+        return cls(
+            results["name"], results["method"], results["dataset"], results["views_seen"], len(results["seeds"]),
+            results["settings"], numbers, tuple(results.get("remarks", ())),
+        )  # fmt: skip
+
+    def value(self, metric):
+        return self.metrics[metric]["value"] if metric in self.metrics else None
+
+
+def read_entries(weights):
+    """Every results.json below a folder of model folders, by data set and method."""
+    entries = [Entry.read(path.parent) for path in sorted(Path(weights).glob("*/results.json"))]
+    order = {name: i for i, name in enumerate(TITLES)}
+    known = {name: i for i, name in enumerate(METHODS)}
+    return sorted(entries, key=lambda e: (order.get(e.dataset, 99), known.get(e.method, 99), e.name))
+
+
+def read_papers(path=ROOT / "benchmarks" / "papers.csv"):
+    """(paper, table, dataset, method, metric) -> what was printed."""
+    with open(path, newline="", encoding="utf-8") as file:
+        return {
+            (row["paper"], row["table"], row["dataset"], row["method"], row["metric"]): row["value"]
+            for row in csv.DictReader(file)
+        }
+
+
+# ---------------------------------------------------------------- cells
+
+
+def number(value, metric):
+    """A value as tables print it."""
+    if value is None:
+        return ""
+    if metric in ("reconstruction.mse", "reconstruction.adhoc_mse"):
+        return f"{value:.4f}"
+    if metric.startswith("generation."):
+        return f"{value:.4g}"
+    return f"{value:,.1f}"
+
+
+def cell(entry, metric, theirs):
+    """Ours, and theirs in brackets."""
+    ours = "" if entry is None else number(entry.value(metric), metric)
+    return f"{ours or '–'} ({theirs})" if theirs else ours or "–"
+
+
+def millions(views):
+    if views == 0:
+        return "0"
+    return f"{views / 1e6:.1f} M" if views < 10e6 else f"{views / 1e6:.0f} M"
+
+
+def table(header, rows):
+    """Markdown; columns of numbers to the right."""
+    left = {"encoder", "method", "claim", "verdict", "numbers", "seeds and budget"}
+    lines = [f"| {' | '.join(header)} |", f"|{'|'.join('---' if name in left else '---:' for name in header)}|"]
+    return [*lines, *(f"| {' | '.join(map(str, row))} |" for row in rows)]
+
+
+def comparison(entries, papers, paper, tables, metrics):
+    """One paper's tables: a block for each data set, a row for each entry and for each method that has none."""
+    lines = []
+    for dataset in TITLES:
+        printed = {
+            (method, metric): value
+            for (p, t, d, method, metric), value in papers.items()
+            if (p, d) == (paper, dataset) and t in tables and metric in metrics
+        }
+        if not printed:
+            continue
+        own = [entry for entry in entries if entry.dataset == dataset]
+        methods = list(dict.fromkeys(method for method, _ in printed))
+        trained = [entry for entry in own if entry.method in methods]
+        if not trained:
+            lines += [f"**{TITLES[dataset]}**: none of its methods is trained here yet.", ""]
+            continue
+        rows = []
+        for method in sorted(methods, key=lambda m: (METHODS.index(m) if m in METHODS else 99, m)):
+            for entry in [e for e in trained if e.method == method] or [None]:
+                cells = [cell(entry, metric, printed.get((method, metric))) for metric in metrics]
+                name = f"{method}" if entry is None else f"`{entry.name}`"
+                budget = ("", "") if entry is None else (millions(entry.views), entry.seeds)
+                rows.append([name, *cells, *budget])
+        names = [NAMES.get(metric, metric) for metric in metrics]
+        lines += [f"**{TITLES[dataset]}**", "", *table(["encoder", *names, "views", "seeds"], rows), ""]
+        lines += [differences(trained, printed, metrics, dataset), ""]
+    return lines
+
+
+def differences(trained, printed, metrics, dataset):
+    """Where ours differs from theirs, and what differs between the two trainings: from the entries' own settings."""
+    gaps = []
+    for entry, metric in itertools.product(trained, metrics):
+        ours, theirs = entry.value(metric), printed.get((entry.method, metric))
+        if ours is not None and theirs is not None and not metric.startswith(("reconstruction", "generation")):
+            gaps.append((ours - float(theirs), entry.name, NAMES[metric]))
+    said = []
+    if gaps:
+        ahead = sum(gap > 1 for gap, *_ in gaps)
+        behind = sum(gap < -1 for gap, *_ in gaps)
+        within = len(gaps) - ahead - behind
+        said.append(
+            f"Of {len(gaps)} cells, {ahead} are more than a point above the paper's, {behind} below, {within} within it"
+        )
+        worst, best = min(gaps), max(gaps)
+        if worst[0] < -1:
+            said[-1] += f"; furthest below is the {worst[2]} of `{worst[1]}` ({worst[0]:+.1f})"
+        if best[0] > 1:
+            said[-1] += f", furthest above that of `{best[1]}` ({best[2]}, {best[0]:+.1f})"
+        said[-1] += "."
+    fitted = [entry for entry in trained if entry.method != "Random" and entry.views]
+    if fitted:
+        views = sorted({entry.views for entry in fitted})
+        budget = millions(views[0]) if views[-1] < 1.05 * views[0] else f"{millions(views[0])} to {millions(views[-1])}"
+        share = PAPER_VIEWS.get(dataset)
+        networks = sorted({str(entry.settings.get("network")) for entry in fitted})
+        said.append(
+            f"What differs: {budget} views were seen here"
+            + (f" where 400 epochs of ten views make {share / 1e6:.0f} M" if share else "")
+            + f"; the network is {', '.join(f'`{name}`' for name in networks)}"
+            + (" (the papers': ResNet-18)" if networks == ["convnet"] else "")
+            + "; "
+            + seeds_in_words(fitted)
+            + "."
+        )
+        flips = sorted({str(entry.settings.get("flip")) for entry in fitted})
+        if flips != ["vertical"]:
+            said.append(f"Views are flipped: {', '.join(flips)} (the papers' code: vertical).")
+        variances = {e.name: e.settings["likelihood_variance"] for e in fitted if "likelihood_variance" in e.settings}
+        if len(set(variances.values())) > 1:
+            listed = ", ".join(f"{value:g} (`{name}`)" for name, value in variances.items())
+            said.append(f"Likelihood variances are not equal: {listed}.")
+        data = sorted({remark for e in fitted for remark in e.remarks if "JPEG" in remark})
+        said += data
+    return " ".join(said)
+
+
+def seeds_in_words(entries):
+    seeds = sorted({entry.seeds for entry in entries})
+    return "one seed each, so the papers' standard errors have no counterpart" if seeds == [1] else f"seeds: {seeds}"
+
+
+# ---------------------------------------------------------------- style
+
+
+STYLE = ("kept", "flip_accuracy", "position_r2", "size_r2", "hue_r2", "brightness_r2")
+
+
+def style_table(entries):
+    lines = []
+    for dataset, group in itertools.groupby(entries, key=lambda e: e.dataset):
+        group = [entry for entry in group if entry.value("style.kept") is not None]
+        if not group:
+            continue
+        columns = [name for name in STYLE if any(entry.value(f"style.{name}") is not None for entry in group)]
+        rows = [
+            [f"`{e.name}`", number(e.value("knn.cosine_k10_accuracy"), ""),
+             *(number(e.value(f"style.{name}"), "") or "–" for name in columns), millions(e.views), e.seeds]
+            for e in sorted(group, key=lambda e: -e.value("style.kept"))
+        ]  # fmt: skip
+        words = {"kept": "style kept", "flip_accuracy": "flip", "position_r2": "position", "size_r2": "size",
+                 "hue_r2": "hue", "brightness_r2": "brightness"}  # fmt: skip
+        header = ["encoder", "kNN", *(words[name] for name in columns), "views", "seeds"]
+        lines += [f"**{TITLES.get(dataset, dataset)}**", "", *table(header, rows), ""]
+        if len(group) > 1:
+            lines += [f"![Content and style on {TITLES.get(dataset, dataset)}]({picture(dataset)})", ""]
+    return lines
+
+
+def picture(dataset):
+    return f"pictures/content_and_style_{dataset}.png"
+
+
+def draw(entries, docs):
+    """Figure 4 of the SimVAE paper for every data set with at least two measured encoders."""
+    from sslzoo.evaluation import pictures
+
+    for dataset, group in itertools.groupby(entries, key=lambda e: e.dataset):
+        points = [
+            (e.name, e.value("knn.cosine_k10_accuracy") / 100, e.value("style.kept") / 100, e.method in GENERATIVE)
+            for e in group
+            if e.value("style.kept") is not None
+        ]
+        if len(points) > 1:
+            file = docs / picture(dataset)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            pictures.tradeoff(points, file, title=f"Content and style: {TITLES.get(dataset, dataset)}")
+
+
+# ---------------------------------------------------------------- claims
+
+
+CONTENT = ("knn.cosine_k10_accuracy", "mlp.accuracy", "gmm.accuracy")
+WORDS = {"knn.cosine_k10_accuracy": "kNN", "mlp.accuracy": "MLP probe", "gmm.accuracy": "GMM", "style.kept": "style"}
+
+
+def verdict(differences, seeds):
+    """holds, fails or open, of points by which a claim is met (> 0) or missed.
+
+    A claim holds if it is met beyond the margin somewhere and missed beyond it nowhere; with fewer than `SEEDS` seeds
+    on a side it stays open, and the word says which way it leans.
+    """
+    for_it = sum(d > ONE_SEED for d in differences)
+    against = sum(d < -ONE_SEED for d in differences)
+    leaning = {
+        (True, True): "mixed so far",
+        (True, False): "so far for it",
+        (False, True): "so far against it",
+        (False, False): "no difference so far",
+    }[bool(for_it), bool(against)]
+    if not differences:
+        return "open: nothing to compare yet"
+    if seeds < SEEDS:
+        return f"open, {leaning}"
+    return "holds" if for_it and not against else "fails"
+
+
+def fair(one, other):
+    """Whether two entries saw the same data equally often, through the same kind of network."""
+    equal = abs(one.views - other.views) <= 0.02 * max(one.views, 1)
+    return equal and one.settings.get("network") == other.settings.get("network")
+
+
+def gaps(one, other, metrics):
+    found = {m: one.value(m) - other.value(m) for m in metrics if None not in (one.value(m), other.value(m))}
+    return found, ", ".join(f"{WORDS[m]} {d:+.1f}" for m, d in found.items())
+
+
+def pairs(entries, method, other_method, equal=()):
+    """Entries of two methods on one data set, fairly comparable, with these settings equal."""
+    return [
+        (one, other)
+        for one, other in itertools.product(entries, entries)
+        if (one.method, other.method) == (method, other_method)
+        and one.dataset == other.dataset
+        and fair(one, other)
+        and all(one.settings.get(name) == other.settings.get(name) for name in equal)
+    ]
+
+
+def claims(entries):
+    """Rows of the table of claims: claim, verdict, numbers."""
+    rows = []
+
+    def claim(text, found, metrics, turned=()):
+        told, all_gaps, seeds = [], [], []
+        for one, other in found:
+            differences, words = gaps(one, other, metrics)
+            all_gaps += [-d if m in turned else d for m, d in differences.items()]
+            seeds += [one.seeds, other.seeds]
+            if words:
+                told.append(f"`{one.name}` over `{other.name}`: {words}")
+        rows.append([text, verdict(all_gaps, min(seeds, default=0)), "; ".join(told) or "–"])
+
+    for other in ("VAE", "BetaVAE", "CRVAE"):
+        found = pairs(entries, "SimVAE", other, equal=("likelihood_variance",))
+        claim(f"SimVAE leads {other}, at equal views and likelihood variance", found, CONTENT)
+    more = [
+        (one, other)
+        for one, other in itertools.permutations([e for e in entries if e.method == "SimVAE"], 2)
+        if one.dataset == other.dataset and fair(one, other)
+        and one.settings.get("num_views", 0) > other.settings.get("num_views", 0)
+    ]  # fmt: skip
+    claim("More views in a group help SimVAE, at equal views in all (figure 7)", more, CONTENT)
+    lower = [
+        (one, other)
+        for one, other in itertools.permutations([e for e in entries if e.method in ("VAE", "BetaVAE", "SimVAE")], 2)
+        if one.dataset == other.dataset and fair(one, other)
+        and (one.method == "SimVAE") == (other.method == "SimVAE")
+        and one.settings.get("likelihood_variance", 0) < other.settings.get("likelihood_variance", 0)
+    ]  # fmt: skip
+    claim("A likelihood variance well below 1 helps (figure 8; a VAE at 0.01 is our beta-VAE)", lower, CONTENT)
+    contrastive = pairs(entries, "SimCLR", "SimVAE")
+    claim("SimCLR keeps more content than SimVAE", contrastive, CONTENT)
+    claim("SimVAE keeps more style than SimCLR (figure 4)", [(b, a) for a, b in contrastive], ("style.kept",))
+    return rows
+
+
+# ---------------------------------------------------------------- the page
+
+
+HEAD = """# Results
+
+Written by `python benchmarks/tables.py` from the `results.json` of every entry in [weights](../weights); do not edit.
+Each cell is ours, and theirs in brackets where a paper printed one. Protocols are the papers': probes at their best
+epoch on the test set, kNN at its best k of 1..15 (Euclidean), clusters averaged over batches of 64. Each entry's card
+has the fixed protocols beside them, and the commands. Views: how many the training went through. Accuracies, NMI, ARI
+and R2 in percent.
+"""
+
+
+def page(entries, papers):
+    """docs/results.md."""
+    lines = [HEAD]
+    sections = (
+        ("Table 1 of 000: MLP probe and kNN", "000", ("1",), ("mlp.best_accuracy", "knn.euclidean_best_accuracy")),
+        ("Table 5 of 000: linear probe and GMM", "000", ("5",), ("linear.best_accuracy", "gmm.minibatch64_accuracy")),
+        ("Table 6 of 000: ARI and NMI of clusters", "000", ("6",), ("gmm.minibatch64_ari", "gmm.minibatch64_nmi")),
+        ("Table 7 of 000: reconstruction and generation", "000", ("7",), ("reconstruction.mse", "generation.fid")),
+        ("Table 1 of 001", "001", ("1",),
+         ("linear.best_accuracy", "mlp.best_accuracy", "knn.euclidean_best_accuracy", "gmm.minibatch64_accuracy")),
+        ("Table 8 of 001: likelihood", "001", ("8",), ("generation.fid", "likelihood.nll")),
+        ("Tables 4 and 10 of 003: energy models", "003", ("4", "10"),
+         ("linear.accuracy", "clusters.minibatch100_nmi", "generation.fid")),
+        ("Tables 5, 11 and 12 of 003: images of other sets, AUROC", "003", ("5", "11", "12"),
+         ("outliers.svhn_cropped_slope_auroc", "outliers.cifar10_slope_auroc", "outliers.cifar100_slope_auroc")),
+        ("Table 2 of 004: memory banks", "004", ("2",), ("linear.accuracy",)),
+    )  # fmt: skip
+    for title, paper, tables, metrics in sections:
+        lines += [f"## {title}", "", f"From {PAPERS[paper]}.{NOTES.get(title, '')}", ""]
+        lines += comparison(entries, papers, paper, tables, metrics)
+    lines += ["## Content and style: figure 4 of 000, without labels", "", STYLE_NOTE, ""]
+    lines += style_table(entries) or ["No entry has been measured yet.", ""]
+    others = [e for e in entries if any(m.startswith(("generation.frechet", "reconstruction.", "likelihood."))
+                                        for m in e.metrics)]  # fmt: skip
+    if others:
+        lines += ["## Decoders", "", DECODER_NOTE, ""]
+        lines += decoder_table(others)
+    lines += ["## Which claims hold", "", CLAIM_NOTE, "", *table(["claim", "verdict", "numbers"], claims(entries)), ""]
+    return "\n".join(lines)
+
+
+NOTES = {
+    "Table 5 of 000: linear probe and GMM": " On CIFAR-10 its GMM column of discriminative methods seems moved by a "
+    "row against that of 001.",
+    "Table 6 of 000: ARI and NMI of clusters": " For SimCLR and MoCo on CIFAR-10 the paper prints an ARI twice the "
+    "NMI: its columns are probably exchanged there.",
+    "Table 7 of 000: reconstruction and generation": " FID takes the weights of InceptionV3; where they could not be "
+    "had, a Fréchet distance in another space stands under *Decoders*, and compares with no FID.",
+    "Table 8 of 001: likelihood": " 001's likelihoods hold a constant that it does not state, so only differences "
+    "compare, and it does not say what p(z) of a single image is.",
+}
+STYLE_NOTE = (
+    "From the features of a changed image alone, a probe tells whether it is upside down (accuracy, half by guessing), "
+    "where the crop was and how large, how far the hue was turned and the brightness factor (R2, 0 by guessing): "
+    "`sslzoo.evaluation.style`. *Style kept* is their mean, accuracies as 2 a - 1, none below 0. The paper asks for "
+    "the hair colour in CelebA instead. kNN: cosine, k = 10."
+)
+DECODER_NOTE = (
+    "Squared error per pixel of test images in 0..1 (*fitted*: through a decoder trained on the frozen features); "
+    "Fréchet distance between test images and images of class-wise Gaussians, in the named space; importance-weighted "
+    "negative log-likelihood in nats per image, which compares at equal likelihood variance only."
+)
+CLAIM_NOTE = (
+    "Differences in points, of entries that saw equally many views through the same network; content by kNN (cosine, "
+    f"k = 10), MLP probe (last epoch) and GMM (whole test set). A difference counts beyond {ONE_SEED:g} points. A "
+    f"claim holds or fails once {SEEDS} seeds stand on either side; until then it is open, and the word says where it "
+    "leans: a lead to follow, not a result."
+)
+
+
+def decoder_table(entries):
+    lines = []
+    for dataset, group in itertools.groupby(entries, key=lambda e: e.dataset):
+        group = list(group)
+        distances = sorted({m for e in group for m in e.metrics if m.startswith("generation.")})
+        rows = []
+        for e in group:
+            own, fitted = (number(e.value(f"reconstruction.{m}"), f"reconstruction.{m}") for m in ("mse", "adhoc_mse"))
+            rows.append([
+                f"`{e.name}`", own or "–", fitted or "–", *(number(e.value(m), m) or "–" for m in distances),
+                number(e.value("likelihood.nll"), "") or "–", f"{e.settings.get('likelihood_variance', '–')}",
+            ])  # fmt: skip
+        header = [
+            "encoder",
+            "MSE",
+            "MSE, fitted",
+            *(m.partition(".")[2] for m in distances),
+            "NLL",
+            "likelihood variance",
+        ]
+        lines += [f"**{TITLES.get(dataset, dataset)}**", "", *table(header, rows), ""]
+    return lines
+
+
+def readme_with_table(text, weights):
+    """README with its table of weights as recipes/zoo.py writes it."""
+    spec = importlib.util.spec_from_file_location("zoo", ROOT / "recipes" / "zoo.py")
+    zoo = importlib.util.module_from_spec(spec)
+    sys.modules["zoo"] = zoo
+    spec.loader.exec_module(zoo)
+    entries = zoo.read_table(ROOT / "recipes" / "zoo.csv")
+    return zoo.with_rows(text, zoo.readme_rows(zoo.Zoo(entries, ROOT / "runs", weights=weights)))
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if something is out of date")
+    parser.add_argument("--weights", type=Path, default=ROOT / "weights", help="folder of entries (weights/)")
+    options = parser.parse_args(argv)
+    entries = read_entries(options.weights)
+    readme = ROOT / "README.md"
+    made = {
+        ROOT / "docs" / "results.md": page(entries, read_papers()),
+        readme: readme_with_table(readme.read_text("utf-8"), options.weights),
+    }
+    stale = [path for path, text in made.items() if not path.exists() or path.read_text("utf-8") != text]
+    if options.check:
+        for path in stale:
+            print(f"{path.relative_to(ROOT)} is out of date: python benchmarks/tables.py")
+        return 1 if stale else 0
+    for path in stale:
+        path.write_text(made[path], "utf-8")
+        print(f"wrote {path.relative_to(ROOT)}")
+    draw(entries, ROOT / "docs")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,179 @@
+"""Images that stay in their files: what a folder too large for memory is to the rest of the package."""
+
+import functools
+import hashlib
+import math
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from sslzoo import progress
+from sslzoo.errors import InvalidInputError
+
+_CHUNK = 256  # images read at once where all are gone through
+
+
+class StreamedImages:
+    """Images (N, H, W, C) that are read from their files when they are asked for: an array in all that training needs.
+
+    `images[rows]` reads, in several threads, and gives a uint8 array; rows are an int, a slice, or whole numbers of any
+    shape. So order, batches and weights are those of the same images in memory.
+
+    Example:
+        import pathlib
+        import tempfile
+
+        import numpy as np
+        from PIL import Image
+        from sslzoo import data
+
+        folder = pathlib.Path(tempfile.mkdtemp())
+        for n in range(4):
+            Image.fromarray(np.full((8, 8), n, "uint8")).save(folder / f"{n}.png")
+        images, _ = data.load(folder, "train", stream=True)
+        images.shape, images[[3, 1]].shape  # (4, 8, 8, 1), (2, 8, 8, 1)
+
+    Args:
+        files: what `read` takes, one for each image.
+        read: callable, file -> uint8 array (H, W, C).
+        shape: tuple (H, W, C).
+
+    Attributes:
+        shape: tuple (N, H, W, C).
+        dtype: uint8.
+    """
+
+    dtype = np.dtype("uint8")
+    ndim = 4
+
+    def __init__(self, files: Sequence, read: Callable, shape: tuple[int, int, int]):
+        self.files, self.read = list(files), read
+        self.shape = (len(self.files), *shape)
+        self._ahead = (None, None)  # rows that are being read, and what will be them
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that they would take in memory."""
+        return math.prod(self.shape)
+
+    def __getitem__(self, rows) -> np.ndarray:
+        wanted = np.arange(len(self))[rows]
+        known, future = self._ahead
+        if known is not None and known.shape == wanted.shape and (known == wanted).all():
+            self._ahead = (None, None)
+            return future.result()
+        return self._gather(wanted)
+
+    def read_ahead(self, rows: np.ndarray) -> None:
+        """Begins to read what will be asked for next, while something else is done."""
+        self._ahead = (np.asarray(rows), self._background.submit(self._gather, np.asarray(rows)))
+
+    def head(self, count: int) -> "StreamedImages":
+        """The first `count` of them, read as these are."""
+        return StreamedImages(self.files[:count], self.read, self.shape[1:])
+
+    def go_through(self, told: Callable[[int, int], None], keep: Callable) -> list[int]:
+        """Reads every image once, in order.
+
+        Args:
+            told: callable (images done, images in all).
+            keep: callable (row, array (H, W, C) or the exception that reading ended in) -> whether it is a good one.
+
+        Returns:
+            list of the rows that are good.
+        """
+        good = []
+        for start in range(0, len(self), _CHUNK):
+            rows = range(start, min(start + _CHUNK, len(self)))
+            for row, read in zip(rows, self._pool.map(self._try, rows)):
+                if keep(row, read):
+                    good.append(row)
+            told(rows[-1] + 1, len(self))
+        return good
+
+    @functools.cached_property
+    def sha256(self) -> str:
+        """Of the values of all images, as of the array that they would be in memory."""
+        digest = hashlib.sha256()
+        for start in range(0, len(self), _CHUNK):
+            digest.update(self[start : start + _CHUNK].tobytes())
+        return digest.hexdigest()
+
+    def _gather(self, rows):
+        out = np.empty((rows.size, *self.shape[1:]), "uint8")
+        for place, read in enumerate(self._pool.map(self._try, rows.ravel())):
+            if isinstance(read, Exception) or read.shape != self.shape[1:]:
+                raise InvalidInputError(
+                    f"An image that could be read when training began cannot be now ({_what(read)}). Bring it back, "
+                    f"and go on with --resume. Received: '{self.files[rows.ravel()[place]]}'"
+                )
+            out[place] = read
+        return out.reshape(*rows.shape, *self.shape[1:])
+
+    def _try(self, row):
+        """The image, or the exception: a bad one must not hide what the others are."""
+        try:
+            return self.read(self.files[row])
+        except Exception as error:  # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error ...
+            return error
+
+    @functools.cached_property
+    def _pool(self):
+        return ThreadPoolExecutor(min(16, (os.cpu_count() or 1) + 1), "sslzoo-images")
+
+    @functools.cached_property
+    def _background(self):
+        return ThreadPoolExecutor(1, "sslzoo-next-batch")
+
+
+def _what(read):
+    return str(read) if isinstance(read, Exception) else f"it has another size, {read.shape}"
+
+
+def available_memory(whole: float) -> float:
+    """Bytes that this machine could give without writing to disk; half of its memory where it does not say."""
+    try:
+        with open("/proc/meminfo") as file:
+            for line in file:
+                if line.startswith("MemAvailable:"):
+                    return 1024.0 * int(line.split()[1])
+    except (OSError, ValueError):
+        pass
+    return whole / 2
+
+
+def verified(
+    images: StreamedImages, bad: dict, shown: str = "checked"
+) -> tuple[StreamedImages, list[int], tuple | None]:
+    """Reads every image once, before anything depends on it.
+
+    Args:
+        images: `StreamedImages`.
+        bad: dict, to which file -> what is wrong with it is added.
+        shown: str, what the progress line calls it.
+
+    Returns:
+        `(images, kept, odd)`: those that are good, with their hash taken on the way; their rows; and (file, shape) of
+        the first that is of another size, or None.
+    """
+    digest, odd = hashlib.sha256(), []
+
+    def keep(row, read):
+        if isinstance(read, Exception):
+            bad[images.files[row]] = read
+            return False
+        if read.shape != images.shape[1:]:
+            odd.append((images.files[row], read.shape))
+            return False
+        digest.update(np.ascontiguousarray(read))
+        return True
+
+    kept = images.go_through(progress.line(shown, after=5), keep)
+    good = StreamedImages([images.files[row] for row in kept], images.read, images.shape[1:])
+    good.sha256 = digest.hexdigest()
+    return good, kept, odd[0] if odd else None

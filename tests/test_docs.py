@@ -1,0 +1,127 @@
+"""Pages that are written from the code and the committed results say what these say now."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+from sslzoo.methods import METHODS
+from sslzoo.methods.pretrainer import ROLES
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def script(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+tables, write_methods, measure = (
+    script(ROOT / path) for path in ("benchmarks/tables.py", "docs/write_methods.py", "benchmarks/measure.py")
+)
+
+
+# ---------------------------------------------------------------------- docs/methods.md
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_term_has_a_role(name):
+    method = METHODS[name]
+    assert len(method.roles) == len(method.terms) > 0
+    assert {part for role in method.roles for part in role.split(", ")} <= set(ROLES)
+    cells = write_methods.row(name, method)
+    assert all(cells) and method.__name__ in cells[0]
+
+
+def test_something_keeps_images_apart_in_every_method():
+    for method in METHODS.values():
+        apart = write_methods.with_role(method, "reconstruction", "substitute", "density", "marginal")
+        assert apart or method.apart_by, method.__name__
+
+
+def test_the_page_of_methods_is_up_to_date(capsys):
+    assert write_methods.main(["--check"]) == 0, capsys.readouterr().out
+
+
+# ---------------------------------------------------------------------- docs/results.md and README
+
+
+def test_results_and_readme_are_up_to_date(capsys):
+    """After a change in weights/: python benchmarks/tables.py"""
+    assert tables.main(["--check"]) == 0, capsys.readouterr().out
+
+
+def entry(name, method, values, seeds=1, views=1000, dataset="mnist", **settings):
+    settings = {"network": "mlp", "likelihood_variance": 0.01} | settings
+    metrics = {metric: {"value": value} for metric, value in values.items()}
+    return tables.Entry(name, method, dataset, views, seeds, settings, metrics, ())
+
+
+def content(knn, style=None):
+    values = {"knn.cosine_k10_accuracy": knn, "mlp.accuracy": knn, "gmm.accuracy": knn}
+    return values | ({} if style is None else {"style.kept": style})
+
+
+def verdicts(entries):
+    return {text: said for text, said, _ in tables.claims(entries)}
+
+
+def test_a_claim_holds_fails_or_is_open_by_its_numbers():
+    assert tables.verdict([], 3) == "open: nothing to compare yet"
+    assert tables.verdict([5.0, -1.0], 3) == "holds" and tables.verdict([-5.0, 1.0], 3) == "fails"
+    assert tables.verdict([5.0, -5.0], 3) == "fails"
+    assert tables.verdict([5.0], 1) == "open, so far for it" and tables.verdict([-5.0], 2) == "open, so far against it"
+    assert tables.verdict([5.0, -5.0], 1) == "open, mixed so far"
+    assert tables.verdict([1.0], 1) == "open, no difference so far"
+
+
+def test_claims_compare_like_with_like():
+    leads = "SimVAE leads BetaVAE, at equal views and likelihood variance"
+    simvae, beta = entry("simvae-mnist", "SimVAE", content(97)), entry("beta-vae-mnist", "BetaVAE", content(90))
+    assert verdicts([simvae, beta])[leads] == "open, so far for it"
+    for changes in ({"views": 3000}, {"likelihood_variance": 1.0}, {"dataset": "cifar10"}, {"network": "convnet"}):
+        other = entry("beta-vae-mnist", "BetaVAE", content(90), **changes)
+        assert verdicts([simvae, other])[leads] == "open: nothing to compare yet", changes
+    many = [entry("s", "SimVAE", content(97), seeds=3), entry("b", "BetaVAE", content(90), seeds=3)]
+    assert verdicts(many)[leads] == "holds"
+    pair = [entry("simclr", "SimCLR", content(98, style=20)), entry("simvae", "SimVAE", content(97, style=60))]
+    said = verdicts(pair)
+    assert said["SimVAE keeps more style than SimCLR (figure 4)"] == "open, so far for it"
+    assert said["SimCLR keeps more content than SimVAE"] == "open, no difference so far"
+    views = [entry("ten", "SimVAE", content(97), num_views=10), entry("two", "SimVAE", content(90), num_views=2)]
+    assert (
+        verdicts(views)["More views in a group help SimVAE, at equal views in all (figure 7)"] == "open, so far for it"
+    )
+
+
+def test_a_table_has_every_method_of_the_paper_and_both_numbers():
+    papers = tables.read_papers()
+    assert papers["000", "1", "mnist", "SimVAE", "knn.euclidean_best_accuracy"] == "98.5"
+    entries = [entry("simvae-mnist", "SimVAE", {"mlp.best_accuracy": 97.33, "knn.euclidean_best_accuracy": 97.53})]
+    text = tables.page(entries, papers)
+    assert "| `simvae-mnist` | 97.3 (98.4) | 97.5 (98.5) | 0.0 M | 1 |" in text
+    assert "| MoCo | – (94.6) | – (94.6) |" in text  # not trained, and said so
+    assert "**FashionMNIST**: none of its methods is trained here yet." in text
+    assert "Of 2 cells, 0 are more than a point above the paper's, 1 below, 1 within it; furthest below" in text
+
+
+def test_what_was_measured_later_joins_what_was_there():
+    from sslzoo.evaluation import Number, Report
+
+    def report(protocol, value):
+        numbers = {protocol: {"kept": Number(value, "x")}}
+        frozen = [{"before": "a", "after": "a"}]
+        return Report(
+            "e", {"name": "mnist"}, numbers, {protocol: {}}, [0], {protocol: 1.0, "features": 2.0}, {}, frozen
+        )
+
+    merged = measure.merge(report("gmm", 0.5).to_dict(), report("style", 0.7))
+    assert (
+        list(merged) == ["gmm", "style"] and merged["style"] == {"kept": 0.7} and merged.frozen == report("x", 0).frozen
+    )
+    assert list(measure.merge(merged.to_dict(), report("linear", 0.9))) == ["linear", "gmm", "style"]
+    assert measure.merge(None, report("style", 0.7))["style"] == {"kept": 0.7}

@@ -1,0 +1,146 @@
+"""A folder that stays on disk: the same images, order, batches and weights as from memory."""
+
+import importlib.util
+import json
+
+import keras
+import numpy as np
+import pytest
+from PIL import Image
+from test_training import checkpoint, recipe
+
+from sslzoo import callbacks, data, errors, evaluation
+from sslzoo.data import streams
+from sslzoo.files import unlock_folder
+from sslzoo.training import folder as run_folder
+from sslzoo.training import outcome
+
+HAS_TENSORFLOW = importlib.util.find_spec("tensorflow") is not None
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """40 pictures in two classes, grey and colour, of two sizes; one that is cut short and one that is empty."""
+    root = tmp_path_factory.mktemp("photos")
+    rng = np.random.default_rng(0)
+    for n in range(40):
+        side, channels = (12, 3) if n % 3 else (16, 1)
+        pixels = rng.integers(0, 256, (side, side, channels), "uint8")
+        path = root / f"class {n % 2}" / f"{n:02d}.png"
+        path.parent.mkdir(exist_ok=True)
+        Image.fromarray(pixels if channels == 3 else pixels[..., 0]).save(path)
+    whole = (root / "class 0" / "00.png").read_bytes()
+    (root / "class 0" / "cut.png").write_bytes(whole[: len(whole) // 2])
+    (root / "class 1" / "empty.png").write_bytes(b"")
+    return root
+
+
+def both(photos, **options):
+    options = {"image_size": 8, "on_error": "skip", **options}
+    return data.load(photos, "train", **options), data.load(photos, "train", **options, stream=True)
+
+
+def test_they_are_the_images_of_memory(photos):
+    (images, labels), (streamed, streamed_labels) = both(photos, labels="folders")
+    assert isinstance(streamed, data.StreamedImages)
+    assert streamed.shape == images.shape == (40, 8, 8, 3) and len(streamed) == 40 and streamed.nbytes == images.nbytes
+    np.testing.assert_array_equal(labels, streamed_labels)
+    for rows in (7, -1, slice(3, 30, 4), [5, 5, 1], np.arange(12).reshape(3, 4), labels == 1):
+        np.testing.assert_array_equal(streamed[rows], images[rows])
+    assert run_folder.fingerprint(streamed) == run_folder.fingerprint(images)
+    assert run_folder.fingerprint(streamed.head(9)) == run_folder.fingerprint(images[:9])
+    flatten = keras.Sequential([keras.Input((8, 8, 3)), keras.layers.Flatten()])
+    np.testing.assert_array_equal(
+        evaluation.features(flatten, streamed, batch_size=16), evaluation.features(flatten, images, batch_size=16)
+    )
+
+
+def test_bad_images_and_odd_sizes_are_told_beforehand(photos):
+    with pytest.raises(errors.InvalidInputError, match=r"2 of 42 images cannot be read.*cut\.png.*empty\.png"):
+        data.load(photos, "train", image_size=8, stream=True)
+    remarks = []
+    images, _ = data.load(photos, "train", image_size=8, on_error="skip", stream=True, remarks=remarks)
+    assert len(images) == 40 and "2 of 42 images could not be read" in remarks[0]
+    with pytest.raises(errors.InvalidInputError, match=r"Expected one size; .* is 12 x 12 pixels"):
+        data.load(photos, "train", on_error="skip", stream=True)
+    with pytest.raises(errors.InvalidInputError, match=r"reads a folder of images.*stream=True of 'digits'"):
+        data.load("digits", "train", stream=True)
+
+
+def test_memory_decides_unless_it_is_said(photos, monkeypatch):
+    options = {"image_size": 8, "on_error": "skip", "stream": "auto"}
+    monkeypatch.setattr(streams, "available_memory", lambda whole: 2.0 * 42 * 8 * 8 * 3)
+    assert isinstance(data.load(photos, "train", **options)[0], np.ndarray)
+    monkeypatch.setattr(streams, "available_memory", lambda whole: 2.0 * 30 * 8 * 8 * 3)
+    remarks = []
+    images, _ = data.load(photos, "train", **options, remarks=remarks)
+    assert isinstance(images, data.StreamedImages) and "read from their files while it trains" in remarks[0]
+    assert streams.available_memory(8.0) > 0
+
+
+def batches_of(source, images, labels, **options):
+    options = {"batch_size": 8, "seed": 3, "with_index": True, "start_epoch": 2, **options}
+    if source == "pipeline":
+        made = data.pipeline((images, labels), None, **options).as_numpy_iterator()
+    else:
+        batches = data.Batches(images, labels, **options)
+        made = (batches[i] for i in range(11)) if options.get("repeat") else batches
+    return [keras.tree.map_structure(np.asarray, tuple(batch)) for _, batch in zip(range(11), made)]
+
+
+@pytest.mark.parametrize("source", ["Batches", "pipeline"])
+@pytest.mark.parametrize("options", [{}, {"repeat": True}, {"repeat": True, "steps_per_execution": 2}], ids=str)
+def test_batches_come_in_the_order_of_memory(source, options, photos):
+    if source == "pipeline" and (not HAS_TENSORFLOW or "steps_per_execution" in options):
+        pytest.skip("one batch at a time, and TensorFlow")
+    (images, labels), (streamed, _) = both(photos, labels="folders")
+    ours, theirs = batches_of(source, streamed, labels, **options), batches_of(source, images, labels, **options)
+    assert len(ours) == len(theirs) == (11 if options else 5)
+    keras.tree.map_structure(np.testing.assert_array_equal, ours, theirs)
+
+
+def test_an_image_that_goes_away_is_named(photos, tmp_path):
+    for n in range(3):
+        Image.fromarray(np.full((8, 8), n, "uint8")).save(tmp_path / f"{n}.png")
+    images, _ = data.load(tmp_path, "train", stream=True)
+    (tmp_path / "1.png").unlink()
+    with pytest.raises(errors.InvalidInputError, match=r"cannot be now.*--resume.*1\.png"):
+        images[[0, 1]]
+
+
+class Killed(BaseException):
+    pass
+
+
+def test_a_run_from_files_ends_in_the_weights_of_one_from_memory_also_if_it_is_killed(photos, tmp_path, monkeypatch):
+    def nothing(run, model):
+        unlock_folder(run.out)
+
+    monkeypatch.setattr(outcome, "write", nothing)
+
+    def train(name, *arguments):
+        options = ["--dataset", str(photos), "--image-size", "8", "--on-error", "skip", "--epochs", "3"]
+        options += ["--batch-size", "8", "--out", str(tmp_path / name), "--set", "network=mlp-small", "latent_dim=4"]
+        recipe("simclr").main([*options, *arguments])
+
+    train("memory")
+    write = callbacks.Checkpoint.on_epoch_end
+
+    def die(self, epoch, logs=None):
+        write(self, epoch, logs)
+        if epoch == 1:
+            raise Killed
+
+    monkeypatch.setattr(callbacks.Checkpoint, "on_epoch_end", die)
+    with pytest.raises(Killed):
+        train("files", "--stream")
+    unlock_folder(tmp_path / "files")
+    monkeypatch.setattr(callbacks.Checkpoint, "on_epoch_end", write)
+    train("files", "--stream", "--resume")
+    (ours, note), (theirs, _) = checkpoint(tmp_path / "files"), checkpoint(tmp_path / "memory")
+    assert note["epochs_done"] == 3
+    for key in ours:
+        np.testing.assert_array_equal(ours[key], theirs[key], err_msg=key)
+    assert json.loads((tmp_path / "files" / "run.json").read_text()) == json.loads(
+        (tmp_path / "memory" / "run.json").read_text()
+    )
