@@ -10,10 +10,11 @@ holds their hashes. `python benchmarks/tables.py` afterwards.
 
 import argparse
 import fnmatch
+import functools
 import sys
 from pathlib import Path
 
-from sslzoo import evaluation
+from sslzoo import data, evaluation
 from sslzoo.evaluation import Report
 from sslzoo.zoo import artefact, layout, manifest
 from sslzoo.zoo.results import read_results
@@ -29,10 +30,19 @@ def wanted(folder, protocols, again=False):
     return [name for name in protocols if again or name not in held]
 
 
+@functools.lru_cache(maxsize=2)
+def splits(dataset, data_dir):
+    """Both splits of a data set, read once for all entries of it."""
+    return tuple(data.load(dataset, split, data_dir=data_dir) for split in ("train", "test"))
+
+
 def measure(folder, protocols, data_dir=None, **options):
     """Evaluates an entry and adds the numbers to its results. Returns the new report alone."""
     results = read_results(folder)
-    report = evaluation.evaluate(folder, results["dataset"], protocols, data_dir, seed=results["seeds"][0], **options)
+    report = evaluation.evaluate(
+        folder, splits(results["dataset"], data_dir), protocols, data_dir, name=results["dataset"],
+        seed=results["seeds"][0], **options,
+    )  # fmt: skip
     merged = merge(results.get("evaluation"), report)
     papers = {metric["name"]: metric["paper"] for metric in results["metrics"] if metric.get("paper") is not None}
     artefact.seal(folder, metrics=merged.metrics(papers), evaluation=merged.to_dict())

@@ -197,7 +197,7 @@ def differences(trained, printed, metrics, dataset):
             + seeds_in_words(fitted)
             + "."
         )
-        flips = sorted({str(entry.settings.get("flip")) for entry in fitted})
+        flips = sorted({str(entry.settings.get("flip") or "not at all") for entry in fitted})
         if flips != ["vertical"]:
             said.append(f"Views are flipped: {', '.join(flips)} (the papers' code: vertical).")
         variances = {e.name: e.settings["likelihood_variance"] for e in fitted if "likelihood_variance" in e.settings}

@@ -35,7 +35,10 @@ and optimizer. Projection heads, optimizers and budgets are the recipe's.
 """
 
 
-def views_in_words(least, most):
+def views_in_words(counts):
+    if isinstance(counts, property):  # it depends on a setting, as its docstring says
+        return inspect.getdoc(counts).removesuffix(".")
+    least, most = counts
     if most is None:
         return f"{least} or more"
     return str(least) if least == most else f"{least} to {most}"
@@ -64,18 +67,22 @@ def row(name, method):
         ", ".join(f"`{term}`" for term in pulls) or "–",
         apart,
         parts,
-        views_in_words(*method.view_counts),
+        views_in_words(method.view_counts),
         ", ".join(method.remembers) or "–",
         f"[{paper['title']}]({paper['url']})",
     ]
 
 
+def cell(text):
+    return text.replace("|", chr(92) + "|")
+
+
 def page():
     """The text of docs/methods.md."""
-    roles = [f"| {role} | {meaning} |" for role, meaning in ROLES.items()]
+    roles = [f"| {role} | {cell(meaning)} |" for role, meaning in ROLES.items()]
     header = ("method", "in a sentence", "pulls", "pushes", "stands for", "views", "remembers", "paper")
     table = [f"| {' | '.join(header)} |", f"|{'---|' * len(header)}"]
-    table += [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row(*item))} |" for item in METHODS.items()]
+    table += [f"| {' | '.join(map(cell, row(*item)))} |" for item in METHODS.items()]
     return HEAD + "\n".join(["| role | of a term |", "|---|---|", *roles, "", *table, ""]) + FOOT
 
 

@@ -1,7 +1,9 @@
 """What the shell must say alike, from `sslzoo` and from a recipe: a wrong environment, and errors in a line."""
 
+import contextlib
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 from sslzoo.errors import InvalidInputError, SSLZooError, choose, printable
@@ -26,11 +28,30 @@ def check_environment() -> None:
 
 
 def quiet_backends() -> None:
-    """Keeps TensorFlow, which other backends import too (for TensorBoard), from logging while it starts.
-
-    What fails in it reaches Python as an exception. A TF_CPP_MIN_LOG_LEVEL that is set stays.
-    """
+    """Keeps TensorFlow from logging. What fails in it reaches Python as an exception. A level that is set stays."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+
+@contextlib.contextmanager
+def hushed():
+    """Inside, what is written past Python to the standard error is held back, and let out only if an error is raised.
+
+    TensorFlow logs while it is imported, whatever the level, and Keras imports it under other backends too: to set its
+    seed, and for TensorBoard.
+    """
+    sys.stderr.flush()
+    with tempfile.TemporaryFile() as held:
+        stderr = os.dup(2)
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            held.seek(0)
+            os.write(stderr, held.read())
+            raise
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
 
 
 def in_a_line(error: Exception, advice: str = "") -> str:
@@ -60,7 +81,8 @@ def import_keras_for(scripts: str) -> None:
         quiet_backends()
     try:
         check_environment()
-        import keras  # noqa: F401
+        with hushed() if ours else contextlib.nullcontext():
+            import keras  # noqa: F401
     except (SSLZooError, ImportError) as error:
         if not ours:
             raise

@@ -214,7 +214,7 @@ def disturb(command, server, out, whole_seconds, rng, disk):
         told.append(f"{kind} -> {code}")
         said = Path(f"{out}.log").read_bytes()[said_before:].decode(errors="replace")
         # Before training Python's own handlers are in force: SIGTERM and SIGHUP end a process, and so may they.
-        expected = {"SIGKILL": (0, -9), "SIGTERM": (0, -15), "SIGHUP": (0, -1)}.get(kind, (0, 1, 130))
+        expected = {"SIGKILL": (0, -9), "SIGTERM": (0, -15), "SIGHUP": (0, -1)}.get(kind, (0, 1, 2, 130))
         if "Traceback" in said or code not in expected:
             raise SystemExit(f"{told[-1]} is no good end:\n{said[-3000:]}\nSee {out}.log")
         if code == 0 and len(history(out)) == EPOCHS and finished(out):

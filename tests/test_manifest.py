@@ -94,7 +94,8 @@ def test_a_changed_file_is_read_again(tmp_path):
 BAD_PATHS = [
     "../secret", "decoder/../../secret", "/etc/passwd", "C:/windows/x", "C:\\x", "a\\b", "..", ".", "", "a//b", "a/",
     "/", "./config.json", ".hidden", "a/.git/config", "~/x", "a\0b", "a\nb", "x" * 201, "con fig.json ", "a/b.",
-    "caf\u00e9", "\uff0e\uff0e/x", "$HOME/x", "*",
+    "caf\u00e9", "\uff0e\uff0e/x", "$HOME/x", "*", "CON", "nul", "aux.json", "decoder/Com1.tar.gz", "lpt9 .txt", "a./b",
+    "a /b", "x:y", "model.weights.h5:stream",
 ]  # fmt: skip
 
 
@@ -108,7 +109,9 @@ def test_paths_that_could_lead_outside_are_refused(path):
         manifest.check_entry("simvae-mnist", models["simvae-mnist"])
 
 
-@pytest.mark.parametrize("path", ["config.json", "decoder/model.weights.h5", "a b/c-d_e.f", "_x", "x..y"])
+@pytest.mark.parametrize(
+    "path", ["config.json", "decoder/model.weights.h5", "a b/c-d_e.f", "_x", "x..y", "console", "com", "com10.x"]
+)
 def test_plain_paths_are_allowed(path):
     assert manifest.is_safe_path(path)
 

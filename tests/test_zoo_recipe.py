@@ -197,6 +197,28 @@ def test_a_finished_run_is_collected_rounded_and_measured_again(tmp_path, monkey
     assert (weights / "simvae-digits" / "model.weights.h5").read_bytes() == written
 
 
+@pytest.mark.parametrize(("moved", "agrees"), [(0.0, True), (2.0, True), (-9.0, False)])
+def test_check_holds_new_numbers_to_the_committed_ones(moved, agrees, tmp_path, monkeypatch, capsys):
+    entry = next(e for e in recipe.read_table(ROOT / "recipes" / "zoo.csv") if e.entry == "simvae-digits")
+
+    def train(zoo, waiting):
+        """Copies the committed results, the numbers moved."""
+        folder = zoo.runs / entry.entry / entry.entry
+        folder.mkdir(parents=True)
+        results = json.loads((ROOT / "weights" / entry.entry / "results.json").read_text())
+        for metric in results["metrics"]:
+            metric["value"] += moved
+        (folder / "results.json").write_text(json.dumps(results))
+        return []
+
+    monkeypatch.setattr(recipe, "train", train)
+    assert recipe.check(recipe.Zoo([entry], tmp_path), entry, tmp_path / "check") == agrees
+    said = capsys.readouterr().out
+    assert ("BEYOND 2.5" in said) != agrees and "knn.euclidean_best_accuracy" in said
+    monkeypatch.setattr(recipe, "train", lambda zoo, waiting: ["simvae-digits"])
+    assert not recipe.check(recipe.Zoo([entry], tmp_path), entry, tmp_path / "again")
+
+
 def test_the_readme_gets_a_line_per_model_and_keeps_the_rest():
     readme = (ROOT / "README.md").read_text()
     zoo = recipe.Zoo(recipe.read_table(ROOT / "recipes" / "zoo.csv"), "runs")

@@ -58,6 +58,7 @@ def evaluate(
     hidden: int | None = None,
     gmm_restarts: int = 20,
     max_train: int | None = None,
+    name: str | None = None,
     progress: "bool | Callable[[str, int, int], None] | None" = None,
 ) -> Report:
     """Measure how much an encoder's features tell about the classes of a data set.
@@ -115,6 +116,7 @@ def evaluate(
         hidden: int, width of the MLP probe's hidden layer; None for L, the number of features.
         gmm_restarts: int. The papers' text has 200, their code 20.
         max_train: int, use that many train images, chosen at random; None for all.
+        name: str, what the report calls the data; None for the name of `dataset`.
         progress: True or False; None shows it at a terminal only; or a callable (what, done, in all).
 
     Returns:
@@ -137,7 +139,8 @@ def evaluate(
     found, remarks_on_parts = image_protocols.belongings(encoder, wanted) if wanted else ({}, [])
     encoder = load_encoder(encoder)
     reading = {"labels": labels, "test_share": test_share, "on_error": on_error, "seed": seed}
-    name, train, held_out, remarks = _load(dataset, test, data_dir, _image_shape(encoder, image_size), reading)
+    read, train, held_out, remarks = _load(dataset, test, data_dir, _image_shape(encoder, image_size), reading)
+    name = name or read
     remarks += remarks_on_parts
     (train_images, train_labels), (test_images, test_labels) = train, held_out
     train_images, train_labels, train_attributes, chosen = _labelled(train_images, train_labels, attribute, "train")

@@ -77,7 +77,7 @@ class GEDI(ClusterEnergyModel):
         },
     )
     terms = ("generative", "invariance", "prior")
-    roles = ("density", "prior", "marginal")
+    roles = ("density", "prior", "substitute")
 
     def __init__(
         self,

@@ -91,6 +91,7 @@ class InstanceDiscrimination(MemoryBank):
 
     @property
     def view_counts(self):
+        """1 or more; 2 without a memory."""
         return (1, None) if self.momentum else (2, 2)
 
     def call(self, inputs, training=False):

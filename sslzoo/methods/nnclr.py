@@ -62,6 +62,7 @@ class NNCLR(SimSiam):
     terms = ("alignment", "contrast")
     roles = ("prior", "substitute")
     remembers = ("a queue of embeddings",)
+    apart_by = ""
     advice = (LOWER_TEMPERATURE,)
 
     def __init__(

@@ -17,9 +17,9 @@ _REFUSED_CLASSES = {
     "Lambda", "__lambda__", "TFSMLayer", "JaxLayer", "FlaxLayer", "TorchModuleWrapper", "TextVectorization",
     "StringLookup", "IntegerLookup", "IndexLookup", "__typespec__",
 }  # fmt: skip
-# Building takes time: milliseconds a layer, and of a Sequential model, which Keras builds anew with each layer, their
-# square. ResNet-152 has 564 layers.
-_MOST_LAYERS, _MOST_SEQUENTIAL, _MOST_OBJECTS = 2000, 100, 20_000
+# Building takes time: milliseconds for each call of a layer. Those of a model inside another are called when it is
+# built, and again wherever it stands in the other. ResNet-152 has 564 layers.
+_MOST_CALLS, _MOST_OBJECTS = 2000, 20_000
 # Where Keras keeps what models consist of. Elsewhere it has functions that download, read and write files.
 _MODELLING = (
     r"keras(\.src)?(\.(activations|constraints|dtype_policies|initializers|layers|losses|metrics|models|ops|optimizers"
@@ -356,29 +356,33 @@ def check_config(config, core=True):
     more layers than can be built in good time."""
     if not isinstance(config, dict) or "class_name" not in config:
         raise ArtefactError(f"config.json must describe a Keras model. Received: {repr(config)[:80]}")
-    waiting = [config | {"compile_config": None}]  # which is not used
-    layers = objects = 0
+    waiting = [(config | {"compile_config": None}, 0)]  # which is not used; and how often other models call it
+    calls = objects = 0
     while waiting:
-        node = waiting.pop()
+        node, often = waiting.pop()
         if isinstance(node, list):
-            waiting.extend(node)
+            waiting.extend((item, often) for item in node)
         if core and isinstance(node, float) and not math.isfinite(node):
             raise ArtefactError(f"The numbers in config.json must be finite. Received: {node}")
         if not isinstance(node, dict):
             continue
-        waiting.extend(node.values())
-        if isinstance(node.get("layers"), list):
-            layers += len(node["layers"])
+        layers = node.get("layers")
+        waiting.extend((value, often) for value in node.values() if value is not layers)
+        if not isinstance(layers, list):
+            waiting.append((layers, often))
+            layers = []
+        for layer in layers:
+            places = layer.get("inbound_nodes") if isinstance(layer, dict) else None
+            times = (often + 1) * max(1, len(places) if isinstance(places, list) else 1)
+            calls += times
+            waiting.append((layer, times))
         if "class_name" not in node:
             continue
         objects += 1
-        inside = node.get("config")
-        inside = inside.get("layers") if isinstance(inside, dict) else None
-        in_row = len(inside) if node["class_name"] == "Sequential" and isinstance(inside, list) else 0
-        if layers > _MOST_LAYERS or in_row > _MOST_SEQUENTIAL or objects > _MOST_OBJECTS:
+        if calls > _MOST_CALLS or objects > _MOST_OBJECTS:
             raise ArtefactError(
-                f"A model may have {_MOST_LAYERS:,} layers, a Sequential one {_MOST_SEQUENTIAL}, as Keras takes long "
-                f"to build more. Received: {max(layers, in_row):,} layers, {objects:,} objects so far"
+                f"A model may have {_MOST_CALLS:,} layers, those of models inside it counted each time that they are "
+                f"called, as Keras takes long to build more. Received: {calls:,} calls, {objects:,} objects so far"
             )
         name, module, registered = (node.get(key) for key in ("class_name", "module", "registered_name"))
         received = f"Received: class_name={name!r}, module={module!r}, registered_name={registered!r}"

@@ -17,13 +17,13 @@ from sslzoo.zoo.results import is_licence
 SHORT = ("epochs", "batch_size", "num_views", "learning_rate", "queue_size")
 POSITIVE = (
     "epochs", "batch_size", "num_views", "queue_size", "max_minutes", "grace", "limit", "stop_on_collapse", "until_knn",
-    "accumulate", "learning_rate", "image_size", "processes",
+    "accumulate", "image_size", "processes",
 )  # fmt: skip
 LARGEST = 2**31
 # What does not change the weights that come out.
 PASSING = (
     "data_dir", "stream", "out", "resume", "max_minutes", "grace", "protocols", "name", "show", "fuse_steps", "devices",
-    "processes", "licence", "remark",
+    "processes", "licence", "remark", "probe_data",
 )  # fmt: skip
 
 
@@ -73,6 +73,7 @@ def parser(method: str, variants: dict, description: str) -> argparse.ArgumentPa
     lasting = "stop in good order once a sign of collapse has lasted so many epochs (5)"
     add("--stop-on-collapse", type=int, nargs="?", const=5, metavar="EPOCHS", help=lasting)
     add("--protocols", nargs="*", help=f"what to measure at the end: some of {' '.join(evaluation.ALL_PROTOCOLS)}")
+    add("--probe-data", metavar="D", help="measure on this labelled set (name, .npz or folder) instead of --dataset's")
     add("--licence", help="of the model, as the Hub writes it (apache-2.0; none for images of your own)")
     add("--remark", action="append", default=[], metavar="TEXT", help="what the card must say, of the data for example")
     add("--float16", action="store_true", help="for publishing: weights as float16 (half the size), no model/")
@@ -95,7 +96,14 @@ def check(arguments: argparse.Namespace) -> None:
         if value is not None and not 0 < value < LARGEST:
             needed = f"less than {LARGEST}" if value >= LARGEST else "greater than 0"
             raise InvalidInputError(f"{_flag(name)} must be {needed}. Received: {_flag(name)}={value}")
+    if arguments.learning_rate is not None:
+        checks.positive(learning_rate=arguments.learning_rate)
     checks.number(0, 1, test_share=arguments.test_share)
+    if arguments.probe_data and arguments.probe_data not in SETUPS and not Path(arguments.probe_data).exists():
+        raise InvalidInputError(
+            "--probe-data must be a known data set, or the path of an .npz or a folder. "
+            f"Received: --probe-data={arguments.probe_data}"
+        )
     if (arguments.until_knn or 0) > 100:
         raise InvalidInputError(f"--until-knn must be a percentage. Received: --until-knn={arguments.until_knn}")
     if arguments.processes and (arguments.devices not in (None, "all") or arguments.views != "device"):
@@ -116,6 +124,8 @@ def check(arguments: argparse.Namespace) -> None:
 
 def check_protocols(protocols: "str | list[str] | tuple[str, ...] | None") -> None:
     """Refuses a protocol that there is not; None stands for all."""
+    if not isinstance(protocols, str | list | tuple | None):
+        raise InvalidInputError(f"protocols must be a list of names. Received: protocols={protocols!r}")
     for protocol in [protocols] if isinstance(protocols, str) else protocols or ():
         choose("protocol", protocol, evaluation.ALL_PROTOCOLS)
 

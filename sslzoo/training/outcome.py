@@ -161,21 +161,26 @@ def first(images, limit: int | None):
 
 def evaluate(run, encoder, decoder=None):
     """The report on an encoder; None where there is nothing to measure it by."""
-    if run.test_images is None:
+    elsewhere = run.arguments.probe_data
+    if run.test_images is None and not elsewhere:
         print(f"{run.no_test}: probes are skipped. The encoder and its pictures are written all the same.")
         return None
     as_published = (run.dataset in SETUPS or run.dataset.endswith(".npz")) and not run.arguments.limit
     splits = ((run.images, run.labels), (run.test_images, run.test_labels))
     report = evaluation.evaluate(
         encoder,
-        run.dataset if as_published else splits,
+        elsewhere or (run.dataset if as_published else splits),
         run.arguments.protocols or run.settings["protocols"] or default_protocols(len(run.images), decoder),
         run.arguments.data_dir,
         decoder=decoder,
         seed=run.seed,
         gmm_restarts=run.settings["gmm_restarts"],
     )
-    if not as_published:
+    if elsewhere:
+        report.data["name"] = elsewhere if elsewhere in SETUPS else data_name(elsewhere)
+        report.remarks.insert(0, f"It was trained on {run.dataset if run.dataset in SETUPS else data_name(run.dataset)}"
+                              f", and measured on {report.data['name']}.")  # fmt: skip
+    elif not as_published:
         report.data["name"] = data_name(run.dataset)
     print(report)
     return report
@@ -266,7 +271,8 @@ def results(run, method: type, report=None) -> dict:
         method: class of the method, which may live outside this package.
         report: `sslzoo.evaluation.Report`, or None.
     """
-    published = {PAPERS_WAY[name]: value for name, value in run.published.items() if report and name in report}
+    compared = {} if report is None or run.arguments.probe_data else run.published  # the paper's are of this very set
+    published = {PAPERS_WAY[name]: value for name, value in compared.items() if name in report}
     return {
         "name": run.name,
         "method": method.__name__,

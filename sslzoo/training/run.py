@@ -21,6 +21,7 @@ import keras
 import numpy as np
 
 from sslzoo import callbacks, data, networks, optimizers, processes
+from sslzoo.environment import hushed
 from sslzoo.errors import ArtefactError, InvalidInputError, choose
 from sslzoo.files import write_beside
 from sslzoo.methods import Pretrainer
@@ -92,7 +93,8 @@ class Run:
             keras.config.set_dtype_policy(self.arguments.precision)
         devices.join(self.arguments.processes)
         self.devices = devices.use(self.arguments.devices)
-        keras.utils.set_random_seed(self.seed)
+        with hushed():  # the first time, Keras imports TensorFlow for it
+            keras.utils.set_random_seed(self.seed)
 
         if self.arguments.show and self.dataset in SETUPS:  # which takes no data
             self._show(self._settings(settings, variants))
@@ -360,7 +362,7 @@ class Run:
                 print(remark)
             if self.schedule is not None:
                 self.schedule.length.assign(float(self.plan["steps"] or self.steps))
-        if self.no_test:
+        if self.no_test and not self.arguments.probe_data:
             print(f"{self.no_test}: there will be no probes. The encoder and its pictures are written all the same.")
         network, suitable = self.settings["network"], devices.suitable_backend(self.settings["network"])
         if suitable != keras.backend.backend() and not self.initial_epoch:

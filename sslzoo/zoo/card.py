@@ -97,7 +97,11 @@ def _front_matter(results):
                 "results": [
                     {
                         "task": {"type": "image-classification", "name": _label(metric)},
-                        "dataset": {"type": hub_name, "name": _title(dataset), "split": "test"},
+                        "dataset": {
+                            "type": HUB_DATASETS.get(_measured_on(results), _measured_on(results)),
+                            "name": _title(_measured_on(results)),
+                            "split": "test",
+                        },
                         "metrics": [{"type": _kind(metric), "value": metric["value"], "name": _label(metric)}],
                     }
                     for metric in results["metrics"]
@@ -227,7 +231,7 @@ def _numbers(results):
         return "\n".join([*lines, "None: the data set has no labels to measure with."]) + "\n"
     chance = any(metric.get("chance") is not None for metric in results["metrics"])
     lines += [
-        f"On the test images of {_title(results['dataset'])}, with the encoder as it is after the last epoch.",
+        f"On the test images of {_title(_measured_on(results))}, with the encoder as it is after the last epoch.",
         "",
         f"| | ours | paper | {'chance | ' if chance else ''}protocol |",
         f"|---|---:|---:|{'---:|' if chance else ''}---|",
@@ -242,14 +246,21 @@ def _numbers(results):
     return "\n".join(lines) + "\n"
 
 
+def _measured_on(results):
+    """The data set that the numbers are of: another than the training images', where --probe-data said so."""
+    name = ((results.get("evaluation") or {}).get("data") or {}).get("name")
+    return name if name in _TITLES else results["dataset"]
+
+
 def _evaluation_command(results):
     """The command that measures all numbers again; None where the card cannot know it."""
     record = results.get("evaluation") or {}
     protocols = record.get("protocols")
-    known = results["dataset"] in _TITLES and record.get("data", {}).get("name") == results["dataset"]
+    measured = record.get("data", {}).get("name")
+    known = results["dataset"] in _TITLES and measured in _TITLES
     if not isinstance(protocols, dict) or not known:
         return None  # measured on arrays, or on images that only their owner has
-    words = ["sslzoo", "evaluate", results["name"], "--dataset", results["dataset"], "--protocols", *protocols]
+    words = ["sslzoo", "evaluate", results["name"], "--dataset", measured, "--protocols", *protocols]
     told = {
         "--seed": (record.get("seeds") or [0])[0],
         "--epochs": next((protocols[name]["epochs"] for name in ("linear", "mlp") if name in protocols), 200),
