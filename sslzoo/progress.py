@@ -1,4 +1,4 @@
-"""The one progress line: how far long work is, at a terminal; elsewhere a line now and then."""
+"""The one progress line: how far long work is, at a terminal or in a notebook, and nowhere else."""
 
 import shutil
 import sys
@@ -11,11 +11,11 @@ def line(what: str, shown: bool | None = None, after: float = 0.0) -> Callable[[
 
     Args:
         what: str, which work ("embedded").
-        shown: bool; None shows it if standard error is a terminal.
+        shown: bool; None shows it if somebody looks: standard error is a terminal, or that of a notebook.
         after: seconds to wait first: quick work shows nothing.
     """
     began = time.monotonic()
-    if shown is False or (shown is None and not sys.stderr.isatty()):
+    if shown is False or (shown is None and not (sys.stderr.isatty() or in_notebook())):
         return lambda done, total: None
 
     def show(done, total):
@@ -24,6 +24,12 @@ def line(what: str, shown: bool | None = None, after: float = 0.0) -> Callable[[
             print(f"\r{what}: {done:,} of {total:,}  {end}", end="", file=sys.stderr, flush=True)
 
     return show
+
+
+def in_notebook() -> bool:
+    """Whether a notebook's kernel runs this, which shows standard error as it comes though it is no terminal."""
+    shell = sys.modules["IPython"].get_ipython() if hasattr(sys.modules.get("IPython"), "get_ipython") else None
+    return hasattr(shell, "kernel")
 
 
 def say(text: str) -> None:

@@ -247,7 +247,7 @@ class Pace(keras.callbacks.Callback):
         epochs: int, of the whole run.
         minutes: float, the time there is, or None for no limit.
         seconds: float, how long to measure.
-        anneals: bool, whether the rate falls over the time there is.
+        anneals: bool, whether the rate falls over the time there is: what fits is then told by what plans it.
     """
 
     def __init__(self, epochs: int, minutes: float | None = None, seconds: float = 3.0, anneals: bool = False):
@@ -285,15 +285,11 @@ class Pace(keras.callbacks.Callback):
         if self.minutes is not None:
             there = 60 * self.minutes - (self._since - self._started)  # compilation took its share
             fit = max(1, int(there / epoch))
-            if fit < left:
-                self.said += f" In --max-minutes {self.minutes:g} about {fit} fit"
-                if self.anneals:
-                    self.said += ", over which the rate will fall."
-                else:
-                    self.said += (
-                        f": with --epochs {self._epoch + fit} the rate would fall over just these, where now training "
-                        "ends at a high one."
-                    )
+            if fit < left and not self.anneals:
+                self.said += (
+                    f" In --max-minutes {self.minutes:g} about {fit} fit: with --epochs {self._epoch + fit} the rate "
+                    "would fall over just these, where now training ends at a high one."
+                )
         elif left > 1:
             self.said += " --max-minutes N ends it in good order before that, and so does Ctrl-C."
         say(self.said)

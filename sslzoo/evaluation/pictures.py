@@ -1,7 +1,8 @@
 """Pictures of a trained encoder: reconstructions, samples, a map of the features, and training curves.
 
-Every function writes one PNG of less than 150 KiB, whole or not at all, and returns its path. Nothing here touches
-pyplot or its global state, so it works without a display and in threads.
+Every function writes one PNG of less than 150 KiB, whole or not at all, and returns its path; without a path it gives
+the picture, which a notebook shows. Nothing here touches pyplot or its global state, so it works without a display
+and in threads.
 """
 
 import io
@@ -37,20 +38,47 @@ _DPI = 110
 _NO_CURVE = {"epoch", "seconds", "views_per_second", "learning_rate"}
 
 
+class Picture:
+    """A picture that a notebook shows, and that can be saved.
+
+    Example:
+        from sslzoo.evaluation import pictures
+
+        picture: pictures.Picture = pictures.curves([{"epoch": 1, "loss": 2.0}, {"epoch": 2, "loss": 1.5}])
+        picture  # at the end of a cell
+
+    Args:
+        png: bytes of the file.
+    """
+
+    def __init__(self, png: bytes):
+        self.png = png
+
+    def save(self, path: "str | os.PathLike") -> Path:
+        """Writes it to a file. Returns its path."""
+        return write_beside(path, self.png)
+
+    def _repr_png_(self):
+        return self.png
+
+
 def reconstructions(
-    images: np.ndarray, reconstructed: np.ndarray, path: "str | os.PathLike", title: str = "Reconstructions"
-) -> Path:
+    images: np.ndarray,
+    reconstructed: np.ndarray,
+    path: "str | os.PathLike | None" = None,
+    title: str = "Reconstructions",
+) -> "Path | Picture":
     """Images above what the decoder made of them, ten in a row.
 
     Args:
         images: array (N, H, W, C), C = 1 or 3: integers in 0..255, or floats in 0..1, -1..1 or 0..255. The first 30 are
             shown.
         reconstructed: array (N, H, W, C), likewise.
-        path: file to write.
+        path: file to write; None gives the picture itself.
         title: str.
 
     Returns:
-        Path of the PNG.
+        Path of the PNG, or a `Picture`.
 
     Raises:
         InvalidInputError: the arrays are no images, or do not have the same shape.
@@ -68,16 +96,18 @@ def reconstructions(
     return _picture_grid(rows, path, title, labels, pairs=True)
 
 
-def samples(images: np.ndarray, path: "str | os.PathLike", title: str = "Samples from the prior") -> Path:
+def samples(
+    images: np.ndarray, path: "str | os.PathLike | None" = None, title: str = "Samples from the prior"
+) -> "Path | Picture":
     """Generated images, ten in a row.
 
     Args:
         images: array (N, H, W, C), as in `reconstructions`. The first 100 are shown.
-        path: file to write.
+        path: file to write; None gives the picture itself.
         title: str.
 
     Returns:
-        Path of the PNG.
+        Path of the PNG, or a `Picture`.
 
     Raises:
         InvalidInputError: the array holds no images.
@@ -87,19 +117,22 @@ def samples(images: np.ndarray, path: "str | os.PathLike", title: str = "Samples
 
 
 def views(
-    images: np.ndarray, made: np.ndarray, path: "str | os.PathLike", title: str = "Images (left) and views of them"
-) -> Path:
+    images: np.ndarray,
+    made: np.ndarray,
+    path: "str | os.PathLike | None" = None,
+    title: str = "Images (left) and views of them",
+) -> "Path | Picture":
     """Each image beside random views of it: what augmentation does to these images, the cheapest check there is.
 
     Args:
         images: array (N, H, W, C), as in `reconstructions`. The first 8 are shown.
         made: float array (N, J, h, w, C), as `Views` makes them; normalised ones are spread over 0..1 to be seen. The
             first 8 of each image are shown.
-        path: file to write.
+        path: file to write; None gives the picture itself.
         title: str.
 
     Returns:
-        Path of the PNG.
+        Path of the PNG, or a `Picture`.
 
     Raises:
         InvalidInputError: the arrays are no images, or do not belong together.
@@ -123,25 +156,25 @@ def views(
 def neighbours(
     images: np.ndarray,
     features: np.ndarray,
-    path: "str | os.PathLike",
+    path: "str | os.PathLike | None" = None,
     k: int = 8,
     queries: int = 10,
     title: str | None = None,
     seed: int = 0,
-) -> Path:
+) -> "Path | Picture":
     """Queries, chosen at random, each beside the images whose features lie nearest by cosine similarity. No labels.
 
     Args:
         images: array (N, H, W, C), as in `reconstructions`; N >= 2.
         features: float array (N, L), finite.
-        path: file to write.
+        path: file to write; None gives the picture itself.
         k: int, how many neighbours of each query; fewer if there are not as many images.
         queries: int.
         title: str, or None for one that says how many images were searched.
         seed: int, of the choice of queries.
 
     Returns:
-        Path of the PNG.
+        Path of the PNG, or a `Picture`.
 
     Raises:
         InvalidInputError: images and features do not belong together, or features are not finite.
@@ -166,18 +199,18 @@ def neighbours(
 def embedding(
     features: np.ndarray,
     labels: np.ndarray,
-    path: "str | os.PathLike",
+    path: "str | os.PathLike | None" = None,
     method: str | None = None,
     names: Sequence[str] | None = None,
     title: str | None = None,
     seed: int = 0,
-) -> Path:
+) -> "Path | Picture":
     """The features as points in the plane, coloured and named by class.
 
     Args:
         features: float array (N, L), finite, N >= 2. At most 2,000 rows, chosen at random, are drawn.
         labels: int array (N,).
-        path: file to write.
+        path: file to write; None gives the picture itself.
         method: "tsne" (van der Maaten and Hinton 2008: neighbours stay neighbours, distances mean little), or "pca"
             (linear, distances keep their meaning). None: the features themselves for L <= 2, t-SNE else.
         names: str for each class, in the order of the sorted labels; None for the labels themselves.
@@ -185,7 +218,7 @@ def embedding(
         seed: int, of the choice of rows and of t-SNE.
 
     Returns:
-        Path of the PNG.
+        Path of the PNG, or a `Picture`.
 
     Raises:
         InvalidInputError: features and labels do not fit, or features are not finite.
@@ -237,20 +270,20 @@ def embedding(
 
 def confusion(
     counts: np.ndarray,
-    path: "str | os.PathLike",
+    path: "str | os.PathLike | None" = None,
     names: Sequence[str] | None = None,
     title: str = "What test images are taken for",
-) -> Path:
+) -> "Path | Picture":
     """A confusion matrix: a row for each true class, in percent of its images.
 
     Args:
         counts: int array (K, K), images of a true class (row) that were taken for a class (column).
-        path: file to write.
+        path: file to write; None gives the picture itself.
         names: str for each class; None for their numbers.
         title: str.
 
     Returns:
-        Path of the PNG.
+        Path of the PNG, or a `Picture`.
 
     Raises:
         InvalidInputError: counts that are no square matrix.
@@ -280,17 +313,19 @@ def confusion(
 
 
 def tradeoff(
-    points: Sequence[tuple[str, float, float, bool]], path: "str | os.PathLike", title: str = "Content and style"
-) -> Path:
+    points: Sequence[tuple[str, float, float, bool]],
+    path: "str | os.PathLike | None" = None,
+    title: str = "Content and style",
+) -> "Path | Picture":
     """Encoders by what they keep of content and of style: figure 4 of the SimVAE paper, best at the top right.
 
     Args:
         points: (name, content, style, whether it has a decoder) of each encoder, both shares in 0..1.
-        path: file to write.
+        path: file to write; None gives the picture itself.
         title: str.
 
     Returns:
-        Path of the PNG.
+        Path of the PNG, or a `Picture`.
 
     Raises:
         InvalidInputError: there is no point.
@@ -324,7 +359,7 @@ def tradeoff(
     return _save(figure, path)
 
 
-def curves(history, path: "str | os.PathLike", title: str = "Training") -> Path:
+def curves(history, path: "str | os.PathLike | None" = None, title: str = "Training") -> "Path | Picture":
     """How every loss term, measure of health and the kNN accuracy went over the epochs: a panel for each there is.
 
     Args:
@@ -332,11 +367,11 @@ def curves(history, path: "str | os.PathLike", title: str = "Training") -> Path:
             or what `model.fit` returned. `knn` is a share in 0..1; `val_x` shares the panel of `x`, and `chance`, the
             loss of a model that tells nothing apart, that of the loss. Times and learning rates get no panel; a value
             that is missing or not finite is left out.
-        path: file to write.
+        path: file to write; None gives the picture itself.
         title: str.
 
     Returns:
-        Path of the PNG.
+        Path of the PNG, or a `Picture`.
 
     Raises:
         InvalidInputError: there is nothing to draw.
@@ -581,5 +616,5 @@ def _save(figure, path):
             buffer = io.BytesIO()
             (picture if colours is None else picture.quantize(colours)).save(buffer, "PNG", optimize=True)
             if buffer.tell() < MAX_BYTES:
-                return write_beside(path, buffer.getvalue())
+                return Picture(buffer.getvalue()) if path is None else write_beside(path, buffer.getvalue())
         picture = picture.resize((picture.width * 3 // 4, picture.height * 3 // 4), Image.Resampling.LANCZOS)

@@ -107,7 +107,15 @@ def read_features(path: "str | os.PathLike") -> Embedding:
             "features must be an .npz that sslzoo embed wrote, with `features` (N, L) and `paths` or `index`. "
             f"Received: {os.fspath(path)!r} with {sorted(found)}"
         )
+    if "paths" in found:  # as they were seen from where the features were made, or else from where they lie
+        beside = Path(path).resolve().parent
+        found["paths"] = np.array([_reachable(name, beside) for name in found["paths"]])
     return Embedding(**found)
+
+
+def _reachable(name, beside):
+    name = str(name)
+    return str(beside / name) if not os.path.exists(name) and (beside / name).exists() else name
 
 
 def _row_of(bank, query):

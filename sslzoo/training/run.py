@@ -154,7 +154,8 @@ class Run:
             test_share=a.test_share, seed=self.seed, on_error=a.on_error, remarks=remarks, stream=a.stream or "auto",
         )  # fmt: skip
         for remark in remarks:
-            print(remark)
+            if remark not in self.data_remarks:  # the train split's were told
+                print(remark)
         # Of the files that were left out the card says how many: their paths are nobody else's business.
         self.data_remarks += [
             re.sub(r"(were left out): .*", r"\1.", remark) for remark in remarks if "(--stream)" not in remark
@@ -393,7 +394,6 @@ class Run:
         """
         if not (self.arguments.resume and any(self.out.glob("checkpoint*.npz"))):
             anneals = self.arguments.max_minutes is not None and self.settings["schedule"] == "cosine"
-            anneals = anneals and processes.count() == 1  # each has a clock of its own
             return {"steps": None, "done": False, "former": []} if anneals else None
         record = folder.read(self.out / "run.json")
         plan = record.get("plan")

@@ -76,6 +76,15 @@ def test_the_page_needs_no_other_file_and_escapes_names(written, tmp_path, capsy
     assert "no picture" in page(3, sslzoo.search(written, 3, k=1), tmp_path / "row.html").read_text()
 
 
+def test_pictures_are_found_from_another_folder_beside_their_features(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    assert cli.main(["embed", "simvae-digits", folder.name, "--split", "train", "-o", "beside.npz"]) == 0
+    monkeypatch.chdir(tmp_path)
+    found = sslzoo.search(folder.parent / "beside.npz", 5, k=3)
+    text = page(found[0].image, found, tmp_path / "out.html").read_text()
+    assert text.count("data:image/png;base64,") == 4 and "no picture" not in text
+
+
 def test_what_is_no_bank_and_no_query(written, tmp_path):
     np.savez(tmp_path / "other.npz", images=np.zeros((2, 3)))
     with pytest.raises(InvalidInputError, match="that sslzoo embed wrote"):

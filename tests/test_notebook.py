@@ -1,0 +1,66 @@
+"""What a notebook shows: tables for reports and models, pictures without a file, and how far work is."""
+
+import io
+import sys
+import types
+
+import numpy as np
+from PIL import Image
+
+import sslzoo
+from sslzoo import evaluation, progress
+from sslzoo.evaluation import pictures
+
+
+def shown(thing):
+    """What a notebook makes of the last value of a cell, by the names that IPython's formatters ask for."""
+    asked = {"text/html": "_repr_html_", "image/png": "_repr_png_"}
+    return {kind: getattr(thing, name)() for kind, name in asked.items() if hasattr(thing, name)}
+
+
+def test_reports_and_models_are_tables():
+    rng = np.random.default_rng(0)
+    features, labels = rng.normal(size=(60, 4)).astype("float32"), np.arange(60) % 3
+    report = evaluation.evaluate_features((features, labels), (features[:30], labels[:30]), ("knn",), name="<mine>")
+    page = shown(report)["text/html"]
+    assert "<table>" in page and "cosine, k = 10" in page and "<mine>" not in page
+    assert len(repr(report)) < 300
+
+    models = sslzoo.list_models()
+    page = shown(models)["text/html"]
+    assert page.count("<tr>") == len(models) + 1 and "simvae-mnist" in page and "sha256" not in page
+    page = shown(sslzoo.info("simvae-mnist"))["text/html"]
+    assert "<table>" in page and "28x28x1" in page and "sha256" not in page
+
+
+def test_pictures_show_themselves_where_no_file_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (12, 8, 8, 1), "uint8")
+    made = [
+        pictures.reconstructions(images, images),
+        pictures.samples(images),
+        pictures.views(images[:2], rng.random((2, 3, 8, 8, 1))),
+        pictures.neighbours(images, rng.normal(size=(12, 3)), k=2, queries=3),
+        pictures.embedding(rng.normal(size=(12, 3)), np.arange(12) % 2, method="pca"),
+        pictures.curves([{"epoch": 1, "loss": 2.0}, {"epoch": 2, "loss": 1.5}]),
+    ]
+    for picture in made:
+        assert Image.open(io.BytesIO(shown(picture)["image/png"])).width > 10
+    assert not list(tmp_path.iterdir())
+    path = made[0].save("r.png")
+    assert path.read_bytes() == made[0].png == pictures.reconstructions(images, images, "again.png").read_bytes()
+
+
+def test_work_shows_how_far_it_is_in_a_notebook(monkeypatch, capsys):
+    progress.line("embedded")(1, 2)
+    assert not capsys.readouterr().err  # a log file
+    shell = types.SimpleNamespace()
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))
+    progress.line("embedded")(1, 2)
+    assert not capsys.readouterr().err  # IPython in a pipe
+    shell.kernel = object()
+    progress.line("embedded")(1, 2)
+    assert "embedded: 1 of 2" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: None))
+    assert not progress.in_notebook()
