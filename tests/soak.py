@@ -3,7 +3,7 @@
     python tests/soak.py --minutes 10 --seed 0
     KERAS_BACKEND=torch python tests/soak.py --minutes 2 --recipes simvae moco
 
-Each round draws a recipe, a backend (one of those installed, or KERAS_BACKEND), its views and its precision. The same
+Each round draws a recipe, a backend (one of those installed, or KERAS_BACKEND), its seed and its precision. The same
 run is made twice: once whole, and once struck up to three times (SIGKILL, SIGTERM, SIGHUP, Ctrl-C twice, a file that
 may grow no further, and as root a disk that is full) and resumed until it ends. A blow falls at a random time, or at a
 random moment after a random epoch. Then checkpoints, history and every part of the published model must be equal bit

@@ -104,7 +104,8 @@ class WMSE(JointEmbedding):
         if size is None and batch_size <= self.embedding_dim:
             raise InvalidInputError(
                 f"Whitening {self.embedding_dim} features takes a batch of more than {self.embedding_dim} embeddings; "
-                f"use a larger batch or a projector of smaller output. Received: a batch of {batch_size} images"
+                "use a larger batch or a projector of smaller output. "
+                f"Received: batch={batch_size}, features={self.embedding_dim}"
             )
 
     def _shuffled(self, z):

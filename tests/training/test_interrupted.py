@@ -137,7 +137,9 @@ def test_histories_are_whole_after_resume(name, flags, kept, tmp_path, monkeypat
 def test_rollbacks_of_before_count_after_resume():
     guard = callbacks.DivergenceGuard(every=1, attempts=3)
     guard.resume([{"epoch": 1.0, "rollbacks": 2.0}])
-    guard.set_model(keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]))
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    guard.set_model(model)
     guard.on_train_begin()
     guard.on_epoch_begin(1)
     guard.on_train_batch_end(0, {"loss": float("nan")})
