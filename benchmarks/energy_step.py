@@ -1,7 +1,7 @@
 """What a GEDI step costs beyond its parts: 20 gradients by the images, and one training step on as many images.
 
     KERAS_BACKEND=jax python benchmarks/energy_step.py
-    KERAS_BACKEND=tensorflow python benchmarks/energy_step.py --width 64 --batch-size 64
+    KERAS_BACKEND=tensorflow python benchmarks/energy_step.py --size 28 --channels 1 --width 16 --rounds 5
 
 Three compiled programs on one network take turns: the training step of GEDI; the chain of input gradients alone, from
 images in memory; and the training step of GEDI without chains, on a view more for each image in place of the sample.

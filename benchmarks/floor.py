@@ -1,6 +1,6 @@
 """The floor of every table: an encoder that was never trained, measured as trained ones are.
 
-    python benchmarks/floor.py mnist cifar10              # writes weights/random-<dataset>/results.json
+    python benchmarks/floor.py mnist cifar10              # writes benchmarks/results/random-<dataset>.json
     python benchmarks/floor.py digits --seeds 0 1 2       # the mean of three, with its standard error
 
 Network, latent size and preprocessing are those of every recipe for that set; initial weights are Keras' (the papers'
@@ -18,10 +18,9 @@ from sslzoo.evaluation import Report
 from sslzoo.files import write_beside
 from sslzoo.training.settings import SETUPS
 from sslzoo.views import Views
-from sslzoo.zoo.layout import RESULTS
 from sslzoo.zoo.results import SCHEMA, check_results
 
-WEIGHTS = Path(__file__).resolve().parent.parent / "weights"
+RESULTS = Path(__file__).resolve().parent / "results"
 
 
 def encoder(dataset, image_shape, seed):
@@ -73,7 +72,7 @@ def main(argv=None):
         metavar="P",
     )
     add("--data-dir", help="folder of prepared TFDS data sets")
-    add("--weights", type=Path, default=WEIGHTS, help="folder of entries (weights/)")
+    add("--out", type=Path, default=RESULTS, help="folder to write to (benchmarks/results)")
     options = parser.parse_args(argv)
     from sslzoo import data
 
@@ -84,10 +83,10 @@ def main(argv=None):
             reports.append(evaluation.evaluate(model, dataset, options.protocols, options.data_dir, seed=seed))
         report = reports[0] if len(reports) == 1 else Report.mean(reports)
         made = results(dataset, report, model, time.monotonic() - began)
-        folder = options.weights / made["name"]
-        folder.mkdir(parents=True, exist_ok=True)
+        options.out.mkdir(parents=True, exist_ok=True)
         text = json.dumps(made, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-        print(f"wrote {write_beside(folder / RESULTS, text.encode())}")
+        path = write_beside(options.out / (made["name"] + ".json"), text.encode())
+        print(f"wrote {path}")
     return 0
 
 

@@ -1,11 +1,11 @@
-"""Writes docs/results.md, and the short table of README, from the results.json files in weights/ and from nothing else.
+"""Writes docs/results.md, and the short table of README, from committed results.json files and from nothing else.
 
     python benchmarks/tables.py            # write
     python benchmarks/tables.py --check    # exit with 1 if they are not what would be written
 
-benchmarks/papers.csv holds what the papers printed, cell by cell. An entry is a folder `weights/<name>/results.json`;
-the weights themselves need not be there. Nothing here measures anything: every number was measured when its entry was
-written, and names its protocol there.
+benchmarks/papers.csv holds what the papers printed, cell by cell. An entry is `weights/<name>/results.json`, or, where
+weights are not kept (seeds, floors), `benchmarks/results/<name>.json`. Nothing here measures anything: every number was
+measured when its entry was written, and names its protocol there.
 """
 
 import argparse
@@ -58,10 +58,11 @@ class Entry:
     remarks: tuple
 
     @classmethod
-    def read(cls, folder):
-        from sslzoo.zoo.results import read_results
+    def read(cls, path):
+        from sslzoo.files import read_json
+        from sslzoo.zoo.results import check_results
 
-        results = read_results(folder)
+        results = check_results(read_json(path))
         record = results.get("evaluation") or {}
         numbers = {
             f"{protocol}.{metric}": {
@@ -81,9 +82,10 @@ class Entry:
         return self.metrics[metric]["value"] if metric in self.metrics else None
 
 
-def read_entries(weights):
-    """Every results.json below a folder of model folders, by data set and method."""
-    entries = [Entry.read(path.parent) for path in sorted(Path(weights).glob("*/results.json"))]
+def read_entries(weights, kept=None):
+    """Every entry of a folder of model folders, and of a folder of results alone, by data set and method."""
+    files = [*sorted(Path(weights).glob("*/results.json")), *(sorted(Path(kept).glob("*.json")) if kept else ())]
+    entries = [Entry.read(path) for path in files]
     order = {name: i for i, name in enumerate(TITLES)}
     known = {name: i for i, name in enumerate(METHODS)}
     return sorted(entries, key=lambda e: (order.get(e.dataset, 99), known.get(e.method, 99), e.name))
@@ -355,7 +357,8 @@ def claims(entries):
 
 HEAD = """# Results
 
-Written by `python benchmarks/tables.py` from the `results.json` of every entry in [weights](../weights); do not edit.
+Written by `python benchmarks/tables.py` from the `results.json` of every entry in [weights](../weights) and, of those
+whose weights are not kept, in [benchmarks/results](../benchmarks/results); do not edit.
 Each cell is ours, and theirs in brackets where a paper printed one. Protocols are the papers': probes at their best
 epoch on the test set, kNN at its best k of 1..15 (Euclidean), clusters averaged over batches of 64. Each entry's card
 has the fixed protocols beside them, and the commands. Views: how many the training went through. Accuracies, NMI, ARI
@@ -462,7 +465,7 @@ def main(argv=None):
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if something is out of date")
     parser.add_argument("--weights", type=Path, default=ROOT / "weights", help="folder of entries (weights/)")
     options = parser.parse_args(argv)
-    entries = read_entries(options.weights)
+    entries = read_entries(options.weights, ROOT / "benchmarks" / "results")
     readme = ROOT / "README.md"
     made = {
         ROOT / "docs" / "results.md": page(entries, read_papers()),

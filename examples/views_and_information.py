@@ -7,7 +7,15 @@ Instance discrimination with a memory bank is trained on the 8x8 digits once for
 keep more or less of the image, noise, flips, and none at all. log N - loss bounds the information that a view and the
 memory of its image share; accuracy is the label of the nearest image in the bank, for test images.
 
-Views that keep everything make a task without a lesson, views that keep nothing one without a solution.
+Views that keep everything make a task without a lesson, views that keep nothing one without a solution. Seen, with the
+settings below (information in nats, accuracy):
+
+    no views             3.83  81.7 %      crops [0.9, 1]      3.72  90.6 %
+    flips                3.75  85.6 %      crops [0.6, 1]      3.21  92.5 %
+    noise 0.1            3.60  93.9 %      crops [0.3, 1]      2.44  87.5 %
+    noise 0.3            2.93  93.9 %      crops [0.1, 1]      1.67  83.6 %
+    noise 0.6            1.81  83.3 %      crops [0.02, 0.3]   0.05   9.4 %
+    noise 1.2            0.36  71.4 %      crops [0.02, 0.04]  0.00   9.2 %
 """
 
 import argparse
@@ -67,9 +75,11 @@ def picture(path, found):
     for family, rows in found.items():
         information, accuracy = np.array(list(rows.values())).T
         axes.plot(information, 100 * accuracy, "o-", color=COLOURS[family], linewidth=1.3, markersize=7, label=family)
-        for name, x, y in zip(rows, information, 100 * accuracy):
+        for place, (name, x, y) in enumerate(zip(rows, information, 100 * accuracy)):
             if family not in ("none", "flips"):
-                axes.annotate(name.removeprefix("noise "), (x, y), (6, -11), textcoords="offset points", fontsize=9,
+                # Points of the last family lie on each other: their names stand above one another.
+                offset = {"noise": (2, -14), "crops of up to all": (2, 7)}.get(family, (10, 14 - 13 * place))
+                axes.annotate(name.removeprefix("noise "), (x, y), offset, textcoords="offset points", fontsize=9,
                               color=COLOURS[family])  # fmt: skip
     axes.set(xlabel="information that a view and the memory of its image share, nats (a lower bound)",
              ylabel="nearest neighbour of the right class, %")  # fmt: skip

@@ -132,8 +132,8 @@ def test_what_was_measured_later_joins_what_was_there():
 
 def test_the_floor_is_an_untrained_encoder_measured_alike(tmp_path):
     floor = script(ROOT / "benchmarks" / "floor.py")
-    assert floor.main(["digits", "--protocols", "knn", "style", "--weights", str(tmp_path), "--seeds", "0", "1"]) == 0
-    (entry,) = tables.read_entries(tmp_path)
+    assert floor.main(["digits", "--protocols", "knn", "style", "--out", str(tmp_path), "--seeds", "0", "1"]) == 0
+    (entry,) = tables.read_entries(tmp_path, tmp_path)
     assert (entry.name, entry.method, entry.views, entry.seeds) == ("random-digits", "Random", 0, 2)
     trained = next(e for e in tables.read_entries(ROOT / "weights") if e.name == "simvae-digits")
     best = "knn.euclidean_best_accuracy"

@@ -147,7 +147,7 @@ def in_another_process(code, backend, **environment):
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-def side_by_side(code, count=2, timeout=900):
+def side_by_side(code, count=2, timeout=1800):
     """Run Python `code` in processes that find `index` and `port` in it, as `in_another_process` does; all end well."""
     with socket.socket() as free:
         free.bind(("localhost", 0))

@@ -183,6 +183,23 @@ def test_every_part_of_every_method_is_loaded_published_and_loaded_again(hub, tm
                 np.testing.assert_array_equal(ops.convert_to_numpy(ours), ops.convert_to_numpy(theirs))
 
 
+@pytest.mark.parametrize(
+    ("method", "size"), [("moco", "queue_size"), ("deepcluster", "num_images"), ("jem", "buffer_size"),
+                         ("ball", "num_images"), ("parametric-instance-discrimination", "num_images")],
+)  # fmt: skip
+def test_what_a_method_would_draw_is_counted_before_it_is_drawn(tmp_path, method, size):
+    """Queues, banks and buffers are filled by NumPy, before there is a variable to be counted."""
+    num_views, make = contract.CASES[method]
+    model = make(contract.Flips(num_views))
+    folder = artefact.write(tmp_path / NAME, model.parts(contract.IMAGE_SHAPE) | {"model": model}, results())
+    path = folder / "model" / layout.CONFIG
+    config = json.loads(path.read_text())
+    config["config"][size] = 10**12
+    path.write_text(json.dumps(config))
+    with pytest.raises(ArtefactError, match="asks for more numbers than their file holds"):
+        sslzoo.load(folder, part="model")
+
+
 def test_a_name_is_downloaded_once_and_then_needs_no_network(published, monkeypatch):
     np.testing.assert_allclose(features(sslzoo.load(NAME)), expected(), atol=1e-6)
     assert cached_files() == ["config.json", "model.weights.h5", "results.json"]

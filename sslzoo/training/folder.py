@@ -11,6 +11,7 @@ import numpy as np
 from sslzoo.data import StreamedImages
 from sslzoo.errors import ArtefactError
 from sslzoo.files import lock_folder
+from sslzoo.zoo import artefact
 
 # What runs that were begun before there were these flags would have said of them.
 FORMER = {"labels": None, "test_share": 0.0, "on_error": "fail", "init": None, "accumulate": None}
@@ -58,6 +59,7 @@ def check(out: Path, name: str, identity: dict, resume: bool) -> list[int]:
             "The output folder must be new, empty, or hold a run of this recipe (with --resume). "
             f"Received: --out={out}, which holds {held[:3]}"
         )
+    artefact.check_target(out / name, overwrite=True)  # a note of one's own beside the model would be told at the end
     return extended
 
 

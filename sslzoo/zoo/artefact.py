@@ -23,6 +23,7 @@ import numpy as np
 
 from sslzoo.errors import ArtefactError, IntegrityError, InvalidInputError, SSLZooError, choose
 from sslzoo.files import MOST_JSON, read_json, sha256, write_beside, write_synced
+from sslzoo.networks import initialization
 from sslzoo.networks.composition import as_functional, check_config, check_published, compose
 from sslzoo.zoo import card as cards
 from sslzoo.zoo.layout import (
@@ -93,7 +94,7 @@ def write(
     """
     folder = Path(os.path.abspath(folder))
     _restore(folder)
-    _check_target(folder, overwrite)
+    check_target(folder, overwrite)
     parts = _check_parts(parts)
     sources = _check_pictures(pictures or {})
     results = check_results(_complete(results, parts, sources, float16))
@@ -194,7 +195,8 @@ def _restore(folder):
             os.replace(former, folder)
 
 
-def _check_target(folder, overwrite):
+def check_target(folder: Path, overwrite: bool) -> None:
+    """Raises ArtefactError unless a model can be written as that folder; changes nothing."""
     if not folder.exists():
         return
     if not folder.is_dir():
@@ -552,9 +554,16 @@ class _Room:
             return _in_a_row(config, custom_objects)
 
         keras.Sequential.from_config = classmethod(at_once)
+
+        def claimed(shape):
+            if threading.get_ident() == owner:
+                self.check(shape)
+
+        initialization._guard = claimed
         return self
 
     def __exit__(self, *error):
+        initialization._guard = None
         keras.Sequential.from_config = self._from_config
         if self._own is None:  # it was inherited
             del keras.Variable.__init__
@@ -565,6 +574,9 @@ class _Room:
             raise self.refusal
 
     def count(self, shape):
+        self.left -= self.check(shape)
+
+    def check(self, shape):
         numbers = math.prod(size for size in shape if size is not None)
         if numbers > self.left:
             self.refusal = ArtefactError(
@@ -572,7 +584,7 @@ class _Room:
                 f"holds. Received: a weight of shape {tuple(shape)}"
             )
             raise self.refusal
-        self.left -= numbers
+        return numbers
 
 
 def _is_plain_row(config):

@@ -1,12 +1,15 @@
 """Runs that are ended from outside, and go on: told to by a signal, or killed where callbacks remember something."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import h5py
+import keras
 import numpy as np
 import pytest
 from test_training import RECIPES, SMALL, checkpoint, rows, train
@@ -129,6 +132,28 @@ def test_histories_are_whole_after_resume(name, flags, kept, tmp_path, monkeypat
     assert checkpoint(tmp_path / "killed")[1]["epochs_done"] == 4
     train(name, tmp_path / "killed", *flags, "--resume")
     same(tmp_path / "killed", tmp_path / "whole")
+
+
+def test_rollbacks_of_before_count_after_resume():
+    guard = callbacks.DivergenceGuard(every=1, attempts=3)
+    guard.resume([{"epoch": 1.0, "rollbacks": 2.0}])
+    guard.set_model(keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]))
+    guard.on_train_begin()
+    guard.on_epoch_begin(1)
+    guard.on_train_batch_end(0, {"loss": float("nan")})
+    logs = {}
+    guard.on_epoch_end(1, logs)
+    assert logs["rollbacks"] == 3
+    with pytest.raises(errors.TrainingError, match="diverged again after 3 rollbacks"):
+        guard.on_train_batch_end(1, {"loss": float("nan")})
+
+
+def test_a_note_beside_the_model_is_told_before_training_goes_on(whole, tmp_path):
+    out = Path(shutil.copytree(whole, tmp_path / "run"))
+    (out / "simvae-digits" / "note.txt").write_text("mine")
+    with pytest.raises(errors.ArtefactError, match=r"folder of its own.*note\.txt"):
+        train("simvae", out, *RUN, "--resume")
+    assert (out / "simvae-digits" / "note.txt").read_text() == "mine"
 
 
 # ---------------------------------------------------------------- divergence
