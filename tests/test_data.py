@@ -228,6 +228,9 @@ def test_npz_naming_rules(tmp_path):
     read, read_labels = data.load(file, "train")
     assert read_labels.shape == (23,) and read_labels.dtype == "int64"
 
+    np.savez(file, x_train=images[..., 0], y_train=labels)  # as Keras' mnist.npz
+    np.testing.assert_array_equal(data.load(file, "train")[0], images[..., :1])
+
     np.savez(file, images=images.astype("float64"))
     read, read_labels = data.load(file, "train")
     assert data.splits(file) == ("train",) and read.dtype == "float32" and read_labels is None

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import scipy.stats
 from keras import ops
 
+import sslzoo
 from sslzoo import augment
 from sslzoo.errors import InvalidInputError, UnknownNameError
 from sslzoo.views import POLICIES, Views, policy
@@ -74,7 +76,7 @@ def steps_of(name, **changes):
 
 def test_policies_hold_the_numbers_of_the_papers():
     for name, scale in [("mnist", 0.4), ("fashion-mnist", 0.4), ("cifar10", 0.6), ("celeba", 0.6)]:  # SimVAE, table 2
-        steps = steps_of(f"simvae-{name}")
+        steps = steps_of(f"simvae-{name}", flip="vertical")
         crop = steps["RandomResizedCrop"]
         assert (crop.scale, crop.ratio, steps["VerticalFlip"].probability) == ((scale, 1.0), (0.75, 1.3), 0.5)
         assert ("Threshold" in steps) == (name == "mnist")
@@ -99,8 +101,17 @@ def test_policies_hold_the_numbers_of_the_papers():
     assert steps["RandomResizedCrop"].scale == (0.08, 1.0) and steps["GaussianBlur"].probability == 0.5
 
 
+@pytest.mark.parametrize("name", sorted({"simvae-digits", "simvae-mnist", "simvae-cifar10"}))
+def test_a_policy_is_what_the_model_of_its_name_was_trained_with(name):
+    results = Path(sslzoo.__file__).parent.parent / "weights" / name / "results.json"
+    settings = json.loads(results.read_text())["settings"]
+    assert settings["policy"] == name and not settings.get("policy_changes")
+    assert POLICIES[name]["flip"] == settings["flip"]
+
+
 def test_policy_changes():
-    assert list(steps_of("simvae-mnist", flip=None)) == ["RandomResizedCrop", "Threshold"]
+    assert list(steps_of("simvae-mnist")) == ["RandomResizedCrop", "Threshold"]
+    assert "VerticalFlip" in steps_of("simvae-mnist", flip="vertical")
     assert "HorizontalFlip" in steps_of("simvae-mnist", flip="horizontal")
     assert {"HorizontalFlip", "VerticalFlip"} < set(steps_of("simvae-mnist", flip="both"))
     crop = steps_of("simvae-mnist", crop={"scale": (0.7, 0.9)})["RandomResizedCrop"]

@@ -9,7 +9,8 @@
   (`~/tensorflow_datasets`); what is not there, TFDS downloads. Without TensorFlow, sets that TFDS has prepared there
   are read all the same (`sslzoo.data.records`), but for celeb_a.
 * the path of an `.npz` file. The arrays `<split>_images` and `<split>_labels`, or `x_<split>` and `y_<split>` as in
-  Keras' own files, make the split `<split>`; plain `images` and `labels` make the split "train". Labels are optional.
+  Keras' own files (where (N, H, W) is grey), make the split `<split>`; plain `images` and `labels` make the split
+  "train". Labels are optional.
 * the path of a folder of images. With sub-folders `train`, `validation` or `test`, these are the splits, and where all
   images of a split lie in sub-folders of it (at least two), these are the classes, numbered by their sorted names.
   Without, every image below the folder, however deep, is the unlabelled split "train". Images are sorted by path, and
@@ -278,7 +279,10 @@ def _load_npz(name, split):
         found = _npz_keys(arrays, name)
         images, labels = found[errors.choose("split", split, found)]
         try:
-            return check(arrays[images], None if labels is None else arrays[labels])
+            pixels = arrays[images]
+            if images.startswith("x_") and pixels.ndim == 3 and pixels.shape[-1] not in (1, 3):  # Keras' own mnist.npz
+                pixels = pixels[..., None]
+            return check(pixels, None if labels is None else arrays[labels])
         except errors.InvalidInputError as error:
             raise errors.InvalidInputError(f"In {os.fspath(name)}, split {split!r}: {error}") from None
 

@@ -149,6 +149,8 @@ class Run:
         """Images and labels of a split of this run's data set; what was done to them is told, and kept for the card."""
         remarks = []
         a = self.arguments
+        if split == "train" and self.dataset not in SETUPS and Path(self.dataset).expanduser().is_dir():
+            print(f"Reading the images below {self.dataset}")  # which may take minutes; a log file shows this first
         images, labels = data.load(
             self.dataset, split, data_dir=a.data_dir, image_size=a.image_size or "auto", labels=a.labels,
             test_share=a.test_share, seed=self.seed, on_error=a.on_error, remarks=remarks, stream=a.stream or "auto",
