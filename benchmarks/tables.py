@@ -247,13 +247,18 @@ def picture(dataset):
     return f"pictures/content_and_style_{dataset}.png"
 
 
+def kind(method):
+    """How `pictures.tradeoff` tells a method."""
+    return "untrained" if method == "Random" else "generative" if method in GENERATIVE else "discriminative"
+
+
 def draw(entries, docs):
     """Figure 4 of the SimVAE paper for every data set with at least two measured encoders."""
     from sslzoo.evaluation import pictures
 
     for dataset, group in itertools.groupby(entries, key=lambda e: e.dataset):
         points = [
-            (e.name, e.value("knn.cosine_k10_accuracy") / 100, e.value("style.kept") / 100, e.method in GENERATIVE)
+            (e.name, e.value("knn.cosine_k10_accuracy") / 100, e.value("style.kept") / 100, kind(e.method))
             for e in group
             if e.value("style.kept") is not None
         ]
