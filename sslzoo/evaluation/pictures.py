@@ -355,6 +355,7 @@ def tradeoff(
         axes.annotate(
             points[i][0], (content[i], style[i]), xytext=place, fontsize=9.5, color=INK, va="center", arrowprops=line
         )
+    axes.set_xticks([tick for tick in axes.get_xticks() if axes.get_xlim()[0] <= tick <= 100])
     axes.set_xlabel("content: kNN accuracy, %", color=GREY)
     axes.set_ylabel("style kept, %", color=GREY)
     axes.grid(color=PALE, linewidth=0.8)
