@@ -313,49 +313,56 @@ def confusion(
 
 
 def tradeoff(
-    points: Sequence[tuple[str, float, float, bool]],
-    path: "str | os.PathLike | None" = None,
-    title: str = "Content and style",
-) -> "Path | Picture":
+    points: Sequence[tuple[str, float, float, str]], path: "str | os.PathLike", title: str = "Content and style"
+) -> Path:
     """Encoders by what they keep of content and of style: figure 4 of the SimVAE paper, best at the top right.
 
     Args:
-        points: (name, content, style, whether it has a decoder) of each encoder, both shares in 0..1.
-        path: file to write; None gives the picture itself.
+        points: (name, content, style, kind) of each encoder: two shares in 0..1; "generative", "discriminative" or
+            "untrained".
+        path: file to write.
         title: str.
 
     Returns:
-        Path of the PNG, or a `Picture`.
+        Path of the PNG.
 
     Raises:
         InvalidInputError: there is no point.
+        UnknownNameError: a kind is not known.
     """
     if not points:
         raise InvalidInputError("A picture of content and style takes at least one encoder. Received: none")
-    figure, axes = _figure(6.6, 5.0, title)
+    kinds = {"generative": BLUE, "discriminative": ORANGE, "untrained": GREY}
+    figure, axes = _figure(7.2, 5.0, title)
     content, style = (100 * np.array([point[i] for point in points], float) for i in (1, 2))
-    for generative, colour, label in ((True, BLUE, "has a decoder"), (False, ORANGE, "compares embeddings")):
-        chosen = [i for i, point in enumerate(points) if bool(point[3]) == generative]
-        if chosen:
-            axes.scatter(content[chosen], style[chosen], s=46, color=colour, label=label, zorder=3)
-    spans = [max(np.ptp(values), 1.0) for values in (content, style)]
-    places = _apart(np.stack([content, style], axis=1), np.array(spans) * 1.4, 0.055)
-    for (name, *_), place, x, y in zip(points, places, content, style):
-        right = x <= content.mean() + 0.25 * spans[0]
+    chosen = np.array([choose("kind", point[3], kinds) for point in points])
+    for kind in (kind for kind in kinds if (chosen == kind).any()):
+        rows = chosen == kind
+        axes.scatter(content[rows], style[rows], s=46, color=kinds[kind], label=kind, zorder=3)
+    across, up = max(np.ptp(content), 1.0), max(np.ptp(style), 1.0)
+    axes.set_xlim(content.min() - 0.1 * across, content.max() + 0.45 * across)  # names stand to the right
+    axes.set_ylim(min(0, style.min() - 0.1 * up), style.max() + 0.15 * up)
+    height = 0.055 * np.diff(axes.get_ylim())[0]
+    placed = []
+    for i in np.argsort(style):
+        at = style[i]
+        for x, y in placed:  # from below: a name moves up over those that it would cover
+            if abs(x - content[i]) < 0.4 * across and abs(at - y) < height:
+                at = y + height
+        placed.append((content[i], at))
+        line = {"arrowstyle": "-", "color": GREY, "linewidth": 0.7} if at > style[i] + 0.2 * height else None
+        place = content[i] + (0.05 if line else 0.025) * across, at
         axes.annotate(
-            name, (x, y), xytext=(place[0] + (0.02 if right else -0.02) * spans[0], place[1]), fontsize=9.5, color=INK,
-            ha="left" if right else "right", va="center",
-            arrowprops=None if abs(place[1] - y) < 0.02 * spans[1] else {"arrowstyle": "-", "color": PALE},
-        )  # fmt: skip
-    axes.set_xlim(content.min() - 0.12 * spans[0], content.max() + 0.12 * spans[0])
-    axes.set_ylim(min(0, style.min() - 0.1 * spans[1]), style.max() + 0.12 * spans[1])
+            points[i][0], (content[i], style[i]), xytext=place, fontsize=9.5, color=INK, va="center", arrowprops=line
+        )
+    axes.set_xticks([tick for tick in axes.get_xticks() if axes.get_xlim()[0] <= tick <= 100])
     axes.set_xlabel("content: kNN accuracy, %", color=GREY)
     axes.set_ylabel("style kept, %", color=GREY)
     axes.grid(color=PALE, linewidth=0.8)
     axes.tick_params(colors=GREY, length=0)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
-    axes.legend(frameon=False, fontsize=9, labelcolor=GREY)
+    axes.legend(frameon=False, fontsize=9, labelcolor=GREY, ncols=3, loc="lower right", bbox_to_anchor=(1, 1))
     return _save(figure, path)
 
 

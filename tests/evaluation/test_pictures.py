@@ -258,3 +258,19 @@ def test_large_images_become_thumbnails(tmp_path):
     images = noise(4, size=300)
     path = pictures.neighbours(images, np.eye(4), tmp_path / "n.png")
     assert path.stat().st_size < pictures.MAX_BYTES and pixels(path).shape[1] < 700
+
+
+def test_confusion_and_tradeoff(tmp_path):
+    counts = np.eye(3, dtype=int) * 9 + 1
+    with Image.open(pictures.confusion(counts, tmp_path / "confusion.png", names="abc")) as picture:
+        assert picture.format == "PNG" and min(picture.size) > 300
+    with pytest.raises(InvalidInputError, match="K, K"):
+        pictures.confusion(counts[:2], tmp_path / "no.png")
+    points = [("one", 0.9, 0.6, "generative"), ("two", 0.9, 0.59, "discriminative"), ("none", 0.3, 0.3, "untrained")]
+    with Image.open(pictures.tradeoff(points, tmp_path / "tradeoff.png")) as picture:
+        assert picture.format == "PNG" and min(picture.size) > 300
+    with pytest.raises(InvalidInputError, match="at least one"):
+        pictures.tradeoff([], tmp_path / "no.png")
+    with pytest.raises(UnknownNameError, match="generative"):
+        pictures.tradeoff([("one", 0.9, 0.6, "generativ")], tmp_path / "no.png")
+    assert not (tmp_path / "no.png").exists()
