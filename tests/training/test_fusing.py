@@ -59,7 +59,7 @@ def test_a_fused_run_that_is_killed_resumes_to_the_same_weights(unmeasured, tmp_
     command = [sys.executable, str(RECIPES / "simvae.py"), *arguments, "--out", str(killed)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + 1800
     while not (killed / "checkpoint.npz").exists():
         assert process.poll() is None and time.monotonic() < deadline, process.communicate()[1][-2000:]
         time.sleep(0.005)
