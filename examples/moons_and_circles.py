@@ -17,6 +17,19 @@ from -1.25 to 1.25 in which chains start anew. Three things differ. The density 
 often comes first, and stays. The learning rate is 3e-3 (the paper has 1e-3). And densities are held near each other a
 little (`energy_decay`): a chain moves by little more than its noise of 0.01 in a visit and does not reach the points,
 so that without it the generative term falls without a bound and training may diverge.
+
+NMI seen under JAX, of 5 seeds (of as many as stand in brackets), and the paper's:
+
+                  moons                             circles
+    JEM           0.00         [1]  (0.00 +- 0.00)    1.00         [1]  (0.00 +- 0.00)
+    no prior      0.00 +- 0.00 [3]  (0.00 +- 0.00)    0.33 +- 0.47 [3]  (0.00 +- 0.00)
+    no inv        0.42 +- 0.48      (0.11 +- 0.15)    0.93 +- 0.07 [4]  (0.22 +- 0.13)
+    no gen        0.86 +- 0.27      (0.98 +- 0.00)    0.40 +- 0.49      (0.83 +- 0.12)
+    GEDI          0.91 +- 0.18      (0.94 +- 0.07)    1.00 +- 0.00      (1.00 +- 0.01)
+    SwAV          0.77 +- 0.17      (0.76 +- 0.36)    0.10 +- 0.20      (0.00 +- 0.00)
+    Barlow Twins  0.37 +- 0.31      (0.22 +- 0.10)    0.03 +- 0.06      (0.13 +- 0.10)
+
+GEDI alone finds both. With this density even JEM may tell the circles apart, for which nothing in its loss asks.
 """
 
 import argparse

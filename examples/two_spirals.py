@@ -12,6 +12,9 @@ plane they say nothing. In between the network must put neighbours on a spiral s
 paper's: 10,000 steps of 128 points, 4096 negatives, temperature 0.07, bank momentum 0.5, SGD at 0.03 with momentum 0.9.
 The paper does not say how often its spirals turn, nor whether the representation is normalised; here one turn and a
 half, and yes. Accuracy is that of held-out points without noise, one half of them.
+
+Seen under JAX with seed 0: 55.5 % without noise, 55.4 % at 0.2, 60.8 % at 0.4, 63.2 % at 0.8 and 55.7 % at 2: the
+paper's rise and fall, somewhat later than its best of about 0.4.
 """
 
 import argparse
