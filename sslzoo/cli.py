@@ -272,8 +272,10 @@ def _table(rows, right=()):
 
 
 def _value(metric):
-    error = f" ± {metric['error']:.1f}" if metric.get("error") is not None else ""
-    return f"{metric['value']:.1f}{error} {metric.get('unit', '%')}".rstrip()
+    unit = metric.get("unit", "%")
+    digits = ".1f" if unit == "%" else ".3g"
+    error = f" ± {metric['error']:{digits}}" if metric.get("error") is not None else ""
+    return f"{metric['value']:{digits}}{error} {unit}".rstrip()
 
 
 def _size(count):

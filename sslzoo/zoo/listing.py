@@ -73,4 +73,5 @@ def html_table(rows, head=None) -> str:
 
 
 def _value(metric):
-    return f"{metric['value']:.1f} {metric.get('unit', '%')}".rstrip()
+    unit = metric.get("unit", "%")
+    return f"{metric['value']:{'.1f' if unit == '%' else '.3g'}} {unit}".rstrip()
