@@ -69,7 +69,8 @@ def train(points, eta, settings):
     """The trained model, and its loss over the training."""
     encoder = networks.encoder("mlp", (1, 1, 2), 2, widths=(128,) * 4, seed=settings.seed)
     model = InstanceDiscrimination(encoder, len(points), views=Noisy(eta, settings.seed), seed=settings.seed)
-    model.compile(L2SGD(settings.learning_rate, momentum=0.9, weight_decay=1e-5), steps_per_execution=13)
+    fused = 1 if keras.backend.backend() == "torch" else 13  # steps in one program, which PyTorch has not
+    model.compile(L2SGD(settings.learning_rate, momentum=0.9, weight_decay=1e-5), steps_per_execution=fused)
     keras.utils.set_random_seed(settings.seed)  # of the order of the points
     steps = len(points) // 128
     given = {"images": points[: steps * 128], "index": np.arange(steps * 128, dtype="int32")}

@@ -57,7 +57,8 @@ def measure(steps, train, test, settings):
         encoder, len(images), views=Views(steps, 1, seed=settings.seed), negatives=None,
         temperature=settings.temperature, seed=settings.seed,
     )  # fmt: skip
-    model.compile(keras.optimizers.Adam(2e-3), steps_per_execution=11)
+    fused = 1 if keras.backend.backend() == "torch" else 11  # steps in one program, which PyTorch has not
+    model.compile(keras.optimizers.Adam(2e-3), steps_per_execution=fused)
     keras.utils.set_random_seed(settings.seed)  # of the order of the images
     given = {"images": images, "index": np.arange(len(images), dtype="int32")}
     history = model.fit(given, batch_size=len(images) // 11, epochs=settings.epochs, verbose=0).history
