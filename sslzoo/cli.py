@@ -305,7 +305,8 @@ def _add_embed(commands):
         ],
     )  # fmt: skip
     _add_model(add)
-    add("inputs", nargs="+", type=_path, metavar="IMAGES", help="folders and image files, or one .npz with `images`")
+    add("inputs", nargs="+", type=_path, metavar="IMAGES",
+        help="folders and image files, or one .npz with `images`; - reads paths from standard input")  # fmt: skip
     add("-o", "--output", required=True, type=_path, metavar="FILE", help="the .npz or .csv to write, or -")
     add("--force", action="store_true", help="replace the file if it exists")
     add("--part", choices=EMBEDDINGS, default="encoder",
@@ -324,9 +325,14 @@ def _embed(arguments):
         if arguments.output.suffix not in (".npz", ".csv"):
             raise InvalidInputError(f"--output must end in .npz or .csv, or be -. Received: '{arguments.output}'")
         _check_output(arguments.output, arguments.force)
+    inputs = arguments.inputs
+    if [str(path) for path in inputs] == ["-"]:
+        inputs = [Path(line) for line in sys.stdin.read().splitlines() if line]
+        if not inputs:
+            raise InvalidInputError("Standard input must name folders or image files, one a line. Received: nothing")
     with _working():
         embedding = sslzoo.embed(
-            arguments.name, arguments.inputs, arguments.split, arguments.part, arguments.revision,
+            arguments.name, inputs, arguments.split, arguments.part, arguments.revision,
             arguments.batch_size, arguments.on_error, progress.line("embedded"),
         )  # fmt: skip
         arrays = embedding.arrays()
@@ -354,7 +360,7 @@ def _embed(arguments):
         sys.stdout.flush()
         return code, None
     left = f", {len(embedding.skipped):,} left out" if embedding.skipped else ""
-    return code, f"Wrote {arguments.output}: {rows:,} images, {width:,} features each{left}"
+    return code, f"Wrote {arguments.output}: {rows:,} image{'s' * (rows != 1)}, {width:,} features each{left}"
 
 
 def _check_output(path, force, flag="--output"):

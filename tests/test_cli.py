@@ -289,6 +289,19 @@ def test_embed_a_folder_gives_what_the_encoder_gives(sslzoo_, tmp_path):
     assert [path.name for path in tmp_path.iterdir() if path.name != "in"] == ["out.npz"]
 
 
+def test_embed_reads_paths_from_standard_input(sslzoo_, tmp_path, monkeypatch):
+    path = paint(tmp_path / "with a space.png", value=3)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{path}\n\n"))
+    code, out, _ = sslzoo_("embed", "simvae-digits", "-", "-o", "out.npz")
+    assert code == 0 and out == "Wrote out.npz: 1 image, 3 features each\n"
+    assert load("out.npz")["paths"].tolist() == [str(path)]
+    code, _, err = sslzoo_("embed", "simvae-digits", "-", "-o", "none.npz")
+    assert code == 2 and "Standard input must name folders or image files" in err
+    np.save(tmp_path / "images.npy", np.zeros((2, 8, 8, 1), "uint8"))
+    code, _, err = sslzoo_("embed", "simvae-digits", tmp_path / "images.npy", "-o", "none.npz")
+    assert code == 2 and "An array file is an .npz" in err and not (tmp_path / "none.npz").exists()
+
+
 def test_info_of_a_folder_and_of_the_folder_of_a_run(sslzoo_, shelf, tmp_path):
     shutil.copytree(shelf / "weights" / "simvae-digits", tmp_path / "run" / "simvae-digits")
     for folder in (tmp_path / "run" / "simvae-digits", tmp_path / "run"):

@@ -63,6 +63,7 @@ RECIPES = {
     "simvae --set num_views=-3": "num_views must be an integer >= 1",
     "simvae --set num_views=1e9": "num_views must be an integer >= 1",
     "simvae --set num_views=1000000000": "views of one step must fit the memory",
+    "simvae --set latent_dim=1000000000000": "features of all images must fit the memory",
     "simvae --set learning_rate=1e999": "learning_rate must be a number > 0",
     "simvae --set learning_rate=(1,2)": "learning_rate must be a number > 0",
     "simvae --set learning_rate=None": "learning_rate must be a number",

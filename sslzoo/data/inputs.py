@@ -116,6 +116,12 @@ def _refuse_split(split):
 
 
 def _files_of(inputs, split):
+    for path in inputs:
+        if path.suffix == ".npy":
+            raise InvalidInputError(
+                "An array file is an .npz with the array `images`: np.savez(name, images=np.load(path)). "
+                f"Received: '{path}'"
+            )
     arrays = [path for path in inputs if path.suffix == ".npz"]
     folders = [path for path in inputs if path.is_dir()]
     if len(inputs) == 1 and (arrays or folders):

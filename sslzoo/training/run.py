@@ -209,6 +209,13 @@ class Run:
                 f"The views of one step must fit the memory of this machine ({data.memory() / 2**30:.1f} GiB). "
                 f"Received: --num-views={self.settings['num_views']} of {batch_size} images, {views / 2**30:.1f} GiB"
             )
+        latent = 4 * len(self.images) * (self.settings["latent_dim"] or 0)
+        if latent > data.memory():
+            raise InvalidInputError(
+                f"The features of all images must fit the memory of this machine ({data.memory() / 2**30:.1f} GiB). "
+                f"Received: latent_dim={self.settings['latent_dim']} of {len(self.images)} images, "
+                f"{latent / 2**30:.1f} GiB"
+            )
         queue = self.settings.get("queue_size") or 0
         if queue * 8 > len(self.images):
             raise InvalidInputError(
