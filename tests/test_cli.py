@@ -530,7 +530,7 @@ def test_names_that_are_no_text_are_embedded_and_printed(tmp_path):
     done = process("embed", "simvae-digits", tmp_path / "in", "-o", tmp_path / "out.npz", "--on-error", "skip")
     out, err = done.communicate()
     assert done.returncode == 1, err
-    assert "1 images" in out and "bad\\udce9.png" in err
+    assert "1 image," in out and "bad\\udce9.png" in err
     assert os.fsencode(str(load(tmp_path / "out.npz")["paths"][0])).endswith(b"caf\xe9.png")
 
 
