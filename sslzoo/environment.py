@@ -40,7 +40,12 @@ def hushed():
     seed, and for TensorBoard.
     """
     sys.stderr.flush()
-    with tempfile.TemporaryFile() as held:
+    with contextlib.ExitStack() as stack:
+        try:
+            held = stack.enter_context(tempfile.TemporaryFile())
+        except OSError:  # nowhere to hold it back: better told than lost
+            yield
+            return
         stderr = os.dup(2)
         os.dup2(held.fileno(), 2)
         try:

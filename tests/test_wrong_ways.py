@@ -211,18 +211,22 @@ def test_a_number_that_is_none_is_refused_before_any_work(what, tmp_path, monkey
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.fixture(scope="module")
+def model_of():
+    """Method -> one of the battery's models of it."""
+    models = (make(contract.Flips(num_views)) for num_views, make in contract.CASES.values())
+    yield {type(model): model for model in models}
+    keras.backend.clear_session()
+
+
 @pytest.mark.parametrize("name", sorted(methods.METHODS))
-def test_every_method_refuses_a_seed_that_is_none(name):
+def test_every_method_refuses_a_seed_that_is_none(name, model_of):
     method = methods.METHODS[name]
     if "seed" not in inspect.signature(method.__init__).parameters:
         pytest.skip("nothing in it is random but the views")
-    model = next(
-        model for num_views, make in contract.CASES.values() if type(model := make(contract.Flips(num_views))) is method
-    )
     for seed in (-1, 2**31, 0.5, None):
         with pytest.raises(errors.InvalidInputError, match=r"seed must be an integer from 0 to 2147483647\. Received"):
-            method.from_config(model.get_config() | {"seed": seed})
-    keras.backend.clear_session()
+            method.from_config(model_of[method].get_config() | {"seed": seed})
 
 
 @pytest.mark.parametrize("empty", ["", [""]])
