@@ -27,6 +27,7 @@ References:
 
 import math
 
+import keras
 from keras import ops
 
 from sslzoo import checks
@@ -37,7 +38,8 @@ from sslzoo.losses.tensors import differ, float32, static_shape, total
 # dimensions at temperature 0.07 give exp(1 / (2 0.07^2 128)) = 2.22.
 NORMALIZER = 2876934.2 / 1281167
 CURVES = ("linear", "exponential", "step")
-HALVINGS = 32  # of [-1, 1] leave an interval of 5e-10, less than the rounding of a float32 cosine
+BLOCK = 65_536  # rows of a bank that are looked at in one go
+CACHED = 2**18  # numbers, a megabyte
 
 
 def neighborhood_nce(scores, positive, negative):
@@ -153,7 +155,7 @@ def noise_contrastive_terms(scores, noise_scores, num_images: int, normalizer: f
     }
 
 
-def nearest(queries, bank, count: int, block: int = 65536):
+def nearest(queries, bank, count: int, block: int = BLOCK):
     """Scores and places of the `count` rows of a bank with the largest inner products, exactly, for each query.
 
     A bank of up to `block` rows is one matrix of scores. A larger one is searched in blocks, one after the other, so
@@ -219,11 +221,11 @@ def _search(queries, bank, count, block):
 
 
 def within(cosines, count):
-    """Which candidates are among the `count` best of their row, where the count may change from step to step.
+    """Which candidates are the `count` best of their row, where the count may change from step to step.
 
-    A ball that shrinks while it trains has no size to compile a `top_k` for. The threshold is found by halving the
-    interval of cosines: equal on every backend, 32 comparisons of the matrix, and exact but for cosines within 5e-10
-    of the last one, which all count.
+    The threshold is found by halving the interval of cosines until it parts off that many, which takes some twenty
+    comparisons of a row: a fifth of the time that XLA's `top_k` takes to put the best of a long row in order on a
+    processor. Exact, and equal on every backend: of equal cosines the first count.
 
     Example:
         import numpy as np
@@ -234,21 +236,82 @@ def within(cosines, count):
 
     Args:
         cosines: float tensor (B, N), values in [-1, 1].
-        count: int, or scalar tensor, >= 0; at most N.
+        count: number, or scalar tensor, from 0 to N; a fraction counts as one more.
 
     Returns:
-        Bool tensor (B, N), without gradient.
+        Bool tensor (B, N), without gradient; `count` are true in each row.
     """
     cosines = ops.stop_gradient(float32(cosines))
-    count = ops.cast(count, "float32")
-    low = ops.full_like(cosines[:, :1], -1.001)  # rounding takes cosines a little beyond 1
-    high = ops.full_like(low, 1.001)
-    for _ in range(HALVINGS):
-        middle = 0.5 * (low + high)
-        above = ops.sum(ops.cast(cosines >= middle, "float32"), axis=1, keepdims=True)
-        enough = above >= count
-        low, high = ops.where(enough, middle, low), ops.where(enough, high, middle)
-    return cosines >= ops.where(count > 0, low, 2.0)
+    rows, columns = static_shape(cosines)
+    count = ops.cast(ops.ceil(ops.cast(count, "float32")), "int32")
+    part = _rows_at_a_time(cosines)
+    if part == rows:
+        bounds = _bounds(cosines, count)
+    else:
+        parts = ops.reshape(cosines, (-1, part, columns))
+        bounds = ops.reshape(ops.map(lambda some: _bounds(some, count), parts), (-1, 3))
+    threshold, above, last = (bounds[:, place : place + 1] for place in range(3))
+    places = ops.arange(columns, dtype="float32")[None]
+    return ops.logical_or(cosines >= above, ops.logical_and(cosines >= threshold, places <= last))
+
+
+def _bounds(cosines, count):
+    """Float32 (B, 3): a row's best are those from the second number on, and from the first on up to place `third`."""
+    columns = cosines.shape[1]
+    nothing = ops.zeros_like(cosines[:, :1])
+    everyone = ops.cast(nothing, "int32") + columns
+    low, high, found = ops.while_loop(
+        lambda low, high, found: ops.any(ops.logical_and(found != count, _parted(low, high))),
+        lambda low, high, found: _halved(cosines, count, low, high, found),
+        (nothing - 1.001, nothing + 1.001, everyone),  # rounding takes cosines a little beyond 1
+    )
+    # Where more are found, no float32 lies between the bounds: those that the upper one leaves out are equal.
+    equal = ops.logical_and(cosines >= low, cosines < high)
+    missing = count - _number(cosines >= high)
+    places = ops.arange(columns, dtype="int32")[None]
+
+    def advance(first, last):  # the first place up to which enough of the equal ones stand
+        middle = (first + last) // 2
+        enough = _number(ops.logical_and(equal, places <= middle)) >= missing
+        return ops.where(enough, first, middle), ops.where(enough, middle, last)
+
+    _, last = ops.while_loop(
+        lambda first, last: ops.any(ops.logical_and(found != count, last - first > 1)),
+        advance,
+        (ops.zeros_like(everyone) - 1, everyone - 1),
+    )
+    last = ops.where(found == count, everyone, last)
+    return ops.concatenate([low, high, ops.cast(last, "float32")], axis=1)
+
+
+def _halved(cosines, count, low, high, found):
+    """The half of each interval that holds the threshold, and how many cosines are not below it."""
+    middle = 0.5 * (low + high)
+    number = _number(cosines >= middle)
+    enough = number >= count
+    return ops.where(enough, middle, low), ops.where(enough, high, middle), ops.where(enough, number, found)
+
+
+def _parted(low, high):
+    """Whether there is a number between the two."""
+    middle = 0.5 * (low + high)
+    return ops.logical_and(middle > low, middle < high)
+
+
+def _number(mask):
+    """How many are true in each row: int32 (B, 1). Integers may be added in any order, which lets compilers do it."""
+    return ops.sum(ops.cast(mask, "int32"), axis=1, keepdims=True)
+
+
+def _rows_at_a_time(cosines):
+    """How many rows to compare over and over: on a processor what its cache holds, elsewhere all."""
+    rows, columns = static_shape(cosines)
+    # Of PyTorch, Keras lists no devices.
+    torch = keras.backend.backend() == "torch"
+    devices = [cosines.device.type] if torch else keras.distribution.list_devices()
+    if not all("cpu" in device.lower() for device in devices):
+        return rows
+    return next(part for part in (8, 4, 2, 1) if part == 1 or (rows and rows % part == 0 and part * columns <= CACHED))
 
 
 def anneal(step, start: float, end: float, steps: int, curve: str = "linear"):

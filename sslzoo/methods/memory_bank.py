@@ -20,7 +20,8 @@ from keras import ops
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError, TrainingError, choose
 from sslzoo.losses import anneal, nearest, neighborhood_terms, unit, within
-from sslzoo.losses.neighborhood import CURVES
+from sslzoo.losses.neighborhood import BLOCK, CURVES
+from sslzoo.losses.tensors import softmax_terms
 from sslzoo.methods.advice import LOWER_TEMPERATURE
 from sslzoo.methods.joint_embedding import JointEmbedding
 from sslzoo.methods.kmeans import mini_batch_kmeans
@@ -175,6 +176,8 @@ class MemoryBank(JointEmbedding):
     def sets(self, cosines, places, index, bank):
         """Which candidates are positives and negatives, in two bool masks (B, K); the image itself is seen to.
 
+        None in place of the first: the image itself is the only positive.
+
         Args:
             cosines, places: of the candidates, as from `candidates`.
             index: int tensor (B,), the image of each view.
@@ -185,7 +188,7 @@ class MemoryBank(JointEmbedding):
             ball = ops.logical_and(ball, ops.logical_not(bank.close(places, index)))
         elif self.inner is not None:
             ball = ops.logical_and(ball, ops.logical_not(self.ball(cosines, self.inner)))
-        return ops.zeros_like(ball), ball
+        return None, ball
 
     # ------------------------------------------------------------------ a step
 
@@ -218,22 +221,41 @@ class MemoryBank(JointEmbedding):
         rows = snapshot(bank.rows)
         own = ops.sum(v * ops.take(rows, index, axis=0), axis=1, keepdims=True)
         cosines, places = self.candidates(v, rows, drawn)
-        other = places != index[:, None]  # the image itself has a column of its own, in every neighbourhood
-        positive, negative = (ops.logical_and(mask, other) for mask in self.sets(cosines, places, index, bank))
-        itself = ops.ones_like(own, dtype="bool")
+        positive, negative = self.sets(cosines, places, index, bank)
+        itself = places == index[:, None]  # in every neighbourhood
+        if not (self.draws or self.searches):  # the image has its place among all images
+            negative = ops.logical_or(negative, itself)
+            if positive is None:
+                counted = ops.where(negative, cosines, -float("inf"))
+                return softmax_terms(own / self.temperature, counted / self.temperature)
+            return neighborhood_terms(cosines / self.temperature, ops.logical_or(positive, itself), negative)
+        # The image gets a column of its own, in place of those that it may have.
+        other, first = ops.logical_not(itself), ops.ones_like(own, dtype="bool")
+        positive = ops.zeros_like(negative) if positive is None else ops.logical_and(positive, other)
         return neighborhood_terms(
             ops.concatenate([own, cosines], axis=1) / self.temperature,
-            ops.concatenate([itself, positive], axis=1),
-            ops.concatenate([itself, negative], axis=1),
+            ops.concatenate([first, positive], axis=1),
+            ops.concatenate([first, ops.logical_and(negative, other)], axis=1),
         )
 
     def candidates(self, v, rows, drawn):
         """Cosines (B, K) of unit vectors (B, D) with images that may be neighbours, and their places (B or 1, K)."""
-        if self.neighbors is not None and not self.anneal_steps:
+        if self.searches:
             return nearest(v, rows, min(self.neighbors, self.num_images))
         if drawn is not None:
             return ops.matmul(v, ops.transpose(ops.take(rows, drawn, axis=0))), drawn[None]
         return ops.matmul(v, ops.transpose(rows)), ops.arange(self.num_images, dtype="int32")[None]
+
+    @property
+    def searches(self) -> bool:
+        """Whether the ball is looked up, nearest first, instead of being marked among all images.
+
+        A large bank is looked up in blocks, so that no step holds a cosine for each of its rows. PyTorch selects rows
+        in less time than it takes to compare all of them twice; XLA puts them in order, which takes several times that.
+        """
+        if self.neighbors is None or self.anneal_steps:
+            return False
+        return self.num_images > BLOCK or keras.backend.backend() == "torch"
 
     @property
     def draws(self) -> bool:
@@ -244,7 +266,7 @@ class MemoryBank(JointEmbedding):
         """Which candidates lie within `share` of the ball, by number: bool (B, K)."""
         if self.neighbors is None:
             return ops.ones_like(cosines, dtype="bool")
-        if self.anneal_steps:
+        if not self.searches:
             return within(cosines, ops.round(share * self.radius()))
         ranks = ops.arange(cosines.shape[1], dtype="int32")[None]  # the nearest come first
         return ops.logical_and(ranks < round(share * cosines.shape[1]), ops.ones_like(cosines, dtype="bool"))
@@ -252,6 +274,8 @@ class MemoryBank(JointEmbedding):
     def radius(self):
         """How many images the ball holds at this step: float32 scalar tensor."""
         end = min(self.neighbors, self.num_images)
+        if not self.anneal_steps:
+            return ops.convert_to_tensor(end, dtype="float32")
         return anneal(snapshot(self.step), self.num_images, end, self.anneal_steps, self.curve)
 
     def update(self, images, outputs):

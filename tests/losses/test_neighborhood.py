@@ -11,6 +11,7 @@ from oracle import check, compiled, gradient
 
 from sslzoo import losses
 from sslzoo.errors import InvalidInputError, UnknownNameError
+from sslzoo.losses import neighborhood
 
 
 def draw(*shape, seed=0, scale=1.0):
@@ -238,10 +239,26 @@ def test_within_finds_the_best_of_each_row(count):
     assert (fractional.sum(axis=1) == min(count + (count > 0) + (count == 0), 100)).all()
 
 
-def test_within_takes_ties_and_the_ends_of_the_range():
-    cosines = np.array([[1.0, 1.0, -1.0, 0.0], [0.5, 0.5, 0.5, 0.5]], "float32")
-    np.testing.assert_array_equal(array(losses.within(cosines, 1)), [[True, True, False, False], [True] * 4])
-    np.testing.assert_array_equal(array(losses.within(cosines, 4)), [[True] * 4, [True] * 4])
+def test_within_takes_the_first_of_equals_and_the_ends_of_the_range():
+    cosines = np.array([[1.0, 1.0, -1.0, 0.0], [0.5, 0.5, 0.5, 0.5], [0.0] * 4, [-1.0, -1.0, 1.0, -1.0]], "float32")
+    within = compiled(losses.within)
+    for count in range(5):
+        ranks = np.argsort(np.argsort(-cosines, axis=1, kind="stable"), axis=1, kind="stable")
+        found = array(within(ops.convert_to_tensor(cosines), ops.convert_to_tensor(count)))
+        np.testing.assert_array_equal(found, ranks < count)
+
+
+@pytest.mark.parametrize("rows", [1, 6, 8, 16])
+def test_within_is_the_same_in_parts_and_at_once(rows, monkeypatch):
+    # Half of the rows have a few values only, so that the last one is one of many equals.
+    cosines = (unit(draw(rows, 5)) @ unit(draw(3000, 5, seed=1)).T).astype("float32")
+    cosines[::2] = np.round(cosines[::2], 1)
+    ranks = np.argsort(np.argsort(-cosines, axis=1, kind="stable"), axis=1)
+    for cached in (0, 4 * 3000, 10**6):
+        monkeypatch.setattr(neighborhood, "CACHED", cached)
+        np.testing.assert_array_equal(array(losses.within(cosines, 400)), ranks < 400)
+    monkeypatch.setattr(neighborhood, "_rows_at_a_time", lambda cosines: rows)
+    np.testing.assert_array_equal(array(compiled(losses.within)(ops.convert_to_tensor(cosines), 400)), ranks < 400)
 
 
 # ---------------------------------------------------------------- schedules

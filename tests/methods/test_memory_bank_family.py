@@ -101,6 +101,31 @@ def test_an_inner_radius_leaves_out_the_nearest():
     assert loss_of(model, z) == pytest.approx(np.mean(sums), rel=1e-5)
 
 
+@pytest.mark.parametrize("method", [Ball, Annulus, LocalAggregation])
+def test_a_ball_looked_up_is_the_ball_marked_among_all(method, monkeypatch):
+    arguments = {} if method is Ball else {"clusters": 6, "clusterings": 3}
+    model, z, found = make(method, neighbors=20, **arguments), draw(12, 1, 4).astype("float32"), []
+    if arguments:
+        model.bank.labels.assign(CLUSTERS)
+    for searches in (True, False):
+        monkeypatch.setattr(method, "searches", searches)
+        batch = given(np.arange(12) * 4)
+
+        def loss(z, batch=batch):
+            return sum(model.objective(batch, {"z": z}, False).values())
+
+        found.append((float(to_numpy(loss(tensor(z)))), gradient(loss, z)[0]))
+    assert found[0][0] == pytest.approx(found[1][0], rel=1e-6)
+    np.testing.assert_allclose(found[0][1], found[1][1], atol=1e-6)
+
+
+def test_an_image_without_negatives_has_a_finite_gradient():
+    model, z = make(Annulus, neighbors=20, clusters=6, clusterings=3), draw(4, 1, 4).astype("float32")
+    model.bank.labels.assign(np.zeros_like(CLUSTERS))  # everyone shares a cluster
+    (slope,) = gradient(lambda z: sum(model.objective(given(), {"z": z}, False).values()), z)
+    assert loss_of(model, z) == pytest.approx(0, abs=1e-6) and np.abs(slope).max() < 1e-6
+
+
 def test_a_ball_of_everyone_and_a_small_bank_are_the_full_softmax():
     z = draw(4, 1, 4)
     full = loss_of(make(InstanceDiscrimination, negatives=None), z)
