@@ -16,9 +16,9 @@ from sslzoo.training import PAPER, Per, Variant
 # Zoo and paper: the loss sees the representation itself. shrinking: share of the training in which the ball shrinks
 # from all images to `neighbors`. cluster_every counts epochs.
 SETTINGS = {
-    "num_views": 1, "head": None, "neighbors": Per(4096, digits=256), "shrinking": 0.0, "inner": None,
-    "clusters": Per(300, digits=50), "clusterings": 10, "cluster_every": Per(1, digits=20),
-    "temperature": 0.2, "momentum": 0.5,
+    "num_views": 1, "head": None, "fill_bank": True, "neighbors": Per(4096, digits=256), "shrinking": 0.0,
+    "inner": None, "clusters": Per(300, digits=50), "clusterings": 10,
+    "cluster_every": Per(1, digits=20), "temperature": 0.2, "momentum": 0.5,
 }  # fmt: skip
 
 # paper: networks, views and optimiser of the SimVAE paper's tables, which lack this method. mi: those of its own paper.
@@ -32,7 +32,8 @@ VARIANTS = {
         {
             "network": "resnet18", "latent_dim": None, "head": (128,), "policy": "mi-cifar10",
             "flip": "horizontal", "batch_size": 256, "epochs": 200, "warmup_steps": 0, "optimizer": "sgd",
-            "learning_rate": 0.03, "weight_decay": 1e-4, "temperature": 0.07, "protocols": ("linear", "knn"),
+            "learning_rate": 0.03, "weight_decay": 1e-4, "temperature": 0.07, "fill_bank": False,
+            "protocols": ("linear", "knn"),
         },
         only=("cifar10", "cifar100", "colour images"),
     ),
@@ -54,6 +55,8 @@ def main(argv=None):
     model = Annulus(
         encoder, len(run.images), run.projector(encoder), run.views(), anneal_steps=steps, seed=run.seed, **options
     )
+    if s["fill_bank"]:
+        model.fill_bank(run.images)
     run.prepare(model)
     clusters = [ClusterBank(s["cluster_every"])] if s["clusters"] else []
     model.fit(run.data(), **run.fit_arguments(clusters))

@@ -16,7 +16,7 @@ from sslzoo.training import PAPER, Per, Variant
 # Zoo and paper: the loss sees the representation itself. warm: share of the training that is instance discrimination
 # with all images, without clusters (10 epochs of the paper's on ImageNet). cluster_every counts epochs.
 SETTINGS = {
-    "num_views": 1, "head": None, "neighbors": Per(4096, digits=256), "warm": 0.1,
+    "num_views": 1, "head": None, "fill_bank": True, "neighbors": Per(4096, digits=256), "warm": 0.1,
     "clusters": Per(300, digits=50), "clusterings": 10, "cluster_every": Per(1, digits=20),
     "temperature": 0.2, "momentum": 0.5,
 }  # fmt: skip
@@ -30,7 +30,8 @@ VARIANTS = {
         {
             "network": "resnet18", "latent_dim": None, "head": (128,), "policy": "mi-cifar10",
             "flip": "horizontal", "batch_size": 256, "epochs": 200, "warmup_steps": 0, "optimizer": "sgd",
-            "learning_rate": 0.03, "weight_decay": 1e-4, "temperature": 0.07, "protocols": ("linear", "knn"),
+            "learning_rate": 0.03, "weight_decay": 1e-4, "temperature": 0.07, "fill_bank": False,
+            "protocols": ("linear", "knn"),
         },
         only=("cifar10", "cifar100", "colour images"),
     ),
@@ -50,6 +51,8 @@ def main(argv=None):
         anneal_steps=warm * run.steps_per_epoch, curve="step", seed=run.seed, **options,
     )  # fmt: skip
     recluster = ClusterBank(s["cluster_every"], start=warm)
+    if s["fill_bank"]:
+        model.fill_bank(run.images)
     run.prepare(model)
     model.fit(run.data(), **run.fit_arguments([recluster]))
     return run.finish(model)

@@ -341,6 +341,33 @@ class MemoryBank(JointEmbedding):
 
     # ------------------------------------------------------------------ what the bank is good for
 
+    def fill_bank(self, images, batch_size: int = 500) -> None:
+        """Writes what the networks make of each training image now over the random points that the bank starts with.
+
+        A random row tells a view nothing: through the first epoch the best answer to rows of noise is one vector for
+        all images. Where that epoch is long and no batch normalisation keeps images apart (60,000 images and an MLP),
+        the encoder has collapsed by its end, and the bank with it. Filled, the bank is useful from the first step.
+
+        Args:
+            images: array (num_images, H, W, C), raw, 0..255, in the order of the index. They are seen as they are,
+                without the random steps of views.
+            batch_size: int, images at a time.
+
+        Raises:
+            InvalidInputError: another number of images.
+        """
+        if len(images) != self.num_images:
+            raise InvalidInputError(
+                f"images must be the {self.num_images} that the bank remembers. Received: {len(images)} images"
+            )
+        parts = [[] for _ in self.banks()]
+        for start in range(0, len(images), batch_size):
+            z = self.embed(self.prepare(images[start : start + batch_size]), training=False)
+            for rows, (part, _) in zip(parts, self.banks()):
+                rows.append(ops.convert_to_numpy(unit(z[:, part])))
+        for rows, (_, bank) in zip(parts, self.banks()):
+            bank.rows.assign(np.concatenate(rows))
+
     def remembered(self, images, batch_size: int = 500) -> np.ndarray:
         """The training image that each image is nearest to, by the bank.
 

@@ -239,6 +239,16 @@ def test_start_from_takes_networks_and_bank():
         make(Ball, projector=head()).start_from(first)
 
 
+def test_a_filled_bank_holds_what_the_networks_make_of_each_image():
+    model, pixels = make(Ball, neighbors=9), images(IMAGES)
+    model.fill_bank(pixels, batch_size=20)  # which does not divide the images
+    rows = to_numpy(model.bank.rows)
+    np.testing.assert_allclose(rows, unit(to_numpy(model.encode(pixels))), atol=1e-5)
+    assert rows.dtype == np.float32 and len(model.remembered(pixels)) == IMAGES
+    with pytest.raises(InvalidInputError, match=r"the 48 that the bank remembers\. Received: 5 images"):
+        model.fill_bank(pixels[:5])
+
+
 def test_similar_images_are_remembered():
     """Twelve images, each with a bank row of its own after training; noisy copies find it."""
     model = make(InstanceDiscrimination, num_images=BATCH, negatives=None, temperature=0.1)
