@@ -10,11 +10,14 @@ takes random images through its own transforms and PyTorch's loader, a worker pe
 """
 
 import argparse
+import contextlib
 import itertools
 import json
+import multiprocessing
 import os
 import resource
 import time
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -191,9 +194,14 @@ def lightly(options, device):
 
 
 def now():
-    """Wall and processor seconds, those of workers that ended included."""
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return np.array([time.perf_counter(), time.process_time() + children.ru_utime + children.ru_stime])
+    """Wall and processor seconds, those of the loader's workers included, ended or at work (these on Linux alone)."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    at_work = 0.0
+    for worker in multiprocessing.active_children():
+        with contextlib.suppress(OSError):
+            fields = Path(f"/proc/{worker.pid}/stat").read_text().rpartition(")")[2].split()
+            at_work += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return np.array([time.perf_counter(), time.process_time() + ended.ru_utime + ended.ru_stime + at_work])
 
 
 def main():

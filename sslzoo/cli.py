@@ -21,6 +21,7 @@ from sslzoo.checks import SEED_LIMIT
 from sslzoo.environment import check_environment, in_a_line, quiet_backends
 from sslzoo.errors import InvalidInputError, SSLZooError, choose, printable
 from sslzoo.files import write_beside
+from sslzoo.zoo.listing import shown
 
 # What `sslzoo.evaluation` calls so, which imports Keras.
 PROTOCOLS = ("linear", "mlp", "knn", "gmm")
@@ -193,7 +194,7 @@ def _listing(models):
                 "x".join(map(str, model["input_shape"])),
                 str(model["features"]),
                 _size(model["bytes"]),
-                *(_value(metrics[protocol]) if protocol in metrics else "-" for protocol in protocols),
+                *(shown(metrics[protocol]) if protocol in metrics else "-" for protocol in protocols),
                 "yes" if model["local"] else "no",
             ]
         )
@@ -254,8 +255,8 @@ def _sheet(model):
     if model["metrics"]:
         rows = [["NUMBER", "OURS", "PAPER", "HOW"]]
         for metric in model["metrics"]:
-            paper = "" if metric.get("paper") is None else _value({**metric, "value": metric["paper"], "error": None})
-            rows.append([metric.get("label", metric["name"]), _value(metric), paper, metric["protocol"]])
+            paper = "" if metric.get("paper") is None else shown({**metric, "value": metric["paper"], "error": None})
+            rows.append([metric.get("label", metric["name"]), shown(metric), paper, metric["protocol"]])
         lines += [_table(rows, right={1, 2}), ""]
     lines.append(f'encoder = sslzoo.load("{model["name"]}")')
     return "\n".join(lines)
@@ -269,13 +270,6 @@ def _table(rows, right=()):
         ).rstrip()
         for row in rows
     )
-
-
-def _value(metric):
-    unit = metric.get("unit", "%")
-    digits = ".1f" if unit == "%" else ".3g"
-    error = f" ± {metric['error']:{digits}}" if metric.get("error") is not None else ""
-    return f"{metric['value']:{digits}}{error} {unit}".rstrip()
 
 
 def _size(count):

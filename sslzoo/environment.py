@@ -1,6 +1,7 @@
 """What the shell must say alike, from `sslzoo` and from a recipe: a wrong environment, and errors in a line."""
 
 import contextlib
+import logging
 import os
 import sys
 import tempfile
@@ -28,8 +29,16 @@ def check_environment() -> None:
 
 
 def quiet_backends() -> None:
-    """Keeps TensorFlow from logging. What fails in it reaches Python as an exception. A level that is set stays."""
+    """Keeps TensorFlow from logging. What fails in it reaches Python as an exception. A level that is set stays.
+
+    Its warning of retracing goes too: it counts `predict` of all models as one function, and a run has more than five.
+    """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    logging.getLogger("tensorflow").addFilter(_is_no_retracing)
+
+
+def _is_no_retracing(record: logging.LogRecord) -> bool:
+    return "triggered tf.function retracing" not in str(record.msg)
 
 
 @contextlib.contextmanager

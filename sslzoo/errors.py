@@ -45,6 +45,10 @@ class ArtefactError(SSLZooError, ValueError):
     """A model folder or a checkpoint is incomplete, damaged, or belongs to another run."""
 
 
+class MissingPartError(ArtefactError):
+    """A model folder is whole, but lacks the part that was asked for."""
+
+
 class IntegrityError(ArtefactError):
     """A file is not the one that was published: its hash differs from the one in the manifest or on the Hub."""
 

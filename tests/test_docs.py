@@ -1,11 +1,14 @@
 """Pages that are written from the code and the committed results say what these say now."""
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from sslzoo.errors import InvalidInputError
 from sslzoo.methods import METHODS
 from sslzoo.methods.pretrainer import ROLES
 
@@ -20,8 +23,9 @@ def script(path):
     return module
 
 
-tables, write_methods, measure = (
-    script(ROOT / path) for path in ("benchmarks/tables.py", "docs/write_methods.py", "benchmarks/measure.py")
+tables, write_methods, measure, seeds = (
+    script(ROOT / path)
+    for path in ("benchmarks/tables.py", "docs/write_methods.py", "benchmarks/measure.py", "benchmarks/seeds.py")
 )
 
 
@@ -67,16 +71,19 @@ def content(knn, style=None):
 
 
 def verdicts(entries):
-    return {text: said for text, said, _ in tables.claims(entries)}
+    return {text: said for text, _, said, _ in tables.claims(entries)}
 
 
 def test_a_claim_holds_fails_or_is_open_by_its_numbers():
     assert tables.verdict([], 3) == "open: nothing to compare yet"
-    assert tables.verdict([5.0, -1.0], 3) == "holds" and tables.verdict([-5.0, 1.0], 3) == "fails"
-    assert tables.verdict([5.0, -5.0], 3) == "fails"
-    assert tables.verdict([5.0], 1) == "open, so far for it" and tables.verdict([-5.0], 2) == "open, so far against it"
-    assert tables.verdict([5.0, -5.0], 1) == "open, mixed so far"
-    assert tables.verdict([1.0], 1) == "open, no difference so far"
+    met, missed, within = (5.0, 2.0), (-5.0, 2.0), (1.0, 2.0)
+    assert tables.verdict([met, within], 3) == "holds" and tables.verdict([missed, within], 3) == "fails"
+    assert tables.verdict([met, missed], 3) == "fails" and tables.verdict([within], 3) == "no difference"
+    assert (
+        tables.verdict([met], 1) == "open, so far for it" and tables.verdict([missed], 2) == "open, so far against it"
+    )
+    assert tables.verdict([met, missed], 1) == "open, mixed so far"
+    assert tables.verdict([within], 1) == "open, no difference so far"
 
 
 def test_claims_compare_like_with_like():
@@ -86,8 +93,18 @@ def test_claims_compare_like_with_like():
     for changes in ({"views": 3000}, {"likelihood_variance": 1.0}, {"dataset": "cifar10"}, {"network": "convnet"}):
         other = entry("beta-vae-mnist", "BetaVAE", content(90), **changes)
         assert verdicts([simvae, other])[leads] == "open: nothing to compare yet", changes
-    many = [entry("s", "SimVAE", content(97), seeds=3), entry("b", "BetaVAE", content(90), seeds=3)]
-    assert verdicts(many)[leads] == "holds"
+    many = [entry("s", "SimVAE", content(97), seeds=3), entry("b", "BetaVAE", content(96), seeds=3)]
+    assert verdicts([simvae, beta, *many])[leads] == "holds"  # single seeds no longer count, nor their margin
+    for one in many:
+        one.metrics["knn.cosine_k10_accuracy"]["error"] = 0.5
+        one.metrics["mlp.accuracy"]["error"] = one.metrics["gmm.accuracy"]["error"] = 0.5
+    assert verdicts(many)[leads] == "no difference"  # 1 point, where two standard errors are 1.4
+    other_set = [
+        entry("c", "SimVAE", content(40), dataset="cifar10"),
+        entry("d", "BetaVAE", content(50), dataset="cifar10"),
+    ]
+    rows = [(data, said) for text, data, said, _ in tables.claims([*many, *other_set]) if text == leads]
+    assert rows == [("MNIST", "no difference"), ("CIFAR-10", "open, so far against it")]
     pair = [entry("simclr", "SimCLR", content(98, style=20)), entry("simvae", "SimVAE", content(97, style=60))]
     said = verdicts(pair)
     assert said["SimVAE keeps more style than SimCLR (figure 4)"] == "open, so far for it"
@@ -96,6 +113,30 @@ def test_claims_compare_like_with_like():
     assert (
         verdicts(views)["More views in a group help SimVAE, at equal views in all (figure 7)"] == "open, so far for it"
     )
+
+
+def test_several_seeds_become_one_entry_and_finished_runs_are_not_trained_again(tmp_path):
+    first = json.loads((ROOT / "weights" / "simvae-digits" / "results.json").read_text())
+    values = 90.0, 92.0, 97.0
+    for seed, value in enumerate(values):
+        run = json.loads(json.dumps(first)) | {"name": f"simvae-digits.seed{seed}", "seeds": [seed]}
+        run["evaluation"]["seeds"] = [seed]
+        run["evaluation"]["numbers"]["knn"]["cosine_k10_accuracy"]["value"] = value / 100
+        folder = tmp_path / "runs" / f"simvae-digits.seeds.{seed}" / run["name"]
+        folder.mkdir(parents=True)
+        (folder / "results.json").write_text(json.dumps(run))
+    words = ["simvae", "digits", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]
+    assert seeds.main(words) == 0
+    entry = tables.Entry.read(tmp_path / "simvae-digits.seeds.json")
+    knn = entry.metrics["knn.cosine_k10_accuracy"]
+    assert entry.seeds == 3 and knn["value"] == pytest.approx(93.0)
+    assert knn["error"] == pytest.approx(np.std(values, ddof=1) / 3**0.5, abs=1e-4)
+    run["settings"]["num_views"] = 3
+    (folder / "results.json").write_text(json.dumps(run))
+    with pytest.raises(InvalidInputError, match="seed alone"):
+        seeds.main(words)
+    with pytest.raises(SystemExit):
+        seeds.main([*words, "--seeds", "1", "1"])
 
 
 def test_a_table_has_every_method_of_the_paper_and_both_numbers():

@@ -1,6 +1,7 @@
 """What a run prints while it trains: at a terminal one line that does not wrap, elsewhere one for each epoch."""
 
 import importlib.util
+import logging
 import os
 import re
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import sslzoo
-from sslzoo import callbacks, progress
+from sslzoo import callbacks, environment, progress
 from sslzoo.callbacks import narrator
 
 ROOT = Path(sslzoo.__file__).parent.parent
@@ -131,3 +132,15 @@ def test_a_recipe_at_a_terminal(tmp_path):
     assert len(between) == 3 and sum(" an epoch, " in line for line in between) == 1, between
     for figure in re.findall(r"loss (\S+)", lines[epochs[0]]):
         assert sum(figure in line for line in lines) == 1
+
+
+def test_tensorflows_count_of_retracing_over_all_models_is_not_shown_and_its_other_warnings_are(monkeypatch):
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
+    logger, shown = logging.getLogger("tensorflow"), []
+    monkeypatch.setattr(logger, "filters", [])
+    monkeypatch.setattr(logger, "handlers", [handler := logging.Handler()])
+    handler.emit = lambda record: shown.append(record.getMessage())
+    environment.quiet_backends()
+    logger.warning("%d out of the last %d calls to %s triggered tf.function retracing. Tracing is ...", 5, 11, "f")
+    logger.warning("Gradients do not exist for variables %s", ["w"])
+    assert shown == ["Gradients do not exist for variables ['w']"]

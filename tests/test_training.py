@@ -41,6 +41,17 @@ def train(name, out, *arguments):
     return recipe(name).main([*SMALL, "--out", str(out), *map(str, arguments)])
 
 
+def start_until_checkpoint(out, *arguments):
+    """A process of recipes/simvae.py, as soon as it has written its first checkpoint."""
+    command = [sys.executable, str(RECIPES / "simvae.py"), *SMALL, *arguments, "--out", str(out)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    deadline = time.monotonic() + 300
+    while not (out / "checkpoint.npz").exists():
+        assert process.poll() is None and time.monotonic() < deadline, process.communicate()[0][-2000:]
+        time.sleep(0.005)
+    return process
+
+
 def checkpoint(out):
     with np.load(Path(out) / "checkpoint.npz") as data:
         return {key: data[key] for key in data.files if key != "note"}, json.loads(str(data["note"]))
@@ -205,14 +216,9 @@ def test_a_killed_run_resumes_to_the_weights_of_an_uninterrupted_one(where, tmp_
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     train("simvae", whole, *arguments)
 
-    command = [sys.executable, str(RECIPES / "simvae.py"), *SMALL, *arguments, "--out", str(killed)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 300
-    while not (killed / "checkpoint.npz").exists():
-        assert process.poll() is None and time.monotonic() < deadline, process.communicate()[1][-2000:]
-        time.sleep(0.005)
+    process = start_until_checkpoint(killed, *arguments)
     process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.communicate()
     assert 1 <= checkpoint(killed)[1]["epochs_done"] < 12
 
     train("simvae", killed, *arguments, "--resume")

@@ -33,6 +33,7 @@ class DatasetInfo:
 
     Attributes:
         name: str. The name that `load` takes.
+        title: str. The name as texts write it ("CIFAR-10").
         image_shape: tuple (H, W, C) of the images that `load` returns.
         num_classes: int. Number of classes; of binary attributes where `labels` is "attributes".
         labels: "class" for labels (N,) in 0..num_classes-1, "attributes" for labels (N, num_classes) of 0 and 1.
@@ -43,6 +44,7 @@ class DatasetInfo:
     """
 
     name: str
+    title: str
     image_shape: tuple[int, int, int]
     num_classes: int
     labels: str
@@ -52,47 +54,49 @@ class DatasetInfo:
     remark: str = ""
 
 
-def _known(name, image_shape, num_classes, splits, licence, reference, labels="class", remark=""):
-    return DatasetInfo(name, image_shape, num_classes, labels, MappingProxyType(splits), licence, reference, remark)
+def _known(name, title, image_shape, num_classes, splits, licence, reference, labels="class", remark=""):
+    splits = MappingProxyType(splits)
+    return DatasetInfo(name, title, image_shape, num_classes, labels, splits, licence, reference, remark)
 
 
 KNOWN = {
     known.name: known
     for known in (
         _known(
-            "digits", (8, 8, 1), 10, {"train": 1437, "test": 360},
+            "digits", "digits (8x8, scikit-learn)", (8, 8, 1), 10, {"train": 1437, "test": 360},
             "CC BY 4.0",
             "Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, UCI Machine Learning Repository, 1998",
             remark="The 1,797 images inside scikit-learn, 0..16 scaled to 0..255; a fixed stratified split of ours.",
         ),
         _known(
-            "mnist", (28, 28, 1), 10, {"train": 60_000, "test": 10_000},
+            "mnist", "MNIST", (28, 28, 1), 10, {"train": 60_000, "test": 10_000},
             "CC BY-SA 3.0",
             "LeCun, Bottou, Bengio and Haffner, Gradient-based learning applied to document recognition, 1998",
         ),
         _known(
-            "fashion_mnist", (28, 28, 1), 10, {"train": 60_000, "test": 10_000},
+            "fashion_mnist", "FashionMNIST", (28, 28, 1), 10, {"train": 60_000, "test": 10_000},
             "MIT",
             "Xiao, Rasul and Vollgraf, Fashion-MNIST, arXiv:1708.07747, 2017",
         ),
         _known(
-            "cifar10", (32, 32, 3), 10, {"train": 50_000, "test": 10_000},
+            "cifar10", "CIFAR-10", (32, 32, 3), 10, {"train": 50_000, "test": 10_000},
             "as published by its authors, no licence stated",
             "Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009",
         ),
         _known(
-            "cifar100", (32, 32, 3), 100, {"train": 50_000, "test": 10_000},
+            "cifar100", "CIFAR-100", (32, 32, 3), 100, {"train": 50_000, "test": 10_000},
             "as published by its authors, no licence stated",
             "Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009",
             remark="Labels are the 100 fine ones.",
         ),
         _known(
-            "svhn_cropped", (32, 32, 3), 10, {"train": 73_257, "test": 26_032, "extra": 531_131},
+            "svhn_cropped", "SVHN", (32, 32, 3), 10, {"train": 73_257, "test": 26_032, "extra": 531_131},
             "non-commercial use only",
             "Netzer et al., Reading Digits in Natural Images with Unsupervised Feature Learning, 2011",
         ),
         _known(
-            "celeb_a", (CELEBA_SIZE, CELEBA_SIZE, 3), 40, {"train": 162_770, "validation": 19_867, "test": 19_962},
+            "celeb_a", "CelebA", (CELEBA_SIZE, CELEBA_SIZE, 3), 40,
+            {"train": 162_770, "validation": 19_867, "test": 19_962},
             "non-commercial research only",
             "Liu, Luo, Wang and Tang, Deep Learning Face Attributes in the Wild, ICCV 2015",
             labels="attributes",

@@ -2,7 +2,7 @@
 
     schedule = TimedCosine(1e-3, total_steps=50_000, warmup_steps=200)
     optimizer = schedule.of(keras.optimizers.Adam(schedule))    # its length is one of the optimizer's variables
-    model.fit(..., callbacks=[Annealing(schedule, minutes=30, ...)])
+    model.fit(..., callbacks=[Annealing(schedule, stopwatch, ...)])
 
 The length is a variable of the optimizer, so no program is compiled anew when it changes, and a checkpoint has it: a
 resumed run goes on along the plan that was made.

@@ -374,7 +374,8 @@ class Run:
                 self.schedule.length.assign(float(self.plan["steps"] or self.steps))
         if self.no_test and not self.arguments.probe_data:
             print(f"{self.no_test}: there will be no probes. The encoder and its pictures are written all the same.")
-        network, suitable = self.settings["network"], devices.suitable_backend(self.settings["network"])
+        network = self.settings["network"]
+        suitable = devices.suitable_backend(network)
         if suitable != keras.backend.backend() and not self.initial_epoch:
             print(f"On this machine {network} is trained fastest by {suitable}: KERAS_BACKEND={suitable}.")
         accumulated = self.arguments.accumulate or 1

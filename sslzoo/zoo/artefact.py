@@ -21,7 +21,7 @@ import h5py
 import keras
 import numpy as np
 
-from sslzoo.errors import ArtefactError, IntegrityError, InvalidInputError, SSLZooError, choose
+from sslzoo.errors import ArtefactError, IntegrityError, InvalidInputError, MissingPartError, SSLZooError, choose
 from sslzoo.files import MOST_JSON, read_json, sha256, write_beside, write_synced
 from sslzoo.networks import initialization
 from sslzoo.networks.composition import as_functional, check_config, check_published, compose
@@ -393,7 +393,8 @@ def read(path: "str | os.PathLike", part: str = "encoder", verify: bool = True) 
         has = f"The model has the parts {', '.join(held)}" if held else f"A model folder holds {CONFIG} and {WEIGHTS}"
         if inside and not held:
             has += f". There are models in it: {', '.join(inside[:5])}"
-        raise ArtefactError(f"{has}. Received: part={part!r} of {str(path)!r}")
+        kind = MissingPartError if held else ArtefactError
+        raise kind(f"{has}. Received: part={part!r} of {str(path)!r}")
     if not (where / WEIGHTS).is_file():
         raise ArtefactError(f"The weights are missing: {where / WEIGHTS}. Received: part={part!r} of {str(path)!r}")
     config = read_json(where / CONFIG)

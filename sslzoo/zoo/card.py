@@ -9,6 +9,7 @@ import re
 import shlex
 import textwrap
 
+from sslzoo.data.catalogue import KNOWN
 from sslzoo.errors import printable
 from sslzoo.zoo import citations
 from sslzoo.zoo.results import tag_of
@@ -22,10 +23,6 @@ HUB_DATASETS = {
     "svhn_cropped": "ufldl-stanford/svhn",
     "celeb_a": "flwrlabs/celeba",
 }
-_TITLES = {
-    "digits": "digits (8x8, scikit-learn)", "mnist": "MNIST", "fashion_mnist": "FashionMNIST", "cifar10": "CIFAR-10",
-    "cifar100": "CIFAR-100", "svhn_cropped": "SVHN", "celeb_a": "CelebA",
-}  # fmt: skip
 UNSTATED = "unknown"  # licence of a model of somebody's own images, until they state one
 _KINDS = {
     "nmi": "nmi", "ari": "ari", "mse": "mse", "fid": "fid", "auroc": "roc_auc", "r2": "r_squared", "nll": "nll",
@@ -158,7 +155,7 @@ def _use(results, repository):
     shape = results.get("input_shape")
     size = f"(B, {', '.join(map(str, shape))})" if shape else "(B, H, W, C)"
     # A model of somebody's own images is known by no name.
-    local = name if results["dataset"] in _TITLES else f"path/to/{name}"
+    local = name if results["dataset"] in KNOWN else f"path/to/{name}"
     where, direct = (f"hf://{repository}", f"hf://{repository}") if repository else (local, f"path/to/{name}")
     parts = results.get("parts", {"encoder": None})
     values = {"shape": ", ".join(map(str, shape or ("H", "W", "C"))), "features": results.get("features", "L")}
@@ -218,8 +215,6 @@ def _intended_use(results):
 
 
 def _terms(dataset):
-    from sslzoo.data.catalogue import KNOWN
-
     if dataset not in KNOWN:
         return f"{_title(dataset)} has terms of its own."
     return f"Terms of {_title(dataset)}: {KNOWN[dataset].licence} ({KNOWN[dataset].reference})."
@@ -249,7 +244,7 @@ def _numbers(results):
 def _measured_on(results):
     """The data set that the numbers are of: another than the training images', where --probe-data said so."""
     name = ((results.get("evaluation") or {}).get("data") or {}).get("name")
-    return name if name in _TITLES else results["dataset"]
+    return name if name in KNOWN else results["dataset"]
 
 
 def _evaluation_command(results):
@@ -257,7 +252,7 @@ def _evaluation_command(results):
     record = results.get("evaluation") or {}
     protocols = record.get("protocols")
     measured = record.get("data", {}).get("name")
-    known = results["dataset"] in _TITLES and measured in _TITLES
+    known = results["dataset"] in KNOWN and measured in KNOWN
     if not isinstance(protocols, dict) or not known:
         return None  # measured on arrays, or on images that only their owner has
     words = ["sslzoo", "evaluate", results["name"], "--dataset", measured, "--protocols", *protocols]
@@ -316,7 +311,7 @@ def _citation(results):
 
 
 def _title(dataset):
-    return _TITLES.get(dataset, dataset)
+    return KNOWN[dataset].title if dataset in KNOWN else dataset
 
 
 def _label(metric):

@@ -23,7 +23,7 @@ class Model(dict):
             ("size", f"{self['bytes'] / 1e6:.2f} MB in {len(self['files'])} files"),
             ("on this machine", "yes" if self["local"] else "no"),
         ]
-        facts += [(metric.get("label", metric["name"]), _value(metric)) for metric in self["metrics"]]
+        facts += [(metric.get("label", metric["name"]), shown(metric)) for metric in self["metrics"]]
         return [(str(key), "none" if value is None else str(value)) for key, value in facts]
 
 
@@ -51,7 +51,7 @@ class Models(list):
                     str(model["features"]),
                     f"{model['bytes'] / 1e6:.2f} MB",
                     "yes" if model["local"] else "no",
-                    f"{first.get('label', first['name'])} {_value(first)}" if first else "",
+                    f"{first.get('label', first['name'])} {shown(first)}" if first else "",
                 )
             )
         return rows
@@ -72,6 +72,9 @@ def html_table(rows, head=None) -> str:
     return "\n".join([*lines, "</tbody>", "</table>"])
 
 
-def _value(metric):
+def shown(metric: dict) -> str:
+    """A number of results.json as tables show it: "97.2 %", with its standard error if there is one."""
     unit = metric.get("unit", "%")
-    return f"{metric['value']:{'.1f' if unit == '%' else '.3g'}} {unit}".rstrip()
+    digits = ".1f" if unit == "%" else ".3g"
+    error = f" ± {metric['error']:{digits}}" if metric.get("error") is not None else ""
+    return f"{metric['value']:{digits}}{error} {unit}".rstrip()

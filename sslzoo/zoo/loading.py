@@ -24,6 +24,7 @@ from sslzoo.errors import (
     HubError,
     IntegrityError,
     InvalidInputError,
+    MissingPartError,
     SSLZooError,
     UnknownNameError,
     choose,
@@ -177,7 +178,7 @@ def _fetch_named(name, part, revision, verify):
         return hub.fetch(entry["repository"], revision, files, optional=[layout.RESULTS], verify=verify)
     missing = [file for file in files if file not in entry["files"]]
     if missing:
-        raise ArtefactError(
+        raise MissingPartError(
             f"The model has the parts {', '.join(_parts_of(entry))}. Received: part={part!r} of {name!r}"
         )
     optional = [layout.RESULTS] if layout.RESULTS in entry["files"] else []

@@ -245,6 +245,18 @@ def test_an_encoder_without_decoder_gets_one_and_says_so():
         sslzoo.evaluate(pixels, splits, "style", budget={"style_image": (3, 3)})
 
 
+def test_an_encoder_that_thresholds_its_pixels_has_no_slope_to_tell_outliers_by():
+    rng = np.random.default_rng(0)
+    images, labels = rng.integers(0, 2, (60, 8, 8, 1)) * np.uint8(255), np.arange(60) % 2
+    splits, outside = ((images[:40], labels[:40]), (images[40:], labels[40:])), {"grey": np.full_like(images, 100)}
+    steep = [keras.layers.Rescaling(1.0, -127.5), keras.layers.ReLU(max_value=1.0), keras.layers.Flatten()]
+    report = sslzoo.evaluate(keras.Sequential([keras.Input((8, 8, 1)), *steep]), splits, "outliers", outside=outside)
+    assert list(report["outliers"]) == ["grey_auroc"] and "slope" in " ".join(report.remarks)
+    plain = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Rescaling(1 / 255), keras.layers.Flatten()])
+    report = sslzoo.evaluate(plain, splits, "outliers", outside=outside)
+    assert list(report["outliers"]) == ["grey_auroc", "grey_slope_auroc"]
+
+
 def test_attributes_and_tasks_of_celeba():
     rng = np.random.default_rng(0)
     attributes = rng.integers(0, 2, (600, 40))

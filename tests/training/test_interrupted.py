@@ -3,16 +3,14 @@
 import os
 import shutil
 import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import h5py
 import keras
 import numpy as np
 import pytest
-from test_training import RECIPES, SMALL, checkpoint, rows, train
+from test_training import checkpoint, rows, start_until_checkpoint, train
 
 import sslzoo
 from sslzoo import callbacks, errors, training
@@ -61,12 +59,7 @@ def whole(tmp_path_factory):
 @unix
 def test_a_recipe_that_a_cluster_ends_leaves_a_model_and_goes_on_to_the_same_end(whole, tmp_path):
     out = tmp_path / "run"
-    command = [sys.executable, str(RECIPES / "simvae.py"), *SMALL, *RUN, "--out", str(out)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    deadline = time.monotonic() + 300
-    while not (out / "checkpoint.npz").exists():
-        assert process.poll() is None and time.monotonic() < deadline, process.communicate()[0][-2000:]
-        time.sleep(0.005)
+    process = start_until_checkpoint(out, *RUN)
     process.send_signal(signal.SIGTERM)
     told = process.communicate(timeout=300)[0]
     assert process.returncode == 0, told[-2000:]

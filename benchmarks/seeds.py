@@ -1,0 +1,102 @@
+"""Trains a recipe from several seeds, and keeps the mean of the runs with its standard error; not their weights.
+
+    KERAS_BACKEND=jax python benchmarks/seeds.py simvae digits                       # seeds 0, 1 and 2
+    KERAS_BACKEND=jax python benchmarks/seeds.py simvae mnist --tag quarter --set views_per_image=60
+    for METHOD in simvae vae beta-vae; do python benchmarks/seeds.py $METHOD digits; done
+
+Writes benchmarks/results/<method>-<dataset>.<tag>.json, which `python benchmarks/tables.py` takes in. Each seed is a
+run of its own in runs/seeds/, measured under its own seed: what is finished is not trained again, and what was cut
+short goes on. All other flags are the recipe's.
+"""
+
+import argparse
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from sslzoo.errors import InvalidInputError
+from sslzoo.evaluation import Report
+from sslzoo.files import write_beside
+from sslzoo.zoo.results import check_results, read_results
+
+ROOT = Path(__file__).resolve().parent.parent
+RECIPES = ROOT / "recipes"
+
+
+def finished(run):
+    """Results of a run that came to its end, or None."""
+    written = sorted(run.glob("*/results.json"))
+    return read_results(written[0].parent) if written else None
+
+
+def train(method, dataset, seed, words, run):
+    """Results of one seed: those that are there, or of a run that is begun or gone on with."""
+    held = finished(run)
+    if held is None:
+        recipe = RECIPES / f"{method.replace('-', '_')}.py"
+        command = [sys.executable, recipe, "--dataset", dataset, "--seed", seed, "--out", run, "--resume", *words]
+        subprocess.run([str(word) for word in command], check=True)
+        held = finished(run)
+    return held
+
+
+def merged(runs, name, command):
+    """What results.json says of several runs together.
+
+    Raises:
+        InvalidInputError: runs that differ in more than the seed.
+    """
+    first = runs[0]
+    for other in runs[1:]:
+        for field in ("method", "dataset", "views_seen", "settings"):
+            if first[field] != other[field]:
+                raise InvalidInputError(
+                    f"Runs must differ in the seed alone. Received: {field}={first[field]!r} and {other[field]!r}"
+                )
+    report = Report.mean([Report.from_dict(run["evaluation"]) for run in runs])
+    papers = {metric["name"]: metric["paper"] for metric in first["metrics"] if metric.get("paper") is not None}
+    common = ("schema", "method", "dataset", "settings", "views_seen", "licence", "papers", "description",
+              "input_shape", "input_range", "features", "parameters")  # fmt: skip
+    return check_results(
+        {field: first[field] for field in common if field in first}
+        | {
+            "name": name,
+            "recipe": command,
+            "seeds": report.seeds,
+            "metrics": report.metrics(papers),
+            "versions": report.versions,
+            "wall_seconds": round(sum(run["wall_seconds"] for run in runs)),
+            "remarks": list(dict.fromkeys(remark for run in runs for remark in run.get("remarks", ()))),
+            "evaluation": report.to_dict(),
+        }
+    )
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("method", choices=sorted(path.stem.replace("_", "-") for path in RECIPES.glob("*.py") if path.stem != "zoo"))
+    add("dataset", help="name of a data set")
+    add("--seeds", nargs="+", type=int, default=[0, 1, 2], metavar="S", help="at least two (0 1 2)")
+    add("--tag", default="seeds", help="what the entry is called after its data set (seeds)")
+    add("--runs", type=Path, default=ROOT / "runs" / "seeds", help="folder of the runs (runs/seeds)")
+    add("--out", type=Path, default=ROOT / "benchmarks" / "results", help="folder to write to (benchmarks/results)")
+    options, words = parser.parse_known_args(argv)
+    if len(set(options.seeds)) < 2:
+        parser.error(f"--seeds takes at least two different seeds. Received: {options.seeds}")
+    name = f"{options.method}-{options.dataset.replace('_', '-')}.{options.tag}"
+    runs = [
+        train(options.method, options.dataset, seed, words, options.runs / f"{name}.{seed}") for seed in options.seeds
+    ]
+    asked = ["--seeds", *map(str, options.seeds), "--tag", options.tag, *words]
+    made = merged(runs, name, f"python benchmarks/seeds.py {options.method} {options.dataset} {shlex.join(asked)}")
+    options.out.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(made, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    print(f"wrote {write_beside(options.out / f'{name}.json', text.encode())}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
