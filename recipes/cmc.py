@@ -16,8 +16,10 @@ from sslzoo.training import PAPER, Per, Variant
 
 # Zoo and paper: the loss sees the representation itself, half of it from either network. neighbors: the nearest of the
 # bank as negatives, instead of `negatives` drawn from all of it; clusters: what is close is then left out.
+# fill_bank: as in instance_discrimination.py.
 SETTINGS = {
-    "num_views": 1, "head": None, "negatives": 4096, "neighbors": None, "clusters": None, "shrinking": 0.0,
+    "num_views": 1, "head": None, "fill_bank": True, "negatives": 4096, "neighbors": None, "clusters": None,
+    "shrinking": 0.0,
     "policy": Per(cifar10="mi-cifar10-lab", cifar100="mi-cifar10-lab", svhn_cropped="mi-cifar10-lab",
                   celeb_a="mi-cifar10-lab", colour_images="mi-cifar10-lab"),
     "temperature": 0.2, "momentum": 0.5,
@@ -32,7 +34,8 @@ VARIANTS = {
         {
             "network": "resnet18", "latent_dim": None, "head": (128,), "policy": "mi-cifar10-lab",
             "flip": "horizontal", "batch_size": 128, "epochs": 200, "warmup_steps": 0, "optimizer": "sgd",
-            "learning_rate": 0.03, "weight_decay": 1e-4, "temperature": 0.07, "protocols": ("linear", "knn"),
+            "learning_rate": 0.03, "weight_decay": 1e-4, "temperature": 0.07, "fill_bank": False,
+            "protocols": ("linear", "knn"),
         },
         only=("cifar10", "cifar100", "colour images"),
     ),
@@ -58,6 +61,8 @@ def main(argv=None):
     model = CMC(
         *parts, len(run.images), *map(run.projector, parts), run.views(), anneal_steps=steps, seed=run.seed, **options
     )
+    if s["fill_bank"]:
+        model.fill_bank(run.images)
     run.prepare(model)
     model.fit(run.data(), **run.fit_arguments([ClusterBank()] if s["clusters"] else []))
     return run.finish(model)

@@ -13,10 +13,12 @@ from sslzoo.methods import LocalAggregation
 from sslzoo.methods.memory_bank import ClusterBank
 from sslzoo.training import PAPER, Per, Variant
 
-# Zoo and paper: the loss sees the representation itself. warm: share of the training that is instance discrimination
-# with all images, without clusters (10 epochs of the paper's on ImageNet). cluster_every counts epochs.
+# Zoo and paper: the loss sees the representation itself. Views and fill_bank: as in annulus.py. warm: the share of the
+# training that is instance discrimination with all images, without clusters (10 epochs of the paper's on ImageNet).
+# cluster_every counts epochs.
 SETTINGS = {
-    "num_views": 1, "head": None, "fill_bank": True, "neighbors": Per(4096, digits=256), "warm": 0.1,
+    "views_per_image": Per(mnist=48, fashion_mnist=48), "num_views": 1, "head": None, "fill_bank": True,
+    "neighbors": Per(4096, digits=256), "warm": 0.1,
     "clusters": Per(300, digits=50), "clusterings": 10, "cluster_every": Per(1, digits=20),
     "temperature": 0.2, "momentum": 0.5,
 }  # fmt: skip
