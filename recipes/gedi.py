@@ -27,16 +27,28 @@ TABLE_9 = {
     "outliers": Per(None, mnist="fashion_mnist", fashion_mnist="mnist"),
 }  # fmt: skip
 
-# A network and budget for a CPU; the rate is higher, since the steps are fewer.
+# Networks and budgets for a CPU; the rate is higher, since the steps are fewer. On MNIST dense layers, 5 times as fast,
+# which start with outputs of mean 0 and variance 1 (`standardize`: on so many images) or all images fall into one
+# cluster; shares weigh more than agreement, and agreement more than the density, or clusters tell thick from thin; and
+# images are cropped. Chosen on training images held out.
 SETTINGS = TABLE_9 | {
-    "width": 16, "head": (32, 16), "learning_rate": 1e-3,
-    "views_per_image": Per(2, digits=60, mnist=10, fashion_mnist=10),
+    "network": Per("resnet8-gedi", mnist="mlp"), "width": 16, "widths": (500, 500), "latent_dim": Per(None, mnist=64),
+    "head": Per((32, 16), mnist=()), "standardize": Per(0, mnist=500), "learning_rate": 1e-3,
+    "sgld_steps": Per(20, mnist=5), "energy_decay": Per(0.0, mnist=0.01),
+    "generative_weight": Per(1.0, mnist=0.1), "invariance_weight": Per(50.0, mnist=10.0),
+    "prior_weight": Per(25.0, cifar100=50.0, mnist=100.0), "batch_size": Per(64, mnist=150),
+    "policy_changes": Per({}, mnist={
+        "crop": {"scale": (0.6, 1.0), "ratio": (3 / 4, 4 / 3)}, "shift": None, "noise": 0.1,
+        "jitter": {"probability": 1.0},
+    }),
+    "views_per_image": Per(2, digits=60, mnist=80, fashion_mnist=10),
 }  # fmt: skip
 
 # paper: networks of table 8, budgets of table 9 (MNIST's is that of its largest addition task). The others change the
 # zoo's settings in one place: an ablation of table 2 each, and the density first, then all terms.
 VARIANTS = {
-    "paper": Variant({
+    "paper": Variant(TABLE_9 | {
+        "standardize": 0, "policy_changes": {},
         "width": Per(128, cifar100=256), "head": Per((256, 128), cifar100=(512, 256)),
         "epochs": Per(200, svhn_cropped=20, mnist=25), "learning_rate": 1e-4, "schedule": "constant",
     }),
@@ -50,8 +62,11 @@ VARIANTS = {
 def main(argv=None):
     run = training.Run("gedi", SETTINGS, VARIANTS, argv, __doc__)
     s = run.settings
-    encoder = networks.encoder(s["network"], run.image_shape, s["latent_dim"], seed=run.seed, width=s["width"])
-    head = networks.projector(encoder.output_shape[-1], s["head"], batch_norm=False, seed=run.seed + 1)
+    size = {"widths": s["widths"]} if s["network"].startswith("mlp") else {"width": s["width"]}
+    encoder = networks.encoder(s["network"], run.image_shape, s["latent_dim"], seed=run.seed, **size)
+    head = None
+    if s["head"]:
+        head = networks.projector(encoder.output_shape[-1], s["head"], batch_norm=False, seed=run.seed + 1)
     model = GEDI(
         encoder,
         s["clusters"],
@@ -62,6 +77,8 @@ def main(argv=None):
         generative_steps=s["generative_epochs"] * run.steps_per_epoch,
         seed=run.seed,
     )
+    if s["standardize"]:
+        model.standardize(run.images[: s["standardize"]])
     run.prepare(model)
     model.fit(run.data(), **run.fit_arguments([DivergenceGuard(), EnergyHealth(run.images[:512])]))
     return run.finish(model)

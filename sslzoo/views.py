@@ -84,7 +84,15 @@ POLICIES = {
         "normalize": _SIGNED,
         "noise": 0.03,
     },
-    "gedi-mnist": {"shift": 4, "flip": None, "jitter": _RARE, "gray": 0.1, "normalize": _SIGNED, "noise": 0.2},
+    "gedi-mnist": {
+        "crop": None,
+        "shift": 4,
+        "flip": None,
+        "jitter": _RARE,
+        "gray": 0.1,
+        "normalize": _SIGNED,
+        "noise": 0.2,
+    },
     # GEDI, table 7: moons and circles, points (B, 2) in the units of the data.
     "gedi-toy": {"noise": 0.03},
     # EBCLR's released configurations: SimCLR's views with noise, in [-1, 1]. Grey images are cropped only.

@@ -12,7 +12,7 @@ from sslzoo.losses import generative_term, log_density, sgld_step
 from sslzoo.methods.joint_embedding import JointEmbedding
 from sslzoo.methods.pretrainer import full_precision
 from sslzoo.methods.state import input_gradient, variable
-from sslzoo.networks import initialize
+from sslzoo.networks import initialize, standardize
 from sslzoo.networks.composition import compose
 from sslzoo.networks.initialization import claim
 
@@ -311,6 +311,13 @@ class ClusterEnergyModel(EnergyModel):
         self.temperature = checks.positive(temperature=temperature)
         self.energy_decay = checks.number(0, energy_decay=energy_decay)
         self.cluster_head = cluster_head((projector or encoder).output_shape[-1], clusters, temperature, seed)
+
+    def standardize(self, images):
+        """`networks.standardize` of encoder and projector on raw images (N, H, W, C), 0..255: before training, once."""
+        x = self.prepare(images)
+        standardize(self.encoder, x)
+        if self.projector is not None:
+            standardize(self.projector, self.encoder(x))
 
     @property
     def generates(self) -> bool:

@@ -10,7 +10,7 @@ from sslzoo.networks.critics import BilinearCritic, GaussianCritic
 from sslzoo.networks.decoders import DECODERS, decoder
 from sslzoo.networks.encoders import ENCODERS, encoder, on_part
 from sslzoo.networks.heads import predictor, projector, prototype_head
-from sslzoo.networks.initialization import initialize
+from sslzoo.networks.initialization import initialize, standardize
 
 __all__ = [
     "DECODERS",
@@ -27,5 +27,6 @@ __all__ = [
     "predictor",
     "projector",
     "prototype_head",
+    "standardize",
     "without_preprocessing",
 ]
