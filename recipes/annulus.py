@@ -17,7 +17,7 @@ from sslzoo.training import PAPER, Per, Variant
 # each step compares its views with all 60,000 images. fill_bank: as in instance_discrimination.py. shrinking: the share
 # of the training in which the ball shrinks from all images to `neighbors`. cluster_every counts epochs.
 SETTINGS = {
-    "views_per_image": Per(mnist=48, fashion_mnist=48), "num_views": 1, "head": None, "fill_bank": True,
+    "views_per_image": Per(mnist=30, fashion_mnist=30), "num_views": 1, "head": None, "fill_bank": True,
     "neighbors": Per(4096, digits=256), "shrinking": 0.0, "inner": None,
     "clusters": Per(300, digits=50), "clusterings": 10, "cluster_every": Per(1, digits=20),
     "temperature": 0.2, "momentum": 0.5,

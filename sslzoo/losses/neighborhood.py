@@ -193,7 +193,9 @@ def nearest(queries, bank, count: int, block: int = BLOCK):
         scores, found = ops.top_k(ops.matmul(queries, ops.transpose(bank)), count)
         return scores, ops.cast(found, "int32")
     found = _search(ops.stop_gradient(queries), ops.stop_gradient(bank), count, block)
-    return ops.einsum("bd,bkd->bk", queries, ops.take(bank, found, axis=0)), found
+    # Query by query, and looked up once more for the gradient: all rows found, of all queries, are more than the bank.
+    products = keras.remat(lambda query, rows: ops.matmul(ops.take(bank, rows, axis=0), query))
+    return ops.map(lambda given: products(*given), (queries, found)), found
 
 
 def _search(queries, bank, count, block):

@@ -223,20 +223,21 @@ class MemoryBank(JointEmbedding):
         cosines, places = self.candidates(v, rows, drawn)
         positive, negative = self.sets(cosines, places, index, bank)
         itself = places == index[:, None]  # in every neighbourhood
-        if not (self.draws or self.searches):  # the image has its place among all images
+        if self.draws or self.searches:
+            # The image gets a column of its own, in place of those that it may have.
+            other, first = ops.logical_not(itself), ops.ones_like(own, dtype="bool")
+            cosines = ops.concatenate([own, cosines], axis=1)
+            negative = ops.concatenate([first, ops.logical_and(negative, other)], axis=1)
+            if positive is not None:
+                positive = ops.concatenate([first, ops.logical_and(positive, other)], axis=1)
+        else:  # it has its place among all images
             negative = ops.logical_or(negative, itself)
-            if positive is None:
-                counted = ops.where(negative, cosines, -float("inf"))
-                return softmax_terms(own / self.temperature, counted / self.temperature)
-            return neighborhood_terms(cosines / self.temperature, ops.logical_or(positive, itself), negative)
-        # The image gets a column of its own, in place of those that it may have.
-        other, first = ops.logical_not(itself), ops.ones_like(own, dtype="bool")
-        positive = ops.zeros_like(negative) if positive is None else ops.logical_and(positive, other)
-        return neighborhood_terms(
-            ops.concatenate([own, cosines], axis=1) / self.temperature,
-            ops.concatenate([first, positive], axis=1),
-            ops.concatenate([first, ops.logical_and(negative, other)], axis=1),
-        )
+            if positive is not None:
+                positive = ops.logical_or(positive, itself)
+        if positive is None:
+            counted = ops.where(negative, cosines, -float("inf"))
+            return softmax_terms(own / self.temperature, counted / self.temperature)
+        return neighborhood_terms(cosines / self.temperature, positive, negative)
 
     def candidates(self, v, rows, drawn):
         """Cosines (B, K) of unit vectors (B, D) with images that may be neighbours, and their places (B or 1, K)."""
