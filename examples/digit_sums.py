@@ -29,12 +29,14 @@ import time
 import keras
 import numpy as np
 from keras import ops
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
 from sslzoo import data, networks
 from sslzoo.evaluation import scores
 from sslzoo.methods import GEDI
 from sslzoo.methods.pretrainer import full_precision
-from sslzoo.views import Views
+from sslzoo.views import Views, policy
 
 RULES = "holds :- digit(1, A), digit(2, B), digit(3, C), C = A + B."
 METHODS = ("NeSy", "GEDI", "GEDI & NeSy")
@@ -134,7 +136,7 @@ def log_probability(log_p, world: np.ndarray):
 class Sums(GEDI):
     """GEDI on raw tuples (B, images, H, W, C): the rule in place of invariance, entropy in place of shares."""
 
-    def __init__(self, encoder, world, views, rule_weight=25.0, entropy_weight=400.0, **arguments):
+    def __init__(self, encoder, world, views, rule_weight=25.0, entropy_weight=100.0, **arguments):
         super().__init__(encoder, 10, views=views, invariance_weight=0.0, **arguments)
         self.world, self.rule_weight, self.entropy_weight = world, rule_weight, entropy_weight
 
@@ -156,7 +158,8 @@ class Sums(GEDI):
         generative = ops.zeros(())
         if self.generates:
             f, f_q = (ops.logsumexp(outputs[name], axis=1) for name in ("logits", "sample_logits"))
-            generative = self.generative_weight * (ops.mean(f_q) - ops.mean(f))
+            decay = self.energy_decay * (ops.mean(f_q * f_q) + ops.mean(f * f))
+            generative = self.generative_weight * (ops.mean(f_q) - ops.mean(f) + decay)
         return {
             "generative": generative,
             "invariance": -self.rule_weight * ops.mean(log_probability(grouped, self.world)),
@@ -179,14 +182,39 @@ def draw_sums(images, labels, count, rng):
 
 
 def make(method, settings, seed, world):
-    encoder = networks.encoder("resnet8-gedi", (28, 28, 1), None, seed=seed, width=settings.width)
-    views = Views("gedi-mnist", 1, seed=seed)
-    common = {"sgld_steps": settings.sgld_steps, "buffer_size": settings.buffer_size, "seed": seed}
+    encoder = networks.encoder("mlp", (28, 28, 1), 64, seed=seed, widths=settings.widths)
+    views = Views(policy("gedi-mnist", shift=2, noise=0.1), 1, seed=seed)
+    common = {
+        "sgld_steps": settings.sgld_steps, "buffer_size": settings.buffer_size, "energy_decay": 0.01,
+        "generative_weight": settings.generative_weight, "seed": seed,
+    }  # fmt: skip
     if method == "GEDI":
-        return GEDI(encoder, 10, views=views, **common)
+        return GEDI(encoder, 10, views=views, invariance_weight=10.0, prior_weight=100.0, **common)
     if method == "NeSy":
-        return Sums(encoder, world, views, entropy_weight=0.0, generative_weight=0.0, **common)
-    return Sums(encoder, world, views, **common)
+        return Sums(encoder, world, views, entropy_weight=0.0, **common | {"generative_weight": 0.0})
+    return Sums(encoder, world, views, settings.rule_weight, settings.entropy_weight, **common)
+
+
+PAGE, INK, GREY = "#fbfaf7", "#222222", "#77736b"
+
+
+def picture(path, tables):
+    """Which digit each test image is (rows) and is taken for (columns), for each number of sums and method."""
+    columns = min(3, len(tables))
+    rows = -(-len(tables) // columns)
+    figure = Figure(figsize=(2.9 * columns + 0.4, 3.1 * rows + 0.6), dpi=110, facecolor=PAGE)
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    for panel, ((count, method), table) in zip(axes, tables.items()):
+        panel.imshow(table / np.maximum(table.sum(1, keepdims=True), 1), cmap="Blues", vmin=0, vmax=1)
+        accuracy = np.trace(table) / table.sum()
+        panel.set_title(f"{method}, {count:,} sums: {accuracy:.2f}", fontsize=9.5, color=INK, loc="left")
+        panel.set(xticks=range(10), yticks=range(10), xlabel="taken for", ylabel="digit")
+        panel.tick_params(length=0, labelsize=8, colors=GREY)
+    for panel in axes[len(tables) :]:
+        panel.set_axis_off()
+    figure.tight_layout()
+    figure.savefig(path, facecolor=PAGE)
 
 
 def main(argv=None):
@@ -197,31 +225,38 @@ def main(argv=None):
                         help=f"{', '.join(METHODS)} (all)")  # fmt: skip
     parser.add_argument("--epochs", type=int, help="passes over the sums (500, 100 and 25 for 100, 1000 and 10000)")
     parser.add_argument("--batch-size", type=int, default=60, help="sums in a step, and samples (60)")
-    parser.add_argument("--learning-rate", type=float, default=1e-3, help="of Adam (1e-3; the paper has 1e-4)")
-    parser.add_argument("--width", type=int, default=16, help="channels of the network (16; the paper has 128)")
-    parser.add_argument("--sgld-steps", type=int, default=20, help="Langevin steps in a training step (20)")
-    parser.add_argument("--buffer-size", type=int, default=10_000, help="images of the replay buffer (10000)")
+    parser.add_argument("--learning-rate", type=float, default=1e-3, help="of Adam, at first (1e-3)")
+    parser.add_argument("--widths", type=int, nargs="+", default=(500, 500), help="of the dense layers (500 500)")
+    parser.add_argument("--generative-weight", type=float, default=0.1, help="of the density (0.1)")
+    parser.add_argument("--entropy-weight", type=float, default=100.0, help="of the prior (100)")
+    parser.add_argument("--rule-weight", type=float, default=25.0, help="of the rule (25)")
+    parser.add_argument("--sgld-steps", type=int, default=5, help="Langevin steps in a training step (5)")
+    parser.add_argument("--buffer-size", type=int, default=2000, help="images of the replay buffer (2000)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit", type=int, help="test on the first N images only")
+    parser.add_argument("--out", default="digit_sums.png", help="the picture")
     settings = parser.parse_args(argv)
 
     train, test = (data.load("mnist", split, data_dir=settings.data_dir) for split in ("train", "test"))
     images, labels = (part[: settings.limit] for part in test)
     world = worlds(RULES)
     print(f"{RULES}  {len(world)} of 1000 worlds")
-    found = {}
+    found, tables = {}, {}
     for count in settings.examples:
         sums = draw_sums(*train, count, np.random.default_rng(settings.seed))
         for method in settings.methods:
             began = time.perf_counter()
             keras.utils.set_random_seed(settings.seed)
             model = make(method, settings, settings.seed, world)
-            model.compile(keras.optimizers.Adam(settings.learning_rate))
+            model.standardize(train[0][:500])
             batch_size = min(settings.batch_size, count)
+            epochs = settings.epochs or EPOCHS.get(count, 25)
+            rate = keras.optimizers.schedules.CosineDecay(settings.learning_rate, epochs * (count // batch_size))
+            model.compile(keras.optimizers.Adam(rate))
             inputs = sums if method != "GEDI" else sums.reshape(-1, *sums.shape[2:])
             steps = len(sums) // batch_size
             inputs = inputs[: steps * batch_size * (len(inputs) // len(sums))]
-            model.fit(inputs, batch_size=batch_size, epochs=settings.epochs or EPOCHS.get(count, 25), verbose=2)
+            model.fit(inputs, batch_size=batch_size, epochs=epochs, verbose=2)
             logits = np.concatenate([
                 ops.convert_to_numpy(model.embed(model.prepare(images[start : start + 500])))
                 for start in range(0, len(images), 500)
@@ -229,10 +264,14 @@ def main(argv=None):
             accuracy = float((logits.argmax(1) == labels).mean())
             nmi = scores(labels, logits.argmax(1))["nmi"]
             found[count, method] = accuracy, nmi
+            tables[count, method] = np.zeros((10, 10))
+            np.add.at(tables[count, method], (labels, logits.argmax(1)), 1)
             beside = PAPER.get(count, {}).get(method)
             print(f"{count:>6} sums  {method:<12} accuracy {accuracy:.2f}, NMI {nmi:.2f}"
                   + (f"  (paper {beside[0]:.2f}, {beside[1]:.2f})" if beside else "")
                   + f"  {(time.perf_counter() - began) / 60:.1f} minutes", flush=True)  # fmt: skip
+    picture(settings.out, tables)
+    print(f"Picture: {settings.out}")
     return found
 
 

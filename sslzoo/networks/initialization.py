@@ -159,16 +159,25 @@ def standardize(model: keras.Model, batch) -> keras.Model:
             "standardize needs a built Functional model and two inputs of it or more. "
             f"Received: model={getattr(model, 'name', model)!r} and a batch of {len(batch)}"
         )
-    for layer in model.layers:
-        nested = isinstance(layer, keras.Model)
-        if not nested and not isinstance(layer, (keras.layers.Dense, keras.layers.Conv2D)):
-            continue
-        seen = keras.Model(model.inputs, layer.input)(batch, training=False)
-        if nested:
-            standardize(layer, seen)
-            continue
+    waiting = [layer for layer in _leaves(model) if isinstance(layer, (keras.layers.Dense, keras.layers.Conv2D))]
+    # One pass: each layer is set right by what it sees, before it answers, and then has its own `call` again.
+    for layer in waiting:
+        layer.call = _standardized_first(layer)
+    try:
+        model(batch, training=False)
+    finally:
+        for layer in waiting:
+            vars(layer).pop("call", None)
+    return model
+
+
+def _standardized_first(layer):
+    """The `call` of a layer that is `standardize`d when it is called."""
+
+    def call(inputs, **keywords):
+        del layer.call
         activation, layer.activation = layer.activation, keras.activations.linear
-        outputs = np.asarray(keras.ops.convert_to_numpy(layer(seen)), "float64")
+        outputs = np.asarray(keras.ops.convert_to_numpy(layer.call(inputs)), "float64")
         layer.activation = activation
         axes = tuple(range(outputs.ndim - 1))
         mean, deviation = outputs.mean(axis=axes), outputs.std(axis=axes)
@@ -177,7 +186,9 @@ def standardize(model: keras.Model, batch) -> keras.Model:
         layer.kernel.assign((kernel * scale).astype("float32"))
         if bias:
             layer.bias.assign(((bias[0] - mean) * scale).astype("float32"))
-    return model
+        return layer.call(inputs, **keywords)
+
+    return call
 
 
 class Deferred(initializers.Initializer):

@@ -139,3 +139,57 @@ def test_seed_must_be_a_whole_number(seed):
 def test_an_unbuilt_model_is_refused():
     with pytest.raises(InvalidInputError, match="needs a built model"):
         networks.initialize(keras.Sequential([layers.Dense(2)]), 0)
+
+
+# ---------------------------------------------------------------- standardize
+
+
+def outputs_of(model, name, batch):
+    """What a layer gives before its activation, from its weights, in float64; dense layers only."""
+    layer = model.get_layer(name)
+    seen = keras.ops.convert_to_numpy(keras.Model(model.inputs, layer.input)(batch)).astype("float64")
+    kernel, bias = layer.get_weights()
+    return seen @ kernel + bias
+
+
+def test_standardized_layers_start_with_mean_0_and_variance_1():
+    encoder = networks.encoder("mlp-small", (6, 6, 1), 5, seed=0)
+    images = np.random.default_rng(0).uniform(-1, -0.8, (200, 6, 6, 1)).astype("float32")
+    before = keras.ops.convert_to_numpy(encoder(images))
+    assert before.std(0).mean() < 0.1 * np.abs(before.mean(0)).mean()  # nearly one output for all images
+    assert networks.standardize(encoder, images) is encoder
+    for name in ("fc1", "fc2", "latent"):
+        found = outputs_of(encoder, name, images)
+        np.testing.assert_allclose(found.mean(0), 0, atol=2e-4)
+        np.testing.assert_allclose(found.std(0), 1, rtol=2e-3)
+    assert encoder.get_layer("fc1").activation is keras.activations.relu
+
+
+def test_standardize_goes_through_convolutions_shortcuts_and_nested_models():
+    images = np.random.default_rng(0).uniform(-1, 0, (50, 8, 8, 1)).astype("float32")
+    x = keras.Input((8, 8, 1))
+    trunk = networks.encoder("resnet8-gedi", (8, 8, 1), None, seed=0, width=6)
+    names = ("block1_conv1", "block1_shortcut", "block4_conv2")
+    inside = keras.Model(trunk.inputs, [trunk.get_layer(name).output for name in names])
+    model = keras.Model(x, layers.Dense(3, use_bias=False, name="top")(trunk(x)))
+    networks.standardize(model, images)
+    for found in map(keras.ops.convert_to_numpy, inside(images)):
+        np.testing.assert_allclose(found.mean((0, 1, 2)), 0, atol=2e-4)
+        np.testing.assert_allclose(found.std((0, 1, 2)), 1, rtol=2e-3)
+    np.testing.assert_allclose(keras.ops.convert_to_numpy(model(images)).std(0), 1, rtol=2e-3)
+
+
+def test_a_constant_unit_is_centred_and_keeps_its_kernel():
+    x = keras.Input((3,))
+    model = keras.Model(x, layers.Dense(2, bias_initializer="ones", name="top")(x))
+    kernel = model.get_layer("top").get_weights()[0]
+    networks.standardize(model, np.ones((4, 3), "float32"))
+    np.testing.assert_array_equal(model.get_layer("top").get_weights()[0], kernel)
+    np.testing.assert_allclose(keras.ops.convert_to_numpy(model(np.ones((1, 3), "float32"))), 0, atol=1e-6)
+
+
+def test_standardize_refuses_what_it_cannot_look_into():
+    with pytest.raises(InvalidInputError, match="Functional model and two inputs"):
+        networks.standardize(keras.Sequential([layers.Dense(2)]), np.zeros((4, 3), "float32"))
+    with pytest.raises(InvalidInputError, match="batch of 1"):
+        networks.standardize(networks.encoder("mlp-small", (6, 6, 1), 5), np.zeros((1, 6, 6, 1), "float32"))
