@@ -262,7 +262,9 @@ def run_outliers(subject, progress):
         by_slope = outliers.scores(subject.encoder, inside, seed=seed)
         if not by_slope.any():
             by_slope = None
-            remarks.append("Outliers are not told by slope, which is 0 everywhere, as behind a threshold of the pixels.")
+            remarks.append(
+                "Outliers are not told by slope, which is 0 everywhere, as behind a threshold of the pixels."
+            )
     by_distance = typical(subject.test_features[:count])
     for done, (name, images) in enumerate(others.items(), 1):
         images = images[:count]
