@@ -17,7 +17,7 @@ class Ball(MemoryBank):
     mutual information (VINCE) and a harder task. Early in training hard negatives can mislead: `anneal_steps` begins
     with all images and shrinks the ball as it trains, which is BALL+.
 
-    The search is exact, for the view itself (the paper takes the neighbours of M_i; its code does as is done here).
+    The ball is exact, that of the view itself (the paper takes the neighbours of M_i; its code does as is done here).
 
     Example:
         import numpy as np
@@ -32,8 +32,7 @@ class Ball(MemoryBank):
     Args:
         encoder, projector, views, num_images, temperature, momentum, seed: as in `MemoryBank`.
         neighbors: int >= 1, images in the ball; all images if there are not as many.
-        anneal_steps: int >= 0, steps in which the ball shrinks from all images to that; 0 for BALL. Meanwhile, and
-            afterwards, a step compares its views with all images.
+        anneal_steps: int >= 0, steps in which the ball shrinks from all images to that; 0 for BALL.
         curve: "linear", "exponential" or "step", how it shrinks. The paper does not say.
 
     Raises:

@@ -73,7 +73,7 @@ class MemoryBank(JointEmbedding):
 
     The bank is a variable of the model, so part of every checkpoint: float32, one row for each training image. A step
     reads it, and then M_i <- unit(momentum M_i + (1 - momentum) v). With several views of an image, each is compared
-    and their mean is remembered.
+    and their mean is remembered. It starts with random rows, as in the papers, or by `fill_bank` with useful ones.
 
     Inputs are {"images": images, "index": int (B,)}, the place of each image in the training set
     (`data.pipeline(with_index=True)`, `data.Batches(with_index=True)`).
