@@ -1,7 +1,7 @@
 """Train GEDI: clusters that agree between views and hold an equal share each, and a density of images, in one network.
 
     python recipes/gedi.py                                            # digits
-    KERAS_BACKEND=jax python recipes/gedi.py --dataset mnist          # `gedi-mnist`
+    KERAS_BACKEND=jax python recipes/gedi.py --dataset mnist          # `gedi-mnist`, half an hour of one core
     python recipes/gedi.py --dataset cifar10 --variant paper          # wants a GPU: 20 gradients by the images a step
     python recipes/gedi.py --variant no-gen                           # and no-inv, no-prior, two-stage
 

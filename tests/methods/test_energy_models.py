@@ -8,7 +8,7 @@ import pytest
 from contract import Flips, fixed_normal, fixed_uniform, head, images, plain_encoder
 from keras import ops
 
-from sslzoo import losses
+from sslzoo import losses, networks
 from sslzoo.callbacks import Checkpoint, Journal, Stopwatch
 from sslzoo.errors import InvalidInputError
 from sslzoo.methods import EBCLR, GEDI, JEM
@@ -415,3 +415,18 @@ def test_ebclr_density_is_relative_to_a_reference_and_is_sampled():
 def test_ebclr_refuses_a_single_image():
     with pytest.raises(InvalidInputError, match="a batch of 1 image"):
         ebclr().objective(None, {"z": tensor(draw(1, 2, 3)), "z_samples": tensor(draw(1, 3))}, True)
+
+
+def test_a_standardized_model_starts_without_a_favourite_cluster():
+    dark = np.random.default_rng(0).integers(0, 40, (200, 8, 8, 1)).astype("uint8")
+    encoder = networks.encoder("mlp-small", (8, 8, 1), 8, seed=0)
+    model = GEDI(
+        encoder, 4, networks.projector(8, (8,), batch_norm=False, seed=1), Views("gedi-mnist", 1), sgld_steps=1
+    )
+    before = np.bincount(array(model.predict_clusters(dark)), minlength=4)
+    model.standardize(dark)
+    features = array(model.projector(model.encoder(model.prepare(dark))))
+    np.testing.assert_allclose(features.mean(0), 0, atol=1e-4)
+    np.testing.assert_allclose(features.std(0), 1, rtol=1e-3)
+    after = np.bincount(array(model.predict_clusters(dark)), minlength=4)
+    assert before.max() > 190 and after.min() > 10
