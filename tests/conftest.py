@@ -1,9 +1,12 @@
 """Settings for every test: quiet backends, and tools in tests/ importable by name."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # the suite is about correctness and must be the same everywhere
 sys.path.insert(0, str(Path(__file__).parent))
+if hasattr(signal, "SIGHUP"):  # nohup ignores it, and runs leave an ignored signal alone; the suite sends it to itself
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
