@@ -180,9 +180,14 @@ def _list(arguments):
     return 0, models if arguments.json else _listing(models)
 
 
+# What few encoders have, or each in a space of its own: `sslzoo info` shows it.
+_APART = ("reconstruction", "generation", "likelihood", "outliers", "attributes", "clusters")
+
+
 def _listing(models):
     headlines = {model["name"]: _headlines(model) for model in models}
-    protocols = list(dict.fromkeys(protocol for metrics in headlines.values() for protocol in metrics))
+    measured = dict.fromkeys(protocol for metrics in headlines.values() for protocol in metrics)
+    protocols = [protocol for protocol in measured if protocol not in _APART]
     rows = [["NAME", "METHOD", "DATASET", "IMAGES", "FEATURES", "SIZE", *map(str.upper, protocols), "HERE"]]
     for model in models:
         metrics = headlines[model["name"]]
