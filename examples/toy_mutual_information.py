@@ -9,7 +9,8 @@ p percent of the points whose representation is nearest to that of the positive.
 
 The paper estimates 0.0135 with InfoNCE, 0.0124 with VINCE at 90 %, 0.0022 at 75 %, and next to nothing below. Seen
 under JAX, 5 seeds: 0.0143 +- 0.0028 with InfoNCE; with VINCE 0.047 +- 0.057, 0.191 +- 0.063, 0.0005 +- 0.0013 (50 %),
-0.045 +- 0.012 (25 %), 0.020 +- 0.005 (10 %) and 0.015 +- 0.007 (5 %), in 4.5 minutes: above what the best critic is worth wherever one was learned at all.
+0.045 +- 0.012 (25 %), 0.020 +- 0.005 (10 %) and 0.015 +- 0.007 (5 %), in 4.5 minutes: above
+what the best critic is worth wherever one was learned at all.
 
 A negative is drawn here as one of the 100 nearest among 100 / p points, which for p = 5 are all 2000; each step draws
 the points anew, one draw for the batch. The paper leaves open on which pairs it measures, the size of the output and
