@@ -111,11 +111,12 @@ TRAINING = {
     "adam_epsilon": 1e-7,
     "learning_rate": 1e-3,
     "weight_decay": 0.0,
-    "schedule": "cosine",
+    "schedule": "cosine",  # or "constant"; or "plateau", by ten when the nearest neighbours stall
     "warmup_steps": 200,
     "warmup_epochs": None,
     "policy_changes": {},
     "protocols": None,  # all
+    "probe_on_views": None,  # epochs of logistic regression on features of augmented images, after training
     # Of the mixture that looks for clusters: one takes minutes where there are 64 features.
     "gmm_restarts": Per(20, cifar10=3, cifar100=3, svhn_cropped=3, celeb_a=3, colour_images=3),
 }
@@ -210,7 +211,7 @@ def _derived(numbers):
     if numbers["epochs"] is None:
         numbers["epochs"] = max(1, round(numbers["views_per_image"] / views_of(numbers)))
     if numbers["monitor_every"] is None:
-        numbers["monitor_every"] = math.ceil(numbers["epochs"] / 30)
+        numbers["monitor_every"] = 1 if numbers["schedule"] == "plateau" else math.ceil(numbers["epochs"] / 30)
     return numbers
 
 
@@ -228,7 +229,7 @@ def _checked(numbers):
     for name in ("batch_size", "num_views", "learning_rate", "views_per_image", "warmup_steps"):
         if numbers[name] is None:
             raise InvalidInputError(f"{name} must be a number. Received: {name}=None")
-    checks.count(**given("batch_size", "num_views", "epochs", "latent_dim", "gmm_restarts"))
+    checks.count(**given("batch_size", "num_views", "epochs", "latent_dim", "gmm_restarts", "probe_on_views"))
     checks.count(0, **given("monitor_every", "warmup_steps", "local_views"))
     checks.positive(**given("learning_rate", "adam_epsilon", "views_per_image"))
     checks.number(0, **given("weight_decay", "warmup_epochs"))
