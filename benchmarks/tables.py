@@ -164,13 +164,10 @@ def comparison(entries, papers, paper, tables, metrics):
 def differences(trained, printed, metrics, dataset):
     """Where ours differs from theirs, and what differs between the two trainings: from the entries' own settings."""
     gaps = []
-    for entry, metric in itertools.product(trained, metrics):
+    in_percent = [m for m in metrics if not m.startswith(("reconstruction", "generation", "likelihood"))]
+    for entry, metric in itertools.product(trained, in_percent):
         ours, theirs = entry.value(metric), printed.get((entry.method, metric))
-        if (
-            ours is not None
-            and theirs is not None
-            and not metric.startswith(("reconstruction", "generation", "likelihood"))
-        ):
+        if ours is not None and theirs is not None:
             gaps.append((ours - float(theirs), entry.name, NAMES[metric]))
     said = []
     if gaps:

@@ -11,7 +11,7 @@ Paper: Wu et al., "On Mutual Information in Contrastive Learning for Visual Repr
 from sslzoo import training
 from sslzoo.methods import Annulus
 from sslzoo.methods.memory_bank import ClusterBank
-from sslzoo.training import PAPER, Per, Variant
+from sslzoo.training import MI, PAPER, Per, Variant
 
 # Zoo and paper: the loss sees the representation itself. Fewer views of MNIST and FashionMNIST than other methods have:
 # each step compares its views with all 60,000 images. fill_bank: as in instance_discrimination.py. shrinking: the share
@@ -28,17 +28,7 @@ SETTINGS = {
 # clusters, as the authors' later code has it.
 VARIANTS = {
     "paper": PAPER,
-    # Section B.3 but for one thing: images stay at 32 pixels (the paper enlarges them to 256 and cuts 224), so the
-    # first convolution is 3x3. 200 epochs at most: training ends when accuracy by the bank stalls for the third time.
-    "mi": Variant(
-        {
-            "network": "resnet18", "latent_dim": None, "head": (128,), "policy": "mi-cifar10",
-            "flip": "horizontal", "batch_size": 256, "epochs": 200, "warmup_steps": 0, "optimizer": "sgd",
-            "learning_rate": 0.03, "weight_decay": 1e-4, "temperature": 0.07, "fill_bank": False,
-            "schedule": "plateau", "protocols": ("linear", "knn"), "probe_on_views": 30,
-        },
-        only=("cifar10", "cifar100", "colour images"),
-    ),
+    "mi": MI,
     "plus": Variant({
         "shrinking": 0.5, "neighbors": Per(6000, digits=144, cifar10=5000, cifar100=5000),
         "clusters": None, "inner": 0.1,

@@ -11,7 +11,7 @@ al., "On Mutual Information in Contrastive Learning for Visual Representations" 
 
 from sslzoo import training
 from sslzoo.methods import InstanceDiscrimination
-from sslzoo.training import PAPER, Per, Variant
+from sslzoo.training import MI, PAPER, Per
 
 # Zoo and paper: the loss sees the representation itself. negatives: as many images are drawn for each step. fill_bank:
 # begin with what the untrained network makes of the images, without which this MLP collapses in its first epoch of
@@ -22,20 +22,7 @@ SETTINGS = {
 }  # fmt: skip
 
 # paper: networks, views and optimiser of the SimVAE paper's tables, which lack this method. mi: those of its own paper.
-VARIANTS = {
-    "paper": PAPER,
-    # Section B.3 but for one thing: images stay at 32 pixels (the paper enlarges them to 256 and cuts 224), so the
-    # first convolution is 3x3. 200 epochs at most: training ends when accuracy by the bank stalls for the third time.
-    "mi": Variant(
-        {
-            "network": "resnet18", "latent_dim": None, "head": (128,), "policy": "mi-cifar10",
-            "flip": "horizontal", "batch_size": 256, "epochs": 200, "warmup_steps": 0, "optimizer": "sgd",
-            "learning_rate": 0.03, "weight_decay": 1e-4, "temperature": 0.07, "fill_bank": False,
-            "schedule": "plateau", "protocols": ("linear", "knn"), "probe_on_views": 30,
-        },
-        only=("cifar10", "cifar100", "colour images"),
-    ),
-}  # fmt: skip
+VARIANTS = {"paper": PAPER, "mi": MI}
 
 # Percent, from table 2 of the paper: logistic regression on views of CIFAR-10.
 PUBLISHED = {"cifar10": {"views": 81.2}}

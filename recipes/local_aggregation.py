@@ -11,7 +11,7 @@ Wu et al., "On Mutual Information in Contrastive Learning for Visual Representat
 from sslzoo import training
 from sslzoo.methods import LocalAggregation
 from sslzoo.methods.memory_bank import ClusterBank
-from sslzoo.training import PAPER, Per, Variant
+from sslzoo.training import MI, PAPER, Per
 
 # Zoo and paper: the loss sees the representation itself. Views and fill_bank: as in annulus.py. warm: the share of the
 # training that is instance discrimination with all images, without clusters (10 epochs of the paper's on ImageNet).
@@ -24,20 +24,7 @@ SETTINGS = {
 }  # fmt: skip
 
 # paper: networks, views and optimiser of the SimVAE paper's tables, which lack this method. mi: those of its own paper.
-VARIANTS = {
-    "paper": PAPER,
-    # Section B.3 but for one thing: images stay at 32 pixels (the paper enlarges them to 256 and cuts 224), so the
-    # first convolution is 3x3. 200 epochs at most: training ends when accuracy by the bank stalls for the third time.
-    "mi": Variant(
-        {
-            "network": "resnet18", "latent_dim": None, "head": (128,), "policy": "mi-cifar10",
-            "flip": "horizontal", "batch_size": 256, "epochs": 200, "warmup_steps": 0, "optimizer": "sgd",
-            "learning_rate": 0.03, "weight_decay": 1e-4, "temperature": 0.07, "fill_bank": False,
-            "schedule": "plateau", "protocols": ("linear", "knn"), "probe_on_views": 30,
-        },
-        only=("cifar10", "cifar100", "colour images"),
-    ),
-}  # fmt: skip
+VARIANTS = {"paper": PAPER, "mi": MI}
 
 # Percent, from table 2 of the paper: logistic regression on views of CIFAR-10.
 PUBLISHED = {"cifar10": {"views": 81.8}}

@@ -9,6 +9,7 @@ import numpy as np
 
 from sslzoo import checks
 from sslzoo.data import CELEBA_ATTRIBUTES, celeba_task
+from sslzoo.data.catalogue import KNOWN
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.evaluation import clustering, image_protocols, neighbors, probes, style
 from sslzoo.evaluation.features import TorchEncoder, check_finite, check_images, features, load_encoder, weights_sha256
@@ -485,8 +486,7 @@ def _load(dataset, test, data_dir, shape, reading):
     remarks = []
 
     def read(name, split):
-        from sslzoo import data
-        from sslzoo.data.catalogue import KNOWN
+        from sslzoo import data  # here, for `data` are the features elsewhere in this file
 
         path = os.path.expanduser(os.fspath(name))
         sized = {"image_size": max(shape[:2])} if name not in KNOWN and os.path.isdir(path) and all(shape[:2]) else {}

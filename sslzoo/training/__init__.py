@@ -11,6 +11,6 @@ import_keras_for("recipes")
 
 from sslzoo.training.run import Run
 from sslzoo.training.script import script
-from sslzoo.training.settings import PAPER, RELEASED, SETUPS, STRONG, VAE_PAPER, Per, Variant
+from sslzoo.training.settings import MI, PAPER, RELEASED, SETUPS, STRONG, VAE_PAPER, Per, Variant
 
-__all__ = ["PAPER", "RELEASED", "SETUPS", "STRONG", "VAE_PAPER", "Per", "Run", "Variant", "script"]
+__all__ = ["MI", "PAPER", "RELEASED", "SETUPS", "STRONG", "VAE_PAPER", "Per", "Run", "Variant", "script"]
