@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from test_training import checkpoint, recipe, rows
 
-from sslzoo import callbacks, optimizers, training
+from sslzoo import callbacks, errors, optimizers, training
 from sslzoo.files import unlock_folder
 from sslzoo.training import annealing, outcome
-from sslzoo.training.annealing import Annealing, TimedCosine
+from sslzoo.training.annealing import Annealing, PlateauRate, TimedCosine
 
 SMALL = ["--limit", "240", "--batch-size", "24", "--protocols", "knn", "--epochs", "4"]  # 40 steps of 10 an epoch
 
@@ -199,3 +199,39 @@ def test_the_rate_falls_over_the_whole_run_also_where_batches_are_accumulated(ac
     middle = (40 + min(2 * accumulate, 4)) / 2
     assert float(rate(middle)) == pytest.approx(0.25, rel=1e-3)
     assert optimizer.gradient_accumulation_steps == (accumulate if accumulate > 1 else None)
+
+
+# ---------------------------------------------------------------- accuracy that stalls
+
+
+def stalling(accuracies, begin=0):
+    """Rates after each look, and when the run would end: a callback that sees these accuracies, from `begin` on."""
+    journal = type("Journal", (), {"rows": [{"knn": value} for value in accuracies[:begin]]})()
+    watch = PlateauRate(journal, 0.5, "knn", patience=2)
+    optimizer = keras.optimizers.SGD(0.5 * 0.1 ** min(2, annealing.plateaus(accuracies[:begin], 2)))
+    watch._model = type("Model", (), {"optimizer": optimizer, "stop_training": False})()
+    found = []
+    for epoch, value in enumerate(accuracies[begin:], start=begin):
+        watch.on_epoch_end(epoch, {"loss": 1.0})  # an epoch that was not looked at
+        watch.on_epoch_end(epoch, {"knn": value})
+        journal.rows.append({"knn": value})
+        found.append(round(float(optimizer.learning_rate), 6))
+        if watch._model.stop_training:
+            return found, watch.reason
+    return found, None
+
+
+def test_a_rate_falls_twice_when_accuracy_stalls_and_then_training_ends():
+    accuracies = [0.1, 0.3, 0.2, 0.3, 0.4, 0.4, 0.4, 0.5, 0.5, 0.5, 0.9]
+    rates, reason = stalling(accuracies)
+    assert rates == [0.5] * 3 + [0.05] * 3 + [0.005] * 3 + [0.005]
+    assert reason == "knn was no better for 2 looks, for the last time after 10 epochs"
+    for begin in range(10):  # a resumed run, whose checkpoint has the rate
+        assert stalling(accuracies, begin) == (rates[begin:], reason)
+    assert stalling(list(np.linspace(0, 1, 30))) == ([0.5] * 30, None)
+
+
+def test_a_rate_that_waits_for_accuracy_needs_labels_to_look_at(tmp_path):
+    with pytest.raises(errors.InvalidInputError, match=r"monitor_every > 0\. Received: schedule='plateau'"):
+        argv = [*SMALL, "--out", str(tmp_path), "--set", "schedule=plateau", "monitor_every=0"]
+        training.Run("simclr", {}, argv=argv)

@@ -23,6 +23,7 @@ from sslzoo.files import unlock_folder
 from sslzoo.methods import METHODS
 from sslzoo.training import folder as run_folder
 from sslzoo.training import outcome
+from sslzoo.training.annealing import PlateauRate
 from sslzoo.training.settings import resolve
 
 RECIPES = Path(__file__).parent.parent / "recipes"
@@ -735,3 +736,21 @@ def test_the_pace_is_told_once_and_what_fits(tmp_path, capsys):
     pace._counted, pace._epoch, pace._done = 3, 0, 3
     pace.on_train_batch_end(3, {})
     assert "About 10 min an epoch, 16.7 h for 100 epochs." in pace.said and "about 1 fit: with --epochs 1 " in pace.said
+
+
+def test_a_run_whose_accuracy_stalls_ends_and_is_measured_as_banks_were(tmp_path, monkeypatch, capsys):
+    """A bank that never changes, and weights that hardly do, find the same neighbours at every look."""
+    monkeypatch.setattr(PlateauRate.__init__, "__defaults__", (1, 2))
+    settings = ["schedule=plateau", "probe_on_views=2", "momentum=1"]
+    flags = ["--epochs", 9, "--learning-rate", 1e-12, "--set", *settings]
+    folder = train("instance_discrimination", tmp_path, *flags)
+    assert len(rows(tmp_path)) == 4  # the first, and three that are no better
+    assert len({row["bank_accuracy"] for row in rows(tmp_path)}) == 1
+    assert "bank_accuracy was no better for 1 looks: the learning rate falls to 1e-13." in capsys.readouterr().out
+    results = json.loads((folder / "results.json").read_text())
+    found = {metric["name"]: metric for metric in results["metrics"]}
+    assert 50 < found["bank.accuracy"]["value"] <= 100  # of digits, by a random network: chance is about 10
+    assert (
+        5 < found["views.accuracy"]["value"] <= 100 and "2 epochs of new views" in found["views.accuracy"]["protocol"]
+    )
+    assert any("for the last time after 4 epochs" in remark for remark in results["remarks"])

@@ -15,7 +15,7 @@ from sslzoo.evaluation.embedding import Embedding, embed
 from sslzoo.evaluation.features import TorchEncoder, features, weights_sha256
 from sslzoo.evaluation.generation import ClassGaussians, Extractor, frechet_distance
 from sslzoo.evaluation.neighbors import knn_accuracy, nearest
-from sslzoo.evaluation.probes import ProbeResult, balanced_accuracy, train_probe
+from sslzoo.evaluation.probes import ProbeResult, balanced_accuracy, train_probe, train_probe_on_views
 from sslzoo.evaluation.protocols import ALL_PROTOCOLS, PROTOCOLS, evaluate, evaluate_features
 from sslzoo.evaluation.report import Number, Report
 from sslzoo.evaluation.search import Match, page, read_features, search
@@ -49,5 +49,6 @@ __all__ = [
     "search",
     "style",
     "train_probe",
+    "train_probe_on_views",
     "weights_sha256",
 ]

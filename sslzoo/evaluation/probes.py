@@ -1,14 +1,15 @@
 """Linear and MLP probes: small classifiers trained on frozen features, in NumPy.
 
-Protocol of the SimVAE papers (Bizeul, Schölkopf and Allen, arXiv:2402.01399, A.7.2): Adam with learning rate 3e-4, 200
-epochs, batches of 128, cross-entropy, features as they are (not standardised). The hidden layer of the MLP probe is as
-wide as the features, and a task of two classes has one sigmoid output, as in the released code.
+`train_probe` is the protocol of the SimVAE papers (Bizeul, Schölkopf and Allen, arXiv:2402.01399, A.7.2): Adam with
+learning rate 3e-4, 200 epochs, batches of 128, cross-entropy, features as they are (not standardised). The hidden layer
+of the MLP probe is as wide as the features, and a task of two classes has one sigmoid output, as in the released code.
+`train_probe_on_views` is logistic regression on augmented images, as memory banks were measured.
 
 A probe has a few thousand weights, so a step costs microseconds; on any deep-learning backend the overhead around it
 would cost more, and the result would depend on the backend.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -118,6 +119,96 @@ def train_probe(
             if progress:
                 progress(epoch + 1, epochs)
     return ProbeResult(accuracies, losses, predictions, layers)
+
+
+def train_probe_on_views(
+    draw: Callable[[int], np.ndarray],
+    train_labels: np.ndarray,
+    test_features: np.ndarray,
+    test_labels: np.ndarray,
+    num_classes: int,
+    epochs: int = 30,
+    batch_size: int = 256,
+    learning_rate: float = 0.01,
+    momentum: float = 0.9,
+    weight_decay: float = 1e-5,
+    patience: int = 10,
+    drops: int = 2,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> ProbeResult:
+    """Logistic regression on features of new views of the train images in each epoch, by SGD.
+
+    Transfer as in "On Mutual Information in Contrastive Learning for Visual Representations" (arXiv 2005.13149),
+    section B.3, whose settings are the defaults: the augmentations are those of pretraining, and the rate falls to a
+    tenth, twice, after `patience` epochs without a better accuracy. The paper leaves open on what; here it is that of
+    the train views before they are learned from, new ones in each epoch, so that the test set decides nothing.
+
+    Args:
+        draw: callable, epoch -> float array (N, L), features of a new view of each train image.
+        train_labels: int array (N,), values 0..num_classes - 1.
+        test_features: float array (M, L), of the test images as they are.
+        test_labels: int array (M,).
+        num_classes: int, at least 2.
+        epochs, batch_size: int. The last batch of an epoch may be smaller.
+        learning_rate, momentum, weight_decay: floats, of SGD: v <- momentum v + g + weight_decay w, w <- w - rate v.
+        patience: int, epochs.
+        drops: int, how often the rate falls at most.
+        seed: int, of the initial weights and the order of the rows.
+        progress: callable (epochs done, epochs in all), or None.
+
+    Returns:
+        `ProbeResult`.
+
+    Raises:
+        InvalidInputError: a number or seed out of range.
+    """
+    checks.count(2, num_classes=num_classes)
+    checks.count(epochs=epochs, batch_size=batch_size, patience=patience)
+    checks.count(0, drops=drops)
+    checks.positive(learning_rate=learning_rate)
+    checks.number(0, weight_decay=weight_decay)
+    checks.fraction(momentum=momentum)
+    checks.seed(needed=True, seed=seed)
+    x_test = np.ascontiguousarray(test_features, np.float32)
+    outputs = 1 if num_classes == 2 else num_classes
+    widths = [x_test.shape[1], outputs]
+    targets = np.eye(num_classes, dtype=np.float32)[:, -outputs:][train_labels]
+    random = np.random.default_rng(seed)
+    flat = _initial(random, *widths)
+    gradient, velocity = np.zeros_like(flat), np.zeros_like(flat)
+    layers, gradients = _as_layers(flat, widths), _as_layers(gradient, widths)
+
+    accuracies, losses, seen = np.zeros(epochs), np.zeros(epochs), []
+    for epoch in range(epochs):
+        x = np.ascontiguousarray(draw(epoch), np.float32)
+        rate = learning_rate * 0.1 ** min(plateaus(seen, patience), drops)
+        right = 0
+        with threadpool_limits(1, user_api="blas"):
+            order = random.permutation(len(x))
+            for start in range(0, len(x), batch_size):
+                rows = order[start : start + batch_size]
+                right += np.sum(_predict(x[rows], layers) == train_labels[rows])
+                losses[epoch] += _backward(x[rows], targets[rows], layers, gradients) * len(rows) / len(x)
+                velocity *= momentum
+                velocity += gradient + weight_decay * flat
+                flat -= rate * velocity
+            predictions = _predict(x_test, layers)
+        seen.append(right / len(x))
+        accuracies[epoch] = np.mean(predictions == test_labels)
+        if progress:
+            progress(epoch + 1, epochs)
+    return ProbeResult(accuracies, losses, predictions, layers)
+
+
+def plateaus(accuracies: Sequence[float], patience: int) -> int:
+    """How often, one after the other, `patience` epochs passed without a better accuracy than any before."""
+    best, since, found = -np.inf, 0, 0
+    for accuracy in accuracies:
+        best, since = (accuracy, 0) if accuracy > best else (best, since + 1)
+        if since == patience:
+            since, found = 0, found + 1
+    return found
 
 
 def balanced_accuracy(labels: np.ndarray, predictions: np.ndarray) -> float:

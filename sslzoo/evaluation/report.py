@@ -20,7 +20,7 @@ FORMAT = "sslzoo.evaluation.Report/1"
 NAMES = {
     "linear": "linear probe", "mlp": "MLP probe", "knn": "kNN", "gmm": "GMM", "style": "style probe",
     "reconstruction": "reconstruction", "generation": "generation", "likelihood": "likelihood",
-    "outliers": "outliers", "attributes": "attributes",
+    "outliers": "outliers", "attributes": "attributes", "views": "linear probe on views", "bank": "memory bank",
 }  # fmt: skip
 
 

@@ -192,6 +192,7 @@ def nearest(queries, bank, count: int, block: int = BLOCK):
     if rows <= block:
         scores, found = ops.top_k(ops.matmul(queries, ops.transpose(bank)), count)
         return scores, ops.cast(found, "int32")
+    block = max(count, -(-rows // -(-rows // block)))  # all alike: the last one looks at few rows again
     found = _search(ops.stop_gradient(queries), ops.stop_gradient(bank), count, block)
     # Query by query, and looked up once more for the gradient: all rows found, of all queries, are more than the bank.
     products = keras.remat(lambda query, rows: ops.matmul(ops.take(bank, rows, axis=0), query))
@@ -205,6 +206,7 @@ def _search(queries, bank, count, block):
     """
     rows, size = bank.shape
     places = ops.arange(block, dtype="int32")
+    scores, found = ops.top_k(ops.matmul(queries, ops.transpose(bank[:block])), count)
 
     def look(number, best):
         start = ops.minimum(ops.cast(number, "int32") * block, rows - block)
@@ -217,9 +219,7 @@ def _search(queries, bank, count, block):
         known = ops.take_along_axis(best[1], ops.minimum(order, count - 1), axis=1)
         return scores, ops.where(order < count, known, order - count + start)
 
-    nothing = ops.zeros_like(queries[:, :1]) + ops.zeros((1, count))
-    start = (nothing - float("inf"), ops.cast(nothing, "int32"))
-    return ops.fori_loop(0, -(-rows // block), look, start)[1]
+    return ops.fori_loop(1, -(-rows // block), look, (scores, ops.cast(found, "int32")))[1]
 
 
 def within(cosines, count):

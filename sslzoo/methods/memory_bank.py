@@ -395,12 +395,13 @@ class MemoryBank(JointEmbedding):
         for rows, (_, bank) in zip(parts, self.banks()):
             bank.rows.assign(np.concatenate(rows))
 
-    def remembered(self, images, batch_size: int = 500) -> np.ndarray:
+    def remembered(self, images, batch_size: int = 500, index=None) -> np.ndarray:
         """The training image that each image is nearest to, by the bank.
 
         Args:
             images: array (N, H, W, C), raw, 0..255.
             batch_size: int, images at a time.
+            index: int array (N,), of training images: their places, to find the nearest of all others; or None.
 
         Returns:
             int64 array (N,) of places in the training set.
@@ -410,6 +411,10 @@ class MemoryBank(JointEmbedding):
         for start in range(0, len(images), batch_size):
             z = self.embed(self.prepare(images[start : start + batch_size]), training=False)
             cosines = sum(ops.matmul(unit(z[:, part]), ops.transpose(bank)) for part, bank in rows)
+            if index is not None:
+                own = ops.convert_to_tensor(index[start : start + batch_size], dtype="int32")
+                everyone = ops.arange(self.num_images, dtype="int32")
+                cosines = ops.where(everyone[None] == own[:, None], -float("inf"), cosines)
             places.append(ops.convert_to_numpy(ops.argmax(cosines, axis=1)))
         return np.concatenate(places).astype("int64")
 
@@ -473,17 +478,20 @@ class BankMonitor(keras.callbacks.Callback):
         images, labels: array (N, H, W, C), raw, and int array (N,): what is classified.
         train_labels: int array (num_images,), labels in the order of the index.
         every: int >= 1, epochs between two looks; the last epoch is always looked at.
+        index: int array (N,), if they are training images: their places, so that none finds itself; or None.
     """
 
-    def __init__(self, images: np.ndarray, labels: np.ndarray, train_labels: np.ndarray, every: int = 1):
+    def __init__(self, images: np.ndarray, labels: np.ndarray, train_labels: np.ndarray, every: int = 1, index=None):
         super().__init__()
         checks.count(1, every=every)
         self.images, self.labels, self.train_labels = images, labels, train_labels
         self.every = every
+        self.index = index
 
     def on_epoch_end(self, epoch, logs=None):
         last = epoch + 1 == self.params["epochs"]
         if last or not (epoch + 1) % self.every:
             with processes.alone(self.model):
-                predicted = self.train_labels[self.model.remembered(self.images)]
-            logs["bank_accuracy"] = float(np.mean(predicted == self.labels))
+                predicted = self.train_labels[self.model.remembered(self.images, index=self.index)]
+            accuracy = float(np.mean(predicted == self.labels))
+            (logs["bank_accuracy"],) = processes.of_first([accuracy])

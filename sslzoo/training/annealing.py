@@ -1,4 +1,6 @@
-"""A rate that has fallen when the time is over: under --max-minutes the cosine gets its length once the speed is known.
+"""Rates that fall by what a run sees of itself: `Annealing` by its time, `PlateauRate` by its accuracy.
+
+Under --max-minutes the cosine gets its length once the speed is known:
 
     schedule = TimedCosine(1e-3, total_steps=50_000, warmup_steps=200)
     optimizer = schedule.of(keras.optimizers.Adam(schedule))    # its length is one of the optimizer's variables
@@ -17,6 +19,7 @@ from keras import ops
 
 from sslzoo import processes
 from sslzoo.callbacks.checkpoint import Stopwatch, after, duration
+from sslzoo.evaluation.probes import plateaus
 from sslzoo.progress import say
 
 
@@ -134,3 +137,44 @@ class Annealing(keras.callbacks.Callback):
                 f"--max-minutes {self.stopwatch.minutes:g}: about {self.planned:,} of {self.steps:,} steps fit, at "
                 f"{duration(step)} a step. The learning rate falls over these."
             )
+
+
+class PlateauRate(keras.callbacks.Callback):
+    """Divides the learning rate by ten when an accuracy stalls, twice, and ends training when it stalls once more.
+
+    "On Mutual Information in Contrastive Learning for Visual Representations" (arXiv 2005.13149), section B.3: no
+    improvement for ten epochs. When its runs end, the paper does not say. The rate follows from the journal alone, so a
+    resumed run goes on as it would have. Stands behind the monitor and before the journal.
+
+    Args:
+        journal: `Journal` of the run.
+        rate: float > 0, at the beginning.
+        key: str, of the accuracy in the logs.
+        patience: int, looks of the monitor without improvement.
+        drops: int, how often the rate falls.
+
+    Attributes:
+        reason: str, when accuracy had stalled for the last time, or None.
+    """
+
+    def __init__(self, journal, rate: float, key: str, patience: int = 10, drops: int = 2):
+        super().__init__()
+        self.journal, self.rate, self.key = journal, rate, key
+        self.patience, self.drops = patience, drops
+        self.reason = self.said = None
+
+    def on_epoch_end(self, epoch, logs=None):
+        if self.key not in (logs or {}):
+            return
+        before = [row[self.key] for row in self.journal.rows if self.key in row]
+        found = plateaus([*before, logs[self.key]], self.patience)
+        if found == plateaus(before, self.patience) and found <= self.drops:
+            return
+        stalled = f"{self.key} was no better for {self.patience} looks"
+        if found > self.drops:
+            self.reason = f"{stalled}, for the last time after {epoch + 1} epochs"
+            self._model.stop_training = True
+            return
+        rate = self.rate * 0.1**found
+        self.model.optimizer.learning_rate = rate
+        self.said = f"{stalled}: the learning rate falls to {rate:.2g}."

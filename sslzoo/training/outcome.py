@@ -16,6 +16,7 @@ from sslzoo.evaluation.report import Number, versions
 from sslzoo.files import unlock_folder
 from sslzoo.methods import EBCLR
 from sslzoo.methods.energy_model import ClusterEnergyModel, EnergyModel
+from sslzoo.methods.memory_bank import MemoryBank
 from sslzoo.training import flags
 from sslzoo.training.settings import SETUPS, data_name
 from sslzoo.zoo import artefact
@@ -24,6 +25,7 @@ from sslzoo.zoo.card import UNSTATED
 # The paper's numbers under our names: probes at their best epoch, kNN at its best k, clusters per mini-batch.
 PAPERS_WAY = {
     "linear": "linear.best_accuracy",
+    "views": "views.accuracy",
     "mlp": "mlp.best_accuracy",
     "knn": "knn.euclidean_best_accuracy",
     "gmm": "gmm.minibatch64_accuracy",
@@ -67,6 +69,8 @@ def _write(run, model, hurried):
         report = evaluate(run, parts["encoder"], parts.get("decoder"))
         if report and isinstance(model, ClusterEnergyModel):
             report.numbers |= clusters_and_outliers(run, parts["projection"])
+        if report and not run.arguments.probe_data:
+            report.numbers |= bank_and_views(run, model)
     except Exception as error:
         faults.append(error)
     try:
@@ -119,6 +123,8 @@ def endings(run) -> list[str]:
     said = []
     if run.stopwatch.reason:
         said.append(f"Training was {run.stopwatch.reason}, in epoch {len(run.journal.rows)}.")
+    if run.plateau and run.plateau.reason:
+        said.append(f"Training ended when {run.plateau.reason}.")
     if run.health.reason:
         said.append(f"Training was stopped by --stop-on-collapse. {run.health.reason}")
     if run.until and run.until.reason:
@@ -220,11 +226,52 @@ def clusters_and_outliers(run, head) -> dict[str, dict[str, Number]]:
         value = outliers.detection(head, images, {other: strange[: run.arguments.limit]}, seed=run.seed)[other]
         label, note = f"AUROC against {data_name(other)}", f"minus the slope of log p(x), noise {outliers.TEST_NOISE}"
         numbers["outliers"] = {f"{other}_auroc": Number(value, label, note, chance=0.5)}
+    _tell(numbers)
+    return numbers
+
+
+def bank_and_views(run, model: keras.Model) -> dict[str, dict[str, Number]]:
+    """How memory banks were measured: the nearest image remembered, and logistic regression on augmented images.
+
+    "On Mutual Information in Contrastive Learning for Visual Representations" (arXiv 2005.13149), section B.3.
+
+    Args:
+        run: `sslzoo.training.Run`; its setting `probe_on_views` is the number of epochs of the regression, or None.
+        model: the trained method; there is a bank in those of the family of `MemoryBank`.
+
+    Returns:
+        dict, protocol -> metric -> `Number`.
+    """
+    images, labels, numbers = run.test_images, run.test_labels, {}
+    if labels.ndim != 1:
+        return numbers
+    classes, known = np.unique(run.labels, return_inverse=True)
+    labels = np.searchsorted(classes, labels)
+    chance = float(np.mean(labels == np.bincount(known).argmax()))
+    if isinstance(model, MemoryBank) and model.banks():
+        value = float(np.mean(known[model.remembered(images)] == labels))
+        note = f"class of the nearest of {len(run.images):,} images remembered"
+        numbers["bank"] = {"accuracy": Number(value, "accuracy", note, chance)}
+    if epochs := run.settings["probe_on_views"]:
+        seen = keras.Input(run.image_shape)
+        view = model.views(seen, training=True, num_views=1)[:, 0]
+        network = keras.Model(seen, model.representation(view))  # new views at every call
+        tested = evaluation.features(model.live_encoder(run.image_shape), images)
+        found = evaluation.train_probe_on_views(
+            lambda epoch: evaluation.features(network, run.images), known, tested, labels, len(classes), epochs,
+            seed=run.seed,
+        )  # fmt: skip
+        note = f"SGD 0.01, momentum 0.9, {epochs} epochs of new views, after the last epoch"
+        numbers["views"] = {"accuracy": Number(float(found.accuracies[-1]), "accuracy", note, chance)}
+    _tell(numbers)
+    return numbers
+
+
+def _tell(numbers):
     for protocol, metrics in numbers.items():
         for number in metrics.values():
             print(f"{protocol}: {number.label} {100 * number.value:.2f} %, chance {100 * number.chance:.1f} % "
                   f"({number.note})")  # fmt: skip
-    return numbers
 
 
 def draw(run, model, encoder) -> dict[str, Path]:

@@ -25,9 +25,10 @@ from sslzoo.environment import hushed
 from sslzoo.errors import ArtefactError, InvalidInputError, choose
 from sslzoo.files import write_beside
 from sslzoo.methods import Pretrainer
+from sslzoo.methods.memory_bank import BankMonitor, MemoryBank
 from sslzoo.methods.pretrainer import fuses_its_steps
 from sslzoo.training import devices, flags, folder, fusing, outcome
-from sslzoo.training.annealing import Annealing, TimedCosine
+from sslzoo.training.annealing import Annealing, PlateauRate, TimedCosine
 from sslzoo.training.beginning import Beginning
 from sslzoo.training.settings import KINDS, SETUPS, Variant, model_name, parse_changes, resolve, table, views_of
 from sslzoo.views import Views, policy
@@ -128,11 +129,17 @@ class Run:
         self.journal = callbacks.Journal(self.out / "history.csv", self.views_per_step)
         self.stopwatch = callbacks.Stopwatch(self.arguments.max_minutes, self.arguments.grace)
         self.checkpoint = callbacks.Checkpoint(self.out / "checkpoint.npz", self.journal, self.stopwatch)
-        self.monitor_sets = self._monitor_sets()
-        if self.arguments.until_knn and not self.monitor_sets:
+        self.monitor_rows = self._monitor_rows()
+        if self.arguments.until_knn and not self.monitor_rows:
             raise InvalidInputError(
                 "--until-knn needs one label an image, and monitor_every > 0. "
                 f"Received: --until-knn={self.arguments.until_knn:g}"
+            )
+        self.plateau = None  # what turns the rate down where the schedule waits for accuracy to stall
+        if self.settings["schedule"] == "plateau" and not self.monitor_rows:
+            raise InvalidInputError(
+                "The schedule that waits for accuracy to stall needs one label an image, and monitor_every > 0. "
+                "Received: schedule='plateau'"
             )
         self.until = self.arguments.until_knn and callbacks.UntilKNN(self.arguments.until_knn / 100, self.journal)
         watched = np.random.default_rng([self.seed, 1]).permutation(len(self.images))[:512]
@@ -186,14 +193,14 @@ class Run:
         print(table(numbers))
         sys.exit()
 
-    def _monitor_sets(self):
-        """Bank and queries of the monitor, or None. They are training images: training itself sees no labels."""
+    def _monitor_rows(self):
+        """Places of bank and queries of the monitor, or None. Training images: training itself sees no labels."""
         if self.labels is None or self.labels.ndim != 1 or not self.settings["monitor_every"]:
             return None
         order = np.random.default_rng(self.seed).permutation(len(self.images))
         queries = min(2000, len(order) // 5)
         bank = min(10_000, len(order) - queries)
-        return [(self.images[part], self.labels[part]) for part in (order[:bank], order[bank : bank + queries])]
+        return order[:bank], order[bank : bank + queries]
 
     def _check_sizes(self):
         batch_size = self.settings["batch_size"]
@@ -322,11 +329,11 @@ class Run:
         return networks.predictor(projector.output_shape[-1], self.settings["predictor"], seed=self.seed + 2)
 
     def optimizer(self) -> keras.optimizers.Optimizer:
-        """The setting "optimizer", with "weight_decay" as L2 under SGD and LARS; warm-up and cosine decay, or a
-        constant rate where the paper has none."""
+        """The setting "optimizer", with "weight_decay" as L2 under SGD and LARS; warm-up and cosine decay, or a rate
+        that is constant, but for what `fit_arguments` does to it when accuracy stalls ("plateau")."""
         s, rate = self.settings, self.settings["learning_rate"]
         accumulated = self.arguments.accumulate or 1
-        if choose("schedule", s["schedule"], ("cosine", "constant")) == "cosine":
+        if choose("schedule", s["schedule"], ("cosine", "constant", "plateau")) == "cosine":
             # Keras asks schedules for the rate of a batch, not of a step that several batches make.
             warmup = s["warmup_steps"] * accumulated
             if s["warmup_epochs"] is not None:
@@ -480,15 +487,25 @@ class Run:
         anneals = self.schedule is not None
         watchers.append(callbacks.Pace(self.settings["epochs"], self.arguments.max_minutes, anneals=anneals))
         watchers += [self.stopwatch, callbacks.FiniteGuard(self.model.terms)]
-        if self.monitor_sets:
+        speakers = list(extra)
+        if self.monitor_rows:
             encoder, every = self.model.live_encoder(self.image_shape), self.settings["monitor_every"]
-            watchers.append(callbacks.KNNMonitor(encoder, *self.monitor_sets, every))
+            bank, queries = ((self.images[rows], self.labels[rows]) for rows in self.monitor_rows)
+            watchers.append(callbacks.KNNMonitor(encoder, bank, queries, every))
             watchers += [self.until] if self.until else []
+            remembers = isinstance(self.model, MemoryBank) and self.model.banks()
+            if remembers:
+                watchers.append(BankMonitor(*queries, self.labels, every, index=self.monitor_rows[1]))
+            if self.settings["schedule"] == "plateau":
+                key = "bank_accuracy" if remembers else "knn"
+                self.plateau = PlateauRate(self.journal, self.settings["learning_rate"], key)
+                watchers.append(self.plateau)
+                speakers.append(self.plateau)
         watchers += [self.health, self.journal, self.checkpoint]
         installed = importlib.util.find_spec("tensorflow") and importlib.util.find_spec("tensorboard")
         if installed and processes.index() == 0:
             watchers.append(keras.callbacks.TensorBoard(str(self.out / "tensorboard"), write_graph=False))
-        watchers.append(callbacks.Narrator(self.model.terms, extra))
+        watchers.append(callbacks.Narrator(self.model.terms, speakers))
         return {
             "epochs": self.settings["epochs"],
             "initial_epoch": self.initial_epoch,

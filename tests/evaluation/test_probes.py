@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from oracle import numerical_gradient
 
-from sslzoo.evaluation import balanced_accuracy, probes, train_probe
+from sslzoo.evaluation import balanced_accuracy, probes, train_probe, train_probe_on_views
 
 
 def blobs(rows, classes=4, width=6, spread=0.3, seed=0):
@@ -149,3 +149,66 @@ def test_balanced_accuracy_counts_every_class_once():
     labels = np.array([0] * 90 + [1] * 10)
     assert balanced_accuracy(labels, np.zeros(100, int)) == 0.5
     assert balanced_accuracy(labels, np.where(np.arange(100) < 95, 0, 1)) == pytest.approx((1 + 0.5) / 2)
+
+
+# ---------------------------------------------------------------- on views
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "expected"),
+    [
+        ([], 0),
+        ([0.5, 0.5], 0),
+        ([0.5, 0.5, 0.5, 0.5], 1),  # three looks without a better one
+        ([0.5, 0.4, 0.6, 0.6, 0.5], 0),
+        ([0.5, *[0.4] * 6], 2),
+        ([0.5, *[0.4] * 3, 0.45, 0.5, 0.3, *[0.6] * 4], 3),  # what is better than the last few is not the best
+        (np.linspace(0, 1, 50), 0),
+    ],
+)
+def test_plateaus_are_counted(accuracies, expected):
+    assert probes.plateaus(accuracies, 3) == expected
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_probe_on_views_is_sgd_whose_rate_falls_twice_when_accuracy_stalls(classes):
+    """The same in float64, written from section B.3: the rate falls after two epochs without a better accuracy."""
+    labels = blobs(48, classes)[1]
+    draws = [blobs(48, classes, seed=epoch)[0] for epoch in range(9)]  # other features of the same labels
+    draws = [draw - draw + np.eye(6)[labels] + 0.1 * draw for draw in draws]
+    settings = {"batch_size": 16, "learning_rate": 0.1, "momentum": 0.9, "weight_decay": 0.01, "patience": 2, "seed": 3}
+    result = train_probe_on_views(draws.__getitem__, labels, draws[0], labels, classes, epochs=9, **settings)
+
+    outputs = 1 if classes == 2 else classes
+    random = np.random.default_rng(3)
+    w = probes._initial(random, 6, outputs).astype("float64").reshape(7, outputs)  # the bias is the last row
+    v, rate, best, since, rates = np.zeros_like(w), 0.1, -1.0, 0, []
+    for epoch in range(9):
+        right, order = 0, random.permutation(48)
+        for rows in (order[:16], order[16:32], order[32:]):
+            x = np.hstack([draws[epoch][rows], np.ones((16, 1))])
+            logits = np.hstack([np.zeros((16, 1)), x @ w]) if classes == 2 else x @ w
+            right += (logits.argmax(axis=1) == labels[rows]).sum()
+            error = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True) - np.eye(classes)[labels[rows]]
+            v = 0.9 * v + x.T @ error[:, -outputs:] / 16 + 0.01 * w
+            w = w - rate * v
+        rates.append(rate)
+        best, since = (right, 0) if right > best else (best, since + 1)
+        if since == 2:
+            rate, since = max(0.1 * rate, 0.001), 0
+    assert rates[-1] == pytest.approx(0.001)  # it did fall, and no further
+    ((kernel, bias),) = result.weights
+    np.testing.assert_allclose(np.vstack([kernel, bias]), w, atol=1e-5)
+    assert result.accuracies[-1] == 1
+
+
+def test_probe_on_views_tests_on_what_it_is_given():
+    x, labels = blobs(200)
+    told = []
+    result = train_probe_on_views(
+        lambda epoch: x, labels, x, labels, 4, epochs=3, batch_size=20, progress=lambda *args: told.append(args)
+    )
+    assert told == [(1, 3), (2, 3), (3, 3)]
+    assert result.accuracies[-1] == np.mean(result.predictions == labels) > 0.8
+    wrong = train_probe_on_views(lambda epoch: x, labels, x, (labels + 1) % 4, 4, epochs=3, batch_size=20)
+    assert wrong.accuracies[-1] < 0.2 and wrong.losses[-1] == result.losses[-1]

@@ -281,6 +281,10 @@ def test_similar_images_are_remembered():
     model.fit(inputs(model, BATCH), batch_size=BATCH, epochs=60, verbose=0)
     noisy = images(BATCH).astype("float32") + np.random.default_rng(0).normal(0, 4, (BATCH, 8, 8, 1))
     assert (model.remembered(noisy.clip(0, 255), batch_size=5) == np.arange(BATCH)).mean() > 0.9
+    others = model.remembered(images(BATCH), batch_size=5, index=np.arange(BATCH))
+    rows = to_numpy(model.bank.rows)
+    cosines = unit(to_numpy(model.encode(images(BATCH)))) @ rows.T - 9 * np.eye(BATCH)
+    np.testing.assert_array_equal(others, cosines.argmax(axis=1))  # none finds itself
     labels = np.arange(BATCH) % 3
     history = model.fit(
         inputs(model, BATCH), batch_size=BATCH, epochs=3, verbose=0,
