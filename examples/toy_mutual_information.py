@@ -138,7 +138,7 @@ def picture(path, estimates, exact, blind):
     axes = figure.add_axes([0.09, 0.12, 0.87, 0.68], facecolor=PAGE)
     place = np.arange(len(PERCENT))
     axes.axhline(TRUE, color=INK, linewidth=1.2)
-    axes.text(-0.35, TRUE + 0.002, f"true, {TRUE:.4f}", fontsize=10, color=INK)
+    axes.text(5.42, TRUE + 0.003, f"true, {TRUE:.4f}", ha="center", fontsize=10, color=INK)
     axes.axhline(0, color="#e6e2d8", linewidth=1, zorder=0)
     axes.plot(place, exact, "--", color=GREY, linewidth=1.4, label="best critic")
     axes.plot(place, blind, ":", color="#7a4f9a", linewidth=1.4, label="critic that never sees x")

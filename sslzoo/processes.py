@@ -45,10 +45,17 @@ def of_first(numbers: list[float]) -> list[float]:
     """The numbers that the first has, to the last bit. All must ask, with equally many."""
     if count() == 1 or not numbers:
         return numbers
+    halves = np.array(numbers, "float64").view("uint32")  # JAX has no 64 bits
+    return array_of_first(halves).view("float64").tolist()
+
+
+def array_of_first(array: np.ndarray) -> np.ndarray:
+    """The array that the first has, of at most 32 bits a number. All must ask, with one of the same shape and type."""
+    if count() == 1:
+        return array
     from jax.experimental import multihost_utils
 
-    halves = np.array(numbers, "float64").view("uint32")  # JAX has no 64 bits
-    return np.asarray(multihost_utils.broadcast_one_to_all(halves)).view("float64").tolist()
+    return np.asarray(multihost_utils.broadcast_one_to_all(array))
 
 
 def by_first(action: Callable):

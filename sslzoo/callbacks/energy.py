@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from sslzoo import checks
+from sslzoo import checks, processes
 from sslzoo.callbacks import health
 from sslzoo.callbacks.checkpoint import _variables
 from sslzoo.errors import InvalidInputError, TrainingError
@@ -176,8 +176,9 @@ class EnergyHealth(keras.callbacks.Callback):
         else:
             # A copy has random numbers of its own: looking must not change what is trained.
             drawn = type(model.views).from_config(model.views.get_config())
-            self._x = ops.convert_to_numpy(model.prepare(self.images))
-            self._view = ops.convert_to_numpy(drawn(self.images, training=True))[:, 0]
+            with processes.alone(model):
+                self._x = ops.convert_to_numpy(model.prepare(self.images))
+                self._view = ops.convert_to_numpy(drawn(self.images, training=True))[:, 0]
         self._embeddings = _Embeddings(model)
         self._rows = None
         if model.buffer is not None:
@@ -186,6 +187,18 @@ class EnergyHealth(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         if epoch + 1 != self.params["epochs"] and (epoch + 1) % self.every:
             return
+        with processes.alone(self.model):
+            measures, sentence = self._measure()
+        measures = dict(zip(measures, processes.of_first(list(measures.values()))))
+        if logs is not None:
+            logs.update(measures)
+        self.said = sentence
+        if self.params.get("verbose"):
+            line = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in measures.items())
+            print(f"\nenergy: {line}" + (f". {sentence}" if sentence else ""))
+
+    def _measure(self):
+        """What stands in the logs, and a sentence of how clustering fails, or None."""
         model, measures = self.model, {}
         outputs = self._embeddings.predict
         z = outputs(self._x, batch_size=256, verbose=0)
@@ -207,12 +220,7 @@ class EnergyHealth(keras.callbacks.Callback):
             measures["invariance_excess"] = invariance
             measures["prior_excess"] = prior - float(np.log(model.clusters))
             sentence = health.clustering_failure(invariance, prior, model.clusters)
-        if logs is not None:
-            logs.update(measures)
-        self.said = sentence
-        if self.params.get("verbose"):
-            line = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in measures.items())
-            print(f"\nenergy: {line}" + (f". {sentence}" if sentence else ""))
+        return measures, sentence
 
 
 class _Embeddings(keras.Model):

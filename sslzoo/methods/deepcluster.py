@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from sslzoo import checks
+from sslzoo import checks, processes
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import pseudo_label_terms
 from sslzoo.losses.tensors import mean_terms
@@ -153,9 +153,11 @@ class DeepCluster(JointEmbedding):
         self.check_images(images)
         if encoder is None:
             encoder = self.encoder if self.views is None else self.live_encoder(tuple(images.shape[1:]))
-        features = np.asarray(encoder.predict(images, batch_size=500, verbose=0), "float64")
+        with processes.alone(self):
+            features = np.asarray(encoder.predict(images, batch_size=500, verbose=0), "float64")
         seed = int(self._random(epoch, 0).integers(2**31))
-        labels = kmeans_labels(features, self.clusters, self.whitened_dim, seed)
+        labels = kmeans_labels(features, self.clusters, self.whitened_dim, seed).astype("int32")
+        labels = processes.array_of_first(labels)  # other machines may round, and so cluster, otherwise
         sizes = np.bincount(labels, minlength=self.clusters)
         used = sizes > 0
         weights = np.ones(self.clusters, "float32")

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from sslzoo import checks
+from sslzoo import checks, processes
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import generative_term, log_density, sgld_step
 from sslzoo.methods.joint_embedding import JointEmbedding
@@ -314,10 +314,14 @@ class ClusterEnergyModel(EnergyModel):
 
     def standardize(self, images):
         """`networks.standardize` of encoder and projector on raw images (N, H, W, C), 0..255: before training, once."""
-        x = self.prepare(images)
-        standardize(self.encoder, x)
-        if self.projector is not None:
-            standardize(self.projector, self.encoder(x))
+        networks = [network for network in (self.encoder, self.projector) if network is not None]
+        with processes.alone(self):
+            outputs = self.prepare(images)
+            for network in networks:
+                outputs = standardize(network, outputs)(outputs)
+            weights = [network.get_weights() for network in networks]
+        for network, standardized in zip(networks, weights):
+            network.set_weights(standardized)  # several processes forget what is assigned when each is alone
 
     @property
     def generates(self) -> bool:

@@ -17,7 +17,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from sslzoo import checks
+from sslzoo import checks, processes
 from sslzoo.errors import InvalidInputError, TrainingError, choose
 from sslzoo.losses import anneal, nearest, neighborhood_terms, unit, within
 from sslzoo.losses.neighborhood import BLOCK, CURVES
@@ -327,14 +327,15 @@ class MemoryBank(JointEmbedding):
                 raise TrainingError(
                     f"The bank must be finite to be clustered. Received: NaN or infinity, epoch={epoch}"
                 )
-            before, clusterings = ops.convert_to_numpy(bank.labels), []
+            before = ops.convert_to_numpy(bank.labels)
+            after = before.copy()
             for clustering in range(self.clusterings):
                 seeds = np.random.default_rng([self.seed, epoch, number, clustering])
-                clusterings.append(mini_batch_kmeans(rows, self.clusters, int(seeds.integers(2**31))))
-                agreement.append(normalized_mutual_info_score(before[clustering], clusterings[-1]))
+                after[clustering] = mini_batch_kmeans(rows, self.clusters, int(seeds.integers(2**31)))
+                agreement.append(normalized_mutual_info_score(before[clustering], after[clustering]))
                 if progress is not None:
                     progress(len(agreement))
-            bank.labels.assign(np.stack(clusterings))
+            bank.labels.assign(processes.array_of_first(after))  # other machines may round, and so cluster, otherwise
         return {"cluster_nmi": float(np.mean(agreement))}
 
     def start_from(self, other: "MemoryBank") -> None:
@@ -386,10 +387,11 @@ class MemoryBank(JointEmbedding):
                 f"images must be the {self.num_images} that the bank remembers. Received: {len(images)} images"
             )
         parts = [[] for _ in self.banks()]
-        for start in range(0, len(images), batch_size):
-            z = self.embed(self.prepare(images[start : start + batch_size]), training=False)
-            for rows, (part, _) in zip(parts, self.banks()):
-                rows.append(ops.convert_to_numpy(unit(z[:, part])))
+        with processes.alone(self):
+            for start in range(0, len(images), batch_size):
+                z = self.embed(self.prepare(images[start : start + batch_size]), training=False)
+                for rows, (part, _) in zip(parts, self.banks()):
+                    rows.append(ops.convert_to_numpy(unit(z[:, part])))
         for rows, (_, bank) in zip(parts, self.banks()):
             bank.rows.assign(np.concatenate(rows))
 
@@ -482,5 +484,6 @@ class BankMonitor(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         last = epoch + 1 == self.params["epochs"]
         if last or not (epoch + 1) % self.every:
-            predicted = self.train_labels[self.model.remembered(self.images)]
+            with processes.alone(self.model):
+                predicted = self.train_labels[self.model.remembered(self.images)]
             logs["bank_accuracy"] = float(np.mean(predicted == self.labels))

@@ -390,9 +390,15 @@ def check_config(config, core=True):
             raise ArtefactError(f"Classes must be named by texts. {received[:300]}")
         if name in _REFUSED_CLASSES:
             raise ArtefactError(f"Models with code or files of their own are refused. Received: class_name={name!r}")
-        if name == "function" and not _is_activation(node.get("config")):
+        settings = node.get("config")
+        if isinstance(settings, dict) and settings.get("stateful"):
+            # Its state, of a size that any batch shape sets, is filled before Keras makes the variable.
             raise ArtefactError(
-                f"The only functions allowed are Keras' activations. Received: config={repr(node.get('config'))[:100]}"
+                f"Layers that remember the batch before are refused: features are of the image alone. {received[:300]}"
+            )
+        if name == "function" and not _is_activation(settings):
+            raise ArtefactError(
+                f"The only functions allowed are Keras' activations. Received: config={repr(settings)[:100]}"
             )
         keras_own = module is None or re.fullmatch(_MODELLING, module) or (name == "function" and module == "builtins")
         own = keras_own and ">" not in (registered or "")

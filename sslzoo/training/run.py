@@ -484,11 +484,6 @@ class Run:
         Args:
             extra: callbacks of the method's own, which come before those that watch.
         """
-        if extra and processes.count() > 1:
-            raise InvalidInputError(
-                f"{self.method} looks at all images between epochs, which several processes cannot do together yet; "
-                f"--devices shares its batches out on one machine. Received: --processes={self.arguments.processes}"
-            )
         for callback in extra:
             if hasattr(callback, "resume"):  # which keeps something between epochs
                 callback.resume(self.journal.rows)

@@ -515,7 +515,7 @@ def _check_weights(path):
 
 
 _building = threading.Lock()
-_SPARE = 2**16  # numbers that a model may have beside those of its file: metrics, states of recurrent layers
+_SPARE = 2**16  # numbers that a model may have beside those of its file: metrics, states of random layers
 
 
 class _Room:

@@ -132,16 +132,25 @@ for key in one:
 
 
 @pytest.mark.skipif(BACKEND != "jax", reason="keras.distribution.initialize is JAX's")
-def test_a_run_in_two_processes_is_the_run_in_one(tmp_path):
-    arguments = ("--epochs", 2, "--fuse-steps", 4)
+@pytest.mark.parametrize(
+    ("method", "changes"),
+    [
+        ("simclr", ()),
+        ("annulus", ("cluster_every=1", "clusterings=2", "clusters=5")),
+        ("deepcluster", ("clusters=5",)),
+        ("gedi", ("network=mlp", "latent_dim=10", "head=()", "standardize=50", "sgld_steps=2")),
+    ],
+)
+def test_a_run_in_two_processes_is_the_run_in_one(method, changes, tmp_path):
+    arguments = ("--epochs", 2, "--fuse-steps", 4, *(("--set", *changes) if changes else ()))
     side_by_side(f"""
 import os
 os.environ["KERAS_DISTRIBUTION_PROCESS_ID"] = str(index)
 os.environ["KERAS_DISTRIBUTION_JOB_ADDRESSES"] = f"localhost:{{port}}"
 from test_training import train
-train("simclr", {str(tmp_path / "two")!r}, *{arguments}, "--processes", 2)
+train({method!r}, {str(tmp_path / "two")!r}, *{arguments}, "--processes", 2)
 """)
-    folder = train("simclr", tmp_path / "one", *arguments)
+    folder = train(method, tmp_path / "one", *arguments)
     (one, note), (two, other_note) = checkpoint(tmp_path / "one"), checkpoint(tmp_path / "two")
     assert one.keys() == two.keys() and note["epochs_done"] == other_note["epochs_done"] == 2
     for key in one:
