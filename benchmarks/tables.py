@@ -248,7 +248,8 @@ def picture(dataset):
 
 def kind(method):
     """How `pictures.tradeoff` tells a method."""
-    return "untrained" if method == "Random" else "generative" if method in GENERATIVE else "discriminative"
+    generative = (*GENERATIVE, "GEDI", "JEM")
+    return "untrained" if method == "Random" else "generative" if method in generative else "discriminative"
 
 
 def draw(entries, docs):

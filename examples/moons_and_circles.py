@@ -52,6 +52,7 @@ BATCH, LOOK = 400, 100  # points in a step; steps between two looks at the terms
 AUGMENTATION = 0.03  # standard deviation
 RATE = 3e-3
 BOX = 1.25
+TRIES, EXCESS = 3, 0.5  # times that a run may begin; terms above their optimum that end it
 LANGEVIN = {"step_size": 0.01**2 / 2, "noise": 0.01, "sample_range": (-BOX, BOX), "energy_decay": 0.01}
 
 # Table 7, and what each ablation leaves out.
@@ -160,9 +161,17 @@ def clusters(model, points):
     return keras.ops.convert_to_numpy(outputs).argmax(axis=1)
 
 
-def experiment(dataset, variant, seed, steps):
-    """One run: NMI, terms over time, clusters and density on a grid; everything as plain arrays."""
-    began = time.perf_counter()
+def excess(variant, history):
+    """How far invariance and prior ended above the least they can be together, 0 and log 2; 0 for other methods."""
+    if variant not in VARIANTS or VARIANTS[variant] is None:
+        return 0.0
+    weights = GEDI_SETTINGS | VARIANTS[variant]
+    least = weights["prior_weight"] * np.log(2)
+    return float(np.mean(history["invariance"][-5:]) + np.mean(history["prior"][-5:]) - least)
+
+
+def train(dataset, variant, seed, steps):
+    """A model from the initial weights and points of that seed."""
     keras.utils.set_random_seed(seed)
     model = make(variant, seed)
     fused = 1 if keras.backend.backend() == "torch" else LOOK  # steps in one program: networks are tiny
@@ -173,17 +182,30 @@ def experiment(dataset, variant, seed, steps):
         model.fit(Points(dataset, views, seed), **training)
     except TrainingError as error:
         print(f"{dataset} {variant} seed {seed}: {error}", flush=True)
-    history = model.history.history
+    return model
+
+
+def experiment(dataset, variant, seed, steps):
+    """One run: NMI, terms over time, clusters and density on a grid; everything as plain arrays."""
+    began = time.perf_counter()
     points, labels = draw(dataset, 2000, np.random.default_rng([seed, 2**31]))
-    found = clusters(model, points)
+    tries = []
+    while len(tries) < TRIES and all(above > EXCESS for above, _ in tries):
+        model = train(dataset, variant, seed + 1000 * len(tries), steps)
+        tries.append((excess(variant, model.history.history), model))
+    nmi = [scores(labels, clusters(model, points))["nmi"] for _, model in tries]
+    best = min(range(len(tries)), key=lambda one: tries[one][0])
+    above, model = tries[best]
+    history, found = model.history.history, clusters(model, points)
     ticks = np.linspace(-1.5, 1.5, 100, dtype="float32")
     grid = np.stack(np.meshgrid(ticks, ticks), axis=-1).reshape(-1, 2)
     density = None
     if isinstance(model, (GEDI, JEM)):
         density = keras.ops.convert_to_numpy(model.log_density_of_views(images(grid))).reshape(100, 100)
     return {
-        "dataset": dataset, "variant": variant, "seed": seed, "nmi": scores(labels, found)["nmi"], "history": history,
-        "points": points[:600], "clusters": found[:600], "density": density, "seconds": time.perf_counter() - began,
+        "dataset": dataset, "variant": variant, "seed": seed, "nmi": nmi[best], "nmi_of_tries": nmi, "excess": above,
+        "history": history, "points": points[:600], "clusters": found[:600], "density": density,
+        "seconds": time.perf_counter() - began,
     }  # fmt: skip
 
 
@@ -272,7 +294,9 @@ def main(argv=None):
     ]
     for run in results(wanted, settings.jobs):
         print(f"{run['dataset']:<8} {run['variant']:<13} seed {run['seed']}  NMI {run['nmi']:.2f}  "
-              f"({run['seconds']:.0f} s)", flush=True)  # fmt: skip
+              + (f"(tries: {', '.join(f'{nmi:.2f}' for nmi in run['nmi_of_tries'])})  "
+                 if len(run["nmi_of_tries"]) > 1 else "")
+              + f"excess {run['excess']:.2f}  ({run['seconds']:.0f} s)", flush=True)  # fmt: skip
         runs.append(run)
 
     print(f"\nNMI on test points, mean and standard deviation of {settings.seeds}; beside it the paper's, of 5")

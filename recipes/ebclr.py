@@ -47,10 +47,11 @@ VARIANTS = {
 def main(argv=None):
     run = training.Run("ebclr", SETTINGS, VARIANTS, argv, __doc__)
     s = run.settings
-    encoder = networks.encoder(s["network"], run.image_shape, s["latent_dim"], seed=run.seed, width=s["width"])
+    encoder = run.encoder(width=s["width"])
     head = networks.projector(
         encoder.output_shape[-1], s["head"], batch_norm=False, activation="leaky_relu", seed=run.seed + 1
     )
+    run.fill_head(head, encoder)
     model = EBCLR(
         encoder,
         head,

@@ -51,6 +51,7 @@ VARIANTS = {
         "standardize": 0, "policy_changes": {},
         "width": Per(128, cifar100=256), "head": Per((256, 128), cifar100=(512, 256)),
         "epochs": Per(200, svhn_cropped=20, mnist=25), "learning_rate": 1e-4, "schedule": "constant",
+        "weight_decay": Per(0.0, mnist=1e-4),
     }),
     "no-gen": Variant({"generative_weight": 0.0}),
     "no-inv": Variant({"invariance_weight": 0.0}),
@@ -63,7 +64,7 @@ def main(argv=None):
     run = training.Run("gedi", SETTINGS, VARIANTS, argv, __doc__)
     s = run.settings
     size = {"widths": s["widths"]} if s["network"].startswith("mlp") else {"width": s["width"]}
-    encoder = networks.encoder(s["network"], run.image_shape, s["latent_dim"], seed=run.seed, **size)
+    encoder = run.encoder(**size)
     head = None
     if s["head"]:
         head = networks.projector(encoder.output_shape[-1], s["head"], batch_norm=False, seed=run.seed + 1)
@@ -77,7 +78,8 @@ def main(argv=None):
         generative_steps=s["generative_epochs"] * run.steps_per_epoch,
         seed=run.seed,
     )
-    if s["standardize"]:
+    run.fill_head(model.head(), encoder)
+    if s["standardize"] and not run.arguments.init:
         model.standardize(run.images[: s["standardize"]])
     run.prepare(model)
     model.fit(run.data(), **run.fit_arguments([DivergenceGuard(), EnergyHealth(run.images[:512])]))

@@ -41,7 +41,7 @@ VARIANTS = {
 def main(argv=None):
     run = training.Run("jem", SETTINGS, VARIANTS, argv, __doc__)
     s = run.settings
-    encoder = networks.encoder(s["network"], run.image_shape, s["latent_dim"], seed=run.seed, width=s["width"])
+    encoder = run.encoder(width=s["width"])
     head = networks.projector(encoder.output_shape[-1], s["head"], batch_norm=False, seed=run.seed + 1)
     model = JEM(
         encoder,
@@ -51,6 +51,7 @@ def main(argv=None):
         **run.options("energy_decay", "sgld_steps", "step_size", "noise", "buffer_size", "restart"),
         seed=run.seed,
     )
+    run.fill_head(model.head(), encoder)
     run.prepare(model)
     model.fit(run.data(), **run.fit_arguments([DivergenceGuard(), EnergyHealth(run.images[:512])]))
     return run.finish(model)

@@ -80,6 +80,42 @@ class L2SGD(keras.optimizers.SGD):
 
 
 @keras.saving.register_keras_serializable("sslzoo")
+class L2Adam(keras.optimizers.Adam):
+    """Adam whose weight decay is an L2 penalty: weight_decay w joins the gradient, as in PyTorch's `Adam`.
+
+    The penalty is divided by the root of the second moment like the rest of the gradient, so weights whose gradients
+    are large are held less: AdamW, and Keras' own `weight_decay`, do not divide it.
+
+    Example:
+        import keras
+        from sslzoo import optimizers
+
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
+        model.compile(optimizers.L2Adam(1e-4, weight_decay=1e-4), loss="mse")
+
+    Args:
+        learning_rate: float > 0, or a `keras.optimizers.schedules.LearningRateSchedule`.
+        weight_decay: float >= 0, the penalty is weight_decay / 2 |w|^2.
+        **kwargs: what `keras.optimizers.Adam` takes (`beta_1`, `epsilon`, `gradient_accumulation_steps` ...).
+
+    Raises:
+        InvalidInputError: weight_decay is not a number >= 0.
+    """
+
+    def __init__(self, learning_rate: Rate = 0.001, weight_decay: float = 0.0, **kwargs):
+        checks.number(0, weight_decay=weight_decay)
+        super().__init__(learning_rate, weight_decay=weight_decay, **kwargs)
+
+    def update_step(self, gradient, variable, learning_rate):
+        decay = self.weight_decay if self._use_weight_decay(variable) else 0.0
+        gradient = ops.cast(gradient, variable.dtype) + decay * ops.convert_to_tensor(variable)
+        super().update_step(gradient, variable, learning_rate)
+
+    def _apply_weight_decay(self, variables):
+        """Keras' decoupled decay: replaced by the penalty."""
+
+
+@keras.saving.register_keras_serializable("sslzoo")
 class LARS(L2SGD):
     """Layer-wise adaptive rate scaling: each variable moves by a share of its own norm, however long its gradient.
 

@@ -202,8 +202,8 @@ def test_an_energy_model_is_measured_by_its_clusters_and_outliers(monkeypatch, c
     assert numbers["clusters"]["nmi"].chance < 0.3  # of classes dealt anew
     assert numbers["clusters"]["minibatch100_nmi"].value == 1.0
     expected = outliers.detection(head, own, {"mnist": others[:40]})["mnist"]
-    assert numbers["outliers"]["mnist_auroc"].value == expected
-    assert "AUROC against mnist" in capsys.readouterr().out
+    assert numbers["outliers"]["mnist_slope_auroc"].value == expected  # as `evaluate` calls it
+    assert "mnist told by slope" in capsys.readouterr().out
     run.settings = {}
     assert set(outcome.clusters_and_outliers(run, head)) == {"clusters"}
 

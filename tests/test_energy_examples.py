@@ -4,6 +4,7 @@ import argparse
 import itertools
 import math
 
+import keras
 import numpy as np
 import pytest
 from keras import ops
@@ -67,14 +68,23 @@ def test_detect_outliers(capsys, monkeypatch):
     module = example("detect_outliers")
     rng = np.random.default_rng(0)
     digits, _ = sslzoo.data.load("digits", "test")
-    sets = {"digits": digits, "noise": rng.integers(0, 256, digits.shape).astype("uint8"), "again": digits}
+    sets = {"digits": digits, "noise": rng.integers(0, 256, (300, 10, 12, 3)).astype("uint8"), "again": digits}
     monkeypatch.setattr(module.data, "load", lambda name, split, data_dir: (sets[name], None))
+    flat = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Rescaling(0.0), keras.layers.Flatten()])
+    networks = {"flat": (flat, "encoder"), "head": (sslzoo.load("dcl-digits"), "projection")}
+    loaded = module.load
+    monkeypatch.setattr(module, "load", lambda name: networks.get(name) or loaded(name))
+    models = ["simvae-digits", "head", "flat"]
     found = module.main(
-        ["simvae-digits", "--inside", "digits", "--outside", "noise", "again", "--limit", "200", "--out", "found.png"]
+        [*models, "--inside", "digits", "--outside", "noise", "again", "--limit", "200", "--out", "found.png"]
     )
-    assert abs(found["again"] - 0.5) < 0.05  # the same images under other noise
+    assert list(found) == models and not found["flat"]
+    assert all(abs(found[model]["again"] - 0.5) < 0.05 for model in models[:2])  # the same images under other noise
     out = capsys.readouterr().out
-    assert "simvae-digits (encoder)" in out and f"AUROC {found['noise']:.3f}" in out
+    assert "simvae-digits (encoder)" in out and "no slope" in out and "noise: 200" in out
+    for model, part in ("simvae-digits", "encoder"), ("head", "projection"):
+        (row,) = [line for line in out.splitlines() if line.startswith(f"{model} ({part})")]
+        assert row.split()[-2:] == [f"{found[model][name]:.3f}" for name in ("noise", "again")]
     with Image.open("found.png") as image:
         assert np.asarray(image.convert("L")).std() > 10
 

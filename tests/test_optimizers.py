@@ -1,4 +1,4 @@
-"""LARS and SGD with an L2 penalty, held against the published rules in float64; the schedules at their ends."""
+"""LARS, and SGD and Adam with an L2 penalty, held against the published rules in float64; and the schedules."""
 
 import json
 import zipfile
@@ -10,7 +10,7 @@ from keras import ops
 
 from sslzoo import optimizers
 from sslzoo.errors import InvalidInputError
-from sslzoo.optimizers import L2SGD, LARS, warmup_cosine
+from sslzoo.optimizers import L2SGD, LARS, L2Adam, warmup_cosine
 
 SHAPES = {"kernel": (5, 3), "bias": (3,), "temperature": ()}
 STEPS = 6
@@ -100,6 +100,37 @@ def test_l2_sgd_is_pytorchs_sgd_at_a_constant_rate():
         theirs.step()
         path.append({name: w.detach().numpy().copy() for name, w in weights.items()})
     same_path(run(L2SGD(0.3, 0.9, 0.1), start(), gradients()), path)
+
+
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+def test_l2_adam_follows_the_recursion(weight_decay):
+    w = {name: np.array(value, "float64") for name, value in start().items()}
+    m, v = ({name: np.zeros_like(value) for name, value in w.items()} for _ in range(2))
+    path = []
+    for step, gradient in enumerate(gradients(), 1):
+        for name, g in gradient.items():
+            g = g + weight_decay * w[name]
+            m[name] = 0.9 * m[name] + 0.1 * g
+            v[name] = 0.999 * v[name] + 0.001 * g**2
+            w[name] = w[name] - 0.3 * (m[name] / (1 - 0.9**step)) / np.sqrt(v[name] / (1 - 0.999**step))
+        path.append({name: value.copy() for name, value in w.items()})
+    # Keras has 1 - 0.999^t in float32, of which a few digits are left.
+    same_path(run(L2Adam(0.3, weight_decay, epsilon=0.0), start(), gradients()), path, rtol=2e-3)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="PyTorch's own Adam is the reference")
+def test_l2_adam_is_pytorchs_adam():
+    import torch
+
+    weights = {name: torch.nn.Parameter(torch.tensor(value)) for name, value in start().items()}
+    theirs = torch.optim.Adam(weights.values(), lr=0.3, weight_decay=0.1, eps=0.0)
+    path = []
+    for step in gradients():
+        for name, value in step.items():
+            weights[name].grad = torch.tensor(np.asarray(value))
+        theirs.step()
+        path.append({name: w.detach().numpy().copy() for name, w in weights.items()})
+    same_path(run(L2Adam(0.3, 0.1, epsilon=0.0), start(), gradients()), path, rtol=2e-3)
 
 
 @pytest.mark.parametrize("nesterov", [False, True])
@@ -226,7 +257,14 @@ def test_a_resumed_run_is_the_uninterrupted_one(tmp_path):
         np.testing.assert_allclose(ops.convert_to_numpy(ours), ops.convert_to_numpy(theirs), rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("make", [lars, lambda: L2SGD(0.1, 0.8, 1e-3, exclude_bias_and_norm=True, nesterov=True)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lars,
+        lambda: L2SGD(0.1, 0.8, 1e-3, exclude_bias_and_norm=True, nesterov=True),
+        lambda: L2Adam(0.1, 1e-3, beta_1=0.8, epsilon=1e-5),
+    ],
+)
 def test_every_argument_is_saved(make):
     optimizer = make()
     again = keras.optimizers.deserialize(json.loads(json.dumps(keras.optimizers.serialize(optimizer))))
@@ -269,6 +307,7 @@ def test_warmup_cosine_follows_its_formula(warmup, final):
     [
         (lambda: L2SGD(0.1, weight_decay=-1e-4), "weight_decay must be a number >= 0. Received: weight_decay=-0.0001"),
         (lambda: L2SGD(0.1, weight_decay=None), "weight_decay must be a number >= 0. Received: weight_decay=None"),
+        (lambda: L2Adam(0.1, weight_decay=-1e-4), "weight_decay must be a number >= 0. Received: weight_decay=-0.0001"),
         (lambda: LARS(0.1, trust_coefficient=0.0), "trust_coefficient must be a number > 0"),
         (lambda: LARS(0.1, epsilon=float("nan")), "epsilon must be a number >= 0. Received: epsilon=nan"),
         (lambda: LARS(0.1, momentum=1.5), "momentum"),

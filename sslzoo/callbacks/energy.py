@@ -47,13 +47,6 @@ class DivergenceGuard(keras.callbacks.Callback):
     Raises:
         InvalidInputError: an argument out of range.
         TrainingError: after `attempts` rollbacks, at the next divergence; the model is in its last good state.
-
-    Example:
-        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
-        encoder = networks.encoder("resnet8-gedi", (8, 8, 1), None, width=8)
-        model = methods.JEM(encoder, clusters=10, views=Views("gedi-mnist", num_views=1), sgld_steps=2)
-        model.compile(optimizer="adam")
-        model.fit(images, batch_size=16, verbose=0, callbacks=[callbacks.DivergenceGuard(every=20)])
     """
 
     def __init__(self, every: int = 50, limit: float = 1e8, attempts: int = 3):
@@ -161,14 +154,6 @@ class EnergyHealth(keras.callbacks.Callback):
 
     Raises:
         InvalidInputError: an argument out of range; at the start of training, a model that is no energy model.
-
-    Example:
-        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
-        encoder = networks.encoder("resnet8-gedi", (8, 8, 1), None, width=8)
-        model = methods.GEDI(encoder, clusters=10, views=Views("gedi-mnist", num_views=1), sgld_steps=2)
-        model.compile(optimizer="adam")
-        history = model.fit(images, batch_size=16, verbose=0, callbacks=[callbacks.EnergyHealth(images)]).history
-        history["energy_gap"], history["clusters_used"]
     """
 
     def __init__(self, images: np.ndarray, every: int = 1, seed: int = 0):

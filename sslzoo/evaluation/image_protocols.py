@@ -27,7 +27,7 @@ PROTOCOLS = ("style", "reconstruction", "generation", "likelihood", "outliers", 
 FRECHET_ENCODERS = {"digits": "simvae-digits", "mnist": "simclr-mnist", "cifar10": "simclr-cifar10"}
 # Sets that outliers are taken from, where they are at hand.
 OUTSIDE = {
-    "mnist": ("fashion_mnist",),
+    "mnist": ("fashion_mnist", "cifar10"),
     "fashion_mnist": ("mnist",),
     "cifar10": ("svhn_cropped", "cifar100", "fashion_mnist"),
     "cifar100": ("svhn_cropped", "cifar10"),
@@ -63,6 +63,7 @@ class Subject:
     test_labels: np.ndarray
     attributes: tuple | None  # (train, test) int (N, A)
     settings: dict
+    head: Any = None  # raw images -> what the loss sees: logits of clusters, or embeddings
     outside: Mapping | None = None
     progress: Callable | None = None
     seconds: float = 0.0  # that features took
@@ -258,8 +259,9 @@ def run_outliers(subject, progress):
 
     inside = subject.test_images[:count]
     by_slope, numbers = None, {}
-    if hasattr(subject.encoder, "predict_on_batch"):
-        by_slope = outliers.scores(subject.encoder, inside, seed=seed)
+    network, what = (subject.encoder, "features") if subject.head is None else (subject.head, "outputs of the head")
+    if hasattr(network, "predict_on_batch"):
+        by_slope = outliers.scores(network, inside, seed=seed)
         if not by_slope.any():
             by_slope = None
             remarks.append(
@@ -274,10 +276,10 @@ def run_outliers(subject, progress):
             f"AUROC of the cosine similarity to the {k}th nearest train image", 0.5,
         )  # fmt: skip
         if by_slope is not None:
-            slope = outliers.scores(subject.encoder, images, seed=seed + 1)
+            slope = outliers.scores(network, images, seed=seed + 1)
             numbers[f"{name}_slope_auroc"] = Number(
                 outliers.auroc(by_slope, slope), f"{name} told by slope",
-                "AUROC of minus the slope of logsumexp of the features, noise 0.03, as GEDI's tables", 0.5,
+                f"AUROC of minus the slope of logsumexp of the {what}, noise 0.03, as GEDI's tables", 0.5,
             )  # fmt: skip
         progress(done, len(others))
     described = {"inside": "test images", "images": len(inside), "k": k, "noise": outliers.TEST_NOISE}
@@ -362,10 +364,10 @@ RUN: dict[str, Callable] = {
 
 
 def belongings(encoder, wanted) -> tuple[dict, list[str]]:
-    """Decoder, posterior and likelihood of an encoder given by name, folder or method: what there is of `wanted`.
+    """Parts and likelihood of an encoder given by name, folder or method: what there is of `wanted`.
 
     Returns:
-        dict with some of "decoder", "posterior" and "model"; list of str, remarks.
+        dict with some of "decoder", "posterior" and "projection", and "model"; list of str, remarks.
     """
     if isinstance(encoder, Pretrainer):
         parts = encoder.parts(tuple(encoder.encoder.input_shape[1:]))
@@ -379,7 +381,7 @@ def belongings(encoder, wanted) -> tuple[dict, list[str]]:
         try:
             found[part] = zoo.load(encoder, part)
         except MissingPartError:
-            pass  # most methods have no decoder
+            pass  # most methods have no decoder, many no head
         except (ArtefactError, HubError) as error:
             remarks.append(f"No {part}: {error}")
     results = zoo.results_of(encoder)

@@ -333,37 +333,52 @@ def tradeoff(
     if not points:
         raise InvalidInputError("A picture of content and style takes at least one encoder. Received: none")
     kinds = {"generative": BLUE, "discriminative": ORANGE, "untrained": GREY}
-    figure, axes = _figure(7.2, 5.0, title)
+    points = sorted(points, key=lambda point: point[2])
+    figure, axes = _figure(7.8, max(4.4, 1.4 + 0.21 * len(points)), title)
     content, style = (100 * np.array([point[i] for point in points], float) for i in (1, 2))
     chosen = np.array([choose("kind", point[3], kinds) for point in points])
+    # An untrained encoder far off would press all others together: it stands at the edge, its content in words.
+    near = content[chosen != "untrained"] if (chosen != "untrained").any() else content
+    across, up = max(np.ptp(near), 1.0), max(np.ptp(style), 1.0)
+    edge = near.min() - 0.25 * across
+    axes.set_xlim(edge, near.max() + 0.06 * across)
+    axes.set_ylim(min(0, style.min() - 0.1 * up), style.max() + 0.08 * up)
+    places = np.maximum(content, edge)
     for kind in (kind for kind in kinds if (chosen == kind).any()):
-        rows = chosen == kind
-        axes.scatter(content[rows], style[rows], s=46, color=kinds[kind], label=kind, zorder=3)
-    across, up = max(np.ptp(content), 1.0), max(np.ptp(style), 1.0)
-    axes.set_xlim(content.min() - 0.1 * across, content.max() + 0.45 * across)  # names stand to the right
-    axes.set_ylim(min(0, style.min() - 0.1 * up), style.max() + 0.15 * up)
-    height = 0.055 * np.diff(axes.get_ylim())[0]
-    placed = []
-    for i in np.argsort(style):
-        at = style[i]
-        for x, y in placed:  # from below: a name moves up over those that it would cover
-            if abs(x - content[i]) < 0.4 * across and abs(at - y) < height:
-                at = y + height
-        placed.append((content[i], at))
-        line = {"arrowstyle": "-", "color": GREY, "linewidth": 0.7} if at > style[i] + 0.2 * height else None
-        place = content[i] + (0.05 if line else 0.025) * across, at
+        for rows, mark in ((content >= edge, "o"), (content < edge, "<")):
+            rows = rows & (chosen == kind)
+            axes.scatter(places[rows], style[rows], s=46, marker=mark, color=kinds[kind], zorder=3, clip_on=False)
+        axes.scatter([], [], s=46, color=kinds[kind], label=kind)
+    low, high = axes.get_ylim()
+    heights = _spread((style - low) / (high - low), 1 / max(20, len(points)))
+    for i, (name, *_) in enumerate(points):
         axes.annotate(
-            points[i][0], (content[i], style[i]), xytext=place, fontsize=9.5, color=INK, va="center", arrowprops=line
-        )
-    axes.set_xticks([tick for tick in axes.get_xticks() if axes.get_xlim()[0] <= tick <= 100])
+            f"{name} ({content[i]:.0f} %)" if content[i] < edge else name, (places[i], style[i]), fontsize=9, color=INK,
+            xytext=(1.04, heights[i]), textcoords="axes fraction", va="center",
+            arrowprops={"arrowstyle": "-", "color": kinds[chosen[i]], "alpha": 0.35, "linewidth": 0.8,
+                        "relpos": (0, 0.5)},
+        )  # fmt: skip
     axes.set_xlabel("content: kNN accuracy, %", color=GREY)
     axes.set_ylabel("style kept, %", color=GREY)
     axes.grid(color=PALE, linewidth=0.8)
     axes.tick_params(colors=GREY, length=0)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
-    axes.legend(frameon=False, fontsize=9, labelcolor=GREY, ncols=3, loc="lower right", bbox_to_anchor=(1, 1))
+    axes.set_title(title, loc="left", color=INK, fontsize=12, fontweight="bold", pad=26)
+    axes.legend(frameon=False, fontsize=9, labelcolor=GREY, ncols=3, loc="lower left", bbox_to_anchor=(-0.02, 1),
+                handletextpad=0.2)  # fmt: skip
     return _save(figure, path)
+
+
+def _spread(heights, gap):
+    """Heights in 0..1, from below, moved apart until `gap` lies between neighbours: names that cover none other."""
+    heights = np.clip(heights, 0, 1)
+    for i in range(1, len(heights)):
+        heights[i] = max(heights[i], heights[i - 1] + gap)
+    heights[-1] = min(heights[-1], 1)
+    for i in range(len(heights) - 2, -1, -1):
+        heights[i] = min(heights[i], heights[i + 1] - gap)
+    return heights
 
 
 def curves(history, path: "str | os.PathLike | None" = None, title: str = "Training") -> "Path | Picture":

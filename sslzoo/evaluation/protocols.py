@@ -82,7 +82,8 @@ def evaluate(
         generation      Fréchet distance of test images and of images decoded from a full-covariance Gaussian of each
                         class: `fid` by Keras' InceptionV3, `frechet_<encoder>` by another extractor
         likelihood      importance-weighted negative log-likelihood, nats an image; takes a posterior and a decoder
-        outliers        AUROC of test images against those of other sets, by neighbours and by slope
+        outliers        AUROC of test images against those of other sets: by neighbours among the features, and by the
+                        slope of the density that the head stands for, or the features of an encoder without a head
         attributes      labels (N, A): MLP probes of twenty attributes of CelebA, mean accuracy and balanced accuracy
 
     Args:
@@ -136,7 +137,7 @@ def evaluate(
     chosen_protocols = settings["protocols"]
     budget = _check_budget(budget)
     given = {"decoder": decoder, "posterior": posterior}
-    wanted = [part for part in _parts_for(chosen_protocols) if given[part] is None]
+    wanted = [part for part in _parts_for(chosen_protocols) if given.get(part) is None]
     found, remarks_on_parts = image_protocols.belongings(encoder, wanted) if wanted else ({}, [])
     encoder = load_encoder(encoder)
     reading = {"labels": labels, "test_share": test_share, "on_error": on_error, "seed": seed}
@@ -163,6 +164,7 @@ def evaluate(
         encoder=encoder,
         decoder=decoder or found.get("decoder"),
         posterior=posterior or found.get("posterior"),
+        head=found.get("projection"),
         model=found.get("model", {}),
         dataset=name,
         data_dir=data_dir,
@@ -470,8 +472,11 @@ def _check_budget(budget):
 
 def _parts_for(protocols):
     """Parts beside the encoder that these protocols use."""
-    decoder = {"reconstruction", "generation", "likelihood"} & set(protocols)
-    return [*(["decoder"] if decoder else []), *(["posterior"] if "likelihood" in protocols else [])]
+    used_by = {
+        "decoder": {"reconstruction", "generation", "likelihood"}, "posterior": {"likelihood"},
+        "projection": {"outliers"},
+    }  # fmt: skip
+    return [part for part, users in used_by.items() if users & set(protocols)]
 
 
 def _image_shape(encoder, image_size):

@@ -372,13 +372,14 @@ class ClusterEnergyModel(EnergyModel):
         """The cluster of each raw image (N, H, W, C), 0..255: int tensor (N,), 0..clusters - 1."""
         return ops.argmax(self.embed(self.prepare(images)), axis=-1)
 
+    def head(self) -> keras.Model:
+        """Projector and cluster head as one model of their own layers, features (N, L) -> logits (N, clusters)."""
+        features = keras.Input(self.encoder.output_shape[1:], name="features")
+        projected = features if self.projector is None else self.projector(features)
+        return keras.Model(features, self.cluster_head(projected))
+
     def parts(self, image_shape: tuple[int, int, int]) -> dict[str, keras.Model]:
         """The encoder; and as "projection" the logits of raw images: their argmax is the cluster, their log-sum-exp the
         density, its gradient the outlier score, and chains along it are samples."""
         encoder = compose(self.preprocessor(image_shape), self.encoder, name="encoder")
-        features = keras.Input(self.encoder.output_shape[1:], name="features")
-        logits = self.cluster_head(features if self.projector is None else self.projector(features))
-        return {
-            "encoder": encoder,
-            "projection": compose(encoder, keras.Model(features, logits), name="projection"),
-        }
+        return {"encoder": encoder, "projection": compose(encoder, self.head(), name="projection")}

@@ -266,6 +266,9 @@ class Pretrainer(keras.Model):
         """
         if keras.backend.backend() == "torch":
             _refuse_parts_of_batches()
+        if self.optimizer is not None and not self.optimizer.built:
+            # Variables made while TensorFlow traces a step cost it two branches each, which it never forgets.
+            self.optimizer.build(self.trainable_variables)
         if self.steps_per_execution == 1 or self.run_eagerly or not self.jit_compile or not fuses_its_steps():
             return super().make_train_function(force)
         if self.train_function is None or force:

@@ -224,8 +224,8 @@ def clusters_and_outliers(run, head) -> dict[str, dict[str, Number]]:
     if other := run.settings.get("outliers"):
         strange, _ = data.load(other, "test", data_dir=run.arguments.data_dir)
         value = outliers.detection(head, images, {other: strange[: run.arguments.limit]}, seed=run.seed)[other]
-        label, note = f"AUROC against {data_name(other)}", f"minus the slope of log p(x), noise {outliers.TEST_NOISE}"
-        numbers["outliers"] = {f"{other}_auroc": Number(value, label, note, chance=0.5)}
+        note = f"AUROC of minus the slope of log p(x), noise {outliers.TEST_NOISE}"
+        numbers["outliers"] = {f"{other}_slope_auroc": Number(value, f"{other} told by slope", note, chance=0.5)}
     _tell(numbers)
     return numbers
 

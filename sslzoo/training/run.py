@@ -298,12 +298,17 @@ class Run:
             return None
         return self.views(s["local_views"], s.get("local_size"), crop={"scale": s["local_scale"]})
 
-    def encoder(self, posterior: bool = False) -> keras.Model:
-        """The encoder of this run: setting "network", a representation of "latent_dim" numbers; or that of --init."""
+    def encoder(self, posterior: bool = False, **size) -> keras.Model:
+        """The encoder of this run: setting "network", a representation of "latent_dim" numbers; or that of --init.
+
+        Args:
+            posterior: bool, whether it gives mean and log-variance.
+            **size: of a network that comes in several, as `networks.encoder` takes it (width=16).
+        """
         if self.arguments.init:
             return self.beginning.encoder(self, posterior)
         return networks.encoder(
-            self.settings["network"], self.image_shape, self.settings["latent_dim"], posterior, seed=self.seed
+            self.settings["network"], self.image_shape, self.settings["latent_dim"], posterior, seed=self.seed, **size
         )
 
     def decoder(self) -> keras.Model:
@@ -320,17 +325,26 @@ class Run:
             return None
         options = self.settings.get("head_options", {})
         head = networks.projector(encoder.output_shape[-1], self.settings["head"], seed=self.seed + 1, **options)
+        self.fill_head(head, encoder)
+        return head
+
+    def fill_head(self, head: keras.Model, encoder: keras.Model) -> None:
+        """With --init, gives a new head the weights of the trained one, if it was published and has this one's shape.
+
+        Args:
+            head: features of the encoder (N, L) -> what the loss sees; its layers are changed in place.
+            encoder: what `encoder` gave.
+        """
         if self.arguments.init:
             self.beginning.fill_projector(head, encoder)
-        return head
 
     def predictor(self, projector: keras.Model) -> keras.Model:
         """The prediction head of this run: setting "predictor", its hidden width."""
         return networks.predictor(projector.output_shape[-1], self.settings["predictor"], seed=self.seed + 2)
 
     def optimizer(self) -> keras.optimizers.Optimizer:
-        """The setting "optimizer", with "weight_decay" as L2 under SGD and LARS; warm-up and cosine decay, or a rate
-        that is constant, but for what `fit_arguments` does to it when accuracy stalls ("plateau")."""
+        """The setting "optimizer", with "weight_decay" as L2; warm-up and cosine decay, or a rate that is constant, but
+        for what `fit_arguments` does to it when accuracy stalls ("plateau")."""
         s, rate = self.settings, self.settings["learning_rate"]
         accumulated = self.arguments.accumulate or 1
         if choose("schedule", s["schedule"], ("cosine", "constant", "plateau")) == "cosine":
@@ -346,7 +360,9 @@ class Run:
         several = accumulated if accumulated > 1 else None
         common = {"momentum": 0.9, "weight_decay": s["weight_decay"], "gradient_accumulation_steps": several}
         if kind == "adam":
-            made = keras.optimizers.Adam(rate, epsilon=s["adam_epsilon"], gradient_accumulation_steps=several)
+            adam = {"epsilon": s["adam_epsilon"], "gradient_accumulation_steps": several}
+            decay = s["weight_decay"]
+            made = optimizers.L2Adam(rate, decay, **adam) if decay else keras.optimizers.Adam(rate, **adam)
         elif kind == "sgd":
             made = optimizers.L2SGD(rate, **common)
         else:

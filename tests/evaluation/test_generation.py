@@ -7,9 +7,12 @@ from scipy.linalg import sqrtm
 from scipy.stats import multivariate_normal
 
 import sslzoo
+from sslzoo import networks
 from sslzoo.errors import InvalidInputError, MissingDataError, UnknownNameError
-from sslzoo.evaluation import generation, image_protocols
+from sslzoo.evaluation import generation, image_protocols, outliers
 from sslzoo.evaluation.generation import ClassGaussians, Extractor, frechet, frechet_distance
+from sslzoo.methods import GEDI
+from sslzoo.views import Views
 
 
 def covariance(size, seed):
@@ -255,6 +258,23 @@ def test_an_encoder_that_thresholds_its_pixels_has_no_slope_to_tell_outliers_by(
     plain = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Rescaling(1 / 255), keras.layers.Flatten()])
     report = sslzoo.evaluate(plain, splits, "outliers", outside=outside)
     assert list(report["outliers"]) == ["grey_auroc", "grey_slope_auroc"]
+
+
+def test_a_head_is_what_outliers_are_told_by_where_there_is_one():
+    """A density in which slopes mean something: that of the loss. Neighbours are those of the features as ever."""
+    rng = np.random.default_rng(0)
+    images, labels = rng.integers(0, 256, (60, 8, 8, 1)).astype("uint8"), np.arange(60) % 2
+    splits, outside = ((images[:40], labels[:40]), (images[40:], labels[40:])), {"dark": images // 8}
+    encoder = networks.encoder("mlp-small", (8, 8, 1), 4, seed=0)
+    model = GEDI(encoder, 3, views=Views("gedi-mnist", 1), buffer_size=4, sgld_steps=1)
+    report = sslzoo.evaluate(model, splits, "outliers", outside=outside, seed=2)
+    parts = model.parts((8, 8, 1))
+    expected = outliers.detection(parts["projection"], images[40:], outside, seed=2)["dark"]
+    assert report["outliers"]["dark_slope_auroc"] == pytest.approx(expected)
+    assert "outputs of the head" in report.numbers["outliers"]["dark_slope_auroc"].note
+    plain = sslzoo.evaluate(parts["encoder"], splits, "outliers", outside=outside, seed=2)
+    assert "of the features" in plain.numbers["outliers"]["dark_slope_auroc"].note
+    assert plain["outliers"]["dark_auroc"] == report["outliers"]["dark_auroc"]
 
 
 def test_attributes_and_tasks_of_celeba():

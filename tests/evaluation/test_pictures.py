@@ -269,6 +269,11 @@ def test_confusion_and_tradeoff(tmp_path):
     points = [("one", 0.9, 0.6, "generative"), ("two", 0.9, 0.59, "discriminative"), ("none", 0.3, 0.3, "untrained")]
     with Image.open(pictures.tradeoff(points, tmp_path / "tradeoff.png")) as picture:
         assert picture.format == "PNG" and min(picture.size) > 300
+    many = [(f"encoder {i}", 0.95 + 0.001 * i, 0.25, "discriminative") for i in range(30)]
+    with Image.open(pictures.tradeoff([*many, *points], tmp_path / "many.png")) as taller:
+        assert taller.height > 1.5 * picture.height
+    heights = pictures._spread(np.array([0.2, 0.2, 0.21, 0.9, 0.99, 1.0]), 0.1)
+    assert np.diff(heights).min() > 0.1 - 1e-9 and heights.max() <= 1 and heights[0] == 0.2
     with pytest.raises(InvalidInputError, match="at least one"):
         pictures.tradeoff([], tmp_path / "no.png")
     with pytest.raises(UnknownNameError, match="generative"):

@@ -9,6 +9,7 @@ import pytest
 
 import sslzoo
 from sslzoo import errors
+from sslzoo.training import outcome
 from sslzoo.zoo.results import read_results
 
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -48,6 +49,23 @@ def test_a_contrastive_run_begins_where_the_model_stood_head_included(tmp_path, 
     train("simclr", tmp_path / "on", "--epochs", 1, *settings, "learning_rate=1e-9", "--init", folder)
     first, on = losses(tmp_path / "first"), losses(tmp_path / "on")[0]
     assert abs(on - first[-1]) < 0.25 * (first[0] - first[-1])
+
+
+@pytest.mark.parametrize("name", ["gedi", "jem", "ebclr"])
+def test_an_energy_run_begins_where_the_model_stood_head_included(name, tmp_path, monkeypatch):
+    """Whose recipes make their networks in a size of their own, and whose head may be one of clusters."""
+    monkeypatch.setattr(outcome, "draw", lambda *_: {})
+    settings = ["--batch-size", 60, "--epochs", 1, "--set", "sgld_steps=1", "buffer_size=60", "width=4"]
+    settings += ["standardize=60"] if name == "gedi" else []  # which trained weights must be spared
+    folder = train(name, tmp_path / "first", *settings, "learning_rate=0.01")
+    on = train(name, tmp_path / "on", *settings, "learning_rate=1e-9", "--seed", 1, "--init", folder)
+    x = sslzoo.data.load("digits", "test")[0][:20]
+    for part in ("encoder", "projection"):
+        former, now = (sslzoo.load(place, part=part).predict(x, verbose=0) for place in (folder, on))
+        np.testing.assert_allclose(now, former, atol=1e-4)
+    assert any("Training began with the weights of" in remark for remark in read_results(on)["remarks"])
+    with pytest.raises(errors.InvalidInputError, match="latent_dim=5 features"):
+        train(name, tmp_path / "out", *settings, "latent_dim=5", "--init", folder)
 
 
 def test_what_does_not_fit_is_told_before_the_first_step(tmp_path):
