@@ -58,11 +58,11 @@ class Noisy(keras.Layer):
         return ops.convert_to_tensor(points, dtype="float32")
 
 
-def spirals(count, rng, turns=TURNS):
+def spirals(count, rng, turns=TURNS, mirrored=False):
     """Points (count, 1, 1, 2) and the spiral that each lies on (count,)."""
     label = rng.integers(0, 2, count)
     part = np.sqrt(rng.uniform(0.01, 1, count))  # so that they lie about evenly along the spiral
-    angle = 2 * np.pi * turns * part + np.pi * label
+    angle = 2 * np.pi * turns * part * (1 - 2 * label * mirrored) + np.pi * label
     points = 2 * part[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
     return points.reshape(count, 1, 1, 2).astype("float32"), label
 
@@ -84,6 +84,11 @@ def represent(model, points):
     """Places on the circle: (N, 2)."""
     z = ops.convert_to_numpy(model.encode(points))
     return z / np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-12)
+
+
+def told_apart(z, labels):
+    """Share of points whose spiral logistic regression tells from places on the circle: half train it, half test it."""
+    return LogisticRegression().fit(z[::2], labels[::2]).score(z[1::2], labels[1::2])
 
 
 # ------------------------------------------------------------------ the picture
@@ -134,26 +139,29 @@ def main(argv=None):
     parser.add_argument("--learning-rate", type=float, default=0.03, help="of SGD (0.03, the paper's)")
     parser.add_argument("--noise", type=float, nargs="*", default=NOISE, help="widths, beside those in the picture")
     parser.add_argument("--turns", type=float, default=TURNS, help="of each spiral (1.5)")
+    parser.add_argument("--mirrored", action="store_true", help="one turns clockwise, the other not; they cross")
     parser.add_argument("--seeds", type=int, default=3, help="of points and initial weights (3)")
     parser.add_argument("--out", default="two_spirals.png", help="the picture")
     settings = parser.parse_args(argv)
     begin = time.perf_counter()
-    data = [spirals(settings.points, np.random.default_rng(seed), settings.turns) for seed in range(settings.seeds)]
+    rngs = map(np.random.default_rng, range(settings.seeds))
+    data = [spirals(settings.points, rng, settings.turns, settings.mirrored) for rng in rngs]
     accuracy, places = {}, {}
-    print(f"{'noise':>6}{'accuracy':>10}{'spread':>8}{'first loss':>12}{'last loss':>11}")
+    print(f"{'noise':>6}{'of views':>10}{'spread':>8}{'of points':>11}{'spread':>8}{'first loss':>12}{'last loss':>11}")
     for eta in sorted({*settings.noise, *SHOWN}):
-        accuracy[eta], losses = [], []
+        accuracy[eta], of_points, losses = [], [], []
         for seed, (points, labels) in enumerate(data):
             model, loss = train(points, eta, settings, seed)
-            z = represent(model, points)
-            probe = LogisticRegression().fit(z[::2], labels[::2])
-            accuracy[eta].append(probe.score(z[1::2], labels[1::2]))
+            noise = np.random.default_rng([seed, 1]).uniform(0, eta, points.shape).astype("float32")
+            z, seen = represent(model, points), represent(model, points + noise)
+            accuracy[eta].append(told_apart(seen, labels))
+            of_points.append(told_apart(z, labels))
             losses.append((loss[0], loss[-1]))
             if eta in SHOWN and not seed:
-                places[eta] = z
-        mean, spread = 100 * np.mean(accuracy[eta]), 100 * np.std(accuracy[eta])
+                places[eta] = seen
         first, last = np.mean(losses, axis=0)
-        print(f"{eta:6g}{mean:9.1f}%{spread:8.1f}{first:12.2f}{last:11.2f}", flush=True)
+        found = [f"{100 * np.mean(one):9.1f}%{100 * np.std(one):8.1f}" for one in (accuracy[eta], of_points)]
+        print(f"{eta:6g}{' '.join(found)}{first:12.2f}{last:11.2f}", flush=True)
     points, labels = data[0]
     picture(settings.out, points, labels, places, accuracy)
     print(f"\n{(time.perf_counter() - begin) / 60:.1f} minutes. Picture: {settings.out}")
