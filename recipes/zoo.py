@@ -36,6 +36,7 @@ if importlib.util.find_spec("tensorflow") is None and INSTALLED:  # Keras' own d
     os.environ.setdefault("KERAS_BACKEND", INSTALLED[0])
 
 from sslzoo import evaluation  # noqa: E402
+from sslzoo.data.catalogue import KNOWN  # noqa: E402
 from sslzoo.errors import ArtefactError, SSLZooError, choose  # noqa: E402
 from sslzoo.files import write_beside  # noqa: E402
 from sslzoo.training import devices, flags  # noqa: E402
@@ -53,6 +54,9 @@ TOLERANCE = 0.1  # points of accuracy that rounding to float16 may cost
 CHECKED = {"linear": 4.0, "mlp": 4.0, "knn": 2.5, "gmm": 15.0, "style": 8.0}
 KNN = "knn.cosine_k10_accuracy"
 COLUMNS_OF_README = (KNN, "mlp.accuracy", "linear.accuracy", "gmm.accuracy", "style.kept")  # what `sslzoo list` shows
+HEADER_OF_README = (
+    "| weights | kNN | MLP probe | linear probe | GMM clusters | style kept | views seen | time, 2 shared cores |"
+)
 POLL_SECONDS, REPORT_SECONDS, GRACE_SECONDS = 1, 60, 30
 
 
@@ -344,27 +348,41 @@ def check(zoo, entry, scratch):
 
 
 def readme_rows(zoo):
-    """The lines of the README's table, for what is in weights/, in the order of this table."""
-    rows = []
+    """The lines of the README's tables, for what is in weights/: one for each data set, the best kNN first."""
+    found = {}
     for entry in zoo.entries:
         folder = zoo.weights / entry.entry
-        if not (folder / layout.RESULTS).is_file():
-            continue
-        results = read_results(folder)
-        metrics = {metric["name"]: metric for metric in results["metrics"]}
-        cells = [f"{metrics[name]['value']:.1f} %" if name in metrics else "" for name in COLUMNS_OF_README]
-        seconds = results["wall_seconds"]
-        cells.append(f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds} s")
-        rows.append(f"| `{entry.entry}` | {' | '.join(cells)} |")
-    return rows
+        if (folder / layout.RESULTS).is_file():
+            found.setdefault(entry.dataset, []).append(read_results(folder))
+    lines = []
+    for dataset in sorted(found, key=lambda dataset: (dataset == "digits", list(KNOWN).index(dataset))):
+        models = sorted(found[dataset], key=lambda results: -_values(results).get(KNN, 0))
+        table = [HEADER_OF_README, "|---" + 7 * "|---:" + "|", *map(_readme_row, models)]
+        if dataset == "digits":  # toys, at the end and folded away
+            summary = f"<summary>{KNOWN[dataset].title}: {len(models)} encoders</summary>"
+            lines += ["<details>", summary, "", *table, "", "</details>", ""]
+        else:
+            lines += [f"**{KNOWN[dataset].title}**", "", *table, ""]
+    return lines[:-1]
+
+
+def _values(results):
+    return {metric["name"]: metric["value"] for metric in results["metrics"]}
+
+
+def _readme_row(results):
+    values, seconds = _values(results), results["wall_seconds"]
+    cells = [f"{values[name]:.1f} %" if name in values else "" for name in COLUMNS_OF_README]
+    cells.append(f"{results['views_seen'] / 1e6:.1f} M")
+    cells.append(f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds} s")
+    return f"| `{results['name']}` | {' | '.join(cells)} |"
 
 
 def with_rows(readme, rows):
-    """The README with other rows in its table of weights."""
-    lines = readme.split("\n")
-    first = next(i for i, line in enumerate(lines) if line.startswith("| weights |")) + 2
-    last = next(i for i in range(first, len(lines)) if not lines[i].startswith("|"))
-    return "\n".join([*lines[:first], *rows, *lines[last:]])
+    """The README with other tables of weights, which stand between two comments."""
+    before, begin, rest = readme.partition("<!-- weights -->\n")
+    _, end, after = rest.partition("\n<!-- /weights -->")
+    return before + begin + "\n".join(rows) + end + after
 
 
 def main(argv=None):

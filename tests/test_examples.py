@@ -163,6 +163,12 @@ def test_two_spirals(capsys):
     assert np.abs(flat).max() <= 2 and 0.45 < labels.mean() < 0.55
     apart = np.linalg.norm(flat[labels == 0][:300, None] - flat[labels == 1][None], axis=2)
     assert apart.min() > 0.15  # they never meet
+    mirrored = module.spirals(4000, np.random.default_rng(0), mirrored=True)[0].reshape(-1, 2)
+    np.testing.assert_array_equal(mirrored[labels == 0], flat[labels == 0])
+    np.testing.assert_allclose(mirrored[labels == 1], flat[labels == 1] * [1, -1], atol=1e-6)
+    by_hand = {eta: module.by_hand(points, labels, eta) for eta in (0, 0.4, 2)}
+    assert abs(by_hand[0][0] - by_hand[0][1]) < 0.01  # nothing to choose
+    assert by_hand[0.4][0] < by_hand[0.4][1] - 0.05 and by_hand[2][0] > by_hand[2][1] + 1
     noisy = keras.ops.convert_to_numpy(module.Noisy(0.4, 0)(points, training=True))[:, 0]
     moved = (noisy - points).reshape(-1, 2)
     assert moved.min() >= 0 and 0.39 < moved.max() <= 0.4 and abs(moved.mean() - 0.2) < 0.01

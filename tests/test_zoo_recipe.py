@@ -1,6 +1,7 @@
 """`recipes/zoo.py`: which entries are trained, in what order, what becomes of those that fail or are cut short."""
 
 import importlib.util
+import itertools
 import json
 import os
 import shutil
@@ -222,15 +223,18 @@ def test_check_holds_new_numbers_to_the_committed_ones(moved, agrees, tmp_path, 
 def test_the_readme_gets_a_line_per_model_and_keeps_the_rest():
     readme = (ROOT / "README.md").read_text()
     zoo = recipe.Zoo(recipe.read_table(ROOT / "recipes" / "zoo.csv"), "runs")
-    rows = recipe.readme_rows(zoo)
-    changed = recipe.with_rows(readme, rows)
+    lines = recipe.readme_rows(zoo)
+    rows = [line for line in lines if line.startswith("| `")]
     assert len(rows) == len(list((ROOT / "weights").glob("*/config.json")))
-    assert [line for line in changed.split("\n") if line.startswith("| `")][: len(rows)] == rows
-    start = readme.index("| weights |")
-    assert changed[:start] == readme[:start]
-    assert changed.split("\n\n")[-1] == readme.split("\n\n")[-1]
+    changed = recipe.with_rows(readme, ["nothing"])
+    start, end = readme.index("<!-- weights -->"), readme.index("<!-- /weights -->")
+    assert changed == readme[:start] + "<!-- weights -->\nnothing\n" + readme[end:]
+    assert recipe.with_rows(changed, lines) == recipe.with_rows(readme, lines)
     row = next(row for row in rows if "`simclr-mnist`" in row)
-    assert "98.3 %" in row and row.count("|") == 8
+    assert "98.3 %" in row and "14.4 M" in row and row.count("|") == recipe.HEADER_OF_README.count("|")
+    mnist = lines[lines.index("**MNIST**") :]
+    best = [float(row.split("|")[2].strip(" %")) for row in itertools.takewhile(bool, mnist[4:])]
+    assert len(best) > 5 and best == sorted(best, reverse=True)
 
 
 @pytest.mark.parametrize(

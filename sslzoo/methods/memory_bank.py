@@ -28,6 +28,7 @@ from sslzoo.methods.kmeans import mini_batch_kmeans
 from sslzoo.methods.pretrainer import check_index
 from sslzoo.methods.state import counter, refresh_rows, snapshot, variable
 from sslzoo.networks.initialization import unit_rows
+from sslzoo.progress import line
 
 
 class Bank(keras.layers.Layer):
@@ -460,9 +461,10 @@ class ClusterBank(keras.callbacks.Callback):
         # Under JAX, asking for `self.model` brings its variables up to date, and what is assigned to them before the
         # first step of the epoch is what that step starts from.
         model, began = self.model, time.perf_counter()
-        bar = None
+        target = model.clusterings * len(model.banks())
+        shown = line("clusterings of the bank")  # at a terminal, where a run prints no bars
+        bar = lambda made: shown(made, target)  # noqa: E731
         if self.params.get("verbose") == 1:
-            target = model.clusterings * len(model.banks())
             bar = keras.utils.Progbar(target, unit_name="clustering").update
         self._found = model.cluster_bank(epoch, bar) | {"cluster_seconds": time.perf_counter() - began}
 

@@ -1,6 +1,7 @@
 """Methods with a memory bank: what they must do beyond the shared battery."""
 
 import itertools
+import sys
 
 import keras
 import numpy as np
@@ -341,7 +342,7 @@ def test_clusters_are_made_of_the_bank_and_repeat():
     assert not np.array_equal(mini_batch_kmeans(draw(200, 4), 5, 0), mini_batch_kmeans(draw(200, 4), 5, 1))
 
 
-def test_the_callback_makes_clusters_between_epochs(capsys):
+def test_the_callback_makes_clusters_between_epochs(capsys, monkeypatch):
     model = make(LocalAggregation, clusters=5, clusterings=2)
     seen = []
 
@@ -357,6 +358,9 @@ def test_the_callback_makes_clusters_between_epochs(capsys):
     assert changed == [True, False, True, False, True]
     assert len(history["cluster_nmi"]) == 5 and "2/2" in capsys.readouterr().out
     assert all(labels.max() < 5 for labels in seen[1:])
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)  # where a run, which prints no bars, shows a line
+    model.fit(inputs(model), batch_size=BATCH, verbose=0, callbacks=[ClusterBank(start=0)])
+    assert "clusterings of the bank: 1 of 2" in capsys.readouterr().err
     with pytest.raises(InvalidInputError, match="Received: Ball"):
         make(Ball).fit(inputs(make(Ball)), batch_size=BATCH, verbose=0, callbacks=[ClusterBank()])
 
