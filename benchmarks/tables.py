@@ -465,8 +465,9 @@ CLAIM_NOTE = (
 )
 OUTLIER_NOTE = (
     "AUROC of test images against images of another set, fitted to their shape: by the cosine to the 50th nearest "
-    "train image, and by the slope of the features' logsumexp, as the energy models of 003 are read (not where pixels "
-    "are thresholded, for no slope is left). Below 50 the other set looks more typical than the test images."
+    "train image, and by the slope of the logsumexp of the head's outputs, or of the features where there is no head, "
+    "as the energy models of 003 are read (not where pixels are thresholded, for no slope is left). Below 50 the other "
+    "set looks more typical than the test images."
 )
 
 
