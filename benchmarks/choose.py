@@ -67,7 +67,8 @@ def trial(method, dataset, budget, words):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("method", choices=sorted(path.stem.replace("_", "-") for path in RECIPES.glob("*.py")))
+    methods = sorted(path.stem.replace("_", "-") for path in RECIPES.glob("*.py") if path.stem != "zoo")
+    parser.add_argument("method", choices=methods)
     parser.add_argument("dataset")
     parser.add_argument("--budget", type=int, default=Trial.budget, metavar="VIEWS", help="to train for (200000)")
     ours, theirs = parser.parse_known_args()
