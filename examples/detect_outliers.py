@@ -38,7 +38,7 @@ def load(name):
 
 def draw(found, aurocs, path, inside):
     """Histograms of log(-score), a row for each model, the data's own in front."""
-    figure = Figure(figsize=(8.2, 0.9 + 3.0 * len(found)), dpi=110, facecolor=PAGE)
+    figure = Figure(figsize=(8.2, 0.4 + 3.0 * len(found)), dpi=110, facecolor=PAGE)
     FigureCanvasAgg(figure)
     height = figure.get_figheight()
     figure.text(0.06, 1 - 0.3 / height, f"Slopes of the density of {inside}", fontsize=13, color=INK,
