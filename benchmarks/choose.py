@@ -10,6 +10,7 @@ nothing. All other flags are the recipe's (--set, --seed, --precision, --data-di
 
 import argparse
 import importlib.util
+import sys
 import tempfile
 from pathlib import Path
 
@@ -40,6 +41,8 @@ class Trial(training.Run):
         return super()._settings(*arguments) | {"epochs": 1, "monitor_every": 0}
 
     def finish(self, model):
+        if self.stopwatch.reason:
+            sys.exit(f"This trial was {self.stopwatch.reason}, and says nothing: its schedule had not run down.")
         encoder = model.parts(self.image_shape)["encoder"]
         sides = []
         for images, labels in ((self.images, self.labels), self.load("validation")):

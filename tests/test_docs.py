@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sslzoo import training
 from sslzoo.errors import InvalidInputError
 from sslzoo.methods import METHODS
 from sslzoo.methods.pretrainer import ROLES
@@ -23,9 +24,10 @@ def script(path):
     return module
 
 
-tables, write_methods, measure, seeds = (
+BENCHMARKS = ("measure", "seeds", "choose")
+tables, write_methods, measure, seeds, choose = (
     script(ROOT / path)
-    for path in ("benchmarks/tables.py", "docs/write_methods.py", "benchmarks/measure.py", "benchmarks/seeds.py")
+    for path in ("benchmarks/tables.py", "docs/write_methods.py", *(f"benchmarks/{n}.py" for n in BENCHMARKS))
 )
 
 
@@ -180,3 +182,13 @@ def test_the_floor_is_an_untrained_encoder_measured_alike(tmp_path):
     best = "knn.euclidean_best_accuracy"
     assert 30 < entry.value(best) < trained.value(best)
     assert entry.metrics[best]["error"] > 0
+
+
+def test_a_trial_that_was_cut_short_says_nothing(monkeypatch, capsys):
+    monkeypatch.setattr(training, "Run", training.Run)  # which a trial replaces
+    budget, words = 4800, ["--set", "policy_changes={}"]
+    found = choose.trial("vae", "digits", budget, words)
+    assert found["views"] == budget and 0.3 < found["cosine"] <= 1
+    with pytest.raises(SystemExit, match="says nothing"):
+        choose.trial("vae", "digits", 200 * budget, [*words, "--max-minutes", "0.0001"])
+    assert "on 144 validation images" in capsys.readouterr().out
