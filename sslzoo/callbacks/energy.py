@@ -132,7 +132,8 @@ class EnergyHealth(keras.callbacks.Callback):
     | `invariance_excess` | invariance, unweighted, over its optimum 0 | near 0 |
     | `prior_excess` | prior term, unweighted, over its optimum log K | near 0 |
 
-    The last three (of `GEDI` and `JEM`) tell the failures apart (`health.clustering_failure`), and one line says so.
+    The last three are of `GEDI` and `JEM`. Of `GEDI` they tell the failures apart, and one line says so
+    (`health.clustering_failure`).
     Energies are those of `GEDI` and `JEM`; of `EBCLR` they are up to the images x may be a view of, the same ones here.
 
     Example:
@@ -219,7 +220,8 @@ class EnergyHealth(keras.callbacks.Callback):
             measures["clusters_used"] = health.prototypes_used(shares)
             measures["invariance_excess"] = invariance
             measures["prior_excess"] = prior - float(np.log(model.clusters))
-            sentence = health.clustering_failure(invariance, prior, model.clusters)
+            if hasattr(model, "prior_weight"):  # JEM has no such terms to weigh
+                sentence = health.clustering_failure(invariance, prior, model.clusters)
         return measures, sentence
 
 

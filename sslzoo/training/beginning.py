@@ -20,11 +20,13 @@ class Beginning:
 
     Attributes:
         remarks: list of str, what the card must say.
+        taken: bool, whether a recipe has asked for the encoder.
     """
 
     def __init__(self, name: str):
         self.name = name
         self.model = zoo.load(name)
+        self.taken = False
         self.remarks = [f"Training began with the weights of {self.model.name}, not with random ones."]
 
     def check_shape(self, image_shape: tuple[int, int, int]) -> None:
@@ -42,7 +44,7 @@ class Beginning:
             InvalidInputError: it takes images of another shape, gives another number of features than the setting
                 "latent_dim" says, or has no posterior where one is needed.
         """
-        model = self.model
+        model, self.taken = self.model, True
         self.check_shape(run.image_shape)
         features, wanted = model.output_shape[-1], run.settings["latent_dim"]
         if wanted is not None and features != wanted:

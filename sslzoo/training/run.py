@@ -375,7 +375,15 @@ class Run:
         Args:
             model: the method to train.
             optimizer: in place of the one that the settings name.
+
+        Raises:
+            InvalidInputError: --init, and a recipe that makes its networks itself.
         """
+        if self.beginning and not self.beginning.taken:
+            raise InvalidInputError(
+                f"{self.method} trains networks of its own kind, which cannot begin with another model. "
+                f"Received: --init={self.arguments.init}"
+            )
         model.check_batch(self.settings["batch_size"])
         model.compile(optimizer=optimizer or self.optimizer())
         self.model = model

@@ -78,6 +78,8 @@ def test_what_does_not_fit_is_told_before_the_first_step(tmp_path):
     folder = train("simclr", tmp_path / "simclr", "--epochs", 1)
     with pytest.raises(errors.InvalidInputError, match="one of its kind"):
         train("simvae", tmp_path / "out", "--epochs", 1, "--init", folder)
+    with pytest.raises(errors.InvalidInputError, match=r"cmc trains networks of its own.*--init=simvae-digits"):
+        train("cmc", tmp_path / "out", "--init", "simvae-digits")
     with pytest.raises(errors.UnknownNameError, match="simvae-digits"):
         train("simvae", tmp_path / "out", "--init", "simvae-digit")
     assert not (tmp_path / "out").exists()
