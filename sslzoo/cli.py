@@ -181,7 +181,7 @@ def _list(arguments):
 
 
 # What few encoders have, or each in a space of its own: `sslzoo info` shows it.
-_APART = ("reconstruction", "generation", "likelihood", "outliers", "attributes", "clusters")
+_APART = ("reconstruction", "generation", "likelihood", "outliers", "attributes", "clusters", "bank", "views")
 
 
 def _listing(models):
