@@ -28,7 +28,7 @@ class Trial(training.Run):
 
     def __init__(self, *arguments, **keywords):
         super().__init__(*arguments, **keywords)
-        self.steps_per_epoch = max(1, self.budget // self.views_per_step)
+        self.steps = self.steps_per_epoch = max(1, self.budget // self.views_per_step)
 
     def load(self, split):
         images, labels = super().load("train")

@@ -184,11 +184,20 @@ def test_the_floor_is_an_untrained_encoder_measured_alike(tmp_path):
     assert entry.metrics[best]["error"] > 0
 
 
-def test_a_trial_that_was_cut_short_says_nothing(monkeypatch, capsys):
+def test_a_trial_runs_its_rate_down_or_says_nothing(monkeypatch, capsys):
     monkeypatch.setattr(training, "Run", training.Run)  # which a trial replaces
+    rates, prepare = [], training.Run.prepare
+
+    def prepared(run, model):
+        prepare(run, model)
+        steps = run.budget // run.views_per_step
+        rates.append([float(model.optimizer._learning_rate(step)) for step in (steps // 2, steps)])
+
+    monkeypatch.setattr(choose.Trial, "prepare", prepared)
     budget, words = 4800, ["--set", "policy_changes={}"]
     found = choose.trial("vae", "digits", budget, words)
     assert found["views"] == budget and 0.3 < found["cosine"] <= 1
+    assert rates[0][0] > 1e-4 and rates[0][1] == pytest.approx(0, abs=1e-6)
     with pytest.raises(SystemExit, match="says nothing"):
         choose.trial("vae", "digits", 200 * budget, [*words, "--max-minutes", "0.0001"])
     assert "on 144 validation images" in capsys.readouterr().out
