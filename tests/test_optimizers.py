@@ -74,6 +74,21 @@ def same_path(ours, theirs, rtol=2e-5):
             np.testing.assert_allclose(found[name], expected[name], rtol, atol=1e-6, err_msg=f"{name}, step {step}")
 
 
+def pytorchs_path(optimizer, **settings):
+    """Weights after each step of an optimizer of `torch.optim`."""
+    import torch
+
+    weights = {name: torch.nn.Parameter(torch.tensor(value)) for name, value in start().items()}
+    optimizer = getattr(torch.optim, optimizer)(weights.values(), **settings)
+    path = []
+    for step in gradients():
+        for name, value in step.items():
+            weights[name].grad = torch.tensor(np.asarray(value))
+        optimizer.step()
+        path.append({name: w.detach().numpy().copy() for name, w in weights.items()})
+    return path
+
+
 # ---------------------------------------------------------------- the update rules
 
 
@@ -89,16 +104,7 @@ def test_l2_sgd_follows_the_recursion(weight_decay, exclude, momentum, nesterov)
 
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="PyTorch's own SGD is the reference")
 def test_l2_sgd_is_pytorchs_sgd_at_a_constant_rate():
-    import torch
-
-    weights = {name: torch.nn.Parameter(torch.tensor(value)) for name, value in start().items()}
-    theirs = torch.optim.SGD(weights.values(), lr=0.3, momentum=0.9, weight_decay=0.1)
-    path = []
-    for step in gradients():
-        for name, value in step.items():
-            weights[name].grad = torch.tensor(np.asarray(value))
-        theirs.step()
-        path.append({name: w.detach().numpy().copy() for name, w in weights.items()})
+    path = pytorchs_path("SGD", lr=0.3, momentum=0.9, weight_decay=0.1)
     same_path(run(L2SGD(0.3, 0.9, 0.1), start(), gradients()), path)
 
 
@@ -120,16 +126,7 @@ def test_l2_adam_follows_the_recursion(weight_decay):
 
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="PyTorch's own Adam is the reference")
 def test_l2_adam_is_pytorchs_adam():
-    import torch
-
-    weights = {name: torch.nn.Parameter(torch.tensor(value)) for name, value in start().items()}
-    theirs = torch.optim.Adam(weights.values(), lr=0.3, weight_decay=0.1, eps=0.0)
-    path = []
-    for step in gradients():
-        for name, value in step.items():
-            weights[name].grad = torch.tensor(np.asarray(value))
-        theirs.step()
-        path.append({name: w.detach().numpy().copy() for name, w in weights.items()})
+    path = pytorchs_path("Adam", lr=0.3, weight_decay=0.1, eps=0.0)
     same_path(run(L2Adam(0.3, 0.1, epsilon=0.0), start(), gradients()), path, rtol=2e-3)
 
 

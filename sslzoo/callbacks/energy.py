@@ -203,10 +203,12 @@ class EnergyHealth(keras.callbacks.Callback):
         model, measures = self.model, {}
         outputs = self._embeddings.predict
         z = outputs(self._x, batch_size=256, verbose=0)
-        if isinstance(model, ClusterEnergyModel):
-            density = _log_sum_exp
-        else:
-            density = lambda z, other=z: ops.convert_to_numpy(model._density(z, other))  # noqa: E731
+
+        def density(embeddings, beside=z):
+            if isinstance(model, ClusterEnergyModel):
+                return _log_sum_exp(embeddings)
+            return ops.convert_to_numpy(model._density(embeddings, beside))
+
         measures["energy_data"] = -float(np.mean(density(z)))
         if self._rows is not None:
             samples = ops.convert_to_numpy(ops.take(ops.convert_to_tensor(model.buffer), self._rows, axis=0))

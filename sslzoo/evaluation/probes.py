@@ -88,16 +88,12 @@ def train_probe(
     checks.positive(learning_rate=learning_rate)
     checks.seed(needed=True, seed=seed)
     x, x_test = np.ascontiguousarray(train_features, np.float32), np.ascontiguousarray(test_features, np.float32)
-    outputs = 1 if num_classes == 2 else num_classes
-    widths = [x.shape[1], outputs] if hidden is None else [x.shape[1], hidden, outputs]
-    targets = np.eye(num_classes, dtype=np.float32)[:, -outputs:][train_labels]
+    targets = _targets(train_labels, num_classes)
     random = np.random.default_rng(seed)
+    inner = () if hidden is None else (hidden,)
+    flat, gradient, layers, gradients = _classifier(random, x.shape[1], *inner, targets.shape[1])
 
-    # All weights lie in one flat array, so that Adam is a handful of calls whatever the number of layers.
-    flat = np.concatenate([_initial(random, *shape) for shape in pairwise(widths)])
-    gradient, mean, square, scratch = (np.zeros_like(flat) for _ in range(4))
-    layers, gradients = _as_layers(flat, widths), _as_layers(gradient, widths)
-
+    mean, square, scratch = (np.zeros_like(flat) for _ in range(3))
     step = 0
     accuracies, losses = np.zeros(epochs), np.zeros(epochs)
     with threadpool_limits(1, user_api="blas"):  # matrices this small only lose time, and repeatability, to threads
@@ -171,14 +167,11 @@ def train_probe_on_views(
     checks.fraction(momentum=momentum)
     checks.seed(needed=True, seed=seed)
     x_test = np.ascontiguousarray(test_features, np.float32)
-    outputs = 1 if num_classes == 2 else num_classes
-    widths = [x_test.shape[1], outputs]
-    targets = np.eye(num_classes, dtype=np.float32)[:, -outputs:][train_labels]
+    targets = _targets(train_labels, num_classes)
     random = np.random.default_rng(seed)
-    flat = _initial(random, *widths)
-    gradient, velocity = np.zeros_like(flat), np.zeros_like(flat)
-    layers, gradients = _as_layers(flat, widths), _as_layers(gradient, widths)
+    flat, gradient, layers, gradients = _classifier(random, x_test.shape[1], targets.shape[1])
 
+    velocity = np.zeros_like(flat)
     accuracies, losses, seen = np.zeros(epochs), np.zeros(epochs), []
     for epoch in range(epochs):
         x = np.ascontiguousarray(draw(epoch), np.float32)
@@ -214,6 +207,21 @@ def plateaus(accuracies: Sequence[float], patience: int) -> int:
 def balanced_accuracy(labels: np.ndarray, predictions: np.ndarray) -> float:
     """Mean over the classes in `labels` of the share of their rows that is predicted right, in 0..1."""
     return float(np.mean([np.mean(predictions[labels == c] == c) for c in np.unique(labels)]))
+
+
+def _targets(labels, num_classes):
+    """One-hot rows (N, C); of two classes one column, for one sigmoid."""
+    return np.eye(num_classes, dtype=np.float32)[:, int(num_classes == 2) :][labels]
+
+
+def _classifier(random, *widths):
+    """Initial weights and a gradient for them, each flat and as layers over the same memory.
+
+    Flat, a step of an optimizer is a handful of calls, whatever the number of layers.
+    """
+    flat = np.concatenate([_initial(random, *shape) for shape in pairwise(widths)])
+    gradient = np.zeros_like(flat)
+    return flat, gradient, _as_layers(flat, widths), _as_layers(gradient, widths)
 
 
 def _initial(random, fan_in, fan_out):

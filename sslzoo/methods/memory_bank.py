@@ -462,15 +462,18 @@ class ClusterBank(keras.callbacks.Callback):
         # first step of the epoch is what that step starts from.
         model, began = self.model, time.perf_counter()
         target = model.clusterings * len(model.banks())
-        shown = line("clusterings of the bank")  # at a terminal, where a run prints no bars
-        bar = lambda made: shown(made, target)  # noqa: E731
-        if self.params.get("verbose") == 1:
-            bar = keras.utils.Progbar(target, unit_name="clustering").update
-        self._found = model.cluster_bank(epoch, bar) | {"cluster_seconds": time.perf_counter() - began}
+        self._found = model.cluster_bank(epoch, self._bar(target)) | {"cluster_seconds": time.perf_counter() - began}
 
     def on_epoch_end(self, epoch, logs=None):
         if logs is not None:
             logs.update(self._found)
+
+    def _bar(self, target):
+        """Shows how many clusterings are made: Keras' bar, or a line at a terminal where a run prints no bars."""
+        if self.params.get("verbose") == 1:
+            return keras.utils.Progbar(target, unit_name="clustering").update
+        shown = line("clusterings of the bank")
+        return lambda made: shown(made, target)
 
 
 class BankMonitor(keras.callbacks.Callback):
