@@ -492,7 +492,7 @@ def _picture_grid(rows, path, title, labels=None, pairs=False, after_first=False
     for y, label in zip(ends, labels or []):
         where = (left - 8) / canvas.shape[1], 1 - (y + scale * height / 2) / total
         figure.text(*where, label, ha="right", va="center", color=GREY, fontsize=9)
-    return _save(figure, path)
+    return _save(figure, path, drawing=False)
 
 
 # ---------------------------------------------------------------------- the map of the features
@@ -628,13 +628,17 @@ def _figure(width, height, title):
     return figure, axes
 
 
-def _save(figure, path):
-    """Write a PNG that is as good as `MAX_BYTES` allow: full colour, then a palette, then fewer pixels."""
+def _save(figure, path, drawing=True):
+    """Write a PNG that is as good as `MAX_BYTES` allow: all its colours, then fewer of them, then fewer pixels.
+
+    A drawing takes a third of the space with a palette, and looks no different; photographs need all their colours.
+    """
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     picture = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+    few = drawing or picture.getcolors(256) is not None
     while True:
-        for colours in (None, 256, 128, 64):
+        for colours in (256, 128, 64) if few else (None, 256, 128, 64):
             buffer = io.BytesIO()
             (picture if colours is None else picture.quantize(colours)).save(buffer, "PNG", optimize=True)
             if buffer.tell() < MAX_BYTES:

@@ -260,6 +260,15 @@ def test_large_images_become_thumbnails(tmp_path):
     assert path.stat().st_size < pictures.MAX_BYTES and pixels(path).shape[1] < 700
 
 
+def test_a_palette_where_nothing_is_lost(tmp_path):
+    rng = np.random.default_rng(0)
+    drawing = pictures.embedding(rng.normal(size=(300, 2)), np.arange(300) % 10, tmp_path / "e.png")
+    grey = pictures.samples(noise(8, channels=1) / 255, tmp_path / "g.png")
+    colour = pictures.samples(noise(8) / 255, tmp_path / "c.png")
+    assert [Image.open(path).mode for path in (drawing, grey, colour)] == ["P", "P", "RGB"]
+    assert all(contains(pixels(grey), image, 9) for image in noise(8, channels=1))
+
+
 def test_confusion_and_tradeoff(tmp_path):
     counts = np.eye(3, dtype=int) * 9 + 1
     with Image.open(pictures.confusion(counts, tmp_path / "confusion.png", names="abc")) as picture:
