@@ -32,6 +32,7 @@ it: its rule ends at 0.8 nats, far from 0. With 100 sums NeSy alone has 0.10 and
 
 import argparse
 import ast
+import functools
 import itertools
 import re
 import time
@@ -57,6 +58,7 @@ PAPER = {
     10_000: {"NeSy": (0.10, 0.00), "GEDI": (0.11, 0.44), "GEDI & NeSy": (0.97, 0.93)},
 }
 EPOCHS = {100: 500, 1000: 100, 10_000: 25}
+EXCESS = 0.4  # nats of the rule above its least, at which a run begins again
 
 
 # ------------------------------------------------------------------ logic
@@ -205,6 +207,33 @@ def make(method, settings, seed, world):
     return Sums(encoder, world, views, settings.rule_weight, settings.entropy_weight, **common)
 
 
+def train(method, sums, settings, world, images, seed):
+    """A model trained from the initial weights, order and noise of that seed; `images` standardise its outputs."""
+    keras.utils.set_random_seed(seed)
+    model = make(method, settings, seed, world)
+    model.standardize(images)
+    count = len(sums)
+    batch_size = min(settings.batch_size, count)
+    steps, epochs = count // batch_size, settings.epochs or EPOCHS.get(count, 25)
+    model.compile(keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(settings.learning_rate, epochs * steps)))
+    inputs = sums if method != "GEDI" else sums.reshape(-1, *sums.shape[2:])
+    model.fit(inputs[: steps * batch_size * (len(inputs) // count)], batch_size=batch_size, epochs=epochs, verbose=2)
+    return model
+
+
+def excess(model):
+    """How far the rule ended above its least, 0, in nats; 0 without a rule."""
+    return float(model.history.history["invariance"][-1]) / model.rule_weight if isinstance(model, Sums) else 0.0
+
+
+def attempts(run, seed, restarts):
+    """Models of `run(seed)`, which begins again from other seeds while all rules ended above `EXCESS`; best first."""
+    models = []
+    while len(models) <= restarts and all(excess(model) > EXCESS for model in models):
+        models.append(run(seed + 1000 * len(models)))
+    return sorted(models, key=excess)
+
+
 PAGE, INK, GREY = "#fbfaf7", "#222222", "#77736b"
 
 
@@ -227,6 +256,16 @@ def picture(path, tables):
     figure.savefig(path, facecolor=PAGE)
 
 
+def predict(model, images):
+    """The digit that each image is taken for: the largest of ten outputs."""
+    batches = (images[start : start + 500] for start in range(0, len(images), 500))
+    return np.concatenate([ops.convert_to_numpy(model.embed(model.prepare(batch))).argmax(1) for batch in batches])
+
+
+def now():
+    return np.array([time.perf_counter(), time.process_time()])
+
+
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", help="folder of prepared TFDS data sets (TFDS_DATA_DIR, else TFDS' own)")
@@ -242,44 +281,39 @@ def main(argv=None):
     parser.add_argument("--rule-weight", type=float, default=25.0, help="of the rule (25)")
     parser.add_argument("--sgld-steps", type=int, default=5, help="Langevin steps in a training step (5)")
     parser.add_argument("--buffer-size", type=int, default=2000, help="images of the replay buffer (2000)")
+    parser.add_argument("--restarts", type=int, default=2,
+                        help=f"times that a run may begin again whose rule ends above {EXCESS} nats (2)")  # fmt: skip
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit", type=int, help="test on the first N images only")
     parser.add_argument("--out", default="digit_sums.png", help="the picture")
     settings = parser.parse_args(argv)
 
-    train, test = (data.load("mnist", split, data_dir=settings.data_dir) for split in ("train", "test"))
+    (train_images, train_labels), test = (
+        data.load("mnist", split, data_dir=settings.data_dir) for split in ("train", "test")
+    )
     images, labels = (part[: settings.limit] for part in test)
     world = worlds(RULES)
     print(f"{RULES}  {len(world)} of 1000 worlds")
     found, tables = {}, {}
     for count in settings.examples:
-        sums = draw_sums(*train, count, np.random.default_rng(settings.seed))
+        sums = draw_sums(train_images, train_labels, count, np.random.default_rng(settings.seed))
         for method in settings.methods:
-            began = time.perf_counter()
-            keras.utils.set_random_seed(settings.seed)
-            model = make(method, settings, settings.seed, world)
-            model.standardize(train[0][:500])
-            batch_size = min(settings.batch_size, count)
-            epochs = settings.epochs or EPOCHS.get(count, 25)
-            rate = keras.optimizers.schedules.CosineDecay(settings.learning_rate, epochs * (count // batch_size))
-            model.compile(keras.optimizers.Adam(rate))
-            inputs = sums if method != "GEDI" else sums.reshape(-1, *sums.shape[2:])
-            steps = len(sums) // batch_size
-            inputs = inputs[: steps * batch_size * (len(inputs) // len(sums))]
-            model.fit(inputs, batch_size=batch_size, epochs=epochs, verbose=2)
-            logits = np.concatenate([
-                ops.convert_to_numpy(model.embed(model.prepare(images[start : start + 500])))
-                for start in range(0, len(images), 500)
-            ])  # fmt: skip
-            accuracy = float((logits.argmax(1) == labels).mean())
-            nmi = scores(labels, logits.argmax(1))["nmi"]
-            found[count, method] = accuracy, nmi
+            began = now()
+            run = functools.partial(train, method, sums, settings, world, train_images[:500])
+            models = attempts(run, settings.seed, settings.restarts)
+            digits = [predict(model, images) for model in models]
+            accuracies = [float((each == labels).mean()) for each in digits]
+            found[count, method] = accuracies[0], scores(labels, digits[0])["nmi"]
             tables[count, method] = np.zeros((10, 10))
-            np.add.at(tables[count, method], (labels, logits.argmax(1)), 1)
+            np.add.at(tables[count, method], (labels, digits[0]), 1)
             beside = PAPER.get(count, {}).get(method)
-            print(f"{count:>6} sums  {method:<12} accuracy {accuracy:.2f}, NMI {nmi:.2f}"
+            tries = ", ".join(f"{one:.2f} at {excess(model):.2f} nats" for one, model in zip(accuracies, models))
+            wall, processor = (now() - began) / 60
+            print(f"{count:>6} sums  {method:<12} accuracy {found[count, method][0]:.2f}, "
+                  f"NMI {found[count, method][1]:.2f}"
                   + (f"  (paper {beside[0]:.2f}, {beside[1]:.2f})" if beside else "")
-                  + f"  {(time.perf_counter() - began) / 60:.1f} minutes", flush=True)  # fmt: skip
+                  + (f"  tries: {tries}" if isinstance(models[0], Sums) else "")
+                  + f"  {wall:.1f} minutes, {processor:.1f} of processor", flush=True)  # fmt: skip
     picture(settings.out, tables)
     print(f"Picture: {settings.out}")
     return found

@@ -47,8 +47,9 @@ def test_batches_are_fresh_in_every_epoch_and_copies_are_jittered():
     assert not np.allclose(first, data[3][0])
 
 
-def test_moons_and_circles_runs(capsys):
+def test_moons_and_circles_runs(capsys, monkeypatch):
     module = example("moons_and_circles")
+    monkeypatch.setattr(module, "TRIES", 2)
     means = module.main([
         "--variants", "JEM", "GEDI", "SwAV", "--datasets", "circles", "--seeds", "1", "--steps", "100", "--jobs", "1",
     ])  # fmt: skip
@@ -182,16 +183,44 @@ def test_terms_of_sums_against_numpy():
         assert float(ops.convert_to_numpy(found[name])) == pytest.approx(value, rel=1e-4), name
 
 
+@pytest.mark.parametrize(
+    "nats, restarts, seeds",
+    [
+        ([0.1, 0.0], 2, [7]),  # near its optimum: once
+        ([0.8, 0.1, 0.0], 2, [1007, 7]),
+        ([0.8, 0.6, 0.7, 0.0], 2, [1007, 2007, 7]),  # all far: the nearest of three
+        ([0.8, 0.1], 0, [7]),
+    ],
+)
+def test_a_run_whose_rule_ends_far_from_0_begins_again(nats, restarts, seeds):
+    module = example("digit_sums")
+    runs = []
+
+    def run(seed):
+        model = object.__new__(module.Sums)
+        weighted = {"invariance": [90.0, 25 * nats[len(runs)]]}
+        for name, value in (("seed", seed), ("rule_weight", 25), ("history", argparse.Namespace(history=weighted))):
+            object.__setattr__(model, name, value)
+        runs.append(seed)
+        return model
+
+    models = module.attempts(run, 7, restarts)
+    assert [model.seed for model in models] == seeds and sorted(runs) == sorted(seeds)
+    assert module.excess(models[0]) == pytest.approx(min(nats[: len(runs)]))
+    assert module.excess(object()) == 0.0  # no rule, nothing to begin again for
+
+
 def test_digit_sums_runs(capsys, monkeypatch):
     module = example("digit_sums")
     rng = np.random.default_rng(0)
     digits = rng.integers(0, 256, (400, 28, 28, 1)).astype("uint8"), np.arange(400) % 10
     monkeypatch.setattr(sslzoo.data, "load", lambda name, split, data_dir: digits)
     small = ["--widths", "4", "--sgld-steps", "1", "--buffer-size", "20", "--batch-size", "10", "--limit", "50"]
-    found = module.main(["--examples", "20", "--epochs", "1", *small])
+    found = module.main(["--examples", "20", "--epochs", "1", "--restarts", "0", *small])
     assert set(found) == {(20, method) for method in module.METHODS}
     assert all(0 <= accuracy <= 1 and 0 <= nmi <= 1 for accuracy, nmi in found.values())
     out = capsys.readouterr().out
     assert "55 of 1000 worlds" in out and "GEDI & NeSy" in out
+    assert out.count(" nats") == 2  # one run each of the two methods with a rule
     with Image.open("digit_sums.png") as image:
         assert np.asarray(image.convert("L")).std() > 10
