@@ -31,9 +31,9 @@ So the paper's shape: chance without noise, best at 0.4, chance where noise cove
 one place. It is not its height: in the paper "a (mostly) linear separation", here 62 %. Beside the accuracies stand the
 losses of two maps that nobody trained (`by_hand`): along one spiral and back on the other, which a line tells apart,
 and by the angle alone. Without noise the objective has no preference; at 0.4 the first is better, by 0.2 nats (4096
-negatives: 6.11 against 6.30), but training ends near the second. Without noise this network, whose biases begin at 0, orders
-the points by their angle. Initial weights that make it less smooth (tanh, thrice PyTorch's, rate 0.1, 512 negatives)
-come higher at 0.4, 50 to 78 % over six seeds, but have 56 to 65 % without noise too: no curve.
+negatives: 6.11 against 6.30), but training ends near the second: this network, whose biases begin at 0, orders the
+points by their angle first. Initial weights that make it less smooth (tanh, thrice PyTorch's, rate 0.1, 512 negatives)
+have 50 to 78 % at 0.4 over six seeds, but 56 to 65 % without noise: no curve.
 
 The paper's text has one spiral turn clockwise and the other not (`--mirrored`). Such spirals cross, and no noise makes
 the map along them the better one (at 0.2, 512 negatives: 5.07 against 4.13).
