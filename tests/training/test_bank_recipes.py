@@ -1,0 +1,40 @@
+"""Recipes with a memory bank as their paper trains them, on a generated slice of CIFAR-10, to a loaded model."""
+
+import importlib.util
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tfds_sets
+
+import sslzoo
+from sslzoo import data
+from sslzoo.zoo.results import read_results
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+
+
+def recipe(name):
+    spec = importlib.util.spec_from_file_location(f"recipe_{name}", RECIPES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="one backend is enough; this one is fastest")
+@pytest.mark.parametrize("name", ["instance_discrimination", "cmc"])
+def test_variant_mi_trains_is_probed_on_views_and_by_its_bank_and_loads(name, tmp_path, monkeypatch):
+    pytest.importorskip("tensorflow_datasets")
+    monkeypatch.setattr(tfds_sets, "LABELS", dict.fromkeys(tfds_sets.LABELS, 3))
+    tfds_sets.write("cifar10", tmp_path / "sets", {"train": 36, "test": 24})
+    small = ["network=convnet", "latent_dim=16", "probe_on_views=2", "negatives=8"]  # a ResNet-18 takes minutes
+    folder = recipe(name).main([
+        "--dataset", "cifar10", "--variant", "mi", "--data-dir", str(tmp_path / "sets"), "--epochs", "2",
+        "--batch-size", "12", "--out", str(tmp_path / "run"), "--set", *small,
+    ])  # fmt: skip
+    metrics = {metric["name"]: metric["value"] for metric in read_results(folder)["metrics"]}
+    assert np.isfinite(list(metrics.values())).all() and {"bank.accuracy", "views.accuracy"} <= metrics.keys()
+    images, _ = data.load("cifar10", "test", data_dir=tmp_path / "sets")
+    features = sslzoo.load(folder).predict(images, verbose=0)
+    assert features.shape == (24, 16) and np.isfinite(features).all()
