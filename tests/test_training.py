@@ -168,6 +168,15 @@ def test_the_mixture_starts_as_often_as_the_settings_say(tmp_path):
     assert "restarts: 2" in next(m["protocol"] for m in results["metrics"] if m["name"] == "gmm.accuracy")
 
 
+def test_a_protocol_that_does_not_apply_takes_no_numbers_with_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))  # where no other set lies to take outliers from
+    flags = ["--limit", "240", "--batch-size", "24", "--epochs", "1", "--protocols", "knn", "outliers"]
+    folder = recipe("simclr").main([*flags, "--out", str(tmp_path / "run")])
+    results = json.loads((folder / "results.json").read_text())
+    assert {metric["name"].partition(".")[0] for metric in results["metrics"]} == {"knn"}
+    assert any("Not measured, outliers: Outliers take another data set" in remark for remark in results["remarks"])
+
+
 def test_images_without_labels_train_and_say_that_probes_are_skipped(tmp_path, capsys):
     images, _ = sslzoo.data.load("digits", "train")
     np.savez(tmp_path / "mine.npz", images=images[:64])

@@ -60,6 +60,7 @@ def evaluate(
     gmm_restarts: int = 20,
     max_train: int | None = None,
     name: str | None = None,
+    strict: bool = True,
     progress: "bool | Callable[[str, int, int], None] | None" = None,
 ) -> Report:
     """Measure how much an encoder's features tell about the classes of a data set.
@@ -119,6 +120,7 @@ def evaluate(
         gmm_restarts: int. The papers' text has 200, their code 20.
         max_train: int, use that many train images, chosen at random; None for all.
         name: str, what the report calls the data; None for the name of `dataset`.
+        strict: raise where a protocol that was named does not apply; False leaves it out, and a remark says why.
         progress: True or False; None shows it at a terminal only; or a callable (what, done, in all).
 
     Returns:
@@ -204,7 +206,7 @@ def evaluate(
             run = image_protocols.RUN[protocol]
             numbers, described, more = run(subject, report_progress(NAMES[protocol]))
         except image_protocols.DoesNotApply as error:
-            if not every:
+            if strict and not every:
                 raise
             report.remarks.append(f"Not measured, {NAMES[protocol]}: {str(error).partition('. Received')[0]}.")
             continue

@@ -181,6 +181,8 @@ def evaluate(run, encoder, decoder=None):
         decoder=decoder,
         seed=run.seed,
         gmm_restarts=run.settings["gmm_restarts"],
+        name=run.dataset if run.dataset in SETUPS and not elsewhere else None,
+        strict=False,  # what was measured must not be lost to a protocol that has nothing to measure here
     )
     if elsewhere:
         report.data["name"] = elsewhere if elsewhere in SETUPS else data_name(elsewhere)
