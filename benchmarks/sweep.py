@@ -5,9 +5,9 @@
 
 Each trial is one of benchmarks/choose.py: nine tenths of the training images train and are the bank of the neighbours,
 the rest asks, and no test image is seen. Every trial sees the same number of views, and the schedule runs down within
-it. A row is written to docs/sweeps/<method>-<dataset>-<setting>.csv as soon as it is there, so that the next call goes
-on where this one stopped; the picture of the same name shows every seed, the mean, and its standard error. All other
-flags are the recipe's.
+it. A row is written to docs/sweeps/<method>-<dataset>-<setting>-<budget>.csv as soon as it is there, so that the next
+call goes on where this one stopped; the picture of the same name shows every seed, the mean, and its standard error.
+All other flags are the recipe's.
 """
 
 import argparse
@@ -89,7 +89,7 @@ def main():
     if len(settings) > 1:
         parser.error(f"every --try must begin with the same setting. Received: {', '.join(sorted(settings))}")
 
-    path = FOLDER / f"{ours.method}-{ours.dataset}-{settings.pop()}.csv"
+    path = FOLDER / f"{ours.method}-{ours.dataset}-{settings.pop()}-{ours.budget}.csv"
     done = {(row["changes"], int(row["seed"])) for row in read(path)}
     for seed in ours.seeds:
         for changes in ours.tries:
