@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -201,3 +202,10 @@ def test_a_trial_runs_its_rate_down_or_says_nothing(monkeypatch, capsys):
     with pytest.raises(SystemExit, match="says nothing"):
         choose.trial("vae", "digits", 200 * budget, [*words, "--max-minutes", "0.0001"])
     assert "on 144 validation images" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("page", [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")], ids=lambda page: page.stem)
+def test_links_lead_somewhere(page):
+    links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text("utf-8"))
+    missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
+    assert not missing
