@@ -280,6 +280,7 @@ def predict(model, images):
 
 
 def now():
+    """Wall and processor time, in seconds."""
     return np.array([time.perf_counter(), time.process_time()])
 
 

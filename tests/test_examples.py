@@ -167,7 +167,7 @@ def test_two_spirals(capsys):
     np.testing.assert_array_equal(mirrored[labels == 0], flat[labels == 0])
     np.testing.assert_allclose(mirrored[labels == 1], flat[labels == 1] * [1, -1], atol=1e-6)
     by_hand = {eta: module.by_hand(points, labels, eta) for eta in (0, 0.4, 2)}
-    assert abs(by_hand[0][0] - by_hand[0][1]) < 0.03  # nothing to choose
+    assert abs(by_hand[0][0] - by_hand[0][1]) < 0.01  # nothing to choose
     assert by_hand[0.4][0] < by_hand[0.4][1] - 0.05 and by_hand[2][0] > by_hand[2][1] + 1
     noisy = keras.ops.convert_to_numpy(module.Noisy(0.4, 0)(points, training=True))[:, 0]
     moved = (noisy - points).reshape(-1, 2)

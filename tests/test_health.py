@@ -1,17 +1,16 @@
 """Measures of collapse against their formulas, the sentence for each collapse, and a callback that moves nothing."""
 
-import importlib.util
 import inspect
 import json
 import re
 import warnings
-from pathlib import Path
 
 import contract
 import keras
 import numpy as np
 import pytest
 from keras import ops
+from test_training import recipe
 
 import sslzoo
 from sslzoo import errors, methods, networks
@@ -529,13 +528,6 @@ def test_what_does_not_fit_is_refused_before_training():
 
 
 # ---------------------------------------------------------------- in a recipe
-
-
-def recipe(name):
-    path = Path(__file__).parent.parent / "recipes" / f"{name}.py"
-    module = importlib.util.module_from_spec(spec := importlib.util.spec_from_file_location(f"health_{name}", path))
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.filterwarnings("ignore::sslzoo.callbacks.health.CollapseWarning")

@@ -204,10 +204,10 @@ class EnergyHealth(keras.callbacks.Callback):
         outputs = self._embeddings.predict
         z = outputs(self._x, batch_size=256, verbose=0)
 
-        def density(embeddings, beside=z):
+        def density(embeddings):
             if isinstance(model, ClusterEnergyModel):
                 return _log_sum_exp(embeddings)
-            return ops.convert_to_numpy(model._density(embeddings, beside))
+            return ops.convert_to_numpy(model._density(embeddings, z))
 
         measures["energy_data"] = -float(np.mean(density(z)))
         if self._rows is not None:

@@ -321,6 +321,15 @@ def test_floats_of_at_most_one_get_a_remark(encoder, data):
     assert "0..255" in evaluate(encoder, tuple(scaled), "knn").remarks[0]
 
 
+def test_a_protocol_that_does_not_apply_raises_or_is_left_out_with_a_remark(encoder, data):
+    both = {"protocols": ["knn", "outliers"]}
+    with pytest.raises(InvalidInputError, match="Outliers take another data set"):
+        evaluate(encoder, data, **both)
+    report = evaluate(encoder, data, **both, strict=False)
+    assert set(report.numbers) == {"knn"}
+    assert any(remark.startswith("Not measured, outliers: Outliers take") for remark in report.remarks)
+
+
 @pytest.mark.parametrize(
     "change,error,message",
     [

@@ -1,25 +1,14 @@
 """Recipes with a memory bank as their paper trains them, on a generated slice of CIFAR-10, to a loaded model."""
 
-import importlib.util
-from pathlib import Path
-
 import keras
 import numpy as np
 import pytest
 import tfds_sets
+from test_training import recipe
 
 import sslzoo
 from sslzoo import data
 from sslzoo.zoo.results import read_results
-
-RECIPES = Path(__file__).parents[2] / "recipes"
-
-
-def recipe(name):
-    spec = importlib.util.spec_from_file_location(f"recipe_{name}", RECIPES / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="one backend is enough; this one is fastest")

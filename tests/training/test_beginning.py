@@ -1,26 +1,21 @@
 """--init: training that goes on from a trained model begins at its loss, not at chance."""
 
 import csv
-import importlib.util
-from pathlib import Path
 
 import numpy as np
 import pytest
+from test_training import recipe
 
 import sslzoo
 from sslzoo import errors
 from sslzoo.training import outcome
 from sslzoo.zoo.results import read_results
 
-RECIPES = Path(__file__).parents[2] / "recipes"
 SMALL = ["--limit", "240", "--protocols", "knn"]
 
 
 def train(name, out, *arguments):
-    spec = importlib.util.spec_from_file_location(f"recipe_{name}", RECIPES / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.main([*SMALL, "--out", str(out), *map(str, arguments)])
+    return recipe(name).main([*SMALL, "--out", str(out), *map(str, arguments)])
 
 
 def losses(out):

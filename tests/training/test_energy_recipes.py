@@ -1,12 +1,10 @@
 """Recipes of energy models on a generated slice of every data set of their papers, from images to a loaded model."""
 
-import importlib.util
-from pathlib import Path
-
 import keras
 import numpy as np
 import pytest
 import tfds_sets
+from test_training import recipe
 
 import sslzoo
 from sslzoo import data
@@ -16,15 +14,7 @@ from sslzoo.training import outcome
 from sslzoo.training.settings import resolve
 from sslzoo.zoo.results import read_results
 
-RECIPES = Path(__file__).parents[2] / "recipes"
 DATASETS = ("mnist", "cifar10", "cifar100", "svhn_cropped")
-
-
-def recipe(name):
-    spec = importlib.util.spec_from_file_location(f"recipe_{name}", RECIPES / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")
