@@ -5,12 +5,14 @@
 
 Each backend runs in a process of its own, after the other, on one core where the system lets it choose. Views are those
 of `Views` alone; a step is one of `fit`, from raw images to new weights, views included, of SimVAE with the networks of
-the trained zoo. Processor time of all threads, medians of rounds: other work on the machine changes it little. On a GPU
-wall time takes its place, and the table says so.
+the trained zoo, in float32 and in mixed_bfloat16 (which a CPU without instructions for it only emulates). Processor
+time of all threads, medians of rounds: other work on the machine changes it little. On a GPU wall time takes its place,
+and the table says so.
 """
 
 import argparse
 import importlib.util
+import itertools
 import json
 import os
 import subprocess
@@ -23,6 +25,7 @@ STEPS = {
     "SimVAE mlp, 28x28x1": ("mlp", (28, 28, 1), "simvae-mnist", 10, 32, 10),
     "SimVAE convnet, 32x32x3": ("convnet", (32, 32, 3), "simvae-cifar10", 64, 24, 10),
 }
+PRECISIONS = ("float32", "mixed_bfloat16")
 
 
 def one_core():
@@ -36,6 +39,7 @@ def one_core():
 
 def figures(rounds, steps):
     """{line: seconds per 1,000 views} of the backend that is set, and the clock they are of."""
+    import keras
     import numpy as np
     from views import device_step, image_shape, on_gpu
 
@@ -50,7 +54,9 @@ def figures(rounds, steps):
         step = device_step(Views(policy, 4, seed=0), images)
         step()
         found[f"views {policy}"] = _median(lambda step=step: [step() for _ in range(4)], 4 * 256, rounds, clock)
-    for name, (network, shape, policy, latents, batch, views) in STEPS.items():
+    for name, precision in itertools.product(STEPS, PRECISIONS):
+        network, shape, policy, latents, batch, views = STEPS[name]
+        keras.config.set_dtype_policy(precision)
         model = _model(network, shape, policy, latents, views)
         images = random.integers(0, 256, (batch * steps, *shape), "uint8")
         batches = data.Batches(images, None, batch, seed=0)
@@ -59,7 +65,7 @@ def figures(rounds, steps):
             model.fit(batches, epochs=1, shuffle=False, verbose=0)
 
         train()
-        found[name] = _median(train, batch * views * steps, rounds, clock)
+        found[f"{name}, {precision}"] = _median(train, batch * views * steps, rounds, clock)
     return {"clock": "wall" if on_gpu() else "processor", "seconds": found}
 
 

@@ -10,6 +10,8 @@ import keras
 from sslzoo import processes
 from sslzoo.errors import InvalidInputError
 
+CPU = Path("/proc/cpuinfo")
+
 
 def join(number: int | None) -> None:
     """Joins the processes that train together, under JAX, before anything is computed. All but the first are silent.
@@ -91,11 +93,21 @@ def release(model: keras.Model) -> bool:
 def suitable_backend(network: str) -> str | None:
     """The backend that trains a network fastest on this machine, of those installed; None: there is none.
 
-    JAX, but for convolutions on a CPU TensorFlow (`benchmarks/backends.py` measures both).
+    JAX, but for convolutions on a CPU TensorFlow (`benchmarks/backends.py` measures both), in float32.
     """
     convolutions_on_cpu = not network.startswith("mlp") and not has_gpu()
     order = ("tensorflow", "jax", "torch") if convolutions_on_cpu else ("jax", "tensorflow", "torch")
     return next((name for name in order if is_installed(name)), None)
+
+
+def bfloat16_helps(network: str) -> bool:
+    """Whether TensorFlow in mixed_bfloat16 trains a network faster still: where a CPU, and no GPU, computes in it.
+
+    Not for `mlp-small`, whose steps are over before precision counts.
+    """
+    if network == "mlp-small" or has_gpu() or not is_installed("tensorflow") or not CPU.exists():
+        return False
+    return bool({"avx512_bf16", "amx_bf16"} & set(CPU.read_text().split()))
 
 
 def has_gpu() -> bool:

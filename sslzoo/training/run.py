@@ -409,6 +409,8 @@ class Run:
         suitable = devices.suitable_backend(network)
         if suitable != keras.backend.backend() and not self.initial_epoch:
             print(f"On this machine {network} is trained fastest by {suitable}: KERAS_BACKEND={suitable}.")
+        if self.arguments.precision == "float32" and devices.bfloat16_helps(network) and not self.initial_epoch:
+            print("Its CPU knows bfloat16: KERAS_BACKEND=tensorflow and --precision mixed_bfloat16 are faster still.")
         accumulated = self.arguments.accumulate or 1
         if accumulated > 1:
             print(

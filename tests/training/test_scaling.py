@@ -91,6 +91,22 @@ def test_an_accumulating_run_says_what_it_does_not_do(tmp_path, capsys):
         train("simclr", out, "--epochs", 2, "--accumulate", 4, "--resume")
 
 
+def test_a_processor_that_computes_in_bfloat16_is_named(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(devices, "has_gpu", lambda: False)
+    monkeypatch.setattr(devices, "is_installed", lambda package: True)
+    monkeypatch.setattr(devices, "CPU", tmp_path / "cpuinfo")
+    assert not devices.bfloat16_helps("mlp")  # no such file
+    devices.CPU.write_text("flags\t: fpu avx512f\n")
+    assert not devices.bfloat16_helps("mlp")
+    devices.CPU.write_text("flags\t: fpu avx512f avx512_bf16 vpclmulqdq\n")
+    assert devices.bfloat16_helps("mlp") and not devices.bfloat16_helps("mlp-small")
+    hint = "KERAS_BACKEND=tensorflow and --precision mixed_bfloat16 are faster still"
+    words = ("--limit", 24, "--epochs", 1, "--set", "batch_size=12", "monitor_every=0")
+    for network in ("mlp", "mlp-small"):
+        train("simclr", tmp_path / network, *words, f"network={network}")
+        assert (hint in capsys.readouterr().out) == (network == "mlp")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
