@@ -159,7 +159,8 @@ class Zoo:
         record = self.runs / entry.entry / "run.json"
         if record.is_file():
             return json.loads(record.read_text("utf-8"))["backend"]
-        return devices.suitable_backend(self.settings(entry)["network"])
+        precision = "mixed_bfloat16" if "mixed_bfloat16" in entry.words else "float32"
+        return devices.suitable_backend(self.settings(entry)["network"], precision)
 
     def command(self, entry):
         """The process that trains an entry, or goes on with it."""

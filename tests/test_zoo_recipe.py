@@ -51,18 +51,21 @@ def test_flags_and_variants_reach_the_settings(tmp_path):
         zoo.settings(recipe.Entry("x", "simclrr", "cifar10", "", 0))
 
 
-def test_convolutions_want_tensorflow_on_a_cpu_and_dense_networks_jax(tmp_path, monkeypatch):
+def test_convolutions_and_bfloat16_want_tensorflow_on_a_cpu_and_dense_networks_jax(tmp_path, monkeypatch):
     zoo = recipe.Zoo([], tmp_path)
     dense, convolutions = (recipe.Entry(f"simclr-{d}", "simclr", d, "", 0) for d in ("mnist", "cifar10"))
+    half = recipe.Entry("dcl-mnist", "dcl", "mnist", "--precision mixed_bfloat16", 0)
+    monkeypatch.setattr(devices, "CPU", tmp_path / "cpuinfo")
+    devices.CPU.write_text("flags : fpu avx512_bf16")
     for gpu, installed, expected in (
-        (False, ["jax", "tensorflow"], ["jax", "tensorflow"]),
-        (True, ["jax", "tensorflow"], ["jax", "jax"]),
-        (False, ["jax"], ["jax", "jax"]),
-        (False, ["tensorflow"], ["tensorflow", "tensorflow"]),
+        (False, ["jax", "tensorflow"], ["jax", "tensorflow", "tensorflow"]),
+        (True, ["jax", "tensorflow"], ["jax", "jax", "jax"]),
+        (False, ["jax"], ["jax", "jax", "jax"]),
+        (False, ["tensorflow"], ["tensorflow", "tensorflow", "tensorflow"]),
     ):
         monkeypatch.setattr(devices, "has_gpu", lambda gpu=gpu: gpu)
         monkeypatch.setattr(devices, "is_installed", lambda name, installed=installed: name in installed)
-        assert [zoo.backend(entry) for entry in (dense, convolutions)] == expected
+        assert [zoo.backend(entry) for entry in (dense, convolutions, half)] == expected
     (tmp_path / "simclr-mnist").mkdir()
     (tmp_path / "simclr-mnist" / "run.json").write_text('{"backend": "torch"}')
     assert zoo.backend(dense) == "torch"  # where it was begun

@@ -90,13 +90,17 @@ def release(model: keras.Model) -> bool:
     return first
 
 
-def suitable_backend(network: str) -> str | None:
+def suitable_backend(network: str, precision: str = "float32") -> str | None:
     """The backend that trains a network fastest on this machine, of those installed; None: there is none.
 
-    JAX, but for convolutions on a CPU TensorFlow (`benchmarks/backends.py` measures both), in float32.
+    JAX, but on a CPU TensorFlow for convolutions and for what has instructions for bfloat16 (`benchmarks/backends.py`
+    measures both).
     """
     convolutions_on_cpu = not network.startswith("mlp") and not has_gpu()
-    order = ("tensorflow", "jax", "torch") if convolutions_on_cpu else ("jax", "tensorflow", "torch")
+    bfloat16_on_cpu = precision == "mixed_bfloat16" and bfloat16_helps(network)
+    order = ("jax", "tensorflow", "torch")
+    if convolutions_on_cpu or bfloat16_on_cpu:
+        order = ("tensorflow", "jax", "torch")
     return next((name for name in order if is_installed(name)), None)
 
 

@@ -406,10 +406,11 @@ class Run:
         if self.no_test and not self.arguments.probe_data:
             print(f"{self.no_test}: there will be no probes. The encoder and its pictures are written all the same.")
         network = self.settings["network"]
-        suitable = devices.suitable_backend(network)
+        precision = self.arguments.precision
+        suitable = devices.suitable_backend(network, precision)
         if suitable != keras.backend.backend() and not self.initial_epoch:
             print(f"On this machine {network} is trained fastest by {suitable}: KERAS_BACKEND={suitable}.")
-        if self.arguments.precision == "float32" and devices.bfloat16_helps(network) and not self.initial_epoch:
+        if precision == "float32" and devices.bfloat16_helps(network) and not self.initial_epoch:
             print("Its CPU knows bfloat16: KERAS_BACKEND=tensorflow and --precision mixed_bfloat16 are faster still.")
         accumulated = self.arguments.accumulate or 1
         if accumulated > 1:

@@ -100,6 +100,8 @@ def test_a_processor_that_computes_in_bfloat16_is_named(tmp_path, capsys, monkey
     assert not devices.bfloat16_helps("mlp")
     devices.CPU.write_text("flags\t: fpu avx512f avx512_bf16 vpclmulqdq\n")
     assert devices.bfloat16_helps("mlp") and not devices.bfloat16_helps("mlp-small")
+    assert devices.suitable_backend("mlp") == devices.suitable_backend("mlp-small", "mixed_bfloat16") == "jax"
+    assert devices.suitable_backend("mlp", "mixed_bfloat16") == devices.suitable_backend("convnet") == "tensorflow"
     hint = "KERAS_BACKEND=tensorflow and --precision mixed_bfloat16 are faster still"
     words = ("--limit", 24, "--epochs", 1, "--set", "batch_size=12", "monitor_every=0")
     for network in ("mlp", "mlp-small"):
