@@ -14,12 +14,14 @@ from sslzoo import training
 from sslzoo.methods import FastSiam
 from sslzoo.training import STRONG, Per
 
-# On MNIST a wide predictor at a low rate is far ahead of the bottleneck that does for digits: docs/choices.md.
+# On MNIST a wide predictor at a low rate is far ahead of the bottleneck that does for digits, and without weight decay
+# the features lose one dimension after the other: docs/choices.md.
 SETTINGS = {
     "num_views": 4, "batch_size": Per(32, mnist=64, fashion_mnist=64),
     "head": Per((256, 64), mnist=(512, 512), fashion_mnist=(512, 512)), "head_options": {"output_batch_norm": True},
     "predictor": Per(32, mnist=2048, fashion_mnist=2048),
     "learning_rate": Per(1e-3, mnist=3e-4, fashion_mnist=3e-4),
+    "weight_decay": Per(0.0, mnist=5e-4, fashion_mnist=5e-4),
 }  # fmt: skip
 
 # strong: the four views and 32 images a step of the paper, solo-learn's SimSiam heads; lightly reports 90.6 % (kNN of
