@@ -50,11 +50,14 @@ def merged(runs, name, command):
     """
     first = runs[0]
     for other in runs[1:]:
-        for field in ("method", "dataset", "views_seen", "settings"):
-            if first[field] != other[field]:
-                raise InvalidInputError(
-                    f"Runs must differ in the seed alone. Received: {field}={first[field]!r} and {other[field]!r}"
-                )
+        of_first, of_other = (
+            {"method": run["method"], "dataset": run["dataset"], "views_seen": run["views_seen"], **run["settings"]}
+            for run in (first, other)
+        )
+        for field in [*of_first, *of_other]:
+            mine, its = (run.get(field, "not set") for run in (of_first, of_other))
+            if mine != its:
+                raise InvalidInputError(f"Runs must differ in the seed alone. Received: {field}={mine!r} and {its!r}")
     report = Report.mean([Report.from_dict(run["evaluation"]) for run in runs])
     papers = {metric["name"]: metric["paper"] for metric in first["metrics"] if metric.get("paper") is not None}
     common = ("schema", "method", "dataset", "settings", "views_seen", "licence", "papers", "description",
