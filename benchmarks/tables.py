@@ -295,8 +295,11 @@ def verdict(gaps, seeds):
 
 
 def fair(one, other):
-    """Whether two entries saw the same data equally often, through the same kind of network."""
-    equal = abs(one.views - other.views) <= 0.02 * max(one.views, 1)
+    """Whether two entries saw the same data equally often, through the same kind of network.
+
+    A tenth apart is equal: of digits' few images, the last batch of an epoch, which is left out, is up to 8 %.
+    """
+    equal = abs(one.views - other.views) <= 0.1 * max(one.views, 1)
     return equal and one.settings.get("network") == other.settings.get("network")
 
 
@@ -456,7 +459,8 @@ DECODER_NOTE = (
 )
 CLAIM_COLUMNS = ("claim", "data", "verdict", "numbers")
 CLAIM_NOTE = (
-    "Differences in points, of entries that saw equally many views through the same network; content by kNN (cosine, "
+    "Differences in points, of entries that saw equally many views, to a tenth, through the same network; content by "
+    "kNN (cosine, "
     f"k = 10), MLP probe (last epoch) and GMM (whole test set). A claim holds or fails once {SEEDS} seeds stand on "
     "either side, and a difference of their means then counts beyond two standard errors. Until then it is open: a "
     f"difference of single seeds counts beyond {ONE_SEED:g} points, and the word says where it leans, a lead to "
