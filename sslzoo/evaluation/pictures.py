@@ -337,8 +337,10 @@ def tradeoff(
     figure, axes = _figure(7.8, max(4.4, 1.4 + 0.21 * len(points)), title)
     content, style = (100 * np.array([point[i] for point in points], float) for i in (1, 2))
     chosen = np.array([choose("kind", point[3], kinds) for point in points])
-    # An untrained encoder far off would press all others together: it stands at the edge, its content in words.
-    near = content[chosen != "untrained"] if (chosen != "untrained").any() else content
+    # An untrained encoder far off, or one that tells less than it does, would press all others together: it stands at
+    # the edge, its content in words.
+    floor = content[chosen == "untrained"].max(initial=-np.inf)
+    near = content[content > floor] if (content > floor).any() else content
     across, up = max(np.ptp(near), 1.0), max(np.ptp(style), 1.0)
     edge = near.min() - 0.25 * across
     axes.set_xlim(edge, near.max() + 0.06 * across)
