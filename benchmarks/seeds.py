@@ -54,7 +54,7 @@ def merged(runs, name, command):
             {"method": run["method"], "dataset": run["dataset"], "views_seen": run["views_seen"], **run["settings"]}
             for run in (first, other)
         )
-        for field in [*of_first, *of_other]:
+        for field in of_first | of_other:
             mine, its = (run.get(field, "not set") for run in (of_first, of_other))
             if mine != its:
                 raise InvalidInputError(f"Runs must differ in the seed alone. Received: {field}={mine!r} and {its!r}")

@@ -80,11 +80,8 @@ def verdicts(entries):
 def test_a_claim_holds_fails_or_is_open_by_its_numbers():
     assert tables.verdict([], 3) == "open: nothing to compare yet"
     met, missed, within = (5.0, 2.0), (-5.0, 2.0), (1.0, 2.0)
-    assert (
-        tables.verdict([met, met], 3) == "holds"
-        and tables.verdict([met, within], 3) == "holds in part"
-        and tables.verdict([missed, within], 3) == "fails"
-    )
+    assert tables.verdict([met, met], 3) == "holds" and tables.verdict([met, within], 3) == "holds in part"
+    assert tables.verdict([missed, within], 3) == "fails"
     assert tables.verdict([met, missed], 3) == "fails" and tables.verdict([within], 3) == "no difference"
     assert (
         tables.verdict([met], 1) == "open, so far for it" and tables.verdict([missed], 2) == "open, so far against it"

@@ -55,8 +55,8 @@ def test_convolutions_and_bfloat16_want_tensorflow_on_a_cpu_and_dense_networks_j
     zoo = recipe.Zoo([], tmp_path)
     dense, convolutions = (recipe.Entry(f"simclr-{d}", "simclr", d, "", 0) for d in ("mnist", "cifar10"))
     half = recipe.Entry("dcl-mnist", "dcl", "mnist", "--precision mixed_bfloat16", 0)
-    monkeypatch.setattr(devices, "CPU", tmp_path / "cpuinfo")
-    devices.CPU.write_text("flags : fpu avx512_bf16")
+    monkeypatch.setattr(devices, "CPU_FLAGS", tmp_path / "cpuinfo")
+    devices.CPU_FLAGS.write_text("flags : fpu avx512_bf16")
     for gpu, installed, expected in (
         (False, ["jax", "tensorflow"], ["jax", "tensorflow", "tensorflow"]),
         (True, ["jax", "tensorflow"], ["jax", "jax", "jax"]),

@@ -411,7 +411,7 @@ class Run:
         if suitable != keras.backend.backend() and not self.initial_epoch:
             print(f"On this machine {network} is trained fastest by {suitable}: KERAS_BACKEND={suitable}.")
         if precision == "float32" and devices.bfloat16_helps(network) and not self.initial_epoch:
-            print("Its CPU knows bfloat16: KERAS_BACKEND=tensorflow and --precision mixed_bfloat16 are faster still.")
+            print("This CPU computes in bfloat16: KERAS_BACKEND=tensorflow with --precision mixed_bfloat16 is faster.")
         accumulated = self.arguments.accumulate or 1
         if accumulated > 1:
             print(

@@ -269,6 +269,17 @@ def test_a_palette_where_nothing_is_lost(tmp_path):
     assert all(contains(pixels(grey), image, 9) for image in noise(8, channels=1))
 
 
+def test_an_encoder_below_the_untrained_one_stands_at_the_edge(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(pictures, "_save", lambda figure, path: drawn.append(figure))
+    points = [("best", 0.95, 0.6, "generative"), ("good", 0.9, 0.2, "discriminative")]
+    below = [("floor", 0.76, 0.3, "untrained"), ("collapsed", 0.28, 0.1, "generative")]
+    pictures.tradeoff([*points, *below], "unused.png")
+    (axes,) = drawn[0].axes
+    assert 85 < axes.get_xlim()[0] < 90  # the two that tell something fill the picture
+    assert {text.get_text() for text in axes.texts} == {"best", "good", "floor (76 %)", "collapsed (28 %)"}
+
+
 def test_confusion_and_tradeoff(tmp_path):
     counts = np.eye(3, dtype=int) * 9 + 1
     with Image.open(pictures.confusion(counts, tmp_path / "confusion.png", names="abc")) as picture:

@@ -94,15 +94,15 @@ def test_an_accumulating_run_says_what_it_does_not_do(tmp_path, capsys):
 def test_a_processor_that_computes_in_bfloat16_is_named(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(devices, "has_gpu", lambda: False)
     monkeypatch.setattr(devices, "is_installed", lambda package: True)
-    monkeypatch.setattr(devices, "CPU", tmp_path / "cpuinfo")
+    monkeypatch.setattr(devices, "CPU_FLAGS", tmp_path / "cpuinfo")
     assert not devices.bfloat16_helps("mlp")  # no such file
-    devices.CPU.write_text("flags\t: fpu avx512f\n")
+    devices.CPU_FLAGS.write_text("flags\t: fpu avx512f\n")
     assert not devices.bfloat16_helps("mlp")
-    devices.CPU.write_text("flags\t: fpu avx512f avx512_bf16 vpclmulqdq\n")
+    devices.CPU_FLAGS.write_text("flags\t: fpu avx512f avx512_bf16 vpclmulqdq\n")
     assert devices.bfloat16_helps("mlp") and not devices.bfloat16_helps("mlp-small")
     assert devices.suitable_backend("mlp") == devices.suitable_backend("mlp-small", "mixed_bfloat16") == "jax"
     assert devices.suitable_backend("mlp", "mixed_bfloat16") == devices.suitable_backend("convnet") == "tensorflow"
-    hint = "KERAS_BACKEND=tensorflow and --precision mixed_bfloat16 are faster still"
+    hint = "KERAS_BACKEND=tensorflow with --precision mixed_bfloat16 is faster"
     words = ("--limit", 24, "--epochs", 1, "--set", "batch_size=12", "monitor_every=0")
     for network in ("mlp", "mlp-small"):
         train("simclr", tmp_path / network, *words, f"network={network}")
