@@ -320,7 +320,8 @@ def collect(zoo, entry):
     size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
     print(f"{entry.entry}: {target}, {size / 1e6:.1f} MB, {'float16' if rounded else 'float32'}", flush=True)
     values = {metric["name"]: metric["value"] for metric in results["metrics"]}
-    entry.knn, entry.minutes = values.get(KNN), round(results["wall_seconds"] / 60, 1)
+    entry.knn = None if KNN not in values else round(values[KNN], 1)
+    entry.minutes = round(results["wall_seconds"] / 60, 1)
     return results
 
 

@@ -192,7 +192,7 @@ def test_a_finished_run_is_collected_rounded_and_measured_again(tmp_path, monkey
     before = {metric["name"]: metric["value"] for metric in results["metrics"]}
     after = {metric["name"]: metric["value"] for metric in collected["metrics"]}
     assert abs(after[recipe.KNN] - before[recipe.KNN]) <= recipe.TOLERANCE
-    assert entry.knn == after[recipe.KNN] and entry.minutes == round(results["wall_seconds"] / 60, 1)
+    assert entry.knn == round(after[recipe.KNN], 1) and entry.minutes == round(results["wall_seconds"] / 60, 1)
     assert sum(f.stat().st_size for f in weights.rglob("*") if f.is_file()) < recipe.LARGEST
     written = (weights / "simvae-digits" / "model.weights.h5").read_bytes()
     monkeypatch.setattr(recipe, "LARGEST", 1000)
