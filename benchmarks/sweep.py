@@ -18,8 +18,8 @@ from pathlib import Path
 import choose
 import keras
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+
+from sslzoo.evaluation import pictures
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "sweeps"
 COLUMNS = ("changes", "seed", "backend", "views", "seconds", "cosine", "euclidean")
@@ -54,28 +54,6 @@ def summary(rows):
     }
 
 
-def draw(path, rows, title):
-    """Every seed as a dot, the mean as a line."""
-    found = summary(rows)
-    figure = Figure(figsize=(5.5, 3.6), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots()
-    places = np.arange(len(found))
-    axes.errorbar(
-        places, [mean for mean, *_ in found.values()], [error for _, error, _ in found.values()], color="#4477aa",
-        capsize=3, marker="o", label="mean, standard error",
-    )  # fmt: skip
-    for place, (_, _, values) in zip(places, found.values()):
-        axes.plot([place] * len(values), values, ".", color="#bbbbbb", zorder=0)
-    axes.set_xticks(places, [changes.split(",")[0].split("=")[1] for changes in found])
-    axes.set_xlabel(next(iter(found)).split("=")[0])
-    axes.set_ylabel("kNN on validation images, % (cosine, k = 10)")
-    axes.set_title(title, fontsize=10)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=8)
-    figure.savefig(path, dpi=120)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
@@ -106,7 +84,15 @@ def main():
     for changes, (mean, error, values) in summary(rows).items():
         print(f"{changes:32} kNN {mean:5.1f} % +- {error:.1f} ({len(values)} seeds)")
     views = int(rows[-1]["views"])
-    draw(path.with_suffix(".png"), rows, f"{ours.method} on {ours.dataset}, {views:,} views")
+    found = summary(rows)
+    pictures.sweep(
+        [changes.split(",")[0].split("=")[1] for changes in found],
+        {"kNN on validation images (cosine, k = 10)": [(mean, error) for mean, error, _ in found.values()]},
+        path.with_suffix(".png"),
+        setting=next(iter(found)).split("=")[0],
+        title=f"{ours.method} on {ours.dataset}, {views:,} views",
+        seeds=[values for *_, values in found.values()],
+    )
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@
     python benchmarks/tables.py --check    # exit with 1 if they are not what would be written
 
 benchmarks/papers.csv holds what the papers printed, cell by cell. An entry is `weights/<name>/results.json`, or, where
-weights are not kept (seeds, floors), `benchmarks/results/<name>.json`. Nothing here measures anything: every number was
+weights are not kept (seeds, floors), `benchmarks/results/<name>.json`; runs that change one setting of a method stand
+in `benchmarks/results/ablations/`, and in the section on it alone. Nothing here measures anything: every number was
 measured when its entry was written, and names its protocol there.
 """
 
@@ -80,9 +81,9 @@ class Entry:
         return self.metrics[metric]["value"] if metric in self.metrics else None
 
 
-def read_entries(weights, kept=None):
-    """Every entry of a folder of model folders, and of a folder of results alone, by data set and method."""
-    files = [*sorted(Path(weights).glob("*/results.json")), *(sorted(Path(kept).glob("*.json")) if kept else ())]
+def read_entries(*folders):
+    """Every entry of folders of model folders, or of results alone, by data set and method."""
+    files = [path for folder in folders for glob in ("*/results.json", "*.json") for path in sorted(folder.glob(glob))]
     entries = [Entry.read(path) for path in files]
     order = {name: i for i, name in enumerate(TITLES)}
     known = {name: i for i, name in enumerate(METHODS)}
@@ -252,8 +253,66 @@ def kind(method):
     return "untrained" if method == "Random" else "generative" if method in generative else "discriminative"
 
 
-def draw(entries, docs):
-    """Figure 4 of the SimVAE paper for every data set with at least two measured encoders."""
+# Setting of SimVAE -> its name, figure of the SimVAE paper.
+ABLATED = {"num_views": ("views in a group", 7), "likelihood_variance": ("likelihood variance", 8)}
+
+
+def ablations(entries, setting):
+    """Lists of SimVAE's entries that differ in one setting alone, by its value: three at least, several seeds each."""
+    (other,) = ABLATED.keys() - {setting}
+
+    def alike(entry):
+        return list(TITLES).index(entry.dataset), str(entry.settings.get("network")), entry.settings.get(other, 0)
+
+    several = sorted((e for e in entries if e.method == "SimVAE" and e.seeds >= SEEDS), key=alike)
+    for _, group in itertools.groupby(several, key=alike):
+        group = sorted(group, key=lambda e: e.settings.get(setting, 0))
+        if len({e.settings.get(setting) for e in group}) > 2:
+            yield group
+
+
+def ablation_table(entries):
+    lines = []
+    metrics = {"kNN": "knn.cosine_k10_accuracy", "MLP probe": "mlp.accuracy", "linear probe": "linear.accuracy",
+               "GMM": "gmm.accuracy", "style kept": "style.kept"}  # fmt: skip
+    for setting, (words, figure) in ABLATED.items():
+        for group in ablations(entries, setting):
+            rows = [
+                [f"{e.settings[setting]:g}", *(with_error(e, metric) for metric in metrics.values()),
+                 millions(e.views), e.seeds] for e in group
+            ]  # fmt: skip
+            title = TITLES[group[0].dataset]
+            lines += [f"**{words.capitalize()} (figure {figure}), {title}**", ""]
+            lines += [*table([words, *metrics, "views", "seeds"], rows), ""]
+            lines += [f"![{words.capitalize()} on {title}]({ablation_picture(setting, group[0].dataset)})", ""]
+    return lines
+
+
+def ablation_picture(setting, dataset):
+    return f"pictures/simvae_{setting}_{dataset}.png"
+
+
+def with_error(entry, metric):
+    """A mean and its standard error over seeds."""
+    if entry.value(metric) is None:
+        return "–"
+    error = entry.metrics[metric].get("error")
+    return number(entry.value(metric), metric) + ("" if error is None else f" ± {error:.1f}")
+
+
+def draw(entries, docs, ablated=()):
+    """Figures 4, 7 and 8 of the SimVAE paper for every data set they were measured on."""
+    (docs / "pictures").mkdir(parents=True, exist_ok=True)
+    for setting, (words, _) in ABLATED.items():
+        for group in ablations([*entries, *ablated], setting):
+            dataset = group[0].dataset
+            pictures.sweep(
+                [f"{e.settings[setting]:g}" for e in group],
+                {WORDS[m]: [(e.value(m), e.metrics[m].get("error", math.nan)) for e in group] for m in CONTENT},
+                docs / ablation_picture(setting, dataset),
+                setting=words,
+                title=f"SimVAE on {TITLES[dataset]}, {group[0].seeds} seeds",
+            )
     for dataset, group in itertools.groupby(entries, key=lambda e: e.dataset):
         points = [
             (e.name, e.value("knn.cosine_k10_accuracy") / 100, e.value("style.kept") / 100, kind(e.method))
@@ -261,9 +320,9 @@ def draw(entries, docs):
             if e.value("style.kept") is not None
         ]
         if len(points) > 1:
-            file = docs / picture(dataset)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            pictures.tradeoff(points, file, title=f"Content and style: {TITLES.get(dataset, dataset)}")
+            pictures.tradeoff(
+                points, docs / picture(dataset), title=f"Content and style: {TITLES.get(dataset, dataset)}"
+            )
 
 
 # ---------------------------------------------------------------- claims
@@ -344,9 +403,9 @@ def pairs(entries, method, other_method, equal=()):
     ]
 
 
-def claims(entries):
-    """Rows of the table of claims: claim, data set, verdict, numbers."""
-    rows, entries = [], best_known(entries)
+def claims(entries, ablated=()):
+    """Rows of the table of claims, of entries and of runs that change a setting: claim, data set, verdict, numbers."""
+    rows, everything, entries = [], best_known([*entries, *ablated]), best_known(entries)
 
     def claim(text, found, metrics):
         for dataset in [name for name in TITLES if any(one.dataset == name for one, _ in found)] or [None]:
@@ -367,22 +426,27 @@ def claims(entries):
     for other in ("VAE", "BetaVAE", "CRVAE"):
         found = pairs(entries, "SimVAE", other, equal=("likelihood_variance",))
         claim(f"SimVAE leads {other}, at equal views and likelihood variance", found, CONTENT)
+    simvae = [e for e in everything if e.method == "SimVAE"]
     more = [
         (one, other)
-        for one, other in itertools.permutations([e for e in entries if e.method == "SimVAE"], 2)
+        for one, other in itertools.permutations(simvae, 2)
         if one.dataset == other.dataset and fair(one, other)
         and one.settings.get("likelihood_variance") == other.settings.get("likelihood_variance")
         and one.settings.get("num_views", 0) > other.settings.get("num_views", 0)
     ]  # fmt: skip
+    fewest = {one.name for one, _ in more}
+    more = [(one, other) for one, other in more if other.name not in fewest]
     claim("More views in a group help SimVAE, at equal views in all (figure 7)", more, CONTENT)
     lower = [
         (one, other)
-        for one, other in itertools.permutations([e for e in entries if e.method in ("VAE", "BetaVAE", "SimVAE")], 2)
+        for one, other in itertools.permutations([*simvae, *(e for e in entries if e.method in ("VAE", "BetaVAE"))], 2)
         if one.dataset == other.dataset and fair(one, other)
         and (one.method == "SimVAE") == (other.method == "SimVAE")
         and one.settings.get("num_views") == other.settings.get("num_views")
         and one.settings.get("likelihood_variance", 0) < other.settings.get("likelihood_variance", 0)
     ]  # fmt: skip
+    smaller = {one.name for one, _ in lower}
+    lower = [(one, other) for one, other in lower if other.name not in smaller]
     claim("A likelihood variance well below 1 helps (figure 8; a VAE at 0.01 is our beta-VAE)", lower, CONTENT)
     contrastive = pairs(entries, "SimCLR", "SimVAE")
     claim("SimCLR keeps more content than SimVAE", contrastive, CONTENT)
@@ -404,7 +468,7 @@ and R2 in percent.
 """
 
 
-def page(entries, papers):
+def page(entries, papers, ablated=()):
     """docs/results.md."""
     lines = [HEAD]
     sections = (
@@ -426,6 +490,15 @@ def page(entries, papers):
         lines += comparison(entries, papers, paper, tables, metrics)
     lines += ["## Content and style: figure 4 of 000, without labels", "", STYLE_NOTE, ""]
     lines += style_table(entries) or ["No entry has been measured yet.", ""]
+    changed = ablation_table([*entries, *ablated])
+    if changed:
+        lines += [
+            "## Views in a group and likelihood variance: figures 7 and 8 of 000",
+            "",
+            ABLATION_NOTE,
+            "",
+            *changed,
+        ]
     others = [e for e in entries if any(m.startswith(("generation.frechet", "reconstruction.", "likelihood."))
                                         for m in e.metrics)]  # fmt: skip
     if others:
@@ -434,7 +507,7 @@ def page(entries, papers):
     told = [e for e in entries if any(m.startswith("outliers.") for m in e.metrics)]
     if told:
         lines += ["## Images of other sets", "", OUTLIER_NOTE, "", *outlier_table(told)]
-    lines += ["## Which claims hold", "", CLAIM_NOTE, "", *table(CLAIM_COLUMNS, claims(entries)), ""]
+    lines += ["## Which claims hold", "", CLAIM_NOTE, "", *table(CLAIM_COLUMNS, claims(entries, ablated)), ""]
     return "\n".join(lines)
 
 
@@ -454,6 +527,11 @@ STYLE_NOTE = (
     "`sslzoo.evaluation.style`. *Style kept* is their mean, accuracies as 2 a - 1, none below 0. The paper asks for "
     "the hair colour in CelebA instead. kNN: cosine, k = 10."
 )
+ABLATION_NOTE = (
+    "SimVAE with one setting changed and all others as its entry has them; images of a step times views in a group "
+    "stay the same, and so does the number of views in all. Means over seeds and their standard errors; kNN: cosine, "
+    "k = 10; probes at their last epoch; GMM on the whole test set. The runs: `benchmarks/results/ablations`."
+)
 DECODER_NOTE = (
     "Squared error per pixel of test images in 0..1 (*fitted*: through a decoder trained on the frozen features); "
     "Fréchet distance between test images and images of class-wise Gaussians, in the named space; importance-weighted "
@@ -466,7 +544,8 @@ CLAIM_NOTE = (
     f"numbers, missed by none) or fails once {SEEDS} seeds stand on either side, and a difference of their means then "
     "counts beyond two standard errors. Until then it is open: a difference of single seeds counts beyond "
     f"{ONE_SEED:g} points, and the word says where it leans, a lead to follow and not a result. Standard errors are "
-    "over seeds: that the test images are few (360 of the digits) is not in them."
+    "over seeds: that the test images are few (360 of the digits) is not in them. Of several values of a setting, each "
+    "is compared with the one that should be worst: fewest views in a group, the largest variance."
 )
 OUTLIER_NOTE = (
     "AUROC of test images against images of another set, fitted to their shape: by the cosine to the 50th nearest "
@@ -530,9 +609,10 @@ def main(argv=None):
     parser.add_argument("--weights", type=Path, default=ROOT / "weights", help="folder of entries (weights/)")
     options = parser.parse_args(argv)
     entries = read_entries(options.weights, ROOT / "benchmarks" / "results")
+    ablated = read_entries(ROOT / "benchmarks" / "results" / "ablations")
     readme = ROOT / "README.md"
     made = {
-        ROOT / "docs" / "results.md": page(entries, read_papers()),
+        ROOT / "docs" / "results.md": page(entries, read_papers(), ablated),
         readme: readme_with_table(readme.read_text("utf-8"), options.weights),
     }
     stale = [path for path, text in made.items() if not path.exists() or path.read_text("utf-8") != text]
@@ -543,7 +623,7 @@ def main(argv=None):
     for path in stale:
         path.write_text(made[path], "utf-8")
         print(f"wrote {path.relative_to(ROOT)}")
-    draw(entries, ROOT / "docs")
+    draw(entries, ROOT / "docs", ablated)
     return 0
 
 

@@ -119,6 +119,25 @@ def test_claims_compare_like_with_like():
     )
 
 
+def test_a_changed_setting_is_told_by_itself_and_against_its_worst_value(tmp_path):
+    claim = "More views in a group help SimVAE, at equal views in all (figure 7)"
+    kept = [entry("ten", "SimVAE", content(97), seeds=3, num_views=10), entry("vae", "VAE", content(90), seeds=3)]
+    changed = [entry(f"views-{j}", "SimVAE", content(80 + j), seeds=3, num_views=j) for j in (6, 2, 4)]
+    (numbers,) = [numbers for text, _, _, numbers in tables.claims(kept, changed) if text == claim]
+    assert [words.split(":")[0] for words in numbers.split("; ")] == [
+        f"`{one}` over `views-2`" for one in ("ten", "views-6", "views-4")
+    ]
+    others = [row for row in tables.claims(kept, changed) if row[0] != claim]
+    assert any("`ten` over `vae`" in row[3] for row in others) and "views-" not in str(others)  # it stands here alone
+    text = tables.page(kept, {}, changed)
+    rows = [line for line in text.splitlines() if line.startswith(("| 2 |", "| 4 |", "| 6 |", "| 10 |"))]
+    assert [row.split(" | ")[0].strip("| ") for row in rows] == ["2", "4", "6", "10"]  # one table: variances are equal
+    assert "| 2 | 82.0 | 82.0 | – | 82.0 | – | 0.0 M | 3 |" in rows
+    tables.draw(kept, tmp_path, changed)
+    assert [path.name for path in tmp_path.rglob("*.png")] == ["simvae_num_views_mnist.png"]
+    assert not list(tables.ablations([*kept, *changed[:1]], "num_views"))  # two values are no curve
+
+
 def test_several_seeds_become_one_entry_and_finished_runs_are_not_trained_again(tmp_path):
     first = json.loads((ROOT / "weights" / "simvae-digits" / "results.json").read_text())
     values = 90.0, 92.0, 97.0
@@ -178,7 +197,7 @@ def test_what_was_measured_later_joins_what_was_there():
 def test_the_floor_is_an_untrained_encoder_measured_alike(tmp_path):
     floor = script(ROOT / "benchmarks" / "floor.py")
     assert floor.main(["digits", "--protocols", "knn", "style", "--out", str(tmp_path), "--seeds", "0", "1"]) == 0
-    (entry,) = tables.read_entries(tmp_path, tmp_path)
+    (entry,) = tables.read_entries(tmp_path)
     assert (entry.name, entry.method, entry.views, entry.seeds) == ("random-digits", "Random", 0, 2)
     trained = next(e for e in tables.read_entries(ROOT / "weights") if e.name == "simvae-digits")
     best = "knn.euclidean_best_accuracy"

@@ -6,6 +6,7 @@ and in threads.
 """
 
 import io
+import itertools
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -381,6 +382,54 @@ def _spread(heights, gap):
     for i in range(len(heights) - 2, -1, -1):
         heights[i] = min(heights[i], heights[i + 1] - gap)
     return heights
+
+
+def sweep(
+    values: Sequence[str],
+    series: Mapping[str, Sequence[tuple[float, float]]],
+    path: "str | os.PathLike | None" = None,
+    setting: str = "setting",
+    title: str = "Sweep",
+    seeds: Sequence[Sequence[float]] = (),
+) -> "Path | Picture":
+    """Accuracies over the values of one setting: means as lines, standard errors as bars.
+
+    Args:
+        values: of the setting, in the order they stand in; evenly spaced, whatever they are.
+        series: name -> (mean, standard error) at each of the values, in percent; an error of NaN draws no bar.
+        path: file to write, or None for a `Picture`.
+        setting: what the axis below is called.
+        title: str.
+        seeds: the numbers of each seed at each of the values, in percent: dots behind the lines.
+
+    Returns:
+        Path of the PNG, or the `Picture`.
+
+    Raises:
+        InvalidInputError: there is no series, or one has not a pair for each value.
+    """
+    counts = {name: len(pairs) for name, pairs in series.items()}
+    if not counts or any(count != len(values) for count in counts.values()):
+        raise InvalidInputError(
+            f"A sweep takes a mean and an error at each of {len(values)} values. Received: series of {counts or 'none'}"
+        )
+    figure, axes = _figure(6.2, 4.0, title)
+    places = np.arange(len(values))
+    for place, numbers in zip(places, seeds):
+        axes.plot([place] * len(numbers), numbers, ".", color=GREY, alpha=0.5, zorder=0)
+    colours = (BLUE, ORANGE, *CLASS_COLOURS) if len(series) <= 2 else CLASS_COLOURS
+    for (name, pairs), colour, marker in zip(series.items(), itertools.cycle(colours), itertools.cycle("osD^v")):
+        means, errors = np.array(pairs, float).T
+        axes.errorbar(places, means, errors, color=colour, marker=marker, markersize=5, capsize=3, label=name)
+    axes.set_xticks(places, values)
+    axes.set_xlabel(setting, color=GREY)
+    axes.set_ylabel("%", color=GREY)
+    axes.grid(axis="y", color=PALE, linewidth=0.8)
+    axes.tick_params(colors=GREY, length=0)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    axes.legend(frameon=False, fontsize=9, labelcolor=GREY)
+    return _save(figure, path)
 
 
 def curves(history, path: "str | os.PathLike | None" = None, title: str = "Training") -> "Path | Picture":

@@ -1,6 +1,7 @@
 """Pictures: that they show the pixels they were given, stay small, and are written whole or not at all."""
 
 import io
+import math
 import os
 
 import numpy as np
@@ -278,6 +279,23 @@ def test_an_encoder_below_the_untrained_one_stands_at_the_edge(monkeypatch):
     (axes,) = drawn[0].axes
     assert 85 < axes.get_xlim()[0] < 90  # the two that tell something fill the picture
     assert {text.get_text() for text in axes.texts} == {"best", "good", "floor (76 %)", "collapsed (28 %)"}
+
+
+def test_a_sweep_draws_every_mean_error_and_seed(tmp_path, monkeypatch):
+    series = {"kNN": [(90.0, 1.0), (95.0, 0.5)], "GMM": [(60.0, math.nan), (70.0, 2.0)]}
+    with Image.open(pictures.sweep(["2", "10"], series, tmp_path / "sweep.png", setting="views")) as picture:
+        assert picture.format == "PNG" and min(picture.size) > 300
+    drawn = []
+    monkeypatch.setattr(pictures, "_save", lambda figure, path: drawn.append(figure))
+    pictures.sweep(["2", "10"], series, seeds=[[89.0, 91.0], [95.0]])
+    (axes,) = drawn[0].axes
+    means = {container.get_label(): container.lines[0].get_ydata().tolist() for container in axes.containers}
+    assert means == {"kNN": [90.0, 95.0], "GMM": [60.0, 70.0]}
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["2", "10"]
+    assert axes.lines[0].get_ydata().tolist() == [89.0, 91.0]
+    for wrong in ({}, {"kNN": [(90.0, 1.0)]}):
+        with pytest.raises(InvalidInputError, match=r"at each of 2 values\. Received"):
+            pictures.sweep(["2", "10"], wrong)
 
 
 def test_confusion_and_tradeoff(tmp_path):
