@@ -2,11 +2,13 @@
 
     KERAS_BACKEND=jax python benchmarks/seeds.py simvae digits                       # seeds 0, 1 and 2
     KERAS_BACKEND=jax python benchmarks/seeds.py simvae mnist --tag quarter --set views_per_image=60
+    python benchmarks/seeds.py simvae digits --tag one --set likelihood_variance=1 --out benchmarks/results/ablations
     for METHOD in simvae vae beta-vae; do python benchmarks/seeds.py $METHOD digits; done
 
-Writes benchmarks/results/<method>-<dataset>.<tag>.json, which `python benchmarks/tables.py` takes in. Each seed is a
-run of its own in runs/seeds/, measured under its own seed: what is finished is not trained again, and what was cut
-short goes on. All other flags are the recipe's.
+Writes benchmarks/results/<method>-<dataset>.<tag>.json, which `python benchmarks/tables.py` takes in; what changes one
+setting of a method to see what it does goes to `ablations/` there, for tables of its own. Each seed is a run of its own
+in runs/seeds/, measured under its own seed: what is finished is not trained again, and what was cut short goes on. All
+other flags are the recipe's.
 """
 
 import argparse

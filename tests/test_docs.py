@@ -129,6 +129,12 @@ def test_a_changed_setting_is_told_by_itself_and_against_its_worst_value(tmp_pat
     ]
     others = [row for row in tables.claims(kept, changed) if row[0] != claim]
     assert any("`ten` over `vae`" in row[3] for row in others) and "views-" not in str(others)  # it stands here alone
+    wide = entry("variance-1", "SimVAE", content(95), seeds=3, num_views=10, likelihood_variance=1.0)
+    vae = entry("vae", "VAE", content(90), seeds=3, likelihood_variance=1.0)
+    equal = "SimVAE leads VAE, at equal views and likelihood variance"
+    assert [row[3].split(":")[0] for row in tables.claims([kept[0], vae], [wide]) if row[0] == equal] == [
+        "`variance-1` over `vae`"
+    ]
     text = tables.page(kept, {}, changed)
     rows = [line for line in text.splitlines() if line.startswith(("| 2 |", "| 4 |", "| 6 |", "| 10 |"))]
     assert [row.split(" | ")[0].strip("| ") for row in rows] == ["2", "4", "6", "10"]  # one table: variances are equal
