@@ -43,9 +43,21 @@ def append(path, row):
         writer.writerow(row)
 
 
+def tried(changes):
+    """Value of the setting that a sweep is about."""
+    return changes.split(",")[0].split("=")[1]
+
+
 def summary(rows):
-    """changes -> (mean, standard error, all seeds' values) of the cosine neighbours, in percent, in the order met."""
-    values = {}
+    """changes -> (mean, standard error, all seeds' values) of the cosine neighbours, in percent, numbers in order."""
+
+    def place(row):
+        try:
+            return float(tried(row["changes"]))
+        except ValueError:  # a word: as it was met
+            return 0.0
+
+    rows, values = sorted(rows, key=place), {}
     for row in rows:
         values.setdefault(row["changes"], []).append(100 * float(row["cosine"]))
     return {
@@ -86,7 +98,7 @@ def main():
     views = int(rows[-1]["views"])
     found = summary(rows)
     pictures.sweep(
-        [changes.split(",")[0].split("=")[1] for changes in found],
+        [tried(changes) for changes in found],
         {"kNN on validation images (cosine, k = 10)": [(mean, error) for mean, error, _ in found.values()]},
         path.with_suffix(".png"),
         setting=next(iter(found)).split("=")[0],
