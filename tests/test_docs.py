@@ -235,3 +235,24 @@ def test_links_lead_somewhere(page):
     links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text("utf-8"))
     missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
     assert not missing
+
+
+def test_a_sweep_goes_on_where_it_stopped_and_stands_in_the_order_of_its_values(tmp_path, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    sweep = script(ROOT / "benchmarks" / "sweep.py")
+    trials = []
+
+    def trial(method, dataset, budget, words):
+        trials.append(words[1:4])
+        return {"views": budget, "cosine": 0.9 + 0.01 * len(trials), "euclidean": 0.5}
+
+    monkeypatch.setattr(sweep.choose, "trial", trial)
+    monkeypatch.setattr(sweep, "FOLDER", tmp_path)
+    for values in (["1", "0.1"], ["0.1", "1", "0.03"]):
+        words = [word for value in values for word in ("--try", f"rate_weight={value}")]
+        monkeypatch.setattr("sys.argv", ["sweep.py", "simdino", "digits", "--seeds", "0", "--budget", "600", *words])
+        sweep.main()
+    assert trials == [[f"rate_weight={value}", "--seed", "0"] for value in ("1", "0.1", "0.03")]  # each once
+    told = [line.split()[:3] for line in capsys.readouterr().out.splitlines()][-3:]
+    assert told == [[f"rate_weight={v}", "kNN", f"{k}"] for v, k in (("0.03", 93.0), ("0.1", 92.0), ("1", 91.0))]
+    assert sorted(path.suffix for path in tmp_path.glob("simdino-digits-rate_weight-600.*")) == [".csv", ".png"]
