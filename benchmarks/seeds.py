@@ -2,7 +2,7 @@
 
     KERAS_BACKEND=jax python benchmarks/seeds.py simvae digits                       # seeds 0, 1 and 2
     KERAS_BACKEND=jax python benchmarks/seeds.py simvae mnist --tag quarter --set views_per_image=60
-    python benchmarks/seeds.py simvae digits --tag one --set likelihood_variance=1 --out benchmarks/results/ablations
+    python benchmarks/seeds.py simvae digits --tag wide --set likelihood_variance=1 --out benchmarks/results/ablations
     for METHOD in simvae vae beta-vae; do python benchmarks/seeds.py $METHOD digits; done
 
 Writes benchmarks/results/<method>-<dataset>.<tag>.json, which `python benchmarks/tables.py` takes in; what changes one
@@ -25,6 +25,7 @@ from sslzoo.zoo.results import check_results, read_results
 
 ROOT = Path(__file__).resolve().parent.parent
 RECIPES = ROOT / "recipes"
+RESULTS = ROOT / "benchmarks" / "results"
 
 
 def finished(run):
@@ -87,7 +88,7 @@ def main(argv=None):
     add("--seeds", nargs="+", type=int, default=[0, 1, 2], metavar="S", help="at least two (0 1 2)")
     add("--tag", default="seeds", help="what the entry is called after its data set (seeds)")
     add("--runs", type=Path, default=ROOT / "runs" / "seeds", help="folder of the runs (runs/seeds)")
-    add("--out", type=Path, default=ROOT / "benchmarks" / "results", help="folder to write to (benchmarks/results)")
+    add("--out", type=Path, default=RESULTS, help="folder to write to (benchmarks/results)")
     options, words = parser.parse_known_args(argv)
     if len(set(options.seeds)) < 2:
         parser.error(f"--seeds takes at least two different seeds. Received: {options.seeds}")
@@ -96,6 +97,8 @@ def main(argv=None):
         train(options.method, options.dataset, seed, words, options.runs / f"{name}.{seed}") for seed in options.seeds
     ]
     asked = ["--seeds", *map(str, options.seeds), "--tag", options.tag, *words]
+    if options.out != RESULTS:
+        asked += ["--out", str(options.out)]
     made = merged(runs, name, f"python benchmarks/seeds.py {options.method} {options.dataset} {shlex.join(asked)}")
     options.out.mkdir(parents=True, exist_ok=True)
     text = json.dumps(made, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

@@ -93,10 +93,11 @@ def main():
             row = {"changes": changes, "seed": seed, "backend": keras.backend.backend()} | numbers
             append(path, row | {"seconds": round(time.monotonic() - began)})
     rows = read(path)
-    for changes, (mean, error, values) in summary(rows).items():
-        print(f"{changes:32} kNN {mean:5.1f} % +- {error:.1f} ({len(values)} seeds)")
-    views = int(rows[-1]["views"])
-    found = summary(rows)
+    found, views = summary(rows), int(rows[-1]["views"])
+    for changes, (mean, error, values) in found.items():
+        print(
+            f"{changes:32} kNN {mean:5.1f} % " + (f"+- {error:.1f} ({len(values)} seeds)" if values[1:] else "(1 seed)")
+        )
     pictures.sweep(
         [tried(changes) for changes in found],
         {"kNN on validation images (cosine, k = 10)": [(mean, error) for mean, error, _ in found.values()]},

@@ -264,7 +264,9 @@ def ablations(entries, setting):
     def alike(entry):
         return list(TITLES).index(entry.dataset), str(entry.settings.get("network")), entry.settings.get(other, 0)
 
-    several = sorted((e for e in entries if e.method == "SimVAE" and e.seeds >= SEEDS), key=alike)
+    several = sorted(
+        (e for e in entries if e.method == "SimVAE" and e.seeds >= SEEDS and e.dataset in TITLES), key=alike
+    )
     for _, group in itertools.groupby(several, key=alike):
         group = sorted(group, key=lambda e: e.settings.get(setting, 0))
         if len({e.settings.get(setting) for e in group}) > 2:
@@ -436,8 +438,8 @@ def claims(entries, ablated=()):
         and one.settings.get("likelihood_variance") == other.settings.get("likelihood_variance")
         and one.settings.get("num_views", 0) > other.settings.get("num_views", 0)
     ]  # fmt: skip
-    fewest = {one.name for one, _ in more}
-    more = [(one, other) for one, other in more if other.name not in fewest]
+    larger = {one.name for one, _ in more}
+    more = [(one, other) for one, other in more if other.name not in larger]
     claim("More views in a group help SimVAE, at equal views in all (figure 7)", more, CONTENT)
     lower = [
         (one, other)
@@ -547,8 +549,9 @@ CLAIM_NOTE = (
     "counts beyond two standard errors. Until then it is open: a difference of single seeds counts beyond "
     f"{ONE_SEED:g} points, and the word says where it leans, a lead to follow and not a result. Standard errors are "
     "over seeds: that the test images are few (360 of the digits) is not in them. Of several values of a setting, each "
-    "is compared with the one that should be worst: fewest views in a group, the largest variance. Of twenty "
-    "differences one goes beyond two standard errors by chance alone."
+    "is compared with the one that should be worst: fewest views in a group, the largest variance. With "
+    "three seeds a side, one difference in nine goes beyond two standard errors by chance alone (Student's t, four "
+    "degrees of freedom)."
 )
 OUTLIER_NOTE = (
     "AUROC of test images against images of another set, fitted to their shape: by the cosine to the 50th nearest "

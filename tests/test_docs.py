@@ -156,6 +156,8 @@ def test_several_seeds_become_one_entry_and_finished_runs_are_not_trained_again(
         (folder / "results.json").write_text(json.dumps(run))
     words = ["simvae", "digits", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]
     assert seeds.main(words) == 0
+    command = json.loads((tmp_path / "simvae-digits.seeds.json").read_text())["recipe"]
+    assert command.endswith(f"--out {tmp_path}")  # whoever runs it writes where this one was written
     entry = tables.Entry.read(tmp_path / "simvae-digits.seeds.json")
     knn = entry.metrics["knn.cosine_k10_accuracy"]
     assert entry.seeds == 3 and knn["value"] == pytest.approx(93.0)
