@@ -4,6 +4,7 @@
     python recipes/zoo.py --budget-minutes 480            # overnight; go on with the same command
     python recipes/zoo.py --only "*-cifar10*" --jobs 4    # side by side on one GPU
     python recipes/zoo.py --collect                       # finished runs into weights/, manifest, README
+    python recipes/zoo.py --trim                          # take out of weights/ the parts the table leaves out
     python recipes/zoo.py --check simvae-digits           # train it from nothing, compare with what is committed
 
 Each entry is a run of its recipe in a process of its own, in `runs/zoo/<entry>`, from checkpoint to checkpoint:
@@ -44,7 +45,7 @@ from sslzoo.training.settings import parse_changes, resolve  # noqa: E402
 from sslzoo.zoo import artefact, layout, manifest  # noqa: E402
 from sslzoo.zoo.results import read_results  # noqa: E402
 
-COLUMNS = ("entry", "recipe", "dataset", "flags", "seed", "minutes", "knn")
+COLUMNS = ("entry", "recipe", "dataset", "flags", "seed", "without", "minutes", "knn")
 # Settings that do not change the weights.
 WATCHING = {"monitor_every", "protocols", "gmm_restarts", "views_per_image"}
 LARGEST = 16_000_000  # bytes of an entry in weights/
@@ -62,15 +63,21 @@ POLL_SECONDS, REPORT_SECONDS, GRACE_SECONDS = 1, 60, 30
 
 @dataclasses.dataclass
 class Entry:
-    """A line of the table: what is to be trained, and what it took and reached when it was."""
+    """A line of the table: what is to be trained, the parts left out, and what it took and reached when it was."""
 
     entry: str
     recipe: str
     dataset: str
     flags: str
     seed: int
+    without: str = ""
     minutes: float | None = None
     knn: float | None = None
+
+    @property
+    def left_out(self):
+        """Parts that the recipe writes and `weights/` does without, for size."""
+        return self.without.split()
 
     @property
     def words(self):
@@ -81,9 +88,9 @@ class Entry:
 def read_table(path):
     with open(path, newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    numbers = {"seed": int, "minutes": float, "knn": float}
+    numbers, texts = {"seed": int, "minutes": float, "knn": float}, ("flags", "without")
     return [
-        Entry(**{name: numbers.get(name, str)(row[name]) if row[name] or name == "flags" else None for name in COLUMNS})
+        Entry(**{name: numbers.get(name, str)(row[name]) if row[name] or name in texts else None for name in COLUMNS})
         for row in rows
     ]
 
@@ -309,7 +316,8 @@ def collect(zoo, entry):
         results = results | {"metrics": after, "evaluation": report.to_dict()}
     else:
         parts = {part: artefact.read(source, part) for part in parts}
-    pictures = {path.name: path for path in sorted((source / layout.PICTURES).glob("*.png"))}
+    parts, results = _without(entry, parts, results)
+    pictures = _pictures(source, results)
     size = sum(model.count_params() for model in parts.values()) * (2 if rounded else 4)
     size += sum(path.stat().st_size for path in pictures.values())
     if size > LARGEST:  # before anything is written: what stands in weights/ stays
@@ -323,6 +331,33 @@ def collect(zoo, entry):
     entry.knn = None if KNN not in values else round(values[KNN], 1)
     entry.minutes = round(results["wall_seconds"] / 60, 1)
     return results
+
+
+def trim(zoo, entry):
+    """Takes out of weights/ the parts that the table leaves out of an entry. Returns their names."""
+    folder = zoo.weights / entry.entry
+    gone = [part for part in layout.parts(folder) if part in entry.left_out]
+    if gone:
+        artefact.take_out(folder, gone, remarks=[*read_results(folder).get("remarks", []), _remark(gone)])
+    return gone
+
+
+def _without(entry, parts, results):
+    """The parts of an entry less those that the table leaves out, and results that say so."""
+    gone = [part for part in parts if part in entry.left_out]
+    if not gone:
+        return parts, results
+    kept = {part: model for part, model in parts.items() if part not in gone}
+    return kept, results | {"remarks": [*results.get("remarks", []), _remark(gone)]}
+
+
+def _remark(gone):
+    return f"Left out here for size, and written by the recipe: {', '.join(gone)}."
+
+
+def _pictures(folder, results):
+    """Name -> file, in the order of the card."""
+    return {Path(picture["file"]).name: folder / picture["file"] for picture in results.get("pictures", [])}
 
 
 def check(zoo, entry, scratch):
@@ -395,6 +430,7 @@ def main(argv=None):
     add("--budget-minutes", type=float, help="stop after so much wall time")
     add("--jobs", type=int, default=1, help="runs side by side (1)")
     add("--collect", action="store_true", help="move finished runs to weights/, and stop")
+    add("--trim", action="store_true", help="take out of weights/ the parts that the table leaves out, and stop")
     add("--check", metavar="NAME", help="train one entry from nothing and compare with its committed numbers")
     add("--data-dir", help="folder of prepared TFDS data sets (TFDS_DATA_DIR, else TFDS' own)")
     add("--remark", action="append", default=[], metavar="TEXT", help="what cards must say, of the data for example")
@@ -420,6 +456,13 @@ def main(argv=None):
     if options.list:
         show(zoo)
         return 0
+    if options.trim:
+        failed = 0
+        for entry in zoo.entries:
+            if gone := trim(zoo, entry):
+                print(f"{entry.entry}: without {', '.join(gone)}", flush=True)
+                failed += not enter(zoo, entry)
+        return 1 if failed else 0
     if options.collect:
         return collect_all(zoo, Zoo(entries, options.runs), options.table)
     states = {entry.entry: zoo.state(entry) for entry in zoo.entries}
@@ -443,17 +486,23 @@ def collect_all(zoo, everything, table):
             print(f"{entry.entry}: not collected ({type(error).__name__}: {error})", flush=True)
             continue
         write_table(table, everything.entries)
-        manifest.refresh(zoo.weights / entry.entry)
-        golden = [sys.executable, str(ROOT / "tests" / "test_golden_embeddings.py"), "--write", entry.entry]
-        if subprocess.run(golden, env={**os.environ, "PYTHONPATH": search_path()}).returncode:  # which takes pytest
-            failed += 1
-            print(f"{entry.entry}: collected, but for {shlex.join(golden[1:])}", flush=True)
+        failed += not enter(zoo, entry)
         path = ROOT / "README.md"
         write_beside(path, with_rows(path.read_text("utf-8"), readme_rows(everything)).encode())
         done = zoo.runs / entry.entry
         done.rename(done.with_name(f"{entry.entry}.collected-{int(time.time())}"))
         print("python benchmarks/tables.py writes docs/results.md anew", flush=True)
     return 1 if failed else 0
+
+
+def enter(zoo, entry):
+    """Enters what is in weights/ into the manifest, and its golden embeddings. Returns whether both were written."""
+    manifest.refresh(zoo.weights / entry.entry)
+    golden = [sys.executable, str(ROOT / "tests" / "test_golden_embeddings.py"), "--write", entry.entry]
+    if subprocess.run(golden, env={**os.environ, "PYTHONPATH": search_path()}).returncode:  # which takes pytest
+        print(f"{entry.entry}: entered, but for {shlex.join(golden[1:])}", flush=True)
+        return False
+    return True
 
 
 if __name__ == "__main__":

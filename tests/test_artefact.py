@@ -875,6 +875,32 @@ def test_a_changed_folder_is_sealed_on_purpose(copy):
     assert not artefact.seal(copy)
 
 
+def test_parts_are_taken_out_and_the_rest_keeps_its_bytes(copy):
+    kept = {f: facts["sha256"] for f, facts in layout.files(copy).items() if not f.startswith(("posterior", "READ"))}
+    artefact.take_out(copy, ["posterior"], remarks=["No posterior."])
+    after = {f: facts["sha256"] for f, facts in layout.files(copy).items()}
+    assert after.pop("results.json") != kept.pop("results.json") and after.pop("README.md") and after == kept
+    assert "No posterior." in (copy / layout.CARD).read_text("utf-8")
+    assert list(read_results(copy)["parts"]) == layout.parts(copy) == ["encoder", "decoder"]
+    for part in ("encoder", "decoder"):
+        sslzoo.load(copy, part)
+    with pytest.raises(ArtefactError, match="has the parts encoder, decoder"):
+        sslzoo.load(copy, "posterior")
+
+
+@pytest.mark.parametrize("parts", [["posterior", "head"], ["encoder"]])
+def test_what_cannot_be_taken_out_is_told_and_all_stays(copy, parts):
+    before = layout.files(copy)
+    with pytest.raises(ArtefactError, match=r"one can take out \['posterior', 'decoder'\]. Received: names="):
+        artefact.take_out(copy, parts)
+    with pytest.raises(UnknownNameError, match="no_field"):
+        artefact.take_out(copy, ["posterior"], no_field=1)
+    assert layout.files(copy) == before and not list(copy.parent.glob(".*"))
+    flip_a_bit(copy / layout.WEIGHTS)
+    with pytest.raises(IntegrityError, match=r"as results.json has it. Received: \['model.weights.h5'\]"):
+        artefact.take_out(copy, ["posterior"])
+
+
 def test_folders_from_before_there_were_hashes_load(copy):
     results = json.loads((copy / layout.RESULTS).read_text())
     del results["files"]

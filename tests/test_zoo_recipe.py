@@ -109,7 +109,7 @@ class Acted(recipe.Zoo):
     """Entries whose runs are scripts: an entry is named for what it does."""
 
     def __init__(self, names, runs):
-        super().__init__([recipe.Entry(name, "simvae", "digits", "", 0, 3.0) for name in names], runs)
+        super().__init__([recipe.Entry(name, "simvae", "digits", "", 0, minutes=3.0) for name in names], runs)
 
     def command(self, entry):
         note = f"open({str(self.runs / 'began')!r}, 'a').write('{entry.entry}\\n');"
@@ -199,6 +199,45 @@ def test_a_finished_run_is_collected_rounded_and_measured_again(tmp_path, monkey
     with pytest.raises(errors.ArtefactError, match="at most 1,000 bytes"):
         recipe.collect(recipe.Zoo([entry], runs, weights), entry)
     assert (weights / "simvae-digits" / "model.weights.h5").read_bytes() == written
+
+
+def test_parts_that_the_table_leaves_out_are_not_kept_and_the_card_says_so(tmp_path, monkeypatch):
+    weights = tmp_path / "weights"
+    folder = weights / "simvae-digits"
+    for place in (folder, tmp_path / "runs" / "simvae-digits" / "simvae-digits"):
+        shutil.copytree(ROOT / "weights" / "simvae-digits", place)
+    before = recipe.read_results(folder)
+    kernels = (folder / "model.weights.h5").read_bytes()
+    entry = recipe.Entry("simvae-digits", "simvae", "digits", "", 0, without="posterior")
+    zoo = recipe.Zoo([entry], tmp_path / "runs", weights)
+    assert recipe.trim(zoo, entry) == ["posterior"] and recipe.trim(zoo, entry) == []
+    after = recipe.read_results(folder)
+    assert list(after["parts"]) == ["encoder", "decoder"] and not (folder / "posterior").exists()
+    assert after["remarks"][-1] == "Left out here for size, and written by the recipe: posterior."
+    assert after["remarks"][-1] in (folder / "README.md").read_text("utf-8")
+    same = set(before) - {"parts", "remarks", "files"}
+    assert {name: after[name] for name in same} == {name: before[name] for name in same}
+    assert (folder / "model.weights.h5").read_bytes() == kernels
+    sslzoo.load(folder, part="decoder")  # every hash agrees
+
+    # A run: what is left out is measured with the rest all the same.
+    entry.without = "posterior decoder"
+    monkeypatch.setattr(recipe.evaluation, "evaluate", lambda *_, decoder, **__: pytest.fail(str(decoder.output_shape)))
+    with pytest.raises(pytest.fail.Exception, match="8, 8, 1"):
+        recipe.collect(zoo, entry)
+
+
+def test_trimming_names_what_goes_and_enters_the_rest(tmp_path, monkeypatch, capsys):
+    weights, table = tmp_path / "weights", tmp_path / "zoo.csv"
+    shutil.copytree(ROOT / "weights" / "simvae-digits", weights / "simvae-digits")
+    recipe.write_table(table, [recipe.Entry("simvae-digits", "simvae", "digits", "", 0, without="decoder")])
+    monkeypatch.setattr(recipe.Zoo.__init__, "__defaults__", (weights, None, ()))
+    entered = []
+    monkeypatch.setattr(recipe, "enter", lambda zoo, entry: entered.append(entry.entry) or True)
+    for printed, times in (("simvae-digits: without decoder\n", 1), ("", 1)):
+        assert recipe.main(["--trim", "--table", str(table), "--runs", str(tmp_path / "runs")]) == 0
+        assert capsys.readouterr().out == printed and len(entered) == times
+    assert not (weights / "simvae-digits" / "decoder").exists()
 
 
 @pytest.mark.parametrize(("moved", "agrees"), [(0.0, True), (2.0, True), (-9.0, False)])

@@ -153,6 +153,39 @@ def seal(folder: "str | os.PathLike", **changes) -> bool:
     return made != old
 
 
+def take_out(folder: "str | os.PathLike", names: "list[str]", **changes) -> None:
+    """Takes parts out of a model folder, all or none; what stays keeps its bytes.
+
+    Args:
+        folder: a model folder.
+        names: of parts that it holds, and not "encoder".
+        **changes: fields of results.json to replace, such as `remarks`.
+
+    Raises:
+        ArtefactError: a part that is not there or that every model needs, no results.json, or a damaged one.
+        IntegrityError: a file is not the one that was written; `seal` is for what was changed on purpose.
+        UnknownNameError, InvalidInputError: a field that is none, or not what it should be.
+        OSError: the disk is full or cannot be written; the folder is as it was.
+    """
+    folder = Path(os.path.abspath(folder))
+    _restore(folder)
+    results, found = read_results(folder), hashes(folder)
+    if changed := sorted(file for file, sha in results.get("files", found).items() if found.get(file) != sha):
+        raise IntegrityError(f"Expected every file as results.json has it. Received: {changed} of {str(folder)!r}")
+    there = [part for part in parts(folder) if part != "encoder"]
+    if strange := [part for part in names if part not in there]:
+        raise ArtefactError(f"Of {str(folder)!r} one can take out {there}. Received: names={strange}")
+    partial = folder.with_name(f".{folder.name}.partial")
+    _remove(partial)
+    try:
+        shutil.copytree(folder, partial, ignore=lambda at, _: names if Path(at) == folder else ())
+        counts = {part: count for part, count in results["parts"].items() if part not in names}
+        seal(partial, parts=counts, **changes)
+        _put_in_place(partial, folder)
+    finally:
+        _remove(partial)
+
+
 def _former(folder):
     return folder.with_name(f".{folder.name}.former")
 
