@@ -184,6 +184,7 @@ def test_a_finished_run_is_collected_rounded_and_measured_again(tmp_path, monkey
     path = runs / "simvae-digits" / "simvae-digits" / "results.json"
     results = json.loads(path.read_text())
     results["evaluation"]["numbers"] = {"knn": results["evaluation"]["numbers"]["knn"]}  # the quick one
+    results["weights"] = "float32"
     path.write_text(json.dumps(results))
     collected = recipe.collect(recipe.Zoo([entry], runs, weights), entry)
     kernel = sslzoo.load(weights / "simvae-digits").get_layer("mean").kernel
@@ -220,9 +221,13 @@ def test_parts_that_the_table_leaves_out_are_not_kept_and_the_card_says_so(tmp_p
     assert (folder / "model.weights.h5").read_bytes() == kernels
     sslzoo.load(folder, part="decoder")  # every hash agrees
 
-    # A run: what is left out is measured with the rest all the same.
+    # A run of --float16 was rounded before it was measured. Any other is measured now, with what is left out.
     entry.without = "posterior decoder"
     monkeypatch.setattr(recipe.evaluation, "evaluate", lambda *_, decoder, **__: pytest.fail(str(decoder.output_shape)))
+    assert recipe.collect(zoo, entry)["metrics"] == before["metrics"]
+    assert (folder / "model.weights.h5").is_file() and recipe.layout.parts(folder) == ["encoder"]
+    path = tmp_path / "runs" / "simvae-digits" / "simvae-digits" / "results.json"
+    path.write_text(json.dumps(before | {"weights": "float32"}))
     with pytest.raises(pytest.fail.Exception, match="8, 8, 1"):
         recipe.collect(zoo, entry)
 
