@@ -177,6 +177,21 @@ def test_info():
         data.info("fashion-mnist")
 
 
+def test_what_classes_show():
+    for known in (data.info(name) for name in ("fashion_mnist", "cifar10")):
+        assert len(set(known.class_names)) == known.num_classes
+    assert data.info("fashion_mnist").class_names[5] == "sandal" and data.info("cifar10").class_names[9] == "truck"
+    assert data.class_names("cifar10", np.array([9, 3, 3])) == ["cat", "truck"]
+    for name, labels in (
+        ("mnist", [0, 1]),
+        ("my-photos", [0, 1]),
+        ("cifar10", [0, 10]),
+        ("cifar10", [-1]),
+        ("cifar10", []),
+    ):
+        assert data.class_names(name, np.array(labels, "int64")) is None
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Names
 

@@ -6,7 +6,7 @@ batches = sslzoo.data.Batches(images, labels, 128, seed=0)            # the same
 """
 
 from sslzoo.data.batches import Batches, Stacked, epoch_order, pipeline
-from sslzoo.data.catalogue import CELEBA_ATTRIBUTES, DatasetInfo, celeba_task, info
+from sslzoo.data.catalogue import CELEBA_ATTRIBUTES, DatasetInfo, celeba_task, class_names, info
 from sslzoo.data.inputs import fit_images
 from sslzoo.data.sources import check, class_folders, export, is_prepared, load, memory, splits
 from sslzoo.data.streams import StreamedImages
@@ -20,6 +20,7 @@ __all__ = [
     "celeba_task",
     "check",
     "class_folders",
+    "class_names",
     "epoch_order",
     "export",
     "fit_images",

@@ -36,6 +36,8 @@ class DatasetInfo:
         title: str. The name as texts write it ("CIFAR-10").
         image_shape: tuple (H, W, C) of the images that `load` returns.
         num_classes: int. Number of classes; of binary attributes where `labels` is "attributes".
+        class_names: tuple of str, what the classes show, in the order of labels; () where they are digits' own values,
+            hundreds, or attributes.
         labels: "class" for labels (N,) in 0..num_classes-1, "attributes" for labels (N, num_classes) of 0 and 1.
         splits: mapping from the name of each split to the number of images its authors published in it.
         licence: str. Terms of the images as their authors state them.
@@ -52,11 +54,12 @@ class DatasetInfo:
     licence: str
     reference: str
     remark: str = ""
+    class_names: tuple[str, ...] = ()
 
 
-def _known(name, title, image_shape, num_classes, splits, licence, reference, labels="class", remark=""):
-    splits = MappingProxyType(splits)
-    return DatasetInfo(name, title, image_shape, num_classes, labels, splits, licence, reference, remark)
+def _known(name, title, image_shape, num_classes, splits, licence, reference, labels="class", remark="", names=""):
+    splits, names = MappingProxyType(splits), tuple(names.split())
+    return DatasetInfo(name, title, image_shape, num_classes, labels, splits, licence, reference, remark, names)
 
 
 KNOWN = {
@@ -77,11 +80,13 @@ KNOWN = {
             "fashion_mnist", "FashionMNIST", (28, 28, 1), 10, {"train": 60_000, "test": 10_000},
             "MIT",
             "Xiao, Rasul and Vollgraf, Fashion-MNIST, arXiv:1708.07747, 2017",
+            names="T-shirt trouser pullover dress coat sandal shirt sneaker bag boot",
         ),
         _known(
             "cifar10", "CIFAR-10", (32, 32, 3), 10, {"train": 50_000, "test": 10_000},
             "as published by its authors, no licence stated",
             "Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009",
+            names="airplane automobile bird cat deer dog frog horse ship truck",
         ),
         _known(
             "cifar100", "CIFAR-100", (32, 32, 3), 100, {"train": 50_000, "test": 10_000},
@@ -116,6 +121,23 @@ def info(name: str) -> DatasetInfo:
         UnknownNameError: any other name, with the nearest known ones.
     """
     return KNOWN[errors.choose("dataset", name, KNOWN)]
+
+
+def class_names(name: str, labels: np.ndarray) -> "list[str] | None":
+    """What the classes that are among some labels show, in ascending order, as pictures name them.
+
+    Args:
+        name: str, of any data set.
+        labels: int (N,).
+
+    Returns:
+        list of str, or None where `name` is not known, has no names, or labels are beyond them.
+    """
+    names = KNOWN[name].class_names if name in KNOWN else ()
+    present = np.unique(labels)
+    return (
+        [names[c] for c in present] if names and len(present) and 0 <= present[0] <= present[-1] < len(names) else None
+    )
 
 
 def celeba_task(attributes: np.ndarray, task: str) -> tuple[np.ndarray, np.ndarray]:

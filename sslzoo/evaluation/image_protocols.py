@@ -421,11 +421,13 @@ def draw(subject, report, folder) -> list[Path]:
     for probe, counts in report.confusion.items():
         if len(counts) <= 100:
             title = f"{'MLP' if probe == 'mlp' else 'Linear'} probe: what test images are taken for"
-            drawn.append(pictures.confusion(counts, folder / f"confusion_{probe}.png", title=title))
+            names = data.class_names(report.data["name"], np.arange(len(counts)))
+            drawn.append(pictures.confusion(counts, folder / f"confusion_{probe}.png", names, title))
     if len(rows) > 1:
         if subject.test_images.shape[-1] in (1, 3):
             drawn.append(pictures.neighbours(subject.test_images[some], rows, folder / "neighbours.png"))
-        drawn.append(pictures.embedding(rows, labels, folder / "embedding.png"))
+        names = data.class_names(report.data["name"], labels)
+        drawn.append(pictures.embedding(rows, labels, folder / "embedding.png", names=names))
     if "reconstructions" in subject.made:
         drawn.append(pictures.reconstructions(*subject.made["reconstructions"], folder / "reconstructions.png"))
     if "conditional" in subject.made:

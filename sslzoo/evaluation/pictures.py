@@ -254,7 +254,8 @@ def embedding(
     axes.scatter(*points[order].T, c=list(chosen[order]), s=11, alpha=0.75, linewidths=0)
     if len(classes) <= 20:
         shown = [i for i, c in enumerate(classes) if (labels == c).any()]
-        places = _apart([_densest_point(points[labels == classes[i]]) for i in shown], np.ptp(points, axis=0))
+        dense = [_densest_point(points[labels == classes[i]]) for i in shown]
+        places = _apart(dense, np.ptp(points, axis=0), [len(names[i]) for i in shown])
         for i, place in zip(shown, places):
             badge = {"boxstyle": "round,pad=0.3,rounding_size=0.8", "facecolor": colours[i], "edgecolor": "white"}
             axes.text(
@@ -303,7 +304,8 @@ def confusion(
                     colour = "white" if share > 55 else INK
                     axes.text(j, i, f"{share:.0f}" if share >= 0.95 else "·", ha="center", va="center", fontsize=9,
                               color=colour)  # fmt: skip
-        axes.set_xticks(range(len(names)), names)
+        slanted = {"rotation": 35, "ha": "right"} if max(map(len, names)) > 3 else {}
+        axes.set_xticks(range(len(names)), names, **slanted)
         axes.set_yticks(range(len(names)), names)
     axes.set_xlabel("taken for", color=GREY)
     axes.set_ylabel("true class, in percent of its images", color=GREY)
@@ -582,20 +584,24 @@ def _densest_point(points):
     return some[np.sort(distances, axis=1)[:, : max(1, len(some) // 3)].mean(axis=1).argmin()]
 
 
-def _apart(places, extent, least=0.045):
-    """Push labels that would cover each other apart, to `least` of the extent of the picture."""
+def _apart(places, extent, letters):
+    """Push badges of so many letters apart that would cover each other, up and down or sideways: what is shorter."""
     extent = np.where(extent > 0, extent, 1)
     places = np.array(places) / extent
-    for _ in range(50):
+    height = 0.05  # of a badge, as a share of the extent; its width goes with the letters
+    widths = height * (0.55 + 0.33 * np.array(letters))
+    least = np.stack([(widths[:, None] + widths[None]) / 2, np.full((len(places),) * 2, height)], axis=-1)
+    order = np.arange(len(places))
+    ties = np.sign(order[:, None] - order[None])[..., None]
+    for _ in range(100):
         steps = places[:, None] - places[None]
-        distances = np.linalg.norm(steps, axis=-1)
-        close = (distances < least) & ~np.eye(len(places), dtype=bool)
+        overlaps = least - np.abs(steps)
+        close = (overlaps > 0).all(axis=-1) & ~np.eye(len(places), dtype=bool)
         if not close.any():
             break
-        order = np.arange(len(places))
-        ties = np.stack([np.sign(order[:, None] - order[None]), np.zeros_like(distances)], axis=-1)
-        ways = np.where(distances[..., None] > 1e-9, steps / np.maximum(distances, 1e-9)[..., None], ties)
-        places = places + 0.5 * (ways * np.where(close, least * 1.01 - distances, 0)[..., None]).sum(axis=1)
+        shorter = np.arange(2) == overlaps.argmin(axis=-1)[..., None]
+        ways = np.where(steps == 0, ties, np.sign(steps)) * shorter
+        places = places + 0.5 * (1.01 * overlaps * ways * close[..., None]).sum(axis=1)
     return places * extent
 
 

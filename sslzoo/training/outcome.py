@@ -308,7 +308,8 @@ def draw(run, model, encoder) -> dict[str, Path]:
     if len(features) > 1:
         drawn.append(pictures.neighbours(images[:2000], features, folder / "neighbours.png", seed=run.seed))
     if labels is not None and labels.ndim == 1:
-        drawn.append(pictures.embedding(features, labels[:2000], folder / "embedding.png"))
+        names = data.class_names(run.dataset, labels[:2000])
+        drawn.append(pictures.embedding(features, labels[:2000], folder / "embedding.png", names=names))
     return {path.name: path for path in drawn}
 
 

@@ -137,10 +137,23 @@ def test_embedding_of_degenerate_features(tmp_path, rows):
 
 
 def test_labels_are_pushed_apart():
-    places = pictures._apart([(0.5, 0.5), (0.5, 0.5), (0.51, 0.5), (0.9, 0.1)], np.array([1.0, 1.0]))
+    places = pictures._apart([(0.5, 0.5), (0.5, 0.5), (0.51, 0.5), (0.9, 0.1)], np.array([1.0, 1.0]), [1, 1, 1, 1])
     gaps = np.linalg.norm(places[:, None] - places[None], axis=-1) + np.eye(4)
-    assert gaps.min() >= 0.045
+    assert gaps.min() >= 0.04
     np.testing.assert_array_equal(places[3], [0.9, 0.1])
+
+
+def test_names_of_classes_do_not_cover_each_other(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(pictures, "_save", lambda figure, path: drawn.append(figure))
+    rows = np.random.default_rng(0).normal(size=(200, 2))
+    names = ["airplane", "automobile", "bird", "cat"]
+    pictures.embedding(rows, np.arange(200) % 4, method="pca", names=names)
+    figure = drawn[0]
+    figure.canvas.draw()
+    boxes = [text.get_window_extent().padded(0.3 * 10.5 * figure.dpi / 72) for text in figure.axes[0].texts]
+    assert [text.get_text() for text in figure.axes[0].texts] == names
+    assert not any(one.overlaps(other) for i, one in enumerate(boxes) for other in boxes[:i])
 
 
 def test_bad_embeddings_are_refused(tmp_path):
