@@ -38,7 +38,7 @@ if importlib.util.find_spec("tensorflow") is None and INSTALLED:  # Keras' own d
 
 from sslzoo import evaluation  # noqa: E402
 from sslzoo.data.catalogue import KNOWN  # noqa: E402
-from sslzoo.errors import ArtefactError, SSLZooError, choose  # noqa: E402
+from sslzoo.errors import ArtefactError, InvalidInputError, SSLZooError, choose  # noqa: E402
 from sslzoo.files import write_beside  # noqa: E402
 from sslzoo.training import devices, flags  # noqa: E402
 from sslzoo.training.settings import parse_changes, resolve  # noqa: E402
@@ -87,12 +87,20 @@ class Entry:
 
 def read_table(path):
     with open(path, newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+        reader = csv.DictReader(file)
+        rows = list(reader)
+    if missing := set(COLUMNS) - set(reader.fieldnames or ()):
+        raise InvalidInputError(
+            f"{path} must have the columns {', '.join(COLUMNS)}. Received: none of {sorted(missing)}"
+        )
     numbers, texts = {"seed": int, "minutes": float, "knn": float}, ("flags", "without")
-    return [
+    entries = [
         Entry(**{name: numbers.get(name, str)(row[name]) if row[name] or name in texts else None for name in COLUMNS})
         for row in rows
     ]
+    for part in (part for entry in entries for part in entry.left_out):
+        choose("part to do without", part, [part for part in layout.PARTS if part != "encoder"])
+    return entries
 
 
 def write_table(path, entries):

@@ -38,6 +38,17 @@ def test_the_table_reads_back_and_names_what_there_is(tmp_path):
     assert {path.parent.name for path in (ROOT / "weights").glob("*/config.json")} <= {e.entry for e in entries}
 
 
+def test_a_table_that_says_nothing_sensible_is_refused(tmp_path):
+    table = tmp_path / "zoo.csv"
+    table.write_text("entry,recipe,dataset,flags,seed\nsimvae-digits,simvae,digits,,0\n")
+    with pytest.raises(errors.InvalidInputError, match=r"Received: none of \['knn', 'minutes', 'without'\]"):
+        recipe.read_table(table)
+    for part in ("posteriors", "encoder"):
+        recipe.write_table(table, [recipe.Entry("simvae-digits", "simvae", "digits", "", 0, without=f"decoder {part}")])
+        with pytest.raises(errors.UnknownNameError, match=f"posterior.*Received: part to do without='{part}'"):
+            recipe.read_table(table)
+
+
 def test_flags_and_variants_reach_the_settings(tmp_path):
     strong = recipe.Entry("simclr-cifar10.strong", "simclr", "cifar10", "--variant strong --epochs 7", 0)
     zoo = recipe.Zoo([strong], tmp_path, remarks=["Once.", "Twice."])
