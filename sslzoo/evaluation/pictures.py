@@ -589,7 +589,7 @@ def _apart(places, extent, letters):
     extent = np.where(extent > 0, extent, 1)
     places = np.array(places) / extent
     height = 0.05  # of a badge, as a share of the extent; its width goes with the letters
-    widths = height * (0.55 + 0.33 * np.array(letters))
+    widths = height * (0.6 + 0.33 * np.array(letters))
     least = np.stack([(widths[:, None] + widths[None]) / 2, np.full((len(places),) * 2, height)], axis=-1)
     order = np.arange(len(places))
     ties = np.sign(order[:, None] - order[None])[..., None]
