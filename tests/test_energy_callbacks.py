@@ -221,7 +221,7 @@ def test_samples_of_an_energy_model_are_drawn(method, tmp_path, monkeypatch):
     monkeypatch.setattr(type(model), "sample", lambda self, n, seed, reference=None: far[:n])
     run = SimpleNamespace(
         out=tmp_path, test_images=images(12), test_labels=np.arange(12) % 3, images=images(12), seed=0, name="x",
-        journal=SimpleNamespace(rows=[{"epoch": 1, "loss": 1.0}]),
+        dataset="digits", journal=SimpleNamespace(rows=[{"epoch": 1, "loss": 1.0}]),
     )  # fmt: skip
     encoder = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten()])
     assert "samples.png" in outcome.draw(run, model, encoder)
