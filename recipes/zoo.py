@@ -5,6 +5,7 @@
     python recipes/zoo.py --only "*-cifar10*" --jobs 4    # side by side on one GPU
     python recipes/zoo.py --collect                       # finished runs into weights/, manifest, README
     python recipes/zoo.py --trim                          # take out of weights/ the parts the table leaves out
+    python recipes/zoo.py --pack --only "*-mnist"         # smaller files in weights/, where no probe loses by it
     python recipes/zoo.py --check simvae-digits           # train it from nothing, compare with what is committed
 
 Each entry is a run of its recipe in a process of its own, in `runs/zoo/<entry>`, from checkpoint to checkpoint:
@@ -49,7 +50,11 @@ COLUMNS = ("entry", "recipe", "dataset", "flags", "seed", "without", "minutes", 
 # Settings that do not change the weights.
 WATCHING = {"monitor_every", "protocols", "gmm_restarts", "views_per_image"}
 LARGEST = 16_000_000  # bytes of an entry in weights/
-TOLERANCE = 0.1  # points of accuracy that rounding to float16 may cost
+TOLERANCE = 0.1  # points of accuracy that rounding may cost
+PACKING = ("knn", "linear")  # what says so of a grid: protocols whose own training adds no chance of its own
+PACKED = (
+    f"To save space kernels were rounded to multiples of a power of two, {artefact.GRID} or more to their deviation"
+)
 # Points by which a number may differ when --check trains an entry again, on another machine or backend, where rounding
 # leads training elsewhere. Clusters hang on it most. Other protocols are printed, and not held to anything.
 CHECKED = {"linear": 4.0, "mlp": 4.0, "knn": 2.5, "gmm": 15.0, "style": 8.0}
@@ -299,18 +304,22 @@ def report(zoo, running, waiting):
 # ---------------------------------------------------------------- collecting
 
 
-def collect(zoo, entry):
-    """Moves a finished run to weights/, rounded to float16 where no probe loses by it. Returns its results."""
-    source = zoo.runs / entry.entry / entry.entry
+def collect(zoo, entry, source=None):
+    """Moves a finished run to weights/, rounded as far as no probe loses by it. Returns its results.
+
+    `source` is the run's model, or what stands in weights/ already.
+    """
+    source = source or zoo.runs / entry.entry / entry.entry
     results = read_results(source)
-    parts = {part: artefact.read(source, part) for part in layout.parts(source) if part != "model"}
+    parts = _parts(source)
     rounded = results.get("weights") == "float16"  # by --float16, and measured so
     if not rounded:
         measured = _rounded(zoo, entry, results, parts)
         rounded, results = measured is not None, measured or results
-        if not rounded:
-            parts = {part: artefact.read(source, part) for part in parts}
+    parts = parts if rounded else _parts(source)
     parts, results = _without(entry, parts, results)
+    if rounded:
+        parts, results = _on_a_grid(zoo, entry, results, parts)
     pictures = _pictures(source, results)
     size = sum(model.count_params() for model in parts.values()) * (2 if rounded else 4)
     size += sum(path.stat().st_size for path in pictures.values())
@@ -320,11 +329,16 @@ def collect(zoo, entry):
         zoo.weights / entry.entry, parts, results, pictures=pictures, float16=rounded, overwrite=True
     )
     size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
-    print(f"{entry.entry}: {target}, {size / 1e6:.1f} MB, {'float16' if rounded else 'float32'}", flush=True)
+    how = "on a grid" if _is_packed(results) else "float16" if rounded else "float32"
+    print(f"{entry.entry}: {target}, {size / 1e6:.1f} MB, {how}", flush=True)
     values = {metric["name"]: metric["value"] for metric in results["metrics"]}
     entry.knn = None if KNN not in values else round(values[KNN], 1)
     entry.minutes = round(results["wall_seconds"] / 60, 1)
     return results
+
+
+def _parts(folder):
+    return {part: artefact.read(folder, part) for part in layout.parts(folder) if part != "model"}
 
 
 def _rounded(zoo, entry, results, parts):
@@ -338,12 +352,48 @@ def _rounded(zoo, entry, results, parts):
     )  # fmt: skip
     before = {metric["name"]: metric for metric in results["metrics"]}
     after = report.metrics({name: metric["paper"] for name, metric in before.items() if metric["paper"] is not None})
-    for metric in after:
-        name = metric["name"]
-        probe = name.endswith("accuracy") and not name.startswith(("gmm", "style"))
-        if probe and name in before and metric["value"] < before[name]["value"] - TOLERANCE:
-            return None
+    if _loses(before, after):
+        return None
     return results | {"metrics": after, "evaluation": report.to_dict()}
+
+
+def _loses(before, after):
+    """Whether a probe of the classes is worse than before by more than rounding may cost."""
+    probes = [m for m in after if m["name"].endswith("accuracy") and not m["name"].startswith(("gmm", "style"))]
+    return any(m["value"] < before[m["name"]]["value"] - TOLERANCE for m in probes if m["name"] in before)
+
+
+def _on_a_grid(zoo, entry, results, parts):
+    """Models of half precision rounded to a grid, and results that say so; both as they were where a probe loses."""
+    if _is_packed(results):
+        return parts, results
+
+    def measure(encoder):
+        report = evaluation.evaluate(encoder, results["dataset"], PACKING, zoo.data_dir, seed=entry.seed)
+        return {metric["name"]: metric for metric in report.metrics({})}
+
+    before = measure(parts["encoder"])
+    whole = {part: model.get_weights() for part, model in parts.items()}
+    for model in parts.values():
+        artefact.round_weights(model, artefact.GRID)
+    after = measure(parts["encoder"])
+    if _loses(before, after.values()):
+        for part, model in parts.items():
+            model.set_weights(whole[part])
+        return parts, results
+    moved = f"{before[KNN]['value']:.2f} to {after[KNN]['value']:.2f} %"
+    remark = f"{PACKED}, after all was measured: kNN went from {moved}."
+    return parts, results | {"remarks": [*results.get("remarks", []), remark]}
+
+
+def _is_packed(results):
+    return any(remark.startswith(PACKED) for remark in results.get("remarks", []))
+
+
+def pack(zoo, entry):
+    """Rounds an entry of weights/ to a grid, where no probe loses by it. Returns whether it is another now."""
+    folder = zoo.weights / entry.entry
+    return not _is_packed(read_results(folder)) and _is_packed(collect(zoo, entry, folder))
 
 
 def trim(zoo, entry):
@@ -365,7 +415,7 @@ def _without(entry, parts, results):
 
 
 def _remark(gone):
-    return f"Left out here for size, and written by the recipe: {', '.join(gone)}."
+    return f"{artefact.LEFT_OUT}: {', '.join(gone)}."
 
 
 def _pictures(folder, results):
@@ -444,6 +494,7 @@ def main(argv=None):
     add("--jobs", type=int, default=1, help="runs side by side (1)")
     add("--collect", action="store_true", help="move finished runs to weights/, and stop")
     add("--trim", action="store_true", help="take out of weights/ the parts that the table leaves out, and stop")
+    add("--pack", action="store_true", help="round what is in weights/ to a grid where no probe loses by it, and stop")
     add("--check", metavar="NAME", help="train one entry from nothing and compare with its committed numbers")
     add("--data-dir", help="folder of prepared TFDS data sets (TFDS_DATA_DIR, else TFDS' own)")
     add("--remark", action="append", default=[], metavar="TEXT", help="what cards must say, of the data for example")
@@ -476,6 +527,9 @@ def main(argv=None):
                 print(f"{entry.entry}: without {', '.join(gone)}", flush=True)
                 failed += not enter(zoo, entry)
         return 1 if failed else 0
+    if options.pack:
+        packed = [e for e in zoo.entries if (zoo.weights / e.entry / layout.RESULTS).is_file() and pack(zoo, e)]
+        return 0 if all([enter(zoo, entry) for entry in packed]) else 1
     if options.collect:
         return collect_all(zoo, Zoo(entries, options.runs), options.table)
     states = {entry.entry: zoo.state(entry) for entry in zoo.entries}

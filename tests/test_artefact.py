@@ -279,6 +279,38 @@ def test_rounded_weights_are_those_that_float16_stores(tmp_path):
     assert 0 < np.abs(numpy(encoder(IMAGES)) - exact).max() < 5e-3
 
 
+@pytest.mark.parametrize("steps", [4, 64])
+def test_kernels_on_a_grid_take_less_room_and_stay_near(steps, tmp_path):
+    """Each is off by half a step at most, which is a power of two and at most the `steps`-th part of the deviation."""
+    encoder = networks.encoder("mlp", (28, 28, 1), LATENT)
+    before = encoder.get_weights()
+    plain = artefact.write(tmp_path / "plain", {"encoder": encoder}, facts(), float16=True)
+    artefact.round_weights(encoder, steps)
+    folder = artefact.write(tmp_path / "grid", {"encoder": encoder}, facts(), float16=True)
+    sizes = [layout.files(f)["model.weights.h5"]["bytes"] / encoder.count_params() for f in (plain, folder)]
+    assert sizes[1] < {4: 0.9, 64: 1.5}[steps] < 1.8 < sizes[0] < 2.0  # bytes a number
+    for exact, rounded, stored in zip(before, encoder.get_weights(), sslzoo.load(folder).get_weights()):
+        np.testing.assert_array_equal(stored, rounded)
+        if exact.ndim < 2:
+            np.testing.assert_array_equal(stored, exact)
+            continue
+        step = 2.0 ** np.floor(np.log2(exact.std(dtype="float64") / steps))
+        np.testing.assert_array_equal(stored / step, np.round(stored / step))
+        assert np.abs(stored - exact).max() <= step / 2
+    with pytest.raises(InvalidInputError, match="steps=0"):
+        artefact.round_weights(encoder, 0)
+
+
+def test_a_kernel_of_nothing_is_not_packed_beyond_what_is_read(tmp_path):
+    """Zeros shrink a thousand times, which no reader believes."""
+    encoder = networks.encoder("mlp", (28, 28, 1), LATENT)
+    encoder.set_weights([np.zeros_like(weight) for weight in encoder.get_weights()])
+    artefact.round_weights(encoder, artefact.GRID)
+    folder = artefact.write(tmp_path / "zeros", {"encoder": encoder}, facts(), float16=True)
+    assert layout.files(folder)["model.weights.h5"]["bytes"] > 2 * encoder.count_params()
+    assert not any(weight.any() for weight in sslzoo.load(folder).get_weights())
+
+
 def test_float16_keeps_numbers_it_cannot_hold(tmp_path):
     encoder = fresh_parts()["encoder"]
     kernel = encoder.get_layer("fc1").weights[0]

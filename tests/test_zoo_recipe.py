@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -231,16 +232,64 @@ def test_parts_that_the_table_leaves_out_are_not_kept_and_the_card_says_so(tmp_p
     assert {name: after[name] for name in same} == {name: before[name] for name in same}
     assert (folder / "model.weights.h5").read_bytes() == kernels
     sslzoo.load(folder, part="decoder")  # every hash agrees
+    with pytest.raises(errors.MissingPartError, match=r"encoder, decoder. Left out here .*: posterior. Received: part"):
+        sslzoo.load(folder, part="posterior")
 
-    # A run of --float16 was rounded before it was measured. Any other is measured now, with what is left out.
+    # A run without --float16 is measured with what is left out.
     entry.without = "posterior decoder"
-    monkeypatch.setattr(recipe.evaluation, "evaluate", lambda *_, decoder, **__: pytest.fail(str(decoder.output_shape)))
-    assert recipe.collect(zoo, entry)["metrics"] == before["metrics"]
-    assert (folder / "model.weights.h5").is_file() and recipe.layout.parts(folder) == ["encoder"]
     path = tmp_path / "runs" / "simvae-digits" / "simvae-digits" / "results.json"
     path.write_text(json.dumps(before | {"weights": "float32"}))
+    monkeypatch.setattr(recipe.evaluation, "evaluate", lambda *_, decoder, **__: pytest.fail(str(decoder.output_shape)))
     with pytest.raises(pytest.fail.Exception, match="8, 8, 1"):
         recipe.collect(zoo, entry)
+    monkeypatch.undo()
+    without_measuring(monkeypatch, [0.0, 0.0, 0.0])
+    recipe.collect(zoo, entry)
+    assert (folder / "model.weights.h5").is_file() and recipe.layout.parts(folder) == ["encoder"]
+
+
+def without_measuring(monkeypatch, moves):
+    """Every evaluation finds the committed numbers of simvae-digits, all off by the next of `moves`."""
+    found = recipe.read_results(ROOT / "weights" / "simvae-digits")
+    moves, asked = iter(moves), []
+
+    def evaluate(encoder, *_, **__):
+        asked.append([np.asarray(weight) for weight in encoder.get_weights()])
+        move = next(moves)
+        metrics = [metric | {"value": metric["value"] + move} for metric in found["metrics"]]
+        return SimpleNamespace(metrics=lambda papers: metrics, to_dict=lambda: found["evaluation"])
+
+    monkeypatch.setattr(recipe.evaluation, "evaluate", evaluate)
+    return asked  # the weights of each encoder that was measured
+
+
+@pytest.mark.parametrize(
+    ("weights", "moves", "kept"),
+    [("float32", [0.0, 0.0, -0.09], "grid"), ("float32", [0.0, 0.0, -0.2], "half"), ("float32", [-0.2], "whole"),
+     ("float16", [0.0, 0.1], "grid"), ("float16", [0.0, -0.2], "half")],
+)  # fmt: skip
+def test_weights_are_rounded_as_far_as_no_probe_loses(weights, moves, kept, tmp_path, monkeypatch):
+    """A run of --float16 was measured as it is, and stays so where the grid costs too much."""
+    source = tmp_path / "runs" / "simvae-digits" / "simvae-digits"
+    encoder = sslzoo.load("simvae-digits")
+    encoder.set_weights([weight + 1e-6 * weight if weight.ndim > 1 else weight for weight in encoder.get_weights()])
+    results = recipe.read_results(ROOT / "weights" / "simvae-digits") | {"pictures": []}
+    recipe.artefact.write(source, {"encoder": encoder}, results, float16=weights == "float16")
+    entry = recipe.Entry("simvae-digits", "simvae", "digits", "", 0)
+    value = next(metric["value"] for metric in results["metrics"] if metric["name"] == recipe.KNN)
+    asked = without_measuring(monkeypatch, moves)
+    collected = recipe.collect(recipe.Zoo([entry], tmp_path / "runs", tmp_path / "weights"), entry)
+    assert len(asked) == len(moves)
+    moved = [f"{value + move:.2f}" for move in moves[-2:]]
+    remark = f"{recipe.PACKED}, after all was measured: kNN went from {' to '.join(moved)} %."
+    assert collected.get("remarks", []) == ([remark] if kept == "grid" else [])
+    written = recipe.read_results(tmp_path / "weights" / "simvae-digits")
+    assert written["weights"] == ("float32" if kept == "whole" else "float16")
+    stored = sslzoo.load(tmp_path / "weights" / "simvae-digits").get_weights()
+    expected = {"grid": asked[-1], "half": asked[-2:][0], "whole": sslzoo.load(source).get_weights()}[kept]
+    assert all(np.array_equal(a, b) for a, b in zip(stored, expected, strict=True))
+    kernel = max(stored, key=np.size)
+    assert (np.unique(kernel).size < kernel.size / 2) == (kept == "grid")
 
 
 def test_trimming_names_what_goes_and_enters_the_rest(tmp_path, monkeypatch, capsys):
@@ -254,6 +303,23 @@ def test_trimming_names_what_goes_and_enters_the_rest(tmp_path, monkeypatch, cap
         assert recipe.main(["--trim", "--table", str(table), "--runs", str(tmp_path / "runs")]) == 0
         assert capsys.readouterr().out == printed and len(entered) == times
     assert not (weights / "simvae-digits" / "decoder").exists()
+
+
+def test_packing_is_done_once(tmp_path, monkeypatch, capsys):
+    weights, table = tmp_path / "weights", tmp_path / "zoo.csv"
+    shutil.copytree(ROOT / "weights" / "simvae-digits", weights / "simvae-digits")
+    recipe.write_table(table, [recipe.Entry(f"{name}-digits", name, "digits", "", 0) for name in ("simvae", "vae")])
+    monkeypatch.setattr(recipe.Zoo.__init__, "__defaults__", (weights, None, ()))
+    entered = []
+    monkeypatch.setattr(recipe, "enter", lambda zoo, entry: entered.append(entry.entry) or True)
+    without_measuring(monkeypatch, [0.0, 0.0])
+    for _ in range(2):  # the second time, there would be nothing to measure with
+        assert recipe.main(["--pack", "--table", str(table), "--runs", str(tmp_path / "runs")]) == 0
+    assert entered == ["simvae-digits"] and capsys.readouterr().out.count("on a grid") == 1
+    results = recipe.read_results(weights / "simvae-digits")
+    assert len(results["remarks"]) == 1 and results["remarks"][0].startswith(recipe.PACKED) and results["pictures"]
+    assert results["remarks"][0] in (weights / "simvae-digits" / "README.md").read_text("utf-8")
+    sslzoo.load(weights / "simvae-digits")  # every hash agrees
 
 
 @pytest.mark.parametrize(("moved", "agrees"), [(0.0, True), (2.0, True), (-9.0, False)])
