@@ -304,12 +304,9 @@ def report(zoo, running, waiting):
 # ---------------------------------------------------------------- collecting
 
 
-def collect(zoo, entry, source=None):
-    """Moves a finished run to weights/, rounded as far as no probe loses by it. Returns its results.
-
-    `source` is the run's model, or what stands in weights/ already.
-    """
-    source = source or zoo.runs / entry.entry / entry.entry
+def collect(zoo, entry):
+    """Moves a finished run to weights/, rounded as far as no probe loses by it. Returns its results."""
+    source = zoo.runs / entry.entry / entry.entry
     results = read_results(source)
     parts = _parts(source)
     rounded = results.get("weights") == "float16"  # by --float16, and measured so
@@ -320,6 +317,12 @@ def collect(zoo, entry, source=None):
     parts, results = _without(entry, parts, results)
     if rounded:
         parts, results = _on_a_grid(zoo, entry, results, parts)
+    _put(zoo, entry, parts, results, source, rounded)
+    return results
+
+
+def _put(zoo, entry, parts, results, source, rounded):
+    """Writes an entry into weights/, with the pictures that `source` has, and enters its row."""
     pictures = _pictures(source, results)
     size = sum(model.count_params() for model in parts.values()) * (2 if rounded else 4)
     size += sum(path.stat().st_size for path in pictures.values())
@@ -334,7 +337,6 @@ def collect(zoo, entry, source=None):
     values = {metric["name"]: metric["value"] for metric in results["metrics"]}
     entry.knn = None if KNN not in values else round(values[KNN], 1)
     entry.minutes = round(results["wall_seconds"] / 60, 1)
-    return results
 
 
 def _parts(folder):
@@ -393,7 +395,14 @@ def _is_packed(results):
 def pack(zoo, entry):
     """Rounds an entry of weights/ to a grid, where no probe loses by it. Returns whether it is another now."""
     folder = zoo.weights / entry.entry
-    return not _is_packed(read_results(folder)) and _is_packed(collect(zoo, entry, folder))
+    if not (folder / layout.RESULTS).is_file() or _is_packed(results := read_results(folder)):
+        return False
+    parts, results = _on_a_grid(zoo, entry, results, _parts(folder))
+    if not _is_packed(results):
+        print(f"{entry.entry}: stays as it is, a probe would lose by it", flush=True)
+        return False
+    _put(zoo, entry, parts, results, folder, rounded=True)
+    return True
 
 
 def trim(zoo, entry):
@@ -528,8 +537,8 @@ def main(argv=None):
                 failed += not enter(zoo, entry)
         return 1 if failed else 0
     if options.pack:
-        packed = [e for e in zoo.entries if (zoo.weights / e.entry / layout.RESULTS).is_file() and pack(zoo, e)]
-        return 0 if all([enter(zoo, entry) for entry in packed]) else 1
+        failed = sum(pack(zoo, entry) and not enter(zoo, entry) for entry in zoo.entries)
+        return 1 if failed else 0
     if options.collect:
         return collect_all(zoo, Zoo(entries, options.runs), options.table)
     states = {entry.entry: zoo.state(entry) for entry in zoo.entries}

@@ -305,21 +305,27 @@ def test_trimming_names_what_goes_and_enters_the_rest(tmp_path, monkeypatch, cap
     assert not (weights / "simvae-digits" / "decoder").exists()
 
 
-def test_packing_is_done_once(tmp_path, monkeypatch, capsys):
+def test_packing_is_done_once_and_not_where_a_probe_loses(tmp_path, monkeypatch, capsys):
     weights, table = tmp_path / "weights", tmp_path / "zoo.csv"
-    shutil.copytree(ROOT / "weights" / "simvae-digits", weights / "simvae-digits")
+    folder = weights / "simvae-digits"
+    shutil.copytree(ROOT / "weights" / "simvae-digits", folder)
     recipe.write_table(table, [recipe.Entry(f"{name}-digits", name, "digits", "", 0) for name in ("simvae", "vae")])
     monkeypatch.setattr(recipe.Zoo.__init__, "__defaults__", (weights, None, ()))
     entered = []
     monkeypatch.setattr(recipe, "enter", lambda zoo, entry: entered.append(entry.entry) or True)
-    without_measuring(monkeypatch, [0.0, 0.0])
-    for _ in range(2):  # the second time, there would be nothing to measure with
+    said = []
+    for moves in ([0.0, -0.2], [0.0, 0.0], []):  # the third time, there would be nothing to measure with
+        before = recipe.artefact.hashes(folder)
+        without_measuring(monkeypatch, moves)
         assert recipe.main(["--pack", "--table", str(table), "--runs", str(tmp_path / "runs")]) == 0
-    assert entered == ["simvae-digits"] and capsys.readouterr().out.count("on a grid") == 1
-    results = recipe.read_results(weights / "simvae-digits")
+        said.append((capsys.readouterr().out, recipe.artefact.hashes(folder) == before, len(entered)))
+    assert said[0] == ("simvae-digits: stays as it is, a probe would lose by it\n", True, 0)
+    assert "on a grid" in said[1][0] and said[1][1:] == (False, 1)
+    assert said[2] == ("", True, 1)
+    results = recipe.read_results(folder)
     assert len(results["remarks"]) == 1 and results["remarks"][0].startswith(recipe.PACKED) and results["pictures"]
-    assert results["remarks"][0] in (weights / "simvae-digits" / "README.md").read_text("utf-8")
-    sslzoo.load(weights / "simvae-digits")  # every hash agrees
+    assert results["remarks"][0] in (folder / "README.md").read_text("utf-8")
+    sslzoo.load(folder)  # every hash agrees
 
 
 @pytest.mark.parametrize(("moved", "agrees"), [(0.0, True), (2.0, True), (-9.0, False)])
