@@ -5,7 +5,7 @@
     python recipes/zoo.py --only "*-cifar10*" --jobs 4    # side by side on one GPU
     python recipes/zoo.py --collect                       # finished runs into weights/, manifest, README
     python recipes/zoo.py --trim                          # take out of weights/ the parts the table leaves out
-    python recipes/zoo.py --pack --only "*-mnist"         # smaller files in weights/, where no probe loses by it
+    python recipes/zoo.py --pack --only "*-mnist"         # smaller files in weights/, where kNN and linear probe allow
     python recipes/zoo.py --check simvae-digits           # train it from nothing, compare with what is committed
 
 Each entry is a run of its recipe in a process of its own, in `runs/zoo/<entry>`, from checkpoint to checkpoint:
@@ -51,7 +51,7 @@ COLUMNS = ("entry", "recipe", "dataset", "flags", "seed", "without", "minutes", 
 WATCHING = {"monitor_every", "protocols", "gmm_restarts", "views_per_image"}
 LARGEST = 16_000_000  # bytes of an entry in weights/
 TOLERANCE = 0.1  # points of accuracy that rounding may cost
-PACKING = ("knn", "linear")  # what says so of a grid: protocols whose own training adds no chance of its own
+PACKING = ("knn", "linear")  # which decide on the grid: what an MLP probe makes of other weights is partly chance
 PACKED = (
     f"To save space kernels were rounded to multiples of a power of two, {artefact.GRID} or more to their deviation"
 )
@@ -366,13 +366,11 @@ def _loses(before, after):
 
 
 def _on_a_grid(zoo, entry, results, parts):
-    """Models of half precision rounded to a grid, and results that say so; both as they were where a probe loses."""
-    if _is_packed(results):
-        return parts, results
+    """Models rounded to a grid, and results that say so; both as they were where kNN or linear probe loses."""
 
     def measure(encoder):
         report = evaluation.evaluate(encoder, results["dataset"], PACKING, zoo.data_dir, seed=entry.seed)
-        return {metric["name"]: metric for metric in report.metrics({})}
+        return {metric["name"]: metric for metric in report.metrics()}
 
     before = measure(parts["encoder"])
     whole = {part: model.get_weights() for part, model in parts.items()}
@@ -393,7 +391,7 @@ def _is_packed(results):
 
 
 def pack(zoo, entry):
-    """Rounds an entry of weights/ to a grid, where no probe loses by it. Returns whether it is another now."""
+    """Rounds an entry of weights/ to a grid where neither kNN nor linear probe loses. Returns whether it did."""
     folder = zoo.weights / entry.entry
     if not (folder / layout.RESULTS).is_file() or _is_packed(results := read_results(folder)):
         return False
@@ -503,7 +501,11 @@ def main(argv=None):
     add("--jobs", type=int, default=1, help="runs side by side (1)")
     add("--collect", action="store_true", help="move finished runs to weights/, and stop")
     add("--trim", action="store_true", help="take out of weights/ the parts that the table leaves out, and stop")
-    add("--pack", action="store_true", help="round what is in weights/ to a grid where no probe loses by it, and stop")
+    add(
+        "--pack",
+        action="store_true",
+        help="round weights/ to a grid where neither kNN nor linear probe loses, and stop",
+    )
     add("--check", metavar="NAME", help="train one entry from nothing and compare with its committed numbers")
     add("--data-dir", help="folder of prepared TFDS data sets (TFDS_DATA_DIR, else TFDS' own)")
     add("--remark", action="append", default=[], metavar="TEXT", help="what cards must say, of the data for example")

@@ -257,7 +257,7 @@ def without_measuring(monkeypatch, moves):
         asked.append([np.asarray(weight) for weight in encoder.get_weights()])
         move = next(moves)
         metrics = [metric | {"value": metric["value"] + move} for metric in found["metrics"]]
-        return SimpleNamespace(metrics=lambda papers: metrics, to_dict=lambda: found["evaluation"])
+        return SimpleNamespace(metrics=lambda papers=None: metrics, to_dict=lambda: found["evaluation"])
 
     monkeypatch.setattr(recipe.evaluation, "evaluate", evaluate)
     return asked  # the weights of each encoder that was measured

@@ -390,10 +390,9 @@ def round_weights(model: keras.Model, steps: float | None = None) -> None:
 
     Args:
         model: changed in place. Vectors (biases, statistics) stay as they are.
-        steps: number > 0. Each kernel becomes whole multiples of a power of two, the largest of which its standard
-            deviation holds at least `steps`. Such numbers repeat, so that the file packs better: with 64 steps to
-            about 0.72 of its size, and features move by some thousandths of their spread. None for float16 as it is,
-            which packs to 0.93.
+        steps: number > 0. Each kernel becomes whole multiples of the largest power of two that is at most its standard
+            deviation / `steps`. Such numbers repeat, so that the file packs better: with 64 steps to about 0.72 of its
+            size (docs/choices.md). None for float16 as it is, which packs to 0.93.
 
     Raises:
         InvalidInputError: steps is no number above 0.
