@@ -89,12 +89,15 @@ def main(argv=None):
     add("--tag", default="seeds", help="what the entry is called after its data set (seeds)")
     add("--runs", type=Path, default=ROOT / "runs" / "seeds", help="folder of the runs (runs/seeds)")
     add("--out", type=Path, default=RESULTS, help="folder to write to (benchmarks/results)")
+    add("--data-dir", help="folder of prepared TFDS data sets; no part of the command that is kept")
     options, words = parser.parse_known_args(argv)
     if len(set(options.seeds)) < 2:
         parser.error(f"--seeds takes at least two different seeds. Received: {options.seeds}")
     name = f"{options.method}-{options.dataset.replace('_', '-')}.{options.tag}"
+    where = ["--data-dir", options.data_dir] if options.data_dir else []
     runs = [
-        train(options.method, options.dataset, seed, words, options.runs / f"{name}.{seed}") for seed in options.seeds
+        train(options.method, options.dataset, seed, [*words, *where], options.runs / f"{name}.{seed}")
+        for seed in options.seeds
     ]
     asked = ["--seeds", *map(str, options.seeds), "--tag", options.tag, *words]
     if options.out != RESULTS:

@@ -213,7 +213,9 @@ def differences(trained, printed, metrics, dataset):
 
 def seeds_in_words(entries):
     seeds = sorted({entry.seeds for entry in entries})
-    return "one seed each, so the papers' standard errors have no counterpart" if seeds == [1] else f"seeds: {seeds}"
+    if seeds == [1]:
+        return "one seed each, so the papers' standard errors have no counterpart"
+    return f"seeds: {' or '.join(map(str, seeds))}"
 
 
 # ---------------------------------------------------------------- style
@@ -380,6 +382,21 @@ def gaps(one, other, metrics):
     return found
 
 
+def by_data_and_budget(found):
+    """(words, pairs) of each data set and, where pairs on it saw unequally many views, of each number of views."""
+    for dataset in TITLES:
+        own = sorted((pair for pair in found if pair[0].dataset == dataset), key=lambda pair: pair[0].views)
+        budgets = []
+        for pair in own:
+            if budgets and pair[0].views <= 1.1 * budgets[-1][0][0].views:
+                budgets[-1].append(pair)
+            else:
+                budgets.append([pair])
+        for alike in budgets:
+            views = f", {millions(max(one.views for one, _ in alike))} views" if len(budgets) > 1 else ""
+            yield TITLES[dataset] + views, alike
+
+
 def best_known(entries):
     """Without entries of fewer seeds than another that is alike in method, data, views and what claims ask of."""
 
@@ -410,17 +427,14 @@ def claims(entries, ablated=()):
     rows, everything, entries = [], best_known([*entries, *ablated]), best_known(entries)
 
     def claim(text, found, metrics):
-        for dataset in [name for name in TITLES if any(one.dataset == name for one, _ in found)] or [None]:
+        for data, alike in list(by_data_and_budget(found)) or [("–", [])]:
             told, all_gaps, seeds = [], [], []
-            for one, other in found:
-                if one.dataset != dataset:
-                    continue
+            for one, other in alike:
                 ahead = gaps(one, other, metrics)
                 all_gaps += ahead.values()
                 seeds += [one.seeds, other.seeds]
                 words = ", ".join(f"{WORDS[m]} {gap:+.1f}" for m, (gap, _) in ahead.items())
                 told.append(f"`{one.name}` over `{other.name}`: {words}")
-            data = "–" if dataset is None else TITLES[dataset]
             rows.append([text, data, verdict(all_gaps, min(seeds, default=0)), "; ".join(told) or "–"])
 
     apart = pairs(entries, "SimVAE", "VAE")
@@ -549,7 +563,8 @@ CLAIM_NOTE = (
     "counts beyond two standard errors. Until then it is open: a difference of single seeds counts beyond "
     f"{ONE_SEED:g} points, and the word says where it leans, a lead to follow and not a result. Standard errors are "
     "over seeds: that the test images are few (360 of the digits) is not in them. Of several values of a setting, each "
-    "is compared with the one that should be worst: fewest views in a group, the largest variance. With "
+    "is compared with the one that should be worst: fewest views in a group, the largest variance. Where "
+    "pairs saw different numbers of views, each number has a row. With "
     "three seeds a side, one difference in nine goes beyond two standard errors by chance alone (Student's t, four "
     "degrees of freedom)."
 )

@@ -109,6 +109,9 @@ def test_claims_compare_like_with_like():
     ]
     rows = [(data, said) for text, data, said, _ in tables.claims([*many, *other_set]) if text == leads]
     assert rows == [("MNIST", "no difference"), ("CIFAR-10", "open, so far against it")]
+    longer = [entry("s4", "SimVAE", content(98), views=4_000_000), entry("b4", "BetaVAE", content(90), views=3_800_000)]
+    rows = [(data, said) for text, data, said, _ in tables.claims([*many, *longer]) if text == leads]
+    assert rows == [("MNIST, 0.0 M views", "no difference"), ("MNIST, 4.0 M views", "open, so far for it")]
     pair = [entry("simclr", "SimCLR", content(98, style=20)), entry("simvae", "SimVAE", content(97, style=60))]
     said = verdicts(pair)
     assert said["SimVAE keeps more style than SimCLR (figure 4)"] == "open, so far for it"
@@ -155,9 +158,10 @@ def test_several_seeds_become_one_entry_and_finished_runs_are_not_trained_again(
         folder.mkdir(parents=True)
         (folder / "results.json").write_text(json.dumps(run))
     words = ["simvae", "digits", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]
-    assert seeds.main(words) == 0
+    assert seeds.main([*words, "--data-dir", "/data/of/mine"]) == 0
     command = json.loads((tmp_path / "simvae-digits.seeds.json").read_text())["recipe"]
     assert command.endswith(f"--out {tmp_path}")  # whoever runs it writes where this one was written
+    assert "/data/of/mine" not in command
     entry = tables.Entry.read(tmp_path / "simvae-digits.seeds.json")
     knn = entry.metrics["knn.cosine_k10_accuracy"]
     assert entry.seeds == 3 and knn["value"] == pytest.approx(93.0)
