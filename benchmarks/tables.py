@@ -204,7 +204,10 @@ def differences(trained, printed, metrics, dataset):
             said.append(f"Views are flipped: {', '.join(flips)} (the papers' code: vertical).")
         variances = {e.name: e.settings["likelihood_variance"] for e in fitted if "likelihood_variance" in e.settings}
         if len(set(variances.values())) > 1:
-            listed = ", ".join(f"{value:g} (`{name}`)" for name, value in variances.items())
+            listed = ", ".join(
+                f"{value:g} ({', '.join(f'`{name}`' for name, its in variances.items() if its == value)})"
+                for value in dict.fromkeys(variances.values())
+            )
             said.append(f"Likelihood variances are not equal: {listed}.")
         data = sorted({remark for e in fitted for remark in e.remarks if "JPEG" in remark})
         said += data
