@@ -43,6 +43,7 @@ PAPER_VIEWS = {"mnist": 240e6, "fashion_mnist": 240e6, "cifar10": 200e6, "celeb_
 METHODS = ("Random", "SimVAE", "VAE", "BetaVAE", "CRVAE", "SimCLR", "MoCo", "VICReg")
 GENERATIVE = ("SimVAE", "VAE", "BetaVAE", "CRVAE")
 ONE_SEED = 2.0  # points beyond which a difference of single seeds is called one; seeds on digits vary by less
+UNEQUAL = {"likelihood_variance": "Likelihood variances", "latent_dim": "Numbers per image"}  # what tables must tell
 SEEDS = 3  # of either side, before a claim is said to hold or to fail
 
 
@@ -202,13 +203,14 @@ def differences(trained, printed, metrics, dataset):
         flips = sorted({str(entry.settings.get("flip") or "not at all") for entry in fitted})
         if flips != ["vertical"]:
             said.append(f"Views are flipped: {', '.join(flips)} (the papers' code: vertical).")
-        variances = {e.name: e.settings["likelihood_variance"] for e in fitted if "likelihood_variance" in e.settings}
-        if len(set(variances.values())) > 1:
-            listed = ", ".join(
-                f"{value:g} ({', '.join(f'`{name}`' for name, its in variances.items() if its == value)})"
-                for value in dict.fromkeys(variances.values())
-            )
-            said.append(f"Likelihood variances are not equal: {listed}.")
+        for setting, words in UNEQUAL.items():
+            values = {e.name: e.settings[setting] for e in fitted if setting in e.settings}
+            if len(set(values.values())) > 1:
+                listed = ", ".join(
+                    f"{value:g} ({', '.join(f'`{name}`' for name, its in values.items() if its == value)})"
+                    for value in dict.fromkeys(values.values())
+                )
+                said.append(f"{words} are not equal: {listed}.")
         data = sorted({remark for e in fitted for remark in e.remarks if "JPEG" in remark})
         said += data
     return " ".join(said)
@@ -267,7 +269,8 @@ def ablations(entries, setting):
     (other,) = ABLATED.keys() - {setting}
 
     def alike(entry):
-        return list(TITLES).index(entry.dataset), str(entry.settings.get("network")), entry.settings.get(other, 0)
+        network, latents = str(entry.settings.get("network")), entry.settings.get("latent_dim", 0)
+        return list(TITLES).index(entry.dataset), network, latents, entry.settings.get(other, 0)
 
     several = sorted(
         (e for e in entries if e.method == "SimVAE" and e.seeds >= SEEDS and e.dataset in TITLES), key=alike
@@ -363,12 +366,12 @@ def verdict(gaps, seeds):
 
 
 def fair(one, other):
-    """Whether two entries saw the same data equally often, through the same kind of network.
+    """Whether two entries saw the same data equally often, through the same kind of network, to as many numbers.
 
     A tenth apart is equal: of digits' few images, the last batch of an epoch, which is left out, is up to 8 %.
     """
     equal = abs(one.views - other.views) <= 0.1 * max(one.views, 1)
-    return equal and one.settings.get("network") == other.settings.get("network")
+    return equal and all(one.settings.get(name) == other.settings.get(name) for name in ("network", "latent_dim"))
 
 
 def gaps(one, other, metrics):
@@ -404,7 +407,7 @@ def best_known(entries):
     """Without entries of fewer seeds than another that is alike in method, data, views and what claims ask of."""
 
     def alike(entry):
-        asked = ("network", "likelihood_variance", "num_views")
+        asked = ("network", "latent_dim", "likelihood_variance", "num_views")
         return entry.method, entry.dataset, millions(entry.views), *(entry.settings.get(name) for name in asked)
 
     most = {}
@@ -560,8 +563,8 @@ DECODER_NOTE = (
 )
 CLAIM_COLUMNS = ("claim", "data", "verdict", "numbers")
 CLAIM_NOTE = (
-    "Differences in points, of entries that saw equally many views, to a tenth, through the same network; content by "
-    "kNN (cosine, k = 10), MLP probe (last epoch) and GMM (whole test set). A claim holds (in part: by some of the "
+    "Differences in points, of entries that saw equally many views, to a tenth, through the same network to as many "
+    "numbers; content by kNN (cosine, k = 10), MLP probe (last epoch) and GMM (whole test set). A claim holds (in part: by some of the "
     f"numbers, missed by none) or fails once {SEEDS} seeds stand on either side, and a difference of their means then "
     "counts beyond two standard errors. Until then it is open: a difference of single seeds counts beyond "
     f"{ONE_SEED:g} points, and the word says where it leans, a lead to follow and not a result. Standard errors are "

@@ -94,7 +94,13 @@ def test_claims_compare_like_with_like():
     leads = "SimVAE leads BetaVAE, at equal views and likelihood variance"
     simvae, beta = entry("simvae-mnist", "SimVAE", content(97)), entry("beta-vae-mnist", "BetaVAE", content(90))
     assert verdicts([simvae, beta])[leads] == "open, so far for it"
-    for changes in ({"views": 3000}, {"likelihood_variance": 1.0}, {"dataset": "cifar10"}, {"network": "convnet"}):
+    for changes in (
+        {"views": 3000},
+        {"likelihood_variance": 1.0},
+        {"dataset": "cifar10"},
+        {"network": "convnet"},
+        {"latent_dim": 32},
+    ):
         other = entry("beta-vae-mnist", "BetaVAE", content(90), **changes)
         assert verdicts([simvae, other])[leads] == "open: nothing to compare yet", changes
     many = [entry("s", "SimVAE", content(97), seeds=3), entry("b", "BetaVAE", content(96), seeds=3)]
