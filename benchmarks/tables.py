@@ -564,15 +564,14 @@ DECODER_NOTE = (
 CLAIM_COLUMNS = ("claim", "data", "verdict", "numbers")
 CLAIM_NOTE = (
     "Differences in points, of entries that saw equally many views, to a tenth, through the same network to as many "
-    "numbers; content by kNN (cosine, k = 10), MLP probe (last epoch) and GMM (whole test set). A claim holds (in part: by some of the "
-    f"numbers, missed by none) or fails once {SEEDS} seeds stand on either side, and a difference of their means then "
-    "counts beyond two standard errors. Until then it is open: a difference of single seeds counts beyond "
-    f"{ONE_SEED:g} points, and the word says where it leans, a lead to follow and not a result. Standard errors are "
-    "over seeds: that the test images are few (360 of the digits) is not in them. Of several values of a setting, each "
-    "is compared with the one that should be worst: fewest views in a group, the largest variance. Where "
-    "pairs saw different numbers of views, each number has a row. With "
-    "three seeds a side, one difference in nine goes beyond two standard errors by chance alone (Student's t, four "
-    "degrees of freedom)."
+    "numbers; content by kNN (cosine, k = 10), MLP probe (last epoch) and GMM (whole test set). A claim holds (in "
+    f"part: by some of the numbers, missed by none) or fails once {SEEDS} seeds stand on either side, and a difference "
+    "of their means then counts beyond two standard errors. Until then it is open: a difference of single seeds "
+    f"counts beyond {ONE_SEED:g} points, and the word says where it leans, a lead to follow and not a result. Standard "
+    "errors are over seeds: that the test images are few (360 of the digits) is not in them. Of several values of a "
+    "setting, each is compared with the one that should be worst: fewest views in a group, the largest variance. "
+    "Where pairs saw different numbers of views, each number has a row. With three seeds a side, one difference in "
+    "nine goes beyond two standard errors by chance alone (Student's t, four degrees of freedom)."
 )
 OUTLIER_NOTE = (
     "AUROC of test images against images of another set, fitted to their shape: by the cosine to the 50th nearest "
