@@ -40,7 +40,9 @@ def train(method, dataset, seed, words, run):
     if held is None:
         recipe = RECIPES / f"{method.replace('-', '_')}.py"
         command = [sys.executable, recipe, "--dataset", dataset, "--seed", seed, "--out", run, "--resume", *words]
-        subprocess.run([str(word) for word in command], check=True)
+        code = subprocess.run([str(word) for word in command]).returncode
+        if code:
+            sys.exit(code)  # the recipe has said why
         held = finished(run)
     return held
 

@@ -391,13 +391,12 @@ def gaps(one, other, metrics):
 def by_data_and_budget(found):
     """(words, pairs) of each data set and, where pairs on it saw unequally many views, of each number of views."""
     for dataset in TITLES:
-        own = sorted((pair for pair in found if pair[0].dataset == dataset), key=lambda pair: pair[0].views)
-        budgets = []
-        for pair in own:
-            if budgets and pair[0].views <= 1.1 * budgets[-1][0][0].views:
-                budgets[-1].append(pair)
-            else:
-                budgets.append([pair])
+        budgets, least = [], 0
+        for one, other in sorted((p for p in found if p[0].dataset == dataset), key=lambda pair: pair[0].views):
+            if not budgets or one.views > 1.1 * least:
+                least = one.views
+                budgets.append([])
+            budgets[-1].append((one, other))
         for alike in budgets:
             views = f", {millions(max(one.views for one, _ in alike))} views" if len(budgets) > 1 else ""
             yield TITLES[dataset] + views, alike

@@ -178,6 +178,8 @@ def test_several_seeds_become_one_entry_and_finished_runs_are_not_trained_again(
         seeds.main(words)
     with pytest.raises(SystemExit):
         seeds.main([*words, "--seeds", "1", "1"])
+    with pytest.raises(SystemExit, match="2"):  # the recipe's own error, and no traceback after it
+        seeds.main([*words, "--seeds", "7", "8", "--set", "nothing=1"])
 
 
 def test_a_table_has_every_method_of_the_paper_and_both_numbers():
