@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import runpy
 import shutil
 import signal
 import subprocess
@@ -327,6 +328,18 @@ def test_a_name_that_a_recipe_makes_is_answered_with_its_command(sslzoo_, name, 
     assert code == 2 and not out and f"its recipe makes it: {command}" in err
     with pytest.raises(errors.UnknownNameError, match=re.escape(command)):
         sslzoo.load(name)
+
+
+def test_no_command_is_made_up_for_a_variant_that_no_recipe_has(sslzoo_):
+    code, _, err = sslzoo_("info", "simvae-digits.longer")
+    assert code == 2 and "recipe makes it" not in err and "Did you mean 'simvae-digits'" in err
+
+
+def test_variants_are_read_from_every_recipe_as_python_reads_them():
+    recipes = sorted(manifest.beside("recipes").glob("[a-z]*.py"))
+    for path in recipes:
+        assert loading._variants(path) == set(runpy.run_path(str(path)).get("VARIANTS", {})), path.name
+    assert len(recipes) > 30
 
 
 def test_embed_writes_tables(sslzoo_, tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ A name stands for an entry of the manifest (`sslzoo.zoo.manifest`), and is looke
 Wherever the files come from, they are checked against the hashes of the manifest before Keras opens them.
 """
 
+import ast
 import copy
 import difflib
 import os
@@ -253,9 +254,23 @@ def _training_command(name):
             continue
         variant, _, seed = tag.rpartition("seed") if re.fullmatch(r"(.*-)?seed\d+", tag) else (tag, "", "")
         variant = variant.removesuffix("-")
+        if variant and variant not in _variants(manifests.beside("recipes") / f"{methods[method]}.py"):
+            return None
         flags = [f"--variant {variant}"] * bool(variant) + [f"--seed {seed}"] * bool(seed)
         return " ".join([f"python recipes/{methods[method]}.py --dataset {dataset}", *flags])
     return None
+
+
+def _variants(recipe):
+    """Names of a recipe's variants, from its text: importing it would load Keras and a backend for a line of error."""
+    names = set()
+    for node in ast.parse(recipe.read_text(encoding="utf-8")).body:
+        target = node.targets[0] if isinstance(node, ast.Assign) else None
+        if isinstance(target, ast.Name) and target.id == "VARIANTS":
+            names |= {key.value for key in node.value.keys}
+        elif isinstance(target, ast.Subscript) and target.value.id == "VARIANTS":
+            names.add(target.slice.value)
+    return names
 
 
 def _find_path(name_or_path):
