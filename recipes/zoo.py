@@ -42,7 +42,7 @@ from sslzoo.data.catalogue import KNOWN  # noqa: E402
 from sslzoo.errors import ArtefactError, InvalidInputError, SSLZooError, choose  # noqa: E402
 from sslzoo.files import write_beside  # noqa: E402
 from sslzoo.training import devices, flags  # noqa: E402
-from sslzoo.training.settings import parse_changes, resolve  # noqa: E402
+from sslzoo.training.settings import resolve  # noqa: E402
 from sslzoo.zoo import artefact, layout, manifest  # noqa: E402
 from sslzoo.zoo.results import read_results  # noqa: E402
 
@@ -143,8 +143,7 @@ class Zoo:
         variants = getattr(recipe, "VARIANTS", {})
         arguments = flags.parser(entry.recipe, variants, "").parse_args(entry.words)
         chosen = (recipe.SETTINGS, variants, arguments.variant, entry.dataset, 3)
-        changes = parse_changes(arguments.set, resolve(*chosen))
-        return json.loads(json.dumps(resolve(*chosen, flags.short_changes(arguments) | changes)))
+        return json.loads(json.dumps(resolve(*chosen, flags.changes(arguments, resolve(*chosen)))))
 
     def is_current(self, entry, folder):
         """Whether the model in a folder was trained to its end, with today's settings."""

@@ -447,12 +447,12 @@ def _add_evaluate(commands):
         help="digits, mnist, fashion_mnist, cifar10, cifar100, svhn_cropped, celeb_a, .npz, or folder (the set that it "
         "was trained on)")  # fmt: skip
     add("--data-dir", help="folder of prepared TFDS data sets")
-    add("--protocols", nargs="+", choices=("all", *ALL_PROTOCOLS), default=PROTOCOLS, metavar="P",
+    add("--protocols", nargs="+", action="extend", choices=("all", *ALL_PROTOCOLS), metavar="P",
         help=f"some of {', '.join(ALL_PROTOCOLS)}, or all that apply ({' '.join(PROTOCOLS)})")  # fmt: skip
     add("--out", type=_path, metavar="FOLDER", help="write report.json, report.md and pictures/ into it")
     add("--extractor", default="inception", metavar="E",
         help="of the Fréchet distance: inception, or an encoder's name or folder (inception)")  # fmt: skip
-    add("--outside", nargs="+", metavar="D", help="sets that outliers are taken from (those at hand)")
+    add("--outside", nargs="+", action="extend", metavar="D", help="sets that outliers are taken from (those at hand)")
     add("--attribute", default="Male", metavar="A", help="of CelebA: an attribute, or hair or gender (Male)")
     add("--image-size", type=_positive, metavar="N", help="of a folder's images, for an encoder of any size")
     add("--labels", choices=("folders",), help="the folders in a folder of images are classes")
@@ -473,7 +473,7 @@ def _add_evaluate(commands):
 
 def _evaluate(arguments):
     dataset = arguments.dataset or _trained_on(arguments.name)
-    protocols = "all" if "all" in arguments.protocols else arguments.protocols
+    protocols = "all" if "all" in (arguments.protocols or ()) else arguments.protocols or PROTOCOLS
     with _working():
         encoder = zoo.load(arguments.name, revision=arguments.revision) if arguments.revision else arguments.name
         report = sslzoo.evaluate(

@@ -10,7 +10,7 @@ import keras
 from sslzoo import checks, evaluation
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.training import fusing
-from sslzoo.training.settings import KINDS, SETUPS
+from sslzoo.training.settings import KINDS, SETUPS, parse_changes
 from sslzoo.zoo.results import is_licence
 
 # Settings that have a flag of their own beside --set.
@@ -46,7 +46,8 @@ def parser(method: str, variants: dict, description: str) -> argparse.ArgumentPa
     add("--num-views", type=int, help="views of each image")
     add("--learning-rate", type=float, help="peak learning rate")
     add("--queue-size", type=int, help="what a method with a queue remembers, at most an eighth of the images")
-    add("--set", nargs="+", default=[], metavar="NAME=VALUE", help="any of the settings that --show prints")
+    add("--set", nargs="+", action="extend", default=[], metavar="NAME=VALUE",
+        help="any of the settings that --show prints")  # fmt: skip
     add("--show", action="store_true", help="print the settings in force, and stop")
     add("--init", metavar="NAME|FOLDER", help="begin with the weights of a trained model, as sslzoo.load takes it")
     add("--views", choices=("device", "tf.data"), default="device", help="where views are made (device)")
@@ -72,7 +73,8 @@ def parser(method: str, variants: dict, description: str) -> argparse.ArgumentPa
     add("--grace", type=float, default=30, help="seconds for the end after SIGTERM, SIGHUP or SIGUSR1 (30)")
     lasting = "stop in good order once a sign of collapse has lasted so many epochs (5)"
     add("--stop-on-collapse", type=int, nargs="?", const=5, metavar="EPOCHS", help=lasting)
-    add("--protocols", nargs="*", help=f"what to measure at the end: some of {' '.join(evaluation.ALL_PROTOCOLS)}")
+    add("--protocols", nargs="*", action="extend",
+        help=f"what to measure at the end: some of {' '.join(evaluation.ALL_PROTOCOLS)}")  # fmt: skip
     add("--probe-data", metavar="D", help="measure on this labelled set (name, .npz or folder) instead of --dataset's")
     add("--licence", help="of the model, as the Hub writes it (apache-2.0; none for images of your own)")
     add("--remark", action="append", default=[], metavar="TEXT", help="what the card must say, of the data for example")
@@ -134,9 +136,23 @@ def _flag(name):
     return "--" + name.replace("_", "-")
 
 
-def short_changes(arguments: argparse.Namespace) -> dict:
-    """The settings that flags of their own change."""
-    return {name: value for name in SHORT if (value := getattr(arguments, name)) is not None}
+def changes(arguments: argparse.Namespace, numbers: dict) -> dict:
+    """The settings that a command line changes, by flags of their own and by --set.
+
+    Args:
+        arguments: as parsed.
+        numbers: the settings that they change.
+
+    Raises:
+        UnknownNameError, InvalidInputError: as `parse_changes`; a setting that has a value twice.
+    """
+    short = {name: value for name in SHORT if (value := getattr(arguments, name)) is not None}
+    named = parse_changes(arguments.set, numbers)
+    for name in short.keys() & named.keys():
+        raise InvalidInputError(
+            f"{name} must have one value. Received: {_flag(name)} {short[name]} and --set {name}={named[name]}"
+        )
+    return short | named
 
 
 def command(method: str, arguments: argparse.Namespace, defaults: argparse.Namespace) -> str:

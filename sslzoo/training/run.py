@@ -30,7 +30,7 @@ from sslzoo.methods.pretrainer import fuses_its_steps
 from sslzoo.training import devices, flags, folder, fusing, outcome
 from sslzoo.training.annealing import Annealing, PlateauRate, TimedCosine
 from sslzoo.training.beginning import Beginning
-from sslzoo.training.settings import KINDS, SETUPS, Variant, model_name, parse_changes, resolve, table, views_of
+from sslzoo.training.settings import KINDS, SETUPS, Variant, model_name, resolve, table, views_of
 from sslzoo.views import Views, policy
 from sslzoo.zoo.results import is_name
 
@@ -181,10 +181,10 @@ class Run:
         """The numbers in force: recipe, variant, flags."""
         chosen = (settings, variants, self.variant, self.dataset, channels)
         plain = resolve(*chosen)
-        changes = flags.short_changes(self.arguments)
+        changes = flags.changes(self.arguments, plain)
         if "queue_size" in changes and "queue_size" not in plain:
             raise InvalidInputError(f"{self.method} has no queue here. Received: --queue-size={changes['queue_size']}")
-        numbers = resolve(*chosen, changes | parse_changes(self.arguments.set, plain))
+        numbers = resolve(*chosen, changes)
         flags.check_protocols(numbers["protocols"])
         return numbers
 

@@ -274,7 +274,7 @@ def parse_changes(words: "list[str]", numbers: dict) -> dict:
 
     Raises:
         UnknownNameError: a setting that there is not.
-        InvalidInputError: no "=", or a text where a number stands.
+        InvalidInputError: no "=", a text where a number stands, or a setting named twice.
     """
     changes = {}
     for word in words:
@@ -288,6 +288,8 @@ def parse_changes(words: "list[str]", numbers: dict) -> dict:
             value = text
         if isinstance(value, str) and isinstance(numbers[name], (int, float)):
             raise InvalidInputError(f"{name} must be a number, as {numbers[name]!r} is. Received: --set {name}={text}")
+        if name in changes:
+            raise InvalidInputError(f"{name} must have one value. Received: --set {name}={changes[name]} {word}")
         changes[name] = value
     return changes
 

@@ -3,7 +3,7 @@
 import pytest
 
 from sslzoo.errors import InvalidInputError, UnknownNameError
-from sslzoo.training import PAPER, STRONG, VAE_PAPER, Per, Variant
+from sslzoo.training import PAPER, STRONG, VAE_PAPER, Per, Variant, flags
 from sslzoo.training.settings import SETUPS, data_name, model_name, parse_changes, resolve, table
 
 OWN = {"temperature": 0.7, "batch_size": Per(128, mnist=64), "queue_size": Per(4096, digits=128)}
@@ -91,6 +91,23 @@ def test_per_refuses_a_data_set_that_there_is_not():
 def test_changes_are_literals_or_texts(word, expected):
     known = numbers() | {"head": None}
     assert parse_changes([word], known) == {word.partition("=")[0]: expected}
+
+
+def test_every_set_counts_and_no_setting_has_two_values():
+    """argparse keeps the last of several --set, unless told otherwise: the others would be lost without a word."""
+
+    def given(*words):
+        arguments = flags.parser("simclr", VARIANTS, "").parse_args(words)
+        return flags.changes(arguments, numbers())
+
+    assert given("--set", "temperature=0.2", "--epochs", "3", "--set", "flip=None", "network=mlp") == {
+        "temperature": 0.2, "flip": None, "network": "mlp", "epochs": 3,
+    }  # fmt: skip
+    assert given() == {}  # what was given before does not stay
+    with pytest.raises(InvalidInputError, match=r"temperature must have one value.*=0.2 temperature=0.3"):
+        given("--set", "temperature=0.2", "--set", "temperature=0.3")
+    with pytest.raises(InvalidInputError, match="Received: --batch-size 64 and --set batch_size=32"):
+        given("--set", "batch_size=32", "--batch-size", "64")
 
 
 @pytest.mark.parametrize(
