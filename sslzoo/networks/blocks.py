@@ -7,6 +7,7 @@ are (B, H, W, C) whatever `keras.config.image_data_format` says.
 
 import math
 
+import keras
 from keras import initializers, layers
 
 from sslzoo.errors import InvalidInputError
@@ -41,6 +42,14 @@ def apply(layer, *args, **kwargs):
 
 def dense(x, units, name, **options):
     return apply(layers.Dense(units, name=name, **options), x)
+
+
+def whole():
+    """The dtype of a layer whose output a loss compares: the policy's, but never a half precision's.
+
+    In bfloat16, whose numbers are 0.4 % apart, views of an image that differ by less are one and the same.
+    """
+    return keras.config.dtype_policy().variable_dtype
 
 
 def batch_norm(x, name):

@@ -61,9 +61,11 @@ def projector(
         if batch_norm:
             x = blocks.batch_norm(x, f"bn{index}")
         x = layers.Activation(activation, name=f"activation{index}")(x)
-    x = blocks.dense(x, output, "projection", use_bias=output_bias and not output_batch_norm)
+    dtype = blocks.whole()
+    x = blocks.dense(x, output, "projection", use_bias=output_bias and not output_batch_norm, dtype=dtype)
     if output_batch_norm:
-        x = layers.BatchNormalization(momentum=0.9, epsilon=1e-5, center=False, scale=False, name="projection_bn")(x)
+        plain = {"center": False, "scale": False, "dtype": dtype}
+        x = layers.BatchNormalization(momentum=0.9, epsilon=1e-5, name="projection_bn", **plain)(x)
     return initialize(keras.Model(features, x, name=name), seed)
 
 

@@ -37,6 +37,21 @@ def test_options():
     assert {(layer.epsilon, layer.momentum) for layer in norms} == {(1e-5, 0.9)}
 
 
+@pytest.mark.parametrize("normalised", [False, True])
+def test_what_a_loss_compares_is_no_half_precision(normalised):
+    """In bfloat16 two views whose projections differ by less than 0.4 % would be one and the same."""
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        model = networks.projector(6, (8, 4), output_batch_norm=normalised, seed=0)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert model.get_layer("fc1").compute_dtype == "bfloat16" and model.outputs[0].dtype == "float32"
+    features = np.random.default_rng(0).normal(size=(64, 6)).astype("float32")
+    out = ops.convert_to_numpy(model(features, training=True))
+    rounded = ops.convert_to_numpy(ops.cast(ops.cast(out, "bfloat16"), "float32"))
+    assert out.dtype == np.float32 and (out != rounded).mean() > 0.9
+
+
 def test_predictor_maps_a_projection_to_its_own_size():
     model = networks.predictor(4, hidden=16)
     assert (model.input_shape, model.output_shape) == ((None, 4), (None, 4))

@@ -103,7 +103,7 @@ def test_a_processor_that_computes_in_bfloat16_is_named(tmp_path, capsys, monkey
     assert devices.suitable_backend("mlp") == devices.suitable_backend("mlp-small", "mixed_bfloat16") == "jax"
     assert devices.suitable_backend("mlp", "mixed_bfloat16") == devices.suitable_backend("convnet") == "tensorflow"
     hint = "KERAS_BACKEND=tensorflow with --precision mixed_bfloat16 is faster"
-    words = ("--limit", 24, "--epochs", 1, "--set", "batch_size=12", "monitor_every=0")
+    words = ("--limit", 24, "--epochs", 1, "--set", "monitor_every=0")
     for network in ("mlp", "mlp-small"):
         train("simclr", tmp_path / network, *words, f"network={network}")
         assert (hint in capsys.readouterr().out) == (network == "mlp")
