@@ -79,7 +79,8 @@ def main():
     if len(settings) > 1:
         parser.error(f"every --try must begin with the same setting. Received: {', '.join(sorted(settings))}")
 
-    path = FOLDER / f"{ours.method}-{ours.dataset}-{settings.pop()}-{ours.budget}.csv"
+    method = ours.method.replace("_", "-")
+    path = FOLDER / f"{method}-{ours.dataset}-{settings.pop()}-{ours.budget}.csv"
     done = {(row["changes"], int(row["seed"])) for row in read(path)}
     for seed in ours.seeds:
         for changes in ours.tries:
@@ -103,7 +104,7 @@ def main():
         {"kNN on validation images (cosine, k = 10)": [(mean, error) for mean, error, _ in found.values()]},
         path.with_suffix(".png"),
         setting=next(iter(found)).split("=")[0],
-        title=f"{ours.method} on {ours.dataset}, {views:,} views",
+        title=f"{method} on {ours.dataset}, {views:,} views",
         seeds=[values for *_, values in found.values()],
     )
 
