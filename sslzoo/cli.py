@@ -473,7 +473,8 @@ def _add_evaluate(commands):
 
 def _evaluate(arguments):
     dataset = arguments.dataset or _trained_on(arguments.name)
-    protocols = "all" if "all" in (arguments.protocols or ()) else arguments.protocols or PROTOCOLS
+    asked = arguments.protocols or PROTOCOLS
+    protocols = "all" if "all" in asked else asked
     with _working():
         encoder = zoo.load(arguments.name, revision=arguments.revision) if arguments.revision else arguments.name
         report = sslzoo.evaluate(

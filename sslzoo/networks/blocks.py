@@ -44,8 +44,8 @@ def dense(x, units, name, **options):
     return apply(layers.Dense(units, name=name, **options), x)
 
 
-def whole():
-    """The dtype of a layer whose output a loss compares: the policy's, but never a half precision's.
+def output_dtype():
+    """float32 under mixed precision, for layers whose output a loss compares; else what the policy computes in.
 
     In bfloat16, whose numbers are 0.4 % apart, views of an image that differ by less are one and the same.
     """

@@ -70,7 +70,7 @@ def encoder(
     images = keras.Input(input_shape, name="views")
     features = builder(images, **options)
     released = name.endswith(("-released", "-simvae"))
-    start = (blocks.pytorch_default(features.shape[-1]) if released else {}) | {"dtype": blocks.whole()}
+    start = (blocks.pytorch_default(features.shape[-1]) if released else {}) | {"dtype": blocks.output_dtype()}
     if posterior:
         outputs = [blocks.dense(features, latent_dim, output, **start) for output in ("mean", "log_var")]
     elif latent_dim is not None:
@@ -245,7 +245,7 @@ def resnet18(x):
     for stage, (filters, stride) in enumerate(((64, 1), (128, 2), (256, 2), (512, 2)), 1):
         x = basic_block(x, filters, f"stage{stage}_block1", stride)
         x = basic_block(x, filters, f"stage{stage}_block2")
-    return layers.GlobalAveragePooling2D(name="features", dtype=blocks.whole(), **blocks.CHANNELS_LAST)(x)
+    return layers.GlobalAveragePooling2D(name="features", dtype=blocks.output_dtype(), **blocks.CHANNELS_LAST)(x)
 
 
 def resnet8_gedi(x, *, width=128):
@@ -292,7 +292,7 @@ def resnet8_gedi(x, *, width=128):
         if block == "block2":
             x, shortcut = halve(x, "block2_pool"), halve(shortcut, "block2_shortcut_pool")
         x = layers.Add(name=f"{block}_add")([x, shortcut])
-    return layers.GlobalAveragePooling2D(name="features", dtype=blocks.whole(), **blocks.CHANNELS_LAST)(
+    return layers.GlobalAveragePooling2D(name="features", dtype=blocks.output_dtype(), **blocks.CHANNELS_LAST)(
         leaky(x, "relu")
     )
 

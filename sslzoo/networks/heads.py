@@ -61,7 +61,7 @@ def projector(
         if batch_norm:
             x = blocks.batch_norm(x, f"bn{index}")
         x = layers.Activation(activation, name=f"activation{index}")(x)
-    dtype = blocks.whole()
+    dtype = blocks.output_dtype()
     x = blocks.dense(x, output, "projection", use_bias=output_bias and not output_batch_norm, dtype=dtype)
     if output_batch_norm:
         plain = {"center": False, "scale": False, "dtype": dtype}

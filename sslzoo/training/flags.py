@@ -148,10 +148,11 @@ def changes(arguments: argparse.Namespace, numbers: dict) -> dict:
     """
     short = {name: value for name in SHORT if (value := getattr(arguments, name)) is not None}
     named = parse_changes(arguments.set, numbers)
-    for name in short.keys() & named.keys():
-        raise InvalidInputError(
-            f"{name} must have one value. Received: {_flag(name)} {short[name]} and --set {name}={named[name]}"
-        )
+    for name, value in short.items():
+        if name in named:
+            raise InvalidInputError(
+                f"{name} must have one value. Received: {_flag(name)} {value} and --set {name}={named[name]}"
+            )
     return short | named
 
 
