@@ -19,6 +19,7 @@ from sslzoo.training import PAPER, STRONG, Per
 # dimensions (effective rank), and 8.5 with a weight of 10, which was chosen by held-out images of digits.
 SETTINGS = {
     "batch_size": Per(128, cifar10=256, cifar100=256, svhn_cropped=256),
+    "learning_rate": Per(1e-3, cifar10=4e-3, cifar100=4e-3, svhn_cropped=4e-3),
     "head": None, "invariance_weight": 25.0, "variance_weight": 25.0,
     "covariance_weight": Per(1.0, digits=10.0, mnist=10.0, fashion_mnist=10.0, grey_images=10.0),
 }  # fmt: skip
