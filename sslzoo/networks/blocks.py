@@ -1,8 +1,8 @@
 """Pieces that encoders and decoders share, with the constants of the papers' PyTorch code rather than Keras' defaults.
 
 Batch normalisation has epsilon 1e-5 and momentum 0.9 (PyTorch's "0.1"). Strided convolutions pad explicitly by one on
-each side ("same" in Keras pads one side only at stride 2) and transposed ones crop what that padding removes. Images
-are (B, H, W, C) whatever `keras.config.image_data_format` says.
+each side ("same" in Keras pads one side only at stride 2, if the size is odd) and transposed ones crop what that
+padding removes. Images are (B, H, W, C) whatever `keras.config.image_data_format` says.
 """
 
 import math
@@ -77,9 +77,11 @@ def conv(x, filters, size, name, stride=1, use_bias=False, **options):
 def conv_up(x, filters, size, name, use_bias=False, **options):
     """Transposed convolution that doubles the image: `stride=2, padding=(size - 1) // 2, output_padding=size % 2`."""
     options.setdefault("kernel_initializer", he_normal())
-    layer = layers.Conv2DTranspose(filters, size, 2, "valid", use_bias=use_bias, name=name, **CHANNELS_LAST, **options)
+    # Of an even size Keras cuts as much on either side. TensorFlow takes a fifth of a SimVAE step to differentiate a crop.
+    padding = "same" if size % 2 == 0 else "valid"
+    layer = layers.Conv2DTranspose(filters, size, 2, padding, use_bias=use_bias, name=name, **CHANNELS_LAST, **options)
     x = apply(hasten(layer), x)
-    if size == 1:  # nothing overlaps: Keras already fills up to twice the side
+    if padding == "same" or size == 1:  # of size 1 nothing overlaps: Keras already fills up to twice the side
         return x
     cut = ((size - 1) // 2, size // 2 - 1)
     return layers.Cropping2D((cut, cut), name=f"{name}_crop", **CHANNELS_LAST)(x)

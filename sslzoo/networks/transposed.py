@@ -13,7 +13,7 @@ from keras import ops
 
 
 def hasten(layer: keras.layers.Conv2DTranspose) -> keras.layers.Conv2DTranspose:
-    """Gives a linear layer of stride 2 without padding ("valid", channels last) the fast gradient, under JAX on a CPU.
+    """Gives a linear layer of stride 2 (channels last; if padded, of even size) the fast gradient, under JAX on a CPU.
 
     The layer stays Keras' own in every other way: a copy of it, or what is loaded of it, computes as Keras does.
     """
@@ -27,6 +27,9 @@ def _call(self, inputs):
 
     double = _with_fast_gradient() if jax.default_backend() == "cpu" else _double
     outputs = double(inputs, ops.convert_to_tensor(self.kernel))
+    if self.padding == "same":
+        cut = self.kernel_size[0] // 2 - 1
+        outputs = outputs[:, cut : outputs.shape[1] - cut, cut : outputs.shape[2] - cut]
     return ops.add(outputs, self.bias) if self.use_bias else outputs
 
 
