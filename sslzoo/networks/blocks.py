@@ -77,7 +77,8 @@ def conv(x, filters, size, name, stride=1, use_bias=False, **options):
 def conv_up(x, filters, size, name, use_bias=False, **options):
     """Transposed convolution that doubles the image: `stride=2, padding=(size - 1) // 2, output_padding=size % 2`."""
     options.setdefault("kernel_initializer", he_normal())
-    # Of an even size Keras cuts as much on either side. TensorFlow takes a fifth of a SimVAE step to differentiate a crop.
+    # Of an even size Keras cuts as much on either side. TensorFlow on a CPU takes long to differentiate a crop: a fifth
+    # of a step of `simvae-cifar10`.
     padding = "same" if size % 2 == 0 else "valid"
     layer = layers.Conv2DTranspose(filters, size, 2, padding, use_bias=use_bias, name=name, **CHANNELS_LAST, **options)
     x = apply(hasten(layer), x)
