@@ -19,6 +19,7 @@ from sslzoo.training import PAPER, STRONG, Per
 # workshop version found 0.5.
 SETTINGS = {
     "batch_size": Per(128, cifar10=256, cifar100=256, svhn_cropped=256),
+    "learning_rate": Per(1e-3, cifar10=4e-3, cifar100=4e-3, svhn_cropped=4e-3),
     "head": None, "temperature": Per(0.7, cifar10=0.5, cifar100=0.5, svhn_cropped=0.5),
 }  # fmt: skip
 
