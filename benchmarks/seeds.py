@@ -4,11 +4,12 @@
     KERAS_BACKEND=jax python benchmarks/seeds.py simvae mnist --tag quarter --set views_per_image=60
     python benchmarks/seeds.py simvae digits --tag wide --set likelihood_variance=1 --out benchmarks/results/ablations
     for METHOD in simvae vae beta-vae; do python benchmarks/seeds.py $METHOD digits; done
+    KERAS_BACKEND=jax python benchmarks/seeds.py simvae digits --with-entry          # seed 0 is weights/simvae-digits
 
 Writes benchmarks/results/<method>-<dataset>.<tag>.json, which `python benchmarks/tables.py` takes in; what changes one
 setting of a method to see what it does goes to `ablations/` there, for tables of its own. Each seed is a run of its own
 in runs/seeds/, measured under its own seed: what is finished is not trained again, and what was cut short goes on. All
-other flags are the recipe's.
+other flags are the recipe's. An entry may be older than what its method does now: --with-entry leaves that to you.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from pathlib import Path
 from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation import Report
 from sslzoo.files import write_beside
+from sslzoo.zoo import artefact
 from sslzoo.zoo.results import check_results, read_results
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -47,6 +49,34 @@ def train(method, dataset, seed, words, run):
     return held
 
 
+def entered(method, dataset, words, weights):
+    """Results of the entry that the same flags trained from seed 0, without what it says of its files.
+
+    Raises:
+        InvalidInputError: other flags made the entry.
+    """
+    held = read_results(weights / f"{method}-{dataset}")
+    flags = shlex.split(held["recipe"].partition(".py")[2])
+    made = sorted(flags[2:] if flags[:1] == ["--dataset"] else flags)
+    if made != sorted(words):
+        raise InvalidInputError(
+            f"--with-entry takes an entry that the same flags made: {' '.join(made) or 'none'}. "
+            f"Received: {' '.join(words) or 'none'}"
+        )
+    of_files = artefact.PACKED, artefact.LEFT_OUT
+    return held | {"remarks": [remark for remark in held.get("remarks", ()) if not remark.startswith(of_files)]}
+
+
+def alike(reports):
+    """The reports without what not all of them have: protocols that an entry was measured by later."""
+    shared = set.intersection(*(set(report.numbers) for report in reports))
+    for report in reports:
+        for protocol in set(report.numbers) - shared:
+            for field in (report.numbers, report.protocols, report.confusion, report.seconds):
+                field.pop(protocol, None)
+    return reports
+
+
 def merged(runs, name, command):
     """What results.json says of several runs together.
 
@@ -63,7 +93,7 @@ def merged(runs, name, command):
             mine, its = (run.get(field, "not set") for run in (of_first, of_other))
             if mine != its:
                 raise InvalidInputError(f"Runs must differ in the seed alone. Received: {field}={mine!r} and {its!r}")
-    report = Report.mean([Report.from_dict(run["evaluation"]) for run in runs])
+    report = Report.mean(alike([Report.from_dict(run["evaluation"]) for run in runs]))
     papers = {metric["name"]: metric["paper"] for metric in first["metrics"] if metric.get("paper") is not None}
     common = ("schema", "method", "dataset", "settings", "views_seen", "licence", "papers", "description",
               "input_shape", "input_range", "features", "parameters")  # fmt: skip
@@ -88,19 +118,26 @@ def main(argv=None):
     add("method", choices=sorted(path.stem.replace("_", "-") for path in RECIPES.glob("*.py") if path.stem != "zoo"))
     add("dataset", help="name of a data set")
     add("--seeds", nargs="+", type=int, default=[0, 1, 2], metavar="S", help="at least two (0 1 2)")
+    add("--with-entry", action="store_true", help="seed 0 is the entry that the same flags made; the rest is trained")
     add("--tag", default="seeds", help="what the entry is called after its data set (seeds)")
     add("--runs", type=Path, default=ROOT / "runs" / "seeds", help="folder of the runs (runs/seeds)")
     add("--out", type=Path, default=RESULTS, help="folder to write to (benchmarks/results)")
+    add("--weights", type=Path, default=ROOT / "weights", help="folder of entries (weights)")
     add("--data-dir", help="folder of prepared TFDS data sets; no part of the command that is kept")
     options, words = parser.parse_known_args(argv)
     if len(set(options.seeds)) < 2:
         parser.error(f"--seeds takes at least two different seeds. Received: {options.seeds}")
+    if options.with_entry and 0 not in options.seeds:
+        parser.error(f"--with-entry gives seed 0, which must be among --seeds. Received: {options.seeds}")
     name = f"{options.method}-{options.dataset.replace('_', '-')}.{options.tag}"
     where = ["--data-dir", options.data_dir] if options.data_dir else []
-    runs = [
-        train(options.method, options.dataset, seed, [*words, *where], options.runs / f"{name}.{seed}")
-        for seed in options.seeds
-    ]
+    runs = []
+    for seed in options.seeds:
+        if options.with_entry and seed == 0:
+            runs.append(entered(options.method, options.dataset.replace("_", "-"), words, options.weights))
+        else:
+            run = options.runs / f"{name}.{seed}"
+            runs.append(train(options.method, options.dataset, seed, [*words, *where], run))
     asked = ["--seeds", *map(str, options.seeds), "--tag", options.tag, *words]
     if options.out != RESULTS:
         asked += ["--out", str(options.out)]

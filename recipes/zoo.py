@@ -52,9 +52,6 @@ WATCHING = {"monitor_every", "protocols", "gmm_restarts", "views_per_image"}
 LARGEST = 16_000_000  # bytes of an entry in weights/
 TOLERANCE = 0.1  # points of accuracy that rounding may cost
 PACKING = ("knn", "linear")  # which decide on the grid: what an MLP probe makes of other weights is partly chance
-PACKED = (
-    f"To save space kernels were rounded to multiples of a power of two, {artefact.GRID} or more to their deviation"
-)
 # Points by which a number may differ when --check trains an entry again, on another machine or backend, where rounding
 # leads training elsewhere. Clusters hang on it most. Other protocols are printed, and not held to anything.
 CHECKED = {"linear": 4.0, "mlp": 4.0, "knn": 2.5, "gmm": 15.0, "style": 8.0}
@@ -381,12 +378,12 @@ def _on_a_grid(zoo, entry, results, parts):
             model.set_weights(whole[part])
         return parts, results
     moved = f"{before[KNN]['value']:.2f} to {after[KNN]['value']:.2f} %"
-    remark = f"{PACKED}, after all was measured: kNN went from {moved}."
+    remark = f"{artefact.PACKED}, after all was measured: kNN went from {moved}."
     return parts, results | {"remarks": [*results.get("remarks", []), remark]}
 
 
 def _is_packed(results):
-    return any(remark.startswith(PACKED) for remark in results.get("remarks", []))
+    return any(remark.startswith(artefact.PACKED) for remark in results.get("remarks", []))
 
 
 def pack(zoo, entry):

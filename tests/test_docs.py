@@ -13,6 +13,7 @@ from sslzoo import training
 from sslzoo.errors import InvalidInputError
 from sslzoo.methods import METHODS
 from sslzoo.methods.pretrainer import ROLES
+from sslzoo.zoo import artefact
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -180,6 +181,36 @@ def test_several_seeds_become_one_entry_and_finished_runs_are_not_trained_again(
         seeds.main([*words, "--seeds", "1", "1"])
     with pytest.raises(SystemExit, match="2"):  # the recipe's own error, and no traceback after it
         seeds.main([*words, "--seeds", "7", "8", "--set", "nothing=1"])
+
+
+def test_an_entry_is_one_of_several_seeds(tmp_path):
+    """Its figures count, but not what was measured of it alone, nor what is said of its files."""
+    first = json.loads((ROOT / "weights" / "simvae-digits" / "results.json").read_text())
+    first["recipe"] = "KERAS_BACKEND=jax python recipes/simvae.py --dataset digits --float16"
+    entry = json.loads(json.dumps(first)) | {"seeds": [0]}
+    entry["evaluation"]["numbers"]["outliers"] = {"mnist": entry["evaluation"]["numbers"]["knn"]["cosine_k10_accuracy"]}
+    entry["evaluation"]["protocols"]["outliers"] = {}
+    entry["evaluation"]["numbers"]["knn"]["cosine_k10_accuracy"]["value"] = 0.8
+    entry["remarks"] = ["The data had gone through JPEG.", f"{artefact.PACKED}, and so on.", f"{artefact.LEFT_OUT}: x."]
+    (tmp_path / "weights" / "simvae-digits").mkdir(parents=True)
+    (tmp_path / "weights" / "simvae-digits" / "results.json").write_text(json.dumps(entry))
+    run = json.loads(json.dumps(first)) | {"seeds": [1], "remarks": entry["remarks"][:1]}
+    run["evaluation"]["seeds"] = [1]
+    run["evaluation"]["numbers"]["knn"]["cosine_k10_accuracy"]["value"] = 0.9
+    (tmp_path / "simvae-digits.seeds.1" / "simvae-digits").mkdir(parents=True)
+    (tmp_path / "simvae-digits.seeds.1" / "simvae-digits" / "results.json").write_text(json.dumps(run))
+    folders = [part for name in ("weights", "runs", "out") for part in (f"--{name}", str(tmp_path / name))]
+    folders[3] = str(tmp_path)
+    words = ["simvae", "digits", "--seeds", "0", "1", "--with-entry", *folders]
+    assert seeds.main([*words, "--float16"]) == 0
+    made = json.loads((tmp_path / "out" / "simvae-digits.seeds.json").read_text())
+    knn = next(metric for metric in made["metrics"] if metric["name"] == "knn.cosine_k10_accuracy")
+    assert knn["value"] == pytest.approx(85.0) and made["seeds"] == [0, 1] and made["remarks"] == entry["remarks"][:1]
+    assert "outliers" not in made["evaluation"]["numbers"] and "--with-entry" not in made["recipe"]
+    with pytest.raises(InvalidInputError, match=r"same flags made: --float16. Received: --set batch_size=8"):
+        seeds.main([*words, "--set", "batch_size=8"])
+    with pytest.raises(SystemExit):
+        seeds.main([*words, "--float16", "--seeds", "1", "2"])
 
 
 def test_a_table_has_every_method_of_the_paper_and_both_numbers():

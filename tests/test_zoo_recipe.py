@@ -281,7 +281,7 @@ def test_weights_are_rounded_as_far_as_no_probe_loses(weights, moves, kept, tmp_
     collected = recipe.collect(recipe.Zoo([entry], tmp_path / "runs", tmp_path / "weights"), entry)
     assert len(asked) == len(moves)
     moved = [f"{value + move:.2f}" for move in moves[-2:]]
-    remark = f"{recipe.PACKED}, after all was measured: kNN went from {' to '.join(moved)} %."
+    remark = f"{recipe.artefact.PACKED}, after all was measured: kNN went from {' to '.join(moved)} %."
     assert collected.get("remarks", []) == ([remark] if kept == "grid" else [])
     written = recipe.read_results(tmp_path / "weights" / "simvae-digits")
     assert written["weights"] == ("float32" if kept == "whole" else "float16")
@@ -323,8 +323,8 @@ def test_packing_is_done_once_and_not_where_a_probe_loses(tmp_path, monkeypatch,
     assert "on a grid" in said[1][0] and said[1][1:] == (False, 1)
     assert said[2] == ("", True, 1)
     results = recipe.read_results(folder)
-    assert len(results["remarks"]) == 1 and results["remarks"][0].startswith(recipe.PACKED) and results["pictures"]
-    assert results["remarks"][0] in (folder / "README.md").read_text("utf-8")
+    assert len(results["remarks"]) == 1 and results["remarks"][0].startswith(recipe.artefact.PACKED)
+    assert results["pictures"] and results["remarks"][0] in (folder / "README.md").read_text("utf-8")
     sslzoo.load(folder)  # every hash agrees
 
 

@@ -43,6 +43,7 @@ from sslzoo.zoo.results import SCHEMA, check_results, read_results
 
 LEFT_OUT = "Left out here for size, and written by the recipe"  # how a remark on parts begins
 GRID = 64  # steps in the standard deviation of a kernel that is rounded to a grid: neighbours lost 0.4 points at 16
+PACKED = f"To save space kernels were rounded to multiples of a power of two, {GRID} or more to their deviation"
 MOST_PACKED = 8  # times that compression may shrink a kernel: a file must not claim more memory than is decent
 WORTH_PACKING = 2**16  # bytes of a kernel
 _ENTRIES = {CONFIG, METADATA, WEIGHTS, RESULTS, CARD, PICTURES, "assets", ".gitattributes", *PARTS[1:]}
