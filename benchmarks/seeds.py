@@ -9,7 +9,8 @@
 Writes benchmarks/results/<method>-<dataset>.<tag>.json, which `python benchmarks/tables.py` takes in; what changes one
 setting of a method to see what it does goes to `ablations/` there, for tables of its own. Each seed is a run of its own
 in runs/seeds/, measured under its own seed: what is finished is not trained again, and what was cut short goes on. All
-other flags are the recipe's. An entry may be older than what its method does now: --with-entry leaves that to you.
+other flags are the recipe's, and the command that is kept has them. An entry may be older than what its method does
+now: whether it counts (--with-entry) is left to you.
 """
 
 import argparse
@@ -123,21 +124,23 @@ def main(argv=None):
     add("--runs", type=Path, default=ROOT / "runs" / "seeds", help="folder of the runs (runs/seeds)")
     add("--out", type=Path, default=RESULTS, help="folder to write to (benchmarks/results)")
     add("--weights", type=Path, default=ROOT / "weights", help="folder of entries (weights)")
-    add("--data-dir", help="folder of prepared TFDS data sets; no part of the command that is kept")
+    add("--data-dir", help="folder of prepared TFDS data sets")
+    add("--remark", action="append", default=[], metavar="TEXT", help="what must be said, of the data for example")
     options, words = parser.parse_known_args(argv)
     if len(set(options.seeds)) < 2:
         parser.error(f"--seeds takes at least two different seeds. Received: {options.seeds}")
     if options.with_entry and 0 not in options.seeds:
         parser.error(f"--with-entry gives seed 0, which must be among --seeds. Received: {options.seeds}")
     name = f"{options.method}-{options.dataset.replace('_', '-')}.{options.tag}"
-    where = ["--data-dir", options.data_dir] if options.data_dir else []
+    unsaid = ["--data-dir", options.data_dir] if options.data_dir else []
+    unsaid += [word for remark in options.remark for word in ("--remark", remark)]
     runs = []
     for seed in options.seeds:
         if options.with_entry and seed == 0:
             runs.append(entered(options.method, options.dataset.replace("_", "-"), words, options.weights))
         else:
             run = options.runs / f"{name}.{seed}"
-            runs.append(train(options.method, options.dataset, seed, [*words, *where], run))
+            runs.append(train(options.method, options.dataset, seed, [*words, *unsaid], run))
     asked = ["--seeds", *map(str, options.seeds), "--tag", options.tag, *words]
     if options.out != RESULTS:
         asked += ["--out", str(options.out)]
