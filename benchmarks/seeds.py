@@ -20,6 +20,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import keras
+
 from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation import Report
 from sslzoo.files import write_beside
@@ -54,9 +56,15 @@ def entered(method, dataset, words, weights):
     """Results of the entry that the same flags trained from seed 0, without what it says of its files.
 
     Raises:
-        InvalidInputError: other flags made the entry.
+        ArtefactError: there is no such entry.
+        InvalidInputError: other flags, or another backend, made it.
     """
-    held = read_results(weights / f"{method}-{dataset}")
+    held = read_results(weights / f"{method}-{dataset.replace('_', '-')}")
+    backend = held["settings"]["backend"]
+    if backend != keras.backend.backend():
+        raise InvalidInputError(
+            f"--with-entry takes an entry that the same backend made: {backend}. Received: {keras.backend.backend()}"
+        )
     flags = shlex.split(held["recipe"].partition(".py")[2])
     made = sorted(flags[2:] if flags[:1] == ["--dataset"] else flags)
     if made != sorted(words):
@@ -134,13 +142,13 @@ def main(argv=None):
     name = f"{options.method}-{options.dataset.replace('_', '-')}.{options.tag}"
     unsaid = ["--data-dir", options.data_dir] if options.data_dir else []
     unsaid += [word for remark in options.remark for word in ("--remark", remark)]
-    runs = []
-    for seed in options.seeds:
-        if options.with_entry and seed == 0:
-            runs.append(entered(options.method, options.dataset.replace("_", "-"), words, options.weights))
-        else:
-            run = options.runs / f"{name}.{seed}"
-            runs.append(train(options.method, options.dataset, seed, [*words, *unsaid], run))
+    entry = entered(options.method, options.dataset, words, options.weights) if options.with_entry else None
+    runs = [
+        entry
+        if entry and seed == 0
+        else train(options.method, options.dataset, seed, [*words, *unsaid], options.runs / f"{name}.{seed}")
+        for seed in options.seeds
+    ]
     asked = ["--seeds", *map(str, options.seeds), "--tag", options.tag, *words]
     if options.out != RESULTS:
         asked += ["--out", str(options.out)]

@@ -183,10 +183,11 @@ def test_several_seeds_become_one_entry_and_finished_runs_are_not_trained_again(
         seeds.main([*words, "--seeds", "7", "8", "--set", "nothing=1"])
 
 
-def test_an_entry_is_one_of_several_seeds(tmp_path):
+def test_an_entry_is_one_of_several_seeds(tmp_path, monkeypatch):
     """Its figures count, but not what was measured of it alone, nor what is said of its files."""
     first = json.loads((ROOT / "weights" / "simvae-digits" / "results.json").read_text())
     first["recipe"] = "KERAS_BACKEND=jax python recipes/simvae.py --dataset digits --float16"
+    monkeypatch.setattr(seeds.keras.backend, "backend", lambda: first["settings"]["backend"])
     entry = json.loads(json.dumps(first)) | {"seeds": [0]}
     entry["evaluation"]["numbers"]["outliers"] = {"mnist": entry["evaluation"]["numbers"]["knn"]["cosine_k10_accuracy"]}
     entry["evaluation"]["protocols"]["outliers"] = {}
@@ -209,6 +210,9 @@ def test_an_entry_is_one_of_several_seeds(tmp_path):
     assert "outliers" not in made["evaluation"]["numbers"] and "--with-entry" not in made["recipe"]
     with pytest.raises(InvalidInputError, match=r"same flags made: --float16. Received: --set batch_size=8"):
         seeds.main([*words, "--set", "batch_size=8"])
+    monkeypatch.setattr(seeds.keras.backend, "backend", lambda: "numpy")
+    with pytest.raises(InvalidInputError, match="Received: numpy"):
+        seeds.main([*words, "--float16"])
     with pytest.raises(SystemExit):
         seeds.main([*words, "--float16", "--seeds", "1", "2"])
 
