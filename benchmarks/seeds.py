@@ -149,6 +149,8 @@ def main(argv=None):
         else train(options.method, options.dataset, seed, [*words, *unsaid], options.runs / f"{name}.{seed}")
         for seed in options.seeds
     ]
+    if entry:  # of settings that came after it, it says nothing
+        entry["settings"] = next(run["settings"] for run in runs if run is not entry) | entry["settings"]
     asked = ["--seeds", *map(str, options.seeds), "--tag", options.tag, *words]
     if options.out != RESULTS:
         asked += ["--out", str(options.out)]

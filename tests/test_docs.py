@@ -196,6 +196,7 @@ def test_an_entry_is_one_of_several_seeds(tmp_path, monkeypatch):
     (tmp_path / "weights" / "simvae-digits").mkdir(parents=True)
     (tmp_path / "weights" / "simvae-digits" / "results.json").write_text(json.dumps(entry))
     run = json.loads(json.dumps(first)) | {"seeds": [1], "remarks": entry["remarks"][:1]}
+    run["settings"]["came_later"] = "as always"
     run["evaluation"]["seeds"] = [1]
     run["evaluation"]["numbers"]["knn"]["cosine_k10_accuracy"]["value"] = 0.9
     (tmp_path / "simvae-digits.seeds.1" / "simvae-digits").mkdir(parents=True)
