@@ -4,7 +4,7 @@
     KERAS_BACKEND=jax python benchmarks/seeds.py simvae mnist --tag quarter --set views_per_image=60
     python benchmarks/seeds.py simvae digits --tag wide --set likelihood_variance=1 --out benchmarks/results/ablations
     for METHOD in simvae vae beta-vae; do python benchmarks/seeds.py $METHOD digits; done
-    KERAS_BACKEND=jax python benchmarks/seeds.py simvae digits --with-entry          # seed 0 is weights/simvae-digits
+    KERAS_BACKEND=tensorflow python benchmarks/seeds.py simvae digits --float16 --with-entry  # 0 is the zoo's entry
 
 Writes benchmarks/results/<method>-<dataset>.<tag>.json, which `python benchmarks/tables.py` takes in; what changes one
 setting of a method to see what it does goes to `ablations/` there, for tables of its own. Each seed is a run of its own
@@ -127,7 +127,7 @@ def main(argv=None):
     add("method", choices=sorted(path.stem.replace("_", "-") for path in RECIPES.glob("*.py") if path.stem != "zoo"))
     add("dataset", help="name of a data set")
     add("--seeds", nargs="+", type=int, default=[0, 1, 2], metavar="S", help="at least two (0 1 2)")
-    add("--with-entry", action="store_true", help="seed 0 is the entry that the same flags made; the rest is trained")
+    add("--with-entry", action="store_true", help="seed 0 is the entry, if the same flags made it")
     add("--tag", default="seeds", help="what the entry is called after its data set (seeds)")
     add("--runs", type=Path, default=ROOT / "runs" / "seeds", help="folder of the runs (runs/seeds)")
     add("--out", type=Path, default=RESULTS, help="folder to write to (benchmarks/results)")
