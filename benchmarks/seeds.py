@@ -9,11 +9,12 @@
 Writes benchmarks/results/<method>-<dataset>.<tag>.json, which `python benchmarks/tables.py` takes in; what changes one
 setting of a method to see what it does goes to `ablations/` there, for tables of its own. Each seed is a run of its own
 in runs/seeds/, measured under its own seed: what is finished is not trained again, and what was cut short goes on. All
-other flags are the recipe's, and the command that is kept has them. An entry may be older than what its method does
-now: whether it counts (--with-entry) is left to you.
+other flags are the recipe's, and the command that is kept has them. An entry's settings must be today's, but the code
+that made it may be older than its method: whether it counts (--with-entry) is left to you.
 """
 
 import argparse
+import importlib.util
 import json
 import shlex
 import subprocess
@@ -57,9 +58,10 @@ def entered(method, dataset, words, weights):
 
     Raises:
         ArtefactError: there is no such entry.
-        InvalidInputError: other flags, or another backend, made it.
+        InvalidInputError: other flags, another backend, or settings that the recipe has no more made it.
     """
-    held = read_results(weights / f"{method}-{dataset.replace('_', '-')}")
+    folder = weights / f"{method}-{dataset.replace('_', '-')}"
+    held = read_results(folder)
     backend = held["settings"]["backend"]
     if backend != keras.backend.backend():
         raise InvalidInputError(
@@ -71,6 +73,16 @@ def entered(method, dataset, words, weights):
         raise InvalidInputError(
             f"--with-entry takes an entry that the same flags made: {' '.join(made) or 'none'}. "
             f"Received: {' '.join(words) or 'none'}"
+        )
+    spec = importlib.util.spec_from_file_location("zoo", RECIPES / "zoo.py")
+    zoo = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = zoo  # where dataclasses look for it
+    spec.loader.exec_module(zoo)
+    entry = zoo.Entry(folder.name, method.replace("-", "_"), dataset, shlex.join(words), 0)
+    if not zoo.Zoo([entry], runs=weights, weights=weights).is_current(entry, folder):
+        raise InvalidInputError(
+            "--with-entry takes an entry that was trained to its end, from seed 0, with today's settings. "
+            f"Received: {folder.name}, which was not"
         )
     of_files = artefact.PACKED, artefact.LEFT_OUT
     return held | {"remarks": [remark for remark in held.get("remarks", ()) if not remark.startswith(of_files)]}

@@ -185,37 +185,42 @@ def test_several_seeds_become_one_entry_and_finished_runs_are_not_trained_again(
 
 def test_an_entry_is_one_of_several_seeds(tmp_path, monkeypatch):
     """Its figures count, but not what was measured of it alone, nor what is said of its files."""
-    first = json.loads((ROOT / "weights" / "simvae-digits" / "results.json").read_text())
-    first["recipe"] = "KERAS_BACKEND=jax python recipes/simvae.py --dataset digits --float16"
-    monkeypatch.setattr(seeds.keras.backend, "backend", lambda: first["settings"]["backend"])
-    entry = json.loads(json.dumps(first)) | {"seeds": [0]}
-    entry["evaluation"]["numbers"]["outliers"] = {"mnist": entry["evaluation"]["numbers"]["knn"]["cosine_k10_accuracy"]}
-    entry["evaluation"]["protocols"]["outliers"] = {}
-    entry["evaluation"]["numbers"]["knn"]["cosine_k10_accuracy"]["value"] = 0.8
-    entry["remarks"] = ["The data had gone through JPEG.", f"{artefact.PACKED}, and so on.", f"{artefact.LEFT_OUT}: x."]
-    (tmp_path / "weights" / "simvae-digits").mkdir(parents=True)
-    (tmp_path / "weights" / "simvae-digits" / "results.json").write_text(json.dumps(entry))
-    run = json.loads(json.dumps(first)) | {"seeds": [1], "remarks": entry["remarks"][:1]}
-    run["settings"]["came_later"] = "as always"
-    run["evaluation"]["seeds"] = [1]
-    run["evaluation"]["numbers"]["knn"]["cosine_k10_accuracy"]["value"] = 0.9
-    (tmp_path / "simvae-digits.seeds.1" / "simvae-digits").mkdir(parents=True)
-    (tmp_path / "simvae-digits.seeds.1" / "simvae-digits" / "results.json").write_text(json.dumps(run))
-    folders = [part for name in ("weights", "runs", "out") for part in (f"--{name}", str(tmp_path / name))]
-    folders[3] = str(tmp_path)
-    words = ["simvae", "digits", "--seeds", "0", "1", "--with-entry", *folders]
+
+    def write(seed, knn, remarks, folder, **settings):
+        made = json.loads((ROOT / "weights" / "simvae-digits" / "results.json").read_text())
+        made |= {"seeds": [seed], "remarks": remarks, "settings": made["settings"] | {"backend": "jax"} | settings}
+        made["recipe"] = "KERAS_BACKEND=jax python recipes/simvae.py --dataset digits --float16"
+        evaluation = made["evaluation"]
+        evaluation["seeds"] = [seed]
+        evaluation["numbers"]["knn"]["cosine_k10_accuracy"]["value"] = knn
+        if seed == 0:
+            evaluation["numbers"]["outliers"] = {"mnist": evaluation["numbers"]["knn"]["cosine_k10_accuracy"]}
+            evaluation["protocols"]["outliers"] = {}
+        folder.mkdir(parents=True)
+        (folder / "results.json").write_text(json.dumps(made))
+
+    jpeg = "The data had gone through JPEG."
+    of_files = [f"{artefact.PACKED}, and so on.", f"{artefact.LEFT_OUT}: decoder."]
+    write(0, 0.8, [jpeg, *of_files], tmp_path / "weights" / "simvae-digits")
+    write(1, 0.9, [jpeg], tmp_path / "runs" / "simvae-digits.seeds.1" / "simvae-digits", came_later="as always")
+    monkeypatch.setattr(seeds.keras.backend, "backend", lambda: "jax")
+    words = ["simvae", "digits", "--seeds", "0", "1", "--with-entry"]
+    words += [word for name in ("weights", "runs", "out") for word in (f"--{name}", str(tmp_path / name))]
     assert seeds.main([*words, "--float16"]) == 0
     made = json.loads((tmp_path / "out" / "simvae-digits.seeds.json").read_text())
     knn = next(metric for metric in made["metrics"] if metric["name"] == "knn.cosine_k10_accuracy")
-    assert knn["value"] == pytest.approx(85.0) and made["seeds"] == [0, 1] and made["remarks"] == entry["remarks"][:1]
+    assert knn["value"] == pytest.approx(85.0) and made["seeds"] == [0, 1] and made["remarks"] == [jpeg]
     assert "outliers" not in made["evaluation"]["numbers"] and "--with-entry" not in made["recipe"]
     with pytest.raises(InvalidInputError, match=r"same flags made: --float16. Received: --set batch_size=8"):
         seeds.main([*words, "--set", "batch_size=8"])
+    with pytest.raises(SystemExit):
+        seeds.main([*words, "--float16", "--seeds", "1", "2"])
+    write(0, 0.8, [], tmp_path / "old" / "simvae-digits", num_views=3)
+    with pytest.raises(InvalidInputError, match=r"today's settings\. Received: simvae-digits"):
+        seeds.main([*words, "--float16", "--weights", str(tmp_path / "old")])
     monkeypatch.setattr(seeds.keras.backend, "backend", lambda: "numpy")
     with pytest.raises(InvalidInputError, match="Received: numpy"):
         seeds.main([*words, "--float16"])
-    with pytest.raises(SystemExit):
-        seeds.main([*words, "--float16", "--seeds", "1", "2"])
 
 
 def test_a_table_has_every_method_of_the_paper_and_both_numbers():
