@@ -9,7 +9,6 @@ nothing. All other flags are the recipe's (--set, --seed, --precision, --data-di
 """
 
 import argparse
-import importlib.util
 import sys
 import tempfile
 from pathlib import Path
@@ -17,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from sslzoo import evaluation, training
+from sslzoo.files import module_at
 
 RECIPES = Path(__file__).resolve().parent.parent / "recipes"
 
@@ -59,11 +59,8 @@ class Trial(training.Run):
 
 def trial(method, dataset, budget, words):
     """Trains and asks once, with the recipe's flags `words`: views seen, and the shares of right answers."""
-    path = RECIPES / f"{method.replace('-', '_')}.py"
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    recipe = importlib.util.module_from_spec(spec)
     training.Run, Trial.budget = Trial, budget
-    spec.loader.exec_module(recipe)
+    recipe = module_at(RECIPES / f"{method.replace('-', '_')}.py")
     with tempfile.TemporaryDirectory() as folder:
         return recipe.main(["--dataset", dataset, "--out", folder, *words])
 

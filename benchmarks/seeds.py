@@ -14,7 +14,6 @@ that made it may be older than its method: whether it counts (--with-entry) is l
 """
 
 import argparse
-import importlib.util
 import json
 import shlex
 import subprocess
@@ -25,7 +24,7 @@ import keras
 
 from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation import Report
-from sslzoo.files import write_beside
+from sslzoo.files import module_at, write_beside
 from sslzoo.zoo import artefact
 from sslzoo.zoo.results import check_results, read_results
 
@@ -74,10 +73,7 @@ def entered(method, dataset, words, weights):
             f"--with-entry takes an entry that the same flags made: {' '.join(made) or 'none'}. "
             f"Received: {' '.join(words) or 'none'}"
         )
-    spec = importlib.util.spec_from_file_location("zoo", RECIPES / "zoo.py")
-    zoo = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = zoo  # where dataclasses look for it
-    spec.loader.exec_module(zoo)
+    zoo = module_at(RECIPES / "zoo.py")
     entry = zoo.Entry(folder.name, method.replace("-", "_"), dataset, shlex.join(words), 0)
     if not zoo.Zoo([entry], runs=weights, weights=weights).is_current(entry, folder):
         raise InvalidInputError(

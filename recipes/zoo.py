@@ -40,7 +40,7 @@ if importlib.util.find_spec("tensorflow") is None and INSTALLED:  # Keras' own d
 from sslzoo import evaluation  # noqa: E402
 from sslzoo.data.catalogue import KNOWN  # noqa: E402
 from sslzoo.errors import ArtefactError, InvalidInputError, SSLZooError, choose  # noqa: E402
-from sslzoo.files import write_beside  # noqa: E402
+from sslzoo.files import module_at, write_beside  # noqa: E402
 from sslzoo.training import devices, flags  # noqa: E402
 from sslzoo.training.settings import resolve  # noqa: E402
 from sslzoo.zoo import artefact, layout, manifest  # noqa: E402
@@ -134,9 +134,7 @@ class Zoo:
     def settings(self, entry):
         """What the recipe has now."""
         choose("recipe", entry.recipe, sorted(path.stem for path in RECIPES.glob("*.py") if path != Path(__file__)))
-        spec = importlib.util.spec_from_file_location(entry.recipe, RECIPES / f"{entry.recipe}.py")
-        recipe = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(recipe)
+        recipe = module_at(RECIPES / f"{entry.recipe}.py")
         variants = getattr(recipe, "VARIANTS", {})
         arguments = flags.parser(entry.recipe, variants, "").parse_args(entry.words)
         chosen = (recipe.SETTINGS, variants, arguments.variant, entry.dataset, 3)

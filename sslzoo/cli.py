@@ -8,7 +8,6 @@ Nothing here imports Keras before a command needs it: `--help`, `list` and `info
 
 import argparse
 import contextlib
-import importlib.util
 import json
 import os
 import sys
@@ -20,7 +19,7 @@ from sslzoo import progress, zoo
 from sslzoo.checks import SEED_LIMIT
 from sslzoo.environment import check_environment, in_a_line, quiet_backends
 from sslzoo.errors import InvalidInputError, SSLZooError, choose, printable
-from sslzoo.files import write_beside
+from sslzoo.files import module_at, write_beside
 from sslzoo.zoo.listing import shown
 
 # What `sslzoo.evaluation` calls so, which imports Keras.
@@ -535,13 +534,10 @@ def _recipes():
 def _train(arguments):
     recipes = _recipes()
     recipe = recipes[choose("method", arguments.method.replace("_", "-"), recipes)]
-    spec = importlib.util.spec_from_file_location(f"recipes.{recipe.stem}", recipe)
-    module = importlib.util.module_from_spec(spec)
     sys.argv[0] = f"sslzoo train {arguments.method}"  # what the recipe's parser calls itself
     asks = {"-h", "--help", "--show"} & set(arguments.flags)  # answers that the recipe prints
     with contextlib.nullcontext() if asks else _working():
-        spec.loader.exec_module(module)
-        folder = str(module.main(arguments.flags))
+        folder = str(module_at(recipe).main(arguments.flags))
     return 0, {"folder": folder} if arguments.json else folder
 
 

@@ -1,8 +1,10 @@
 """Files that are whole or not there: written beside and renamed, read with a clear error, told apart by sha256."""
 
 import hashlib
+import importlib.util
 import json
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -114,6 +116,19 @@ def sha256(path: "str | os.PathLike") -> str:
                 return digest
             _digests[key] = digest
         return _digests[key]
+
+
+def module_at(path: Path) -> object:
+    """Module of a Python file that is in no package, such as a recipe.
+
+    Args:
+        path: its file, `recipes/vae.py`; the module is called `recipes.vae`, after its folder too.
+    """
+    spec = importlib.util.spec_from_file_location(f"{path.parent.name}.{path.stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look for it
+    spec.loader.exec_module(module)
+    return module
 
 
 def read_json(path: Path) -> object:
