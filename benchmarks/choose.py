@@ -2,10 +2,12 @@
 
     KERAS_BACKEND=tensorflow python benchmarks/choose.py simvae cifar10 --set learning_rate=2e-3
     python benchmarks/choose.py simclr cifar10 --budget 300000 --set temperature=0.5 --precision mixed_bfloat16
+    python benchmarks/choose.py simclr fashion_mnist --set temperature=0.1 --probe
 
 Nine tenths of the training images, shuffled by a fixed seed, train the encoder and are the bank of the neighbours; the
-rest asks. The schedule runs down within the budget of views. Prints the share of right answers (k = 10) and writes
-nothing. All other flags are the recipe's (--set, --seed, --precision, --data-dir). docs/choices.md has what was tried.
+rest asks. The schedule runs down within the budget of views. Prints the share of right answers (k = 10), with --probe
+that of a linear probe too, for neighbours and probes may want different settings, and writes nothing. All other flags
+are the recipe's (--set, --seed, --precision, --data-dir). docs/choices.md has what was tried.
 """
 
 import argparse
@@ -24,7 +26,7 @@ RECIPES = Path(__file__).resolve().parent.parent / "recipes"
 class Trial(training.Run):
     """A recipe's run on nine tenths of the training images, until so many views were seen."""
 
-    budget = 200_000
+    budget, probe = 200_000, False
 
     def __init__(self, *arguments, **keywords):
         super().__init__(*arguments, **keywords)
@@ -54,6 +56,9 @@ class Trial(training.Run):
             f"kNN {cosine:.1%} on {len(sides[2]):,} validation images (Euclidean {euclidean:.1%})",
             flush=True,
         )
+        if self.probe:
+            probe = evaluation.train_probe(*sides, num_classes=int(sides[1].max()) + 1)
+            print(f"linear probe {probe.accuracies[-1]:.1%}", flush=True)
         return {"views": self.journal.rows[-1]["views"], "cosine": cosine, "euclidean": euclidean}
 
 
@@ -71,7 +76,9 @@ def main():
     parser.add_argument("method", choices=methods)
     parser.add_argument("dataset")
     parser.add_argument("--budget", type=int, default=Trial.budget, metavar="VIEWS", help="to train for (200000)")
+    parser.add_argument("--probe", action="store_true", help="ask a linear probe too (200 epochs)")
     ours, theirs = parser.parse_known_args()
+    Trial.probe = ours.probe
     trial(ours.method, ours.dataset, ours.budget, theirs)
 
 
