@@ -12,10 +12,11 @@ from sslzoo import training
 from sslzoo.methods import DCL
 from sslzoo.training import STRONG, Per
 
-# Zoo: the loss sees the representation itself, at the temperature of SimCLR's recipe.
+# Zoo: the loss sees the representation itself, at the temperatures of SimCLR's recipe.
 SETTINGS = {
     "batch_size": Per(128, cifar10=256, cifar100=256, svhn_cropped=256),
-    "head": None, "temperature": 0.7, "sigma": None,
+    "head": None, "sigma": None,
+    "temperature": Per(0.7, cifar10=0.05, cifar100=0.05, svhn_cropped=0.05, colour_images=0.05),
 }  # fmt: skip
 
 # strong: SimCLR's, at lightly's temperature for DCL.

@@ -20,7 +20,7 @@ from sslzoo.training import PAPER, STRONG, Per
 # those of CIFAR-10 for 64 (docs/choices.md).
 SETTINGS = {
     "batch_size": Per(128, cifar10=256, cifar100=256, svhn_cropped=256),
-    "learning_rate": Per(1e-3, cifar10=4e-3, cifar100=4e-3, svhn_cropped=4e-3),
+    "learning_rate": Per(1e-3, cifar10=2e-3, cifar100=2e-3, svhn_cropped=2e-3),
     "head": None, "invariance_weight": 25.0, "variance_weight": 25.0, "covariance_weight": 10.0,
 }  # fmt: skip
 
