@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 from sslzoo.errors import ArtefactError
 
@@ -118,7 +119,7 @@ def sha256(path: "str | os.PathLike") -> str:
         return _digests[key]
 
 
-def module_at(path: Path) -> object:
+def module_at(path: Path) -> ModuleType:
     """Module of a Python file that is in no package, such as a recipe.
 
     Args:
