@@ -264,7 +264,7 @@ ABLATED = {"num_views": ("views in a group", 7), "likelihood_variance": ("likeli
 
 
 def ablations(entries, setting):
-    """Lists of SimVAE's entries that differ in one setting alone, by its value: three at least, several seeds each."""
+    """Lists of SimVAE's entries that differ in one setting alone, by it: three values at least, several seeds."""
     (other,) = ABLATED.keys() - {setting}
 
     def alike(entry):
@@ -275,9 +275,18 @@ def ablations(entries, setting):
         (e for e in entries if e.method == "SimVAE" and e.seeds >= SEEDS and e.dataset in TITLES), key=alike
     )
     for _, group in itertools.groupby(several, key=alike):
-        group = sorted(group, key=lambda e: e.settings.get(setting, 0))
-        if len({e.settings.get(setting) for e in group}) > 2:
-            yield group
+        for saw_as_many in by_views(group):
+            if len({e.settings.get(setting) for e in saw_as_many}) > 2:
+                yield sorted(saw_as_many, key=lambda e: e.settings.get(setting, 0))
+
+
+def by_views(found, views=lambda entry: entry.views):
+    """Lists of those that saw equally many views, to a tenth: the fewest first."""
+    rest = sorted(found, key=views)
+    while rest:
+        as_many = [one for one in rest if views(one) <= 1.1 * views(rest[0])]
+        yield as_many
+        rest = rest[len(as_many) :]
 
 
 def ablation_table(entries):
@@ -394,12 +403,7 @@ def gaps(one, other, metrics):
 def by_data_and_budget(found):
     """(words, pairs) of each data set and, where pairs on it saw unequally many views, of each number of views."""
     for dataset in TITLES:
-        budgets, least = [], 0
-        for one, other in sorted((p for p in found if p[0].dataset == dataset), key=lambda pair: pair[0].views):
-            if not budgets or one.views > 1.1 * least:
-                least = one.views
-                budgets.append([])
-            budgets[-1].append((one, other))
+        budgets = list(by_views((pair for pair in found if pair[0].dataset == dataset), lambda pair: pair[0].views))
         for alike in budgets:
             views = f", {millions(max(one.views for one, _ in alike))} views" if len(budgets) > 1 else ""
             yield TITLES[dataset] + views, alike
