@@ -34,7 +34,12 @@ def main(argv=None):
     projector = run.projector(encoder)
     steps = run.settings["epochs"] * run.steps_per_epoch
     model = BYOL(
-        encoder, projector, run.predictor(projector), run.views(), **run.options("momentum"), total_steps=steps
+        encoder,
+        projector,
+        run.predictor(projector or encoder),
+        run.views(),
+        **run.options("momentum"),
+        total_steps=steps,
     )
     run.prepare(model)
     model.fit(run.data(), **run.fit_arguments())

@@ -45,7 +45,7 @@ def main(argv=None):
     run = training.Run("fastsiam", SETTINGS, VARIANTS, argv, __doc__)
     encoder = run.encoder()
     projector = run.projector(encoder)
-    model = FastSiam(encoder, projector, run.predictor(projector), run.views())
+    model = FastSiam(encoder, projector, run.predictor(projector or encoder), run.views())
     run.prepare(model)
     model.fit(run.data(), **run.fit_arguments())
     return run.finish(model)

@@ -35,7 +35,7 @@ def main(argv=None):
     model = NNCLR(
         encoder,
         projector,
-        run.predictor(projector),
+        run.predictor(projector or encoder),
         run.views(),
         **run.options("queue_size", "temperature"),
         seed=run.seed,

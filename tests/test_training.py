@@ -638,15 +638,31 @@ def colour_images(tmp_path):
     return str(tmp_path / "colour.npz")
 
 
-@pytest.mark.parametrize("name", ["simclr", "moco", "vicreg", "byol"])
-def test_strong_settings_reach_the_run(name, tmp_path, monkeypatch):
-    class Ready(Exception):
-        pass
+class Ready(Exception):
+    """A run that was about to train, and its model."""
+
+
+@pytest.fixture
+def stopped(monkeypatch):
+    """Recipes come as far as `Run.prepare`, and raise `Ready` there."""
 
     def stop(run, model, optimizer=None):
         raise Ready(run, model)
 
     monkeypatch.setattr(training.Run, "prepare", stop)
+
+
+@pytest.mark.parametrize("name", ["byol", "fastsiam", "nnclr", "simsiam"])
+def test_without_a_head_the_predictor_stands_on_the_encoder(name, tmp_path, stopped):
+    with pytest.raises(Ready) as caught:
+        recipe(name).main(["--set", "head=None", "latent_dim=7", "--out", str(tmp_path / "r")])
+    _, model = caught.value.args
+    assert model.projector is None
+    assert model.predictor.input_shape == model.predictor.output_shape == (None, 7)
+
+
+@pytest.mark.parametrize("name", ["simclr", "moco", "vicreg", "byol"])
+def test_strong_settings_reach_the_run(name, tmp_path, stopped):
     argv = [
         "--dataset",
         colour_images(tmp_path),

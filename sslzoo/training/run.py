@@ -338,9 +338,9 @@ class Run:
         if self.arguments.init:
             self.beginning.fill_projector(head, encoder)
 
-    def predictor(self, projector: keras.Model) -> keras.Model:
-        """The prediction head of this run: setting "predictor", its hidden width."""
-        return networks.predictor(projector.output_shape[-1], self.settings["predictor"], seed=self.seed + 2)
+    def predictor(self, below: keras.Model) -> keras.Model:
+        """The prediction head on top of the projector, or of an encoder without one: setting "predictor", its width."""
+        return networks.predictor(below.output_shape[-1], self.settings["predictor"], seed=self.seed + 2)
 
     def optimizer(self) -> keras.optimizers.Optimizer:
         """The setting "optimizer", with "weight_decay" as L2; warm-up and cosine decay, or a rate that is constant, but
