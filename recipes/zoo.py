@@ -385,16 +385,24 @@ def _is_packed(results):
 
 
 def pack(zoo, entry):
-    """Rounds an entry of weights/ to a grid where neither kNN nor linear probe loses. Returns whether it did."""
+    """Rounds an entry of weights/ to a grid where neither kNN nor linear probe loses, and packs it as files are today.
+
+    Returns whether anything changed.
+    """
     folder = zoo.weights / entry.entry
-    if not (folder / layout.RESULTS).is_file() or _is_packed(results := read_results(folder)):
+    if not (folder / layout.RESULTS).is_file():
         return False
-    parts, results = _on_a_grid(zoo, entry, results, _parts(folder))
+    results = read_results(folder)
     if not _is_packed(results):
+        parts, results = _on_a_grid(zoo, entry, results, _parts(folder))
+        if _is_packed(results):
+            _put(zoo, entry, parts, results, folder, rounded=True)
+            return True
         print(f"{entry.entry}: stays as it is, a probe would lose by it", flush=True)
-        return False
-    _put(zoo, entry, parts, results, folder, rounded=True)
-    return True
+    saved = artefact.compress(folder)
+    if saved:
+        print(f"{entry.entry}: {saved / 1e6:.1f} MB less, the same numbers", flush=True)
+    return saved > 0
 
 
 def trim(zoo, entry):

@@ -301,6 +301,27 @@ def test_kernels_on_a_grid_take_less_room_and_stay_near(steps, tmp_path):
         artefact.round_weights(encoder, 0)
 
 
+def test_weights_packed_otherwise_are_packed_again_and_stay_the_same(tmp_path, monkeypatch):
+    encoder = networks.encoder("mlp", (28, 28, 1), LATENT)
+    artefact.round_weights(encoder, artefact.GRID)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(artefact, "CHUNK", 2**12)
+        folder = artefact.write(tmp_path / "old", {"encoder": encoder, "projection": encoder}, facts(), float16=True)
+    before = layout.files(folder)
+    saved = artefact.compress(folder)
+    after = layout.files(folder)
+    weights = ["model.weights.h5", "projection/model.weights.h5"]
+    assert saved == sum(before[file]["bytes"] - after[file]["bytes"] for file in weights) > 100_000
+    assert {file for file in after if after[file] != before[file]} == {*weights, "results.json"}
+    for part in ("encoder", "projection"):  # every hash agrees
+        for stored, kept in zip(sslzoo.load(folder, part).get_weights(), encoder.get_weights(), strict=True):
+            np.testing.assert_array_equal(stored, kept)
+    assert artefact.compress(folder) == 0 and layout.files(folder) == after and not list(tmp_path.glob(".*"))
+    flip_a_bit(folder / layout.WEIGHTS)
+    with pytest.raises(IntegrityError, match=r"as results.json has it"):
+        artefact.compress(folder)
+
+
 def test_a_kernel_of_nothing_is_not_packed_beyond_what_is_read(tmp_path):
     """Zeros shrink a thousand times, which no reader believes."""
     encoder = networks.encoder("mlp", (28, 28, 1), LATENT)

@@ -309,6 +309,7 @@ def test_packing_is_done_once_and_not_where_a_probe_loses(tmp_path, monkeypatch,
     weights, table = tmp_path / "weights", tmp_path / "zoo.csv"
     folder = weights / "simvae-digits"
     shutil.copytree(ROOT / "weights" / "simvae-digits", folder)
+    recipe.artefact.compress(folder)
     recipe.write_table(table, [recipe.Entry(f"{name}-digits", name, "digits", "", 0) for name in ("simvae", "vae")])
     monkeypatch.setattr(recipe.Zoo.__init__, "__defaults__", (weights, None, ()))
     entered = []
@@ -322,6 +323,9 @@ def test_packing_is_done_once_and_not_where_a_probe_loses(tmp_path, monkeypatch,
     assert said[0] == ("simvae-digits: stays as it is, a probe would lose by it\n", True, 0)
     assert "on a grid" in said[1][0] and said[1][1:] == (False, 1)
     assert said[2] == ("", True, 1)
+    monkeypatch.setattr(recipe.artefact, "compress", lambda folder: 2_100_000)  # it was packed as files were before
+    assert recipe.main(["--pack", "--table", str(table), "--runs", str(tmp_path / "runs")]) == 0
+    assert capsys.readouterr().out == "simvae-digits: 2.1 MB less, the same numbers\n" and len(entered) == 2
     results = recipe.read_results(folder)
     assert len(results["remarks"]) == 1 and results["remarks"][0].startswith(recipe.artefact.PACKED)
     assert results["pictures"] and results["remarks"][0] in (folder / "README.md").read_text("utf-8")
