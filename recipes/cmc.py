@@ -20,9 +20,8 @@ from sslzoo.training import MI, PAPER, Per
 SETTINGS = {
     "num_views": 1, "head": None, "fill_bank": True, "negatives": 4096, "neighbors": None, "clusters": None,
     "shrinking": 0.0,
-    "policy": Per(cifar10="mi-cifar10-lab", cifar100="mi-cifar10-lab", svhn_cropped="mi-cifar10-lab",
-                  celeb_a="mi-cifar10-lab", colour_images="mi-cifar10-lab"),
-    "temperature": 0.2, "momentum": 0.5,
+    "policy": Per(colour="mi-cifar10-lab"),
+    "temperature": Per(0.2, colour=0.05), "momentum": 0.5,
 }  # fmt: skip
 
 # paper: networks, views and optimiser of the SimVAE paper's tables, which lack this method. mi: those of its own paper.

@@ -16,7 +16,7 @@ from sslzoo.training import STRONG, Per
 SETTINGS = {
     "batch_size": Per(128, cifar10=256, cifar100=256, svhn_cropped=256),
     "head": None, "sigma": None,
-    "temperature": Per(0.7, cifar10=0.05, cifar100=0.05, svhn_cropped=0.05, colour_images=0.05),
+    "temperature": Per(0.7, colour=0.05),
 }  # fmt: skip
 
 # strong: SimCLR's, at lightly's temperature for DCL.

@@ -20,7 +20,7 @@ RELEASED = {
     "buffer_size": 50_000, "restart": Per(0.2, mnist=0.4),
     "policy": Per("ebclr-cifar10", digits="ebclr-mnist", mnist="ebclr-mnist", fashion_mnist="ebclr-mnist",
                   grey_images="ebclr-mnist"),
-    "flip": Per(None, cifar10="horizontal", cifar100="horizontal", celeb_a="horizontal", colour_images="horizontal"),
+    "flip": Per(None, colour="horizontal", svhn_cropped=None),
 }  # fmt: skip
 
 # A network and budget for a CPU: GEDI's ResNet, which has no batch normalisation either; the rate is higher, since the

@@ -19,7 +19,7 @@ SETTINGS = {
     "head": None, "queue_size": Per(4096, digits=128, grey_images=512, colour_images=512),
     "momentum": 0.99, "symmetric": True,
     # As SimCLR's: far lower in 64 numbers per image (docs/choices.md).
-    "temperature": Per(0.7, cifar10=0.05, cifar100=0.05, svhn_cropped=0.05, colour_images=0.05),
+    "temperature": Per(0.7, colour=0.05),
 }  # fmt: skip
 
 # paper: the SimVAE paper's tables, where the loss sees the representation itself; it gives no settings of MoCo, so

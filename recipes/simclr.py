@@ -20,7 +20,7 @@ from sslzoo.training import PAPER, STRONG, Per
 SETTINGS = {
     "batch_size": Per(128, cifar10=256, cifar100=256, svhn_cropped=256),
     "learning_rate": Per(1e-3, cifar10=4e-3, cifar100=4e-3, svhn_cropped=4e-3),
-    "head": None, "temperature": Per(0.7, cifar10=0.05, cifar100=0.05, svhn_cropped=0.05, colour_images=0.05),
+    "head": None, "temperature": Per(0.7, colour=0.05),
 }  # fmt: skip
 
 # paper: the SimVAE paper's tables. strong: as solo-learn trains it; lightly reports 84.8 % (kNN of 200, best epoch)

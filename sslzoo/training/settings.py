@@ -24,6 +24,7 @@ from sslzoo import checks
 from sslzoo.errors import InvalidInputError, choose
 
 KINDS = ("grey images", "colour images")  # what folders and `.npz` files are taken for, by their channels
+COLOUR = ("cifar10", "cifar100", "svhn_cropped", "celeb_a", "colour images")  # `Per(colour=...)`
 
 # What the SimVAE papers hold equal across methods, per data set: network, size of the representation, and views.
 # "flip": the paper's figures come from vertical flips (so its code; its text leaves it open), which `--variant paper`
@@ -47,6 +48,7 @@ class Per:
 
         "batch_size": Per(12, mnist=32, fashion_mnist=32)   # 32 on the two, 12 elsewhere
         "network": Per(cifar10="resnet18")                  # on CIFAR-10; elsewhere what the row below says
+        "temperature": Per(0.7, colour=0.05, celeb_a=0.1)   # 0.05 wherever images are in colour, but for faces
 
     Example:
         from sslzoo import training
@@ -57,14 +59,16 @@ class Per:
 
     Args:
         otherwise: value for all other data sets; left out, they keep what they had.
-        **by_dataset: data set -> value. `grey_images` and `colour_images` stand for folders and files.
+        **by_dataset: data set -> value. `grey_images` and `colour_images` stand for folders and files, `colour` for
+            all in colour that are not named beside it.
     """
 
     KEEP = object()
 
     def __init__(self, otherwise=KEEP, **by_dataset):
         self.otherwise = otherwise
-        self.values = {name.replace("_images", " images"): value for name, value in by_dataset.items()}
+        named = {name.replace("_images", " images"): value for name, value in by_dataset.items()}
+        self.values = (dict.fromkeys(COLOUR, named.pop("colour")) if "colour" in named else {}) | named
         for name in self.values:
             choose("dataset", name, SETUPS)
 
@@ -118,20 +122,14 @@ TRAINING = {
     "protocols": None,  # all
     "probe_on_views": None,  # epochs of logistic regression on features of augmented images, after training
     # Of the mixture that looks for clusters: one takes minutes where there are 64 features.
-    "gmm_restarts": Per(20, cifar10=3, cifar100=3, svhn_cropped=3, celeb_a=3, colour_images=3),
+    "gmm_restarts": Per(20, colour=3),
 }
 
 # The tables of the SimVAE papers: their networks, flips, batch, rate and budget. Discriminative methods set `epochs` to
 # 600, those of the VAE family to 400.
 PAPER = Variant(
     {
-        "network": Per(
-            cifar10="resnet18-simvae-paper",
-            cifar100="resnet18-simvae-paper",
-            svhn_cropped="resnet18-simvae-paper",
-            celeb_a="resnet18-simvae-paper",
-            colour_images="resnet18-simvae",
-        ),
+        "network": Per(colour="resnet18-simvae-paper", colour_images="resnet18-simvae"),
         "flip": "vertical",
         "epochs": 600,
         "batch_size": 128,
@@ -142,17 +140,7 @@ PAPER = Variant(
 )
 VAE_PAPER = PAPER | {"epochs": 400}
 # The authors' code: other networks than the text's on grey images.
-RELEASED = VAE_PAPER | {
-    "network": Per(
-        mnist="mlp-released",
-        fashion_mnist="mlp-released",
-        cifar10="resnet18-simvae",
-        cifar100="resnet18-simvae",
-        svhn_cropped="resnet18-simvae",
-        celeb_a="resnet18-simvae",
-        colour_images="resnet18-simvae",
-    )
-}
+RELEASED = VAE_PAPER | {"network": Per(mnist="mlp-released", fashion_mnist="mlp-released", colour="resnet18-simvae")}
 # What the CIFAR-10 benchmarks of other libraries hold equal instead: the standard ResNet-18 of 512 features, SimCLR's
 # views, 256 images a step. After 200 epochs the numbers can be held against lightly's table, after 1000 (--epochs 1000)
 # against solo-learn's.

@@ -2,6 +2,7 @@
 
 import pytest
 
+from sslzoo.data.catalogue import KNOWN
 from sslzoo.errors import InvalidInputError, UnknownNameError
 from sslzoo.training import PAPER, STRONG, VAE_PAPER, Per, Variant, flags
 from sslzoo.training.settings import SETUPS, data_name, model_name, parse_changes, resolve, table
@@ -76,6 +77,15 @@ def test_what_there_is_not(arguments, error, message):
 def test_per_refuses_a_data_set_that_there_is_not():
     with pytest.raises(UnknownNameError, match="Did you mean 'mnist'"):
         Per(mnst=1)
+    with pytest.raises(UnknownNameError, match="color"):
+        Per(color=1)
+
+
+def test_colour_is_every_set_in_colour_that_is_not_named_beside_it():
+    """Its images say whether a set is in colour: one that joins `SETUPS` must join `colour` too."""
+    found = {name: Per(0, celeb_a=2, colour=1).of(name) for name in SETUPS}
+    in_colour = {name for name, known in KNOWN.items() if known.image_shape[-1] == 3} | {"colour images"}
+    assert found == {name: 2 if name == "celeb_a" else int(name in in_colour) for name in SETUPS}
 
 
 @pytest.mark.parametrize(
