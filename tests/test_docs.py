@@ -155,7 +155,27 @@ def test_a_changed_setting_is_told_by_itself_and_against_its_worst_value(tmp_pat
     assert "| 2 | 82.0 | 82.0 | – | 82.0 | – | 0.0 M | 3 |" in rows
     tables.draw(kept, tmp_path, changed)
     assert [path.name for path in tmp_path.rglob("*.png")] == ["simvae_num_views_mnist.png"]
-    assert not list(tables.ablations([*kept, *changed[:1]], "num_views"))  # two values are no curve
+    assert not list(tables.curves([*kept, *changed[:1]], tables.ABLATIONS[0]))  # two values are no curve
+
+
+def test_views_in_a_group_are_compared_at_equal_passes_too(tmp_path):
+    """As the paper does: as many images a step and as many steps, so that a larger group sees more views in all."""
+    claim = "More views in a group help SimVAE, at equal passes over the images, so with more views in all (figure 7)"
+    runs = [
+        entry(f"passes-{j}", "SimVAE", content(80 + j), views=10_000 * j, seeds=3, num_views=j, batch_size=32)
+        for j in (2, 10, 4)
+    ]
+    other_steps = entry("steps", "SimVAE", content(70), views=60_000, seeds=3, num_views=6, batch_size=128)
+    other_passes = entry("longer", "SimVAE", content(70), views=120_000, seeds=3, num_views=6, batch_size=32)
+    found = [row for row in tables.claims([], [*runs, other_steps, other_passes]) if row[0] == claim]
+    ((_, data, said, numbers),) = found
+    assert (data, said) == ("MNIST", "holds")
+    assert [words.split(":")[0] for words in numbers.split("; ")] == [
+        f"`{one}` over `passes-2`" for one in ("passes-10", "passes-4")
+    ]
+    tables.draw([], tmp_path, [*runs, other_steps, other_passes])
+    assert [path.name for path in tmp_path.rglob("*.png")] == ["simvae_num_views_mnist_passes.png"]
+    assert "(figure 7), at equal passes over the images, MNIST**" in tables.page([], {}, runs)
 
 
 def test_several_seeds_become_one_entry_and_finished_runs_are_not_trained_again(tmp_path):
