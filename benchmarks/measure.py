@@ -50,19 +50,8 @@ def measure(folder, protocols, data_dir=None, **options):
 
 
 def merge(record, report):
-    """A report of what was measured before and what was measured now."""
-    if not record:
-        return report
-    whole = Report.from_dict(record)
-    order = {name: i for i, name in enumerate(evaluation.ALL_PROTOCOLS)}
-    for field in ("numbers", "protocols"):
-        both = {**getattr(whole, field), **getattr(report, field)}
-        setattr(whole, field, dict(sorted(both.items(), key=lambda item: order.get(item[0], 99))))
-    whole.seconds |= {name: seconds for name, seconds in report.seconds.items() if name != "features"}
-    whole.confusion |= report.confusion
-    whole.frozen = [*whole.frozen[:1], *(proof for proof in report.frozen if proof not in whole.frozen)]
-    whole.remarks += [remark for remark in report.remarks if remark not in whole.remarks]
-    return whole
+    """A report of what was measured before, if anything was, and what was measured now."""
+    return Report.from_dict(record).merged(report, evaluation.ALL_PROTOCOLS) if record else report
 
 
 def main(argv=None):

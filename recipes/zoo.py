@@ -338,19 +338,29 @@ def _parts(folder):
 
 
 def _rounded(zoo, entry, results, parts):
-    """Rounds models to float16. Returns results as measured anew, or None where a probe loses by it."""
+    """Rounds models to float16. Returns results as measured anew, or None where a probe loses by it.
+
+    What the recipe alone can measure (a memory bank, a head's clusters) stays as it was, and a remark says so.
+    """
     for model in parts.values():
         artefact.round_weights(model)
-    protocols = list(results.get("evaluation", {}).get("numbers", {}))
+    held = results.get("evaluation") or {}
+    again = [name for name in held.get("numbers", ()) if name in evaluation.ALL_PROTOCOLS]
     report = evaluation.evaluate(
-        parts["encoder"], results["dataset"], protocols or evaluation.PROTOCOLS, zoo.data_dir, seed=entry.seed,
+        parts["encoder"], results["dataset"], again or evaluation.PROTOCOLS, zoo.data_dir, seed=entry.seed,
         decoder=parts.get("decoder"), gmm_restarts=results["settings"].get("gmm_restarts", 20),
     )  # fmt: skip
+    kept = [name for name in held.get("numbers", ()) if name not in again]
+    if held:
+        report = evaluation.Report.from_dict(held).merged(report, evaluation.ALL_PROTOCOLS)
     before = {metric["name"]: metric for metric in results["metrics"]}
     after = report.metrics({name: metric["paper"] for name, metric in before.items() if metric["paper"] is not None})
     if _loses(before, after):
         return None
-    return results | {"metrics": after, "evaluation": report.to_dict()}
+    remarks = [*results.get("remarks", [])]
+    if kept:
+        remarks.append(f"Measured before the weights were rounded to float16: {', '.join(kept)}.")
+    return results | {"metrics": after, "evaluation": report.to_dict(), "remarks": remarks}
 
 
 def _loses(before, after):

@@ -249,15 +249,17 @@ def test_parts_that_the_table_leaves_out_are_not_kept_and_the_card_says_so(tmp_p
 
 
 def without_measuring(monkeypatch, moves):
-    """Every evaluation finds the committed numbers of simvae-digits, all off by the next of `moves`."""
-    found = recipe.read_results(ROOT / "weights" / "simvae-digits")
+    """Every evaluation finds the committed numbers of simvae-digits, those in percent off by the next of `moves`."""
+    committed = recipe.read_results(ROOT / "weights" / "simvae-digits")["evaluation"]
     moves, asked = iter(moves), []
 
     def evaluate(encoder, *_, **__):
         asked.append([np.asarray(weight) for weight in encoder.get_weights()])
-        move = next(moves)
-        metrics = [metric | {"value": metric["value"] + move} for metric in found["metrics"]]
-        return SimpleNamespace(metrics=lambda papers=None: metrics, to_dict=lambda: found["evaluation"])
+        move, found = next(moves), json.loads(json.dumps(committed))
+        for metrics in found["numbers"].values():
+            for number in metrics.values():
+                number["value"] += move / 100 if number.get("unit", "%") == "%" else 0
+        return recipe.evaluation.Report.from_dict(found)
 
     monkeypatch.setattr(recipe.evaluation, "evaluate", evaluate)
     return asked  # the weights of each encoder that was measured
@@ -290,6 +292,25 @@ def test_weights_are_rounded_as_far_as_no_probe_loses(weights, moves, kept, tmp_
     assert all(np.array_equal(a, b) for a, b in zip(stored, expected, strict=True))
     kernel = max(stored, key=np.size)
     assert (np.unique(kernel).size < kernel.size / 2) == (kept == "grid")
+
+
+def test_what_the_recipe_alone_can_measure_stays_when_weights_are_rounded(tmp_path, monkeypatch):
+    """The accuracy by a memory bank, say: the bank is not in the model folder."""
+    source = tmp_path / "runs" / "simvae-digits" / "simvae-digits"
+    results = recipe.read_results(ROOT / "weights" / "simvae-digits") | {"pictures": []}
+    bank = {"accuracy": {"value": 0.9, "label": "accuracy", "note": "", "chance": 0.1}}
+    results["evaluation"]["numbers"]["bank"] = bank
+    results["metrics"].append(results["metrics"][0] | {"name": "bank.accuracy", "value": 90.0, "paper": 91.0})
+    recipe.artefact.write(source, {"encoder": sslzoo.load("simvae-digits")}, results)
+    entry = recipe.Entry("simvae-digits", "simvae", "digits", "", 0)
+    without_measuring(monkeypatch, [0.05, 0.0, 0.0])
+    collected = recipe.collect(recipe.Zoo([entry], tmp_path / "runs", tmp_path / "weights"), entry)
+    (kept,) = [metric for metric in collected["metrics"] if metric["name"] == "bank.accuracy"]
+    assert (kept["value"], kept["paper"]) == (90.0, 91.0)
+    assert collected["remarks"][0] == "Measured before the weights were rounded to float16: bank."
+    before = {metric["name"]: metric["value"] for metric in results["metrics"]}
+    after = {metric["name"]: metric["value"] for metric in collected["metrics"]}
+    assert after[recipe.KNN] == pytest.approx(before[recipe.KNN] + 0.05, abs=1e-3)
 
 
 def test_trimming_names_what_goes_and_enters_the_rest(tmp_path, monkeypatch, capsys):

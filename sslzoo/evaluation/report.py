@@ -111,6 +111,23 @@ class Report:
     def __iter__(self):
         return iter(self.numbers)
 
+    def merged(self, newer: "Report", order: tuple[str, ...] = ()) -> "Report":
+        """What this report holds and what another measured later of the same encoder, which counts where both have it.
+
+        Args:
+            newer: `Report`.
+            order: protocols as they shall stand; others come after them.
+        """
+        whole, places = Report.from_dict(self.to_dict()), {name: i for i, name in enumerate(order)}
+        for field in ("numbers", "protocols"):
+            both = {**getattr(whole, field), **getattr(newer, field)}
+            setattr(whole, field, dict(sorted(both.items(), key=lambda item: places.get(item[0], len(places)))))
+        whole.seconds |= {name: seconds for name, seconds in newer.seconds.items() if name != "features"}
+        whole.confusion |= newer.confusion
+        whole.frozen = [*whole.frozen[:1], *(proof for proof in newer.frozen if proof not in whole.frozen)]
+        whole.remarks += [remark for remark in newer.remarks if remark not in whole.remarks]
+        return whole
+
     @property
     def headline(self) -> dict[str, float]:
         """The first number of every protocol: fixed beforehand, not chosen on the test set. Shares, or in its unit."""
