@@ -63,6 +63,13 @@ def test_results_and_readme_are_up_to_date(capsys):
     assert tables.main(["--check"]) == 0, capsys.readouterr().out
 
 
+def test_tables_are_not_emptied_by_a_folder_without_entries(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        tables.main(["--weights", str(tmp_path / "nowhere")])
+    assert "--weights must be a folder of entries. Received: --weights=" in capsys.readouterr().err
+    assert tables.main(["--check"]) == 0
+
+
 def entry(name, method, values, seeds=1, views=1000, dataset="mnist", **settings):
     settings = {"network": "mlp", "likelihood_variance": 0.01} | settings
     metrics = {metric: {"value": value} for metric, value in values.items()}
@@ -82,9 +89,11 @@ def verdicts(entries):
 def test_a_claim_holds_fails_or_is_open_by_its_numbers():
     assert tables.verdict([], 3) == "open: nothing to compare yet"
     met, missed, within = (5.0, 2.0), (-5.0, 2.0), (1.0, 2.0)
-    assert tables.verdict([met, met], 3) == "holds" and tables.verdict([met, within], 3) == "holds in part"
-    assert tables.verdict([missed, within], 3) == "fails"
-    assert tables.verdict([met, missed], 3) == "mixed" and tables.verdict([within], 3) == "no difference"
+    assert tables.verdict([met, met], 3) == "holds" and tables.verdict([missed, missed], 3) == "fails"
+    assert tables.verdict([met, within], 3) == "holds in part: 1 of 2"
+    assert tables.verdict([missed, within], 3) == "fails: 1 of 2 against it"
+    assert tables.verdict([met, missed, met], 3) == "mixed: 2 for it, 1 against, of 3"
+    assert tables.verdict([within], 3) == "no difference"
     assert (
         tables.verdict([met], 1) == "open, so far for it" and tables.verdict([missed], 2) == "open, so far against it"
     )
@@ -108,11 +117,14 @@ def test_claims_compare_like_with_like():
     many = [entry("s", "SimVAE", content(97), seeds=3), entry("b", "BetaVAE", content(96), seeds=3)]
     assert verdicts([simvae, beta, *many])[leads] == "holds"  # single seeds no longer count, nor their margin
     by_distance = entry("e", "BetaVAE", content(90, euclidean=98), seeds=3)
-    assert verdicts([many[0], by_distance])[leads] == "mixed"  # the papers' own neighbours count too
-    for one in many:
-        for metric in one.metrics.values():
-            metric["error"] = 0.5
-    assert verdicts(many)[leads] == "no difference"  # 1 point, where two standard errors are 1.4
+    assert verdicts([many[0], by_distance])[leads] == "mixed: 3 for it, 1 against, of 4"  # as the papers' neighbours
+    for error, said in ((0.2, "holds"), (0.3, "no difference")):  # 1 point, and 2.78 standard errors: 0.79, 1.18
+        for one in many:
+            for metric in one.metrics.values():
+                metric["error"] = error
+        assert verdicts(many)[leads] == said
+    (told,) = [numbers for text, _, _, numbers in tables.claims(many) if text == leads]
+    assert "kNN +1.0," in told and "*" not in told  # what counts is bold
     other_set = [
         entry("c", "SimVAE", content(40), dataset="cifar10"),
         entry("d", "BetaVAE", content(50), dataset="cifar10"),
@@ -255,7 +267,10 @@ def test_a_table_has_every_method_of_the_paper_and_both_numbers():
     assert "| `simvae-mnist` | 97.3 (98.4) | 97.5 (98.5) | 0.0 M | 1 |" in text
     assert "| MoCo | – (94.6) | – (94.6) |" in text  # not trained, and said so
     assert "**FashionMNIST**: none of its methods is trained here yet." in text
-    assert "Of 2 cells, 0 are more than a point above the paper's, 1 below, 1 within it; furthest below" in text
+    assert "More than a point above the paper's: 0; below: 1; within it: 1 (" in text
+    assert "Furthest below: `simvae-mnist`, MLP probe (-1.1). What differs" in text
+    errors = [entry("simvae-mnist", "SimVAE", {"reconstruction.mse": 0.02}), entry("v", "VAE", {})]
+    assert "MSE below the paper's: 1 of 1." in tables.page(errors, papers)
 
 
 def test_what_was_measured_later_joins_what_was_there():
