@@ -28,6 +28,7 @@ from sslzoo.errors import (
     IntegrityError,
     InvalidInputError,
     ManifestError,
+    MissingPartError,
     SSLZooError,
     UnknownNameError,
 )
@@ -294,7 +295,7 @@ def test_parts_that_are_not_there_are_named_without_asking(published):
     ):
         sslzoo.load(NAME, part="posterior")
     assert published.requests == []
-    with pytest.raises(HubError, match=r"'posterior/config\.json' of hf://.*no such file, so perhaps no such part"):
+    with pytest.raises(MissingPartError, match=r"'posterior/config\.json' of hf://.*no such file, so perhaps no such"):
         sslzoo.load(f"hf://{REPOSITORY}", part="posterior")
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from sslzoo import data, networks, zoo
 from sslzoo.data import CELEBA_ATTRIBUTES
-from sslzoo.errors import ArtefactError, HubError, InvalidInputError, MissingDataError, MissingPartError
+from sslzoo.errors import HubError, InvalidInputError, MissingDataError, MissingPartError
 from sslzoo.evaluation import generation, neighbors, outliers, probes, style
 from sslzoo.evaluation.features import features
 from sslzoo.evaluation.report import Number
@@ -368,6 +368,9 @@ def belongings(encoder, wanted) -> tuple[dict, list[str]]:
 
     Returns:
         dict with some of "decoder", "posterior" and "projection", and "model"; list of str, remarks.
+
+    Raises:
+        ArtefactError: a part is there, but damaged; IntegrityError: it is not the one that was written.
     """
     if isinstance(encoder, Pretrainer):
         parts = encoder.parts(tuple(encoder.encoder.input_shape[1:]))
@@ -381,8 +384,8 @@ def belongings(encoder, wanted) -> tuple[dict, list[str]]:
         try:
             found[part] = zoo.load(encoder, part)
         except MissingPartError:
-            pass  # most methods have no decoder, many no head
-        except (ArtefactError, HubError) as error:
+            pass  # most methods have no decoder, many no head; a damaged one must not be replaced on the quiet
+        except HubError as error:
             remarks.append(f"No {part}: {error}")
     results = zoo.results_of(encoder)
     return found | {"model": likelihood_of(results.get("settings", {}))}, remarks

@@ -552,7 +552,9 @@ def _read_file(path, part):
     if path.suffix != ".keras":
         raise ArtefactError(f"Expected the folder of a model, or a .keras file. Received: {str(path)!r}")
     if part not in ("encoder", "model"):
-        raise ArtefactError(f"A .keras file has no other parts than itself. Received: part={part!r} of {str(path)!r}")
+        raise MissingPartError(
+            f"A .keras file has no other parts than itself. Received: part={part!r} of {str(path)!r}"
+        )
     try:
         with zipfile.ZipFile(path) as archive:
             config = json.loads(_unpack(archive, CONFIG, MOST_JSON))

@@ -139,7 +139,7 @@ def _fetch(name_or_path, part, revision, verify):
             raise InvalidInputError(
                 f"The path and the argument must name one revision. Received: {name_or_path!r}, revision={revision!r}"
             )
-        return hub.fetch(repository, stated or revision, _files_of(part), optional=[layout.RESULTS], verify=verify)
+        return _fetch_part(repository, stated or revision, part, verify)
     path = _find_path(name_or_path)
     if path is not None:
         _refuse_revision(revision, path)
@@ -176,7 +176,7 @@ def _fetch_named(name, part, revision, verify):
 
     files = _files_of(part)
     if not pinned:
-        return hub.fetch(entry["repository"], revision, files, optional=[layout.RESULTS], verify=verify)
+        return _fetch_part(entry["repository"], revision, part, verify)
     missing = [file for file in files if file not in entry["files"]]
     if missing:
         raise MissingPartError(
@@ -184,6 +184,21 @@ def _fetch_named(name, part, revision, verify):
         )
     optional = [layout.RESULTS] if layout.RESULTS in entry["files"] else []
     return hub.fetch(entry["repository"], entry["revision"], files, optional, entry["files"], verify)
+
+
+def _fetch_part(repository, revision, part, verify):
+    """Folder of the cache that holds a part of anyone's repository, which may lack it."""
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    from sslzoo.zoo import hub
+
+    try:
+        return hub.fetch(repository, revision, _files_of(part), optional=[layout.RESULTS], verify=verify)
+    except HubError as error:
+        why = error.__cause__
+        if part != "encoder" and isinstance(why, EntryNotFoundError) and not isinstance(why, LocalEntryNotFoundError):
+            raise MissingPartError(str(error)) from error
+        raise
 
 
 def _check_local(name, folder, part, entry):

@@ -1,5 +1,8 @@
 """Decoders measured: Fréchet distances and likelihoods against closed forms, classes, decoders for those without."""
 
+import shutil
+from pathlib import Path
+
 import keras
 import numpy as np
 import pytest
@@ -8,7 +11,7 @@ from scipy.stats import multivariate_normal
 
 import sslzoo
 from sslzoo import networks
-from sslzoo.errors import InvalidInputError, MissingDataError, UnknownNameError
+from sslzoo.errors import ArtefactError, IntegrityError, InvalidInputError, MissingDataError, UnknownNameError
 from sslzoo.evaluation import generation, image_protocols, outliers
 from sslzoo.evaluation.generation import ClassGaussians, Extractor, frechet, frechet_distance
 from sslzoo.methods import GEDI
@@ -246,6 +249,33 @@ def test_an_encoder_without_decoder_gets_one_and_says_so():
         sslzoo.evaluate(pixels, splits, "likelihood")
     with pytest.raises(UnknownNameError, match="style_images"):
         sslzoo.evaluate(pixels, splits, "style", budget={"style_image": (3, 3)})
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A copy of an entry with a decoder and a posterior."""
+    return Path(shutil.copytree(Path(sslzoo.__file__).parents[1] / "weights" / "simvae-digits", tmp_path / "mine"))
+
+
+def test_a_damaged_decoder_is_refused_and_no_other_takes_its_place(folder):
+    weights = folder / "decoder" / "model.weights.h5"
+    content = weights.read_bytes()
+    weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    for asked in ("reconstruction", "all"):
+        with pytest.raises(IntegrityError, match=r"decoder/model\.weights\.h5 is not the file"):
+            sslzoo.evaluate(folder, "digits", asked, budget=BUDGET)
+    weights.unlink()
+    with pytest.raises(ArtefactError, match="weights are missing"):
+        sslzoo.evaluate(folder, "digits", "reconstruction", budget=BUDGET)
+
+
+def test_a_decoder_that_is_not_there_is_done_without(folder, tmp_path):
+    encoder = sslzoo.load(folder)
+    shutil.rmtree(folder / "decoder")
+    encoder.save(tmp_path / "alone.keras")
+    for where in (folder, tmp_path / "alone.keras"):
+        report = sslzoo.evaluate(where, "digits", "reconstruction", budget=BUDGET, max_train=100)
+        assert list(report["reconstruction"]) == ["adhoc_mse"]
 
 
 def test_an_encoder_that_thresholds_its_pixels_has_no_slope_to_tell_outliers_by():
