@@ -92,8 +92,8 @@ def evaluate(
             which gets what `sslzoo.evaluation.TorchEncoder` says; or a name or folder for `sslzoo.load`.
         dataset: known name, path of an `.npz`, or `((train_images, train_labels), (test_images, test_labels))`: images
             (N, H, W, C) with values 0..255, labels int (N,), or (N, A) attributes of 0 and 1.
-        protocols: some of the above; by default "linear", "mlp", "knn", "gmm". "all": all that apply; a remark says why
-            another does not.
+        protocols: some of the above; by default "linear", "mlp", "knn", "gmm". "all": all that apply and whose parts,
+            sets and extractor can be had; a remark says why another is left out.
         data_dir: folder of prepared TFDS data sets, for known names.
         test: another test set: a name or path whose test split is taken, or `(images, labels)`. `dataset` may then be
             just `(train_images, train_labels)`.
@@ -107,8 +107,9 @@ def evaluate(
         posterior: Keras model, raw images -> [mean, log_var]; likewise.
         outside: other sets for "outliers": names or paths, or name -> images; by default those of a fixed list that are
             in `data_dir`.
-        extractor: of the Fréchet distance: "inception", or an encoder as above. Where InceptionV3 cannot be
-            downloaded, an encoder of the zoo takes its place, under its own name.
+        extractor: of the Fréchet distance: "inception", or another encoder than the one that is measured: a Keras
+            model, name or folder. Where InceptionV3 cannot be downloaded, an encoder of the zoo takes its place for
+            digits, MNIST, FashionMNIST and CIFAR-10, under its own name.
         budget: some of `evaluation.protocols.BUDGET` to change: images, samples and epochs of these protocols.
         pictures: folder for PNG files: confusion matrix, neighbours, map of the features, reconstructions, classes.
         attribute: name (CelebA) or column of the attribute to predict, or a task of `sslzoo.data.celeba_task`: "hair",
@@ -120,7 +121,8 @@ def evaluate(
         gmm_restarts: int. The papers' text has 200, their code 20.
         max_train: int, use that many train images, chosen at random; None for all.
         name: str, what the report calls the data; None for the name of `dataset`.
-        strict: raise where a protocol that was named does not apply; False leaves it out, and a remark says why.
+        strict: raise where a protocol that was named does not apply, before any is measured; False leaves it out, and a
+            remark says why.
         progress: True or False; None shows it at a terminal only; or a callable (what, done, in all).
 
     Returns:
@@ -129,7 +131,8 @@ def evaluate(
     Raises:
         UnknownNameError: a protocol, data set or attribute is not known.
         InvalidInputError: images, labels or settings do not fit; features are not finite; or the encoder changed.
-        MissingDataError: the data set is not there.
+        MissingDataError: a data set, or what a protocol that was named takes, is not there.
+        HubError: likewise, on the Hub.
     """
     checks.count(batch_size=batch_size)
     every = isinstance(protocols, str) and protocols == "all"
@@ -140,12 +143,11 @@ def evaluate(
     budget = _check_budget(budget)
     given = {"decoder": decoder, "posterior": posterior}
     wanted = [part for part in _parts_for(chosen_protocols) if given.get(part) is None]
-    found, remarks_on_parts = image_protocols.belongings(encoder, wanted) if wanted else ({}, [])
+    found, missing = image_protocols.belongings(encoder, wanted) if wanted else ({}, {})
     encoder = load_encoder(encoder)
     reading = {"labels": labels, "test_share": test_share, "on_error": on_error, "seed": seed}
     read, train, held_out, remarks = _load(dataset, test, data_dir, _image_shape(encoder, image_size), reading)
     name = name or read
-    remarks += remarks_on_parts
     (train_images, train_labels), (test_images, test_labels) = train, held_out
     train_images, train_labels, train_attributes, chosen = _labelled(train_images, train_labels, attribute, "train")
     test_images, test_labels, test_attributes, _ = _labelled(test_images, test_labels, attribute, "test")
@@ -177,12 +179,16 @@ def evaluate(
         attributes=None if train_attributes is None else (train_attributes, test_attributes),
         settings={**settings, **budget, "batch_size": batch_size, "extractor": extractor},
         outside=outside,
+        missing=missing,
         progress=report_progress("features"),
     )
     if not encoder.built:
         features(encoder, train_images[:1])
     before = weights_sha256(encoder)
     on_features = [one for one in chosen_protocols if one in PROTOCOLS]
+    on_images, left_out = image_protocols.applying(
+        subject, [one for one in chosen_protocols if one not in PROTOCOLS], refuse=strict and not every
+    )
     if on_features:
         rows = subject.train_features, subject.test_features
         _check_frozen(encoder, before)
@@ -198,17 +204,15 @@ def evaluate(
     report.encoder = encoder.name
     report.data["attribute"] = chosen
     report.remarks = remarks + report.remarks
-    for protocol in chosen_protocols:
-        if protocol in PROTOCOLS:
-            continue
+    report.remarks += left_out
+    for protocol in on_images:
         began = time.perf_counter()
         try:
-            run = image_protocols.RUN[protocol]
-            numbers, described, more = run(subject, report_progress(NAMES[protocol]))
+            numbers, described, more = image_protocols.RUN[protocol](subject, report_progress(NAMES[protocol]))
         except image_protocols.DoesNotApply as error:
             if strict and not every:
                 raise
-            report.remarks.append(f"Not measured, {NAMES[protocol]}: {str(error).partition('. Received')[0]}.")
+            report.remarks.append(image_protocols.not_measured(protocol, error))
             continue
         report.numbers[protocol], report.protocols[protocol] = numbers, described
         report.remarks += more
