@@ -69,9 +69,9 @@ class Subject:
     dataset: str
     data_dir: Any
     train_images: np.ndarray
-    train_labels: np.ndarray
+    train_labels: np.ndarray | None
     test_images: np.ndarray
-    test_labels: np.ndarray
+    test_labels: np.ndarray | None
     attributes: tuple | None  # (train, test) int (N, A)
     settings: dict
     head: Any = None  # raw images -> what the loss sees: logits of clusters, or embeddings
@@ -549,7 +549,7 @@ def draw(subject, report, folder) -> list[Path]:
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     some = slice(2000)
-    rows, labels = subject.test_features[some], subject.test_labels[some]
+    rows, labels = subject.test_features[some], None if subject.test_labels is None else subject.test_labels[some]
     drawn = []
     for probe, counts in report.confusion.items():
         if len(counts) <= 100:
@@ -559,7 +559,7 @@ def draw(subject, report, folder) -> list[Path]:
     if len(rows) > 1:
         if subject.test_images.shape[-1] in (1, 3):
             drawn.append(pictures.neighbours(subject.test_images[some], rows, folder / "neighbours.png"))
-        names = data.class_names(report.data["name"], labels)
+        names = None if labels is None else data.class_names(report.data["name"], labels)
         drawn.append(pictures.embedding(rows, labels, folder / "embedding.png", names=names))
     if "reconstructions" in subject.made:
         drawn.append(pictures.reconstructions(*subject.made["reconstructions"], folder / "reconstructions.png"))
