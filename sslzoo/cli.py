@@ -432,7 +432,7 @@ def _add_evaluate(commands):
         commands, "evaluate", _evaluate, "measure what features tell about the classes of a data set",
         "The encoder stays frozen: a hash of its weights before and after proves it. --protocols all also measures "
         "style, reconstruction, generation, likelihood and outliers, as far as they apply; --out writes report.json, "
-        "report.md and pictures/ into a folder.",
+        "report.md and pictures/ into a folder, in place of those of an earlier evaluation.",
         [
             "sslzoo evaluate simvae-digits",
             "sslzoo evaluate simvae-mnist --protocols all --out measured/",
@@ -474,21 +474,57 @@ def _evaluate(arguments):
     dataset = arguments.dataset or _trained_on(arguments.name)
     asked = arguments.protocols or PROTOCOLS
     protocols = "all" if "all" in asked else asked
+
+    def keep(report):
+        report.encoder = arguments.name
+        if arguments.out:
+            _write_report(report, arguments.out)
+
     with _working():
+        if arguments.out:
+            _check_report(arguments.out)
         encoder = zoo.load(arguments.name, revision=arguments.revision) if arguments.revision else arguments.name
         report = sslzoo.evaluate(
             encoder, dataset, protocols, arguments.data_dir, batch_size=arguments.batch_size,
             extractor=arguments.extractor, outside=arguments.outside, attribute=arguments.attribute,
             pictures=arguments.out and arguments.out / "pictures", seed=arguments.seed, epochs=arguments.epochs,
             max_train=arguments.limit, image_size=arguments.image_size, gmm_restarts=arguments.gmm_restarts,
-            labels=arguments.labels, test_share=arguments.test_share, on_error=arguments.on_error,
+            labels=arguments.labels, test_share=arguments.test_share, on_error=arguments.on_error, keep=keep,
         )  # fmt: skip
-        report.encoder = arguments.name
-        if arguments.out:
-            arguments.out.mkdir(parents=True, exist_ok=True)
-            report.save(arguments.out / "report.json")
-            write_beside(arguments.out / "report.md", f"# {arguments.name}\n\n{report.to_markdown()}".encode())
     return 0, report.to_dict() if arguments.json else str(report)
+
+
+def _check_report(out):
+    """Raise `InvalidInputError` unless a report can be written into the folder, before it is measured."""
+    from sslzoo.evaluation import image_protocols
+
+    image_protocols.check_folder(out, "--out")
+    for file in (out / "report.json", out / "report.md"):
+        if file.is_dir():
+            raise InvalidInputError(f"--out must have room for the file {file.name}. Received: the folder '{file}'")
+
+
+def _write_report(report, out):
+    """Writes report.json and report.md, and takes away the pictures of the report that was there."""
+    from sslzoo.evaluation import image_protocols
+
+    out.mkdir(parents=True, exist_ok=True)
+    # A picture without a report beside it may be anyone's; one that this report has is drawn next.
+    again = _is_report(out / "report.json")
+    report.save(out / "report.json")
+    write_beside(out / "report.md", f"# {report.encoder}\n\n{report.to_markdown()}".encode())
+    if again:
+        image_protocols.remove_pictures(out / "pictures")
+
+
+def _is_report(file):
+    from sslzoo.evaluation import Report
+
+    try:
+        Report.from_json(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _trained_on(name):

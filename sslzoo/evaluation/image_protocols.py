@@ -276,9 +276,16 @@ def _fitted(extractor, real, images):
 
 def check_likelihood(subject):
     _check_had(subject, "posterior", "decoder")
-    model = subject.model
-    if subject.posterior is None or subject.decoder is None or "likelihood_variance" not in model:
-        raise DoesNotApply("A likelihood takes a posterior, a decoder and the variance of its pixels")
+    held = {
+        "posterior": subject.posterior is not None,
+        "decoder": subject.decoder is not None,
+        "likelihood_variance": "likelihood_variance" in subject.model,
+    }
+    if not all(held.values()):
+        raise DoesNotApply(
+            "A likelihood takes a posterior, a decoder and the variance of its pixels. "
+            f"Received: no {', no '.join(what for what, there in held.items() if not there)}"
+        )
 
 
 def run_likelihood(subject, progress):
@@ -318,7 +325,10 @@ def check_outliers(subject):
     if not others:
         listed = OUTSIDE.get(subject.dataset, ()) if subject.outside is None else ()
         none = f", and none of {', '.join(listed)} is prepared here" if listed else ""
-        raise DoesNotApply(f"Outliers take another data set{none}: name one in `outside` (--outside)")
+        raise DoesNotApply(
+            f"Outliers take another data set{none}: name one in `outside` (--outside). "
+            f"Received: outside={subject.outside!r}"
+        )
 
 
 def run_outliers(subject, progress):
@@ -395,9 +405,12 @@ def _outside(subject):
 
 def check_attributes(subject):
     if subject.attributes is None:
-        raise DoesNotApply("Attributes are labels (N, A) of 0 and 1, as CelebA has them")
+        raise DoesNotApply("Attributes are labels (N, A) of 0 and 1, as CelebA has them. Received: one label an image")
     if not _columns(*subject.attributes):
-        raise DoesNotApply("Each attribute needs images that have it and images that have not, in both splits")
+        raise DoesNotApply(
+            "An attribute needs images that have it and images that have not, in both splits. "
+            f"Received: {subject.attributes[0].shape[1]} attributes, none of them so"
+        )
 
 
 def _columns(train, test):
@@ -540,6 +553,29 @@ def likelihood_of(settings: Mapping) -> dict:
 
 
 # ---------------------------------------------------------------------- pictures
+
+# What `draw` may draw.
+PICTURES = (
+    "confusion_linear.png", "confusion_mlp.png", "neighbours.png", "embedding.png", "reconstructions.png",
+    "classes.png",
+)  # fmt: skip
+
+
+def check_folder(folder, name) -> None:
+    """Raise `InvalidInputError` unless files can be written into a folder that is there or yet to be made."""
+    path = Path(folder)
+    nearest = next((place for place in (path, *path.parents) if os.path.lexists(place)), Path())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        raise InvalidInputError(
+            f"{name} must be a folder that can be written to, or a path where one can be made; '{nearest}' is "
+            f"{'not writable' if nearest.is_dir() else 'no folder'}. Received: {name}={os.fspath(folder)!r}"
+        )
+
+
+def remove_pictures(folder) -> None:
+    """Takes the pictures of an earlier evaluation out of their folder; other files stay."""
+    for name in PICTURES:
+        (Path(folder) / name).unlink(missing_ok=True)
 
 
 def draw(subject, report, folder) -> list[Path]:

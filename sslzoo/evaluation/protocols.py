@@ -49,6 +49,7 @@ def evaluate(
     extractor="inception",
     budget: "Mapping | None" = None,
     pictures: "str | os.PathLike | None" = None,
+    keep: "Callable[[Report], None] | None" = None,
     image_size: int | None = None,
     labels: str | None = None,
     test_share: float = 0.0,
@@ -114,6 +115,9 @@ def evaluate(
             digits, MNIST, FashionMNIST and CIFAR-10, under its own name.
         budget: some of `evaluation.protocols.BUDGET` to change: images, samples and epochs of these protocols.
         pictures: folder for PNG files: confusion matrix, neighbours, map of the features, reconstructions, classes.
+            What else is in it stays.
+        keep: called with the report when all is measured and before pictures are drawn: what it saves is not lost to a
+            drawing that fails.
         attribute: name (CelebA) or column of the attribute to predict, or a task of `sslzoo.data.celeba_task`: "hair",
             "gender". Used for labels (N, A) only.
         batch_size: int, images per call of the encoder.
@@ -143,6 +147,8 @@ def evaluate(
     )
     chosen_protocols, refuse = settings["protocols"], strict and not every
     budget = _check_budget(budget)
+    if pictures is not None:
+        image_protocols.check_folder(pictures, "pictures")
     given = {"decoder": decoder, "posterior": posterior}
     wanted = [part for part in _parts_for(chosen_protocols) if given.get(part) is None]
     found, missing = image_protocols.belongings(encoder, wanted) if wanted else ({}, {})
@@ -226,6 +232,8 @@ def evaluate(
         report.seconds[protocol] = round(time.perf_counter() - began, 2)
     report.seconds = {"features": round(subject.seconds, 2), **report.seconds}
     report.frozen = [{"before": before, "after": _check_frozen(encoder, before)}]
+    if keep is not None:
+        keep(report)
     if pictures is not None:
         image_protocols.draw(subject, report, pictures)
     return report
