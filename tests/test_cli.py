@@ -315,6 +315,16 @@ def test_info_of_a_folder_and_of_the_folder_of_a_run(sslzoo_, shelf, tmp_path):
     assert code == 2 and "Only Hub repositories have revisions" in err
 
 
+def test_a_folder_that_is_being_written_is_no_model_yet(sslzoo_, shelf, tmp_path, monkeypatch):
+    for name in ("simvae-digits", ".mean-photos.partial"):
+        shutil.copytree(shelf / "weights" / "simvae-digits", tmp_path / "run" / name)
+    assert json.loads(sslzoo_("info", tmp_path / "run", "--json")[1])["name"] == "simvae-digits"
+    monkeypatch.setattr(loading, "_weight_folders", lambda: [tmp_path / "run"])
+    assert list(loading.local_models()) == ["simvae-digits"]
+    code, _, err = sslzoo_("info", "simvae-digit")
+    assert code == 2 and "Did you mean 'simvae-digits'?" in err and "partial" not in err
+
+
 @pytest.mark.parametrize(
     ("name", "command"),
     [

@@ -506,7 +506,7 @@ def read(path: "str | os.PathLike", part: str = "encoder", verify: bool = True) 
         raise ArtefactError(f"Expected the folder of a model. Received: {str(path)!r}, which does not exist")
     where = part_folder(path, part)
     if not (where / CONFIG).is_file():
-        held, inside = parts(path), sorted(child.parent.name for child in path.glob(f"*/{CONFIG}"))
+        held, inside = parts(path), sorted(child.parent.name for child in path.glob(f"[!.]*/{CONFIG}"))
         has = f"The model has the parts {', '.join(held)}" if held else f"A model folder holds {CONFIG} and {WEIGHTS}"
         if inside and not held:
             has += f". There are models in it: {', '.join(inside[:5])}"

@@ -299,7 +299,7 @@ def _find_path(name_or_path):
     if isinstance(name_or_path, str) and (name in local_models() or _is_entry(name)):
         return None  # a folder of that name that holds no model does not hide the model
     if exists:
-        inside = [child.parent for child in path.glob(f"*/{layout.CONFIG}")]
+        inside = [child.parent for child in path.glob(f"[!.]*/{layout.CONFIG}")]
         return inside[0] if len(inside) == 1 else path  # the folder of a run
     if isinstance(name_or_path, os.PathLike) or path.suffix == ".keras" or len(path.parts) > 1:
         raise ArtefactError(f"No such folder or file. Received: name_or_path={os.fspath(name_or_path)!r}")
@@ -318,7 +318,7 @@ def local_models() -> dict[str, Path]:
     models = {}
     for folder in _weight_folders():
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-            if (path / layout.CONFIG).is_file():
+            if (path / layout.CONFIG).is_file() and not path.name.startswith("."):  # which are still being written
                 models.setdefault(path.name, path)
     return models
 
