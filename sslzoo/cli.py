@@ -531,14 +531,21 @@ def _trained_on(name):
     """The data set that a model was trained on, where anyone has it."""
     from sslzoo.data.catalogue import KNOWN
 
+    results = zoo.results_of(name)
     entries = {model["name"]: model["dataset"] for model in zoo.list_models()}
-    dataset = zoo.results_of(name).get("dataset") or entries.get(str(name))
-    if dataset not in KNOWN:
-        raise InvalidInputError(
-            f"--dataset names the images to measure on; {name!r} does not say which it was trained on, or only its "
-            f"owner has them. Received: no --dataset, trained on {dataset!r}"
-        )
-    return dataset
+    dataset = results.get("dataset") or entries.get(name)
+    if dataset in KNOWN:
+        return dataset
+    if dataset is not None:
+        why = f"only its owner has those that {name!r} was trained on. Received: no --dataset, trained on {dataset!r}"
+    elif name.startswith("hf://"):
+        why = f"a repository is not asked which it was trained on. Received: no --dataset, {name!r}"
+    elif Path(name).is_file():
+        why = f"a .keras file does not say which it was trained on. Received: no --dataset, {name!r}"
+    else:
+        zoo.load(name)  # which says more of a folder that holds no model
+        why = f"results.json, which would say so of {name!r}, is missing. Received: no --dataset"
+    raise InvalidInputError(f"--dataset names the images to measure on; {why}")
 
 
 # ------------------------------------------------------------------ train

@@ -638,6 +638,26 @@ def test_evaluate_tells_what_does_not_fit(sslzoo_):
     assert code == 2 and "Did you mean 'digits'" in err
 
 
+def test_evaluate_without_a_data_set_takes_the_one_that_was_trained_on_or_says_why_not(sslzoo_, shelf, tmp_path):
+    code, out, _ = sslzoo_("evaluate", "simvae-digits", "--protocols", "knn", "--limit", "50")
+    assert code == 0 and "on digits" in out
+    shutil.copytree(shelf / "weights" / "simvae-digits", tmp_path / "bare")
+    (tmp_path / "bare" / "results.json").unlink()
+    zoo.load("simvae-digits").save(tmp_path / "alone.keras")
+    (tmp_path / "empty").mkdir()
+    for name, message in {
+        "simvae-digit": "UnknownNameError: .*Did you mean 'simvae-digits'",
+        "nowhere/simvae": "No such folder or file",
+        "empty": "A model folder holds config.json",
+        "bare": r"results\.json, which would say so of 'bare', is missing\. Received: no --dataset$",
+        "alone.keras": "a .keras file does not say",
+        "mean-photos": "only its owner has those.*trained on 'photos'$",
+        "hf://someone/model": "a repository is not asked",
+    }.items():
+        code, out, err = sslzoo_("evaluate", name)
+        assert code == 2 and not out and re.search(message, err.strip()), err
+
+
 def test_evaluate_leaves_no_picture_of_an_earlier_evaluation(sslzoo_, tmp_path):
     words = ["evaluate", "simvae-digits", "--dataset", "digits", "--limit", "60", "--epochs", "1", "--out", "measured"]
     pictures = tmp_path / "measured" / "pictures"

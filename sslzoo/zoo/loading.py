@@ -412,11 +412,15 @@ def results_of(name_or_path: "str | os.PathLike") -> dict:
         name_or_path: as in `load`.
 
     Raises:
-        ArtefactError: results.json is damaged.
+        UnknownNameError: no model of that name; the nearest names are given.
+        ArtefactError: no such folder, or results.json is damaged.
     """
     if isinstance(name_or_path, str) and name_or_path.startswith(manifests.SCHEME):
         return {}
-    folder = _find_path(name_or_path) or local_models().get(str(name_or_path))
+    folder = _find_path(name_or_path)
+    if folder is None:
+        _check_known(str(name_or_path), manifests.read())
+        folder = local_models().get(str(name_or_path))
     return read_results(folder) if folder is not None and (folder / layout.RESULTS).is_file() else {}
 
 
