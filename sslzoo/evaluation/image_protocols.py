@@ -34,6 +34,7 @@ FRECHET_ENCODERS = {
 }
 # Sets that outliers are taken from, where they are at hand.
 OUTSIDE = {
+    "digits": ("fashion_mnist", "cifar10"),  # not MNIST: it shows the same, drawn by other hands
     "mnist": ("fashion_mnist", "cifar10"),
     "fashion_mnist": ("mnist",),
     "cifar10": ("svhn_cropped", "cifar100", "fashion_mnist"),

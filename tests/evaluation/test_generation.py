@@ -11,6 +11,7 @@ from scipy.stats import multivariate_normal
 
 import sslzoo
 from sslzoo import networks
+from sslzoo.data import catalogue
 from sslzoo.errors import (
     ArtefactError,
     HubError,
@@ -359,6 +360,14 @@ def test_a_decoder_that_is_not_there_is_done_without(folder, tmp_path):
     for where in (folder, tmp_path / "alone.keras"):
         report = sslzoo.evaluate(where, "digits", "reconstruction", budget=BUDGET, max_train=100)
         assert list(report["reconstruction"]) == ["adhoc_mse"]
+
+
+def test_sets_that_outliers_are_taken_from_are_looked_for_by_name(tmp_path):
+    for dataset, others in image_protocols.OUTSIDE.items():
+        assert dataset not in others and {dataset, *others} <= set(catalogue.KNOWN)
+    assert set(image_protocols.OUTSIDE) == set(catalogue.KNOWN)
+    with pytest.raises(InvalidInputError, match=r"none of fashion_mnist, cifar10 is prepared here.*outside=None"):
+        sslzoo.evaluate("simclr-digits", "digits", "outliers", tmp_path)
 
 
 def test_an_encoder_that_thresholds_its_pixels_has_no_slope_to_tell_outliers_by():
