@@ -483,7 +483,7 @@ def _evaluate(arguments):
     with _working():
         if arguments.out:
             _check_report(arguments.out)
-        encoder = zoo.load(arguments.name, revision=arguments.revision) if arguments.revision else arguments.name
+        encoder = _at(arguments.name, arguments.revision)
         report = sslzoo.evaluate(
             encoder, dataset, protocols, arguments.data_dir, batch_size=arguments.batch_size,
             extractor=arguments.extractor, outside=arguments.outside, attribute=arguments.attribute,
@@ -492,6 +492,16 @@ def _evaluate(arguments):
             labels=arguments.labels, test_share=arguments.test_share, on_error=arguments.on_error, keep=keep,
         )  # fmt: skip
     return 0, report.to_dict() if arguments.json else str(report)
+
+
+def _at(name, revision):
+    """A name by which `sslzoo.load` finds a model at a revision, and its other parts too."""
+    if revision is None:
+        return name
+    zoo.load(name, revision=revision)  # which refuses what has no revisions, and two that differ
+    if name.startswith("hf://"):
+        return f"{name.partition('@')[0]}@{revision}"
+    return f"hf://{zoo.info(name)['repository']}@{revision}"
 
 
 def _check_report(out):
