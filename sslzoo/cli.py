@@ -432,7 +432,7 @@ def _add_evaluate(commands):
         commands, "evaluate", _evaluate, "measure what features tell about the classes of a data set",
         "The encoder stays frozen: a hash of its weights before and after proves it. --protocols all also measures "
         "style, reconstruction, generation, likelihood and outliers, as far as they apply; --out writes report.json, "
-        "report.md and pictures/ into a folder.",
+        "report.md and pictures/ into a folder, in place of those of an earlier evaluation.",
         [
             "sslzoo evaluate simvae-digits",
             "sslzoo evaluate simvae-mnist --protocols all --out measured/",
@@ -474,35 +474,88 @@ def _evaluate(arguments):
     dataset = arguments.dataset or _trained_on(arguments.name)
     asked = arguments.protocols or PROTOCOLS
     protocols = "all" if "all" in asked else asked
+
+    def keep(report):
+        report.encoder = arguments.name
+        if arguments.out:
+            _write_report(report, arguments.out)
+
     with _working():
-        encoder = zoo.load(arguments.name, revision=arguments.revision) if arguments.revision else arguments.name
+        if arguments.out:
+            _check_report(arguments.out)
+        encoder = _at(arguments.name, arguments.revision)
         report = sslzoo.evaluate(
             encoder, dataset, protocols, arguments.data_dir, batch_size=arguments.batch_size,
             extractor=arguments.extractor, outside=arguments.outside, attribute=arguments.attribute,
             pictures=arguments.out and arguments.out / "pictures", seed=arguments.seed, epochs=arguments.epochs,
             max_train=arguments.limit, image_size=arguments.image_size, gmm_restarts=arguments.gmm_restarts,
-            labels=arguments.labels, test_share=arguments.test_share, on_error=arguments.on_error,
+            labels=arguments.labels, test_share=arguments.test_share, on_error=arguments.on_error, keep=keep,
         )  # fmt: skip
-        report.encoder = arguments.name
-        if arguments.out:
-            arguments.out.mkdir(parents=True, exist_ok=True)
-            report.save(arguments.out / "report.json")
-            write_beside(arguments.out / "report.md", f"# {arguments.name}\n\n{report.to_markdown()}".encode())
     return 0, report.to_dict() if arguments.json else str(report)
+
+
+def _at(name, revision):
+    """A name by which `sslzoo.load` finds a model at a revision, and its other parts too."""
+    if revision is None:
+        return name
+    zoo.load(name, revision=revision)  # which refuses what has no revisions, and two that differ
+    if name.startswith("hf://"):
+        return f"{name.partition('@')[0]}@{revision}"
+    return f"hf://{zoo.info(name)['repository']}@{revision}"
+
+
+def _check_report(out):
+    """Raise `InvalidInputError` unless a report can be written into the folder, before it is measured."""
+    from sslzoo.evaluation import image_protocols
+
+    image_protocols.check_folder(out, "--out")
+    for file in (out / "report.json", out / "report.md"):
+        if file.is_dir():
+            raise InvalidInputError(f"--out must have room for the file {file.name}. Received: the folder '{file}'")
+
+
+def _write_report(report, out):
+    """Writes report.json and report.md, and takes away the pictures of the report that was there."""
+    from sslzoo.evaluation import image_protocols
+
+    out.mkdir(parents=True, exist_ok=True)
+    # A picture without a report beside it may be anyone's; one that this report has is drawn next.
+    again = _is_report(out / "report.json")
+    report.save(out / "report.json")
+    write_beside(out / "report.md", f"# {report.encoder}\n\n{report.to_markdown()}".encode())
+    if again:
+        image_protocols.remove_pictures(out / "pictures")
+
+
+def _is_report(file):
+    from sslzoo.evaluation import Report
+
+    try:
+        Report.from_json(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _trained_on(name):
     """The data set that a model was trained on, where anyone has it."""
     from sslzoo.data.catalogue import KNOWN
 
+    results = zoo.results_of(name)
     entries = {model["name"]: model["dataset"] for model in zoo.list_models()}
-    dataset = zoo.results_of(name).get("dataset") or entries.get(str(name))
-    if dataset not in KNOWN:
-        raise InvalidInputError(
-            f"--dataset names the images to measure on; {name!r} does not say which it was trained on, or only its "
-            f"owner has them. Received: no --dataset, trained on {dataset!r}"
-        )
-    return dataset
+    dataset = results.get("dataset") or entries.get(name)
+    if dataset in KNOWN:
+        return dataset
+    if dataset is not None:
+        why = f"only its owner has those that {name!r} was trained on. Received: no --dataset, trained on {dataset!r}"
+    elif name.startswith("hf://"):
+        why = f"a repository is not asked which it was trained on. Received: no --dataset, {name!r}"
+    elif Path(name).is_file():
+        why = f"a .keras file does not say which it was trained on. Received: no --dataset, {name!r}"
+    else:
+        zoo.load(name)  # which says more of a folder that holds no model
+        why = f"results.json, which would say so of {name!r}, is missing. Received: no --dataset"
+    raise InvalidInputError(f"--dataset names the images to measure on; {why}")
 
 
 # ------------------------------------------------------------------ train

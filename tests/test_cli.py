@@ -315,6 +315,16 @@ def test_info_of_a_folder_and_of_the_folder_of_a_run(sslzoo_, shelf, tmp_path):
     assert code == 2 and "Only Hub repositories have revisions" in err
 
 
+def test_a_folder_that_is_being_written_is_no_model_yet(sslzoo_, shelf, tmp_path, monkeypatch):
+    for name in ("simvae-digits", ".mean-photos.partial"):
+        shutil.copytree(shelf / "weights" / "simvae-digits", tmp_path / "run" / name)
+    assert json.loads(sslzoo_("info", tmp_path / "run", "--json")[1])["name"] == "simvae-digits"
+    monkeypatch.setattr(loading, "_weight_folders", lambda: [tmp_path / "run"])
+    assert list(loading.local_models()) == ["simvae-digits"]
+    code, _, err = sslzoo_("info", "simvae-digit")
+    assert code == 2 and "Did you mean 'simvae-digits'?" in err and "partial" not in err
+
+
 @pytest.mark.parametrize(
     ("name", "command"),
     [
@@ -626,6 +636,84 @@ def test_evaluate_tells_what_does_not_fit(sslzoo_):
     assert code == 0 and "converted from grey to colour" in out and "resized to 6 x 10 pixels" in out
     code, _, err = sslzoo_("evaluate", "simvae-digits", "--dataset", "digit")
     assert code == 2 and "Did you mean 'digits'" in err
+
+
+def test_evaluate_without_a_data_set_takes_the_one_that_was_trained_on_or_says_why_not(sslzoo_, shelf, tmp_path):
+    code, out, _ = sslzoo_("evaluate", "simvae-digits", "--protocols", "knn", "--limit", "50")
+    assert code == 0 and "on digits" in out
+    shutil.copytree(shelf / "weights" / "simvae-digits", tmp_path / "bare")
+    (tmp_path / "bare" / "results.json").unlink()
+    zoo.load("simvae-digits").save(tmp_path / "alone.keras")
+    (tmp_path / "empty").mkdir()
+    for name, message in {
+        "simvae-digit": "UnknownNameError: .*Did you mean 'simvae-digits'",
+        "nowhere/simvae": "No such folder or file",
+        "empty": "A model folder holds config.json",
+        "bare": r"results\.json, which would say so of 'bare', is missing\. Received: no --dataset$",
+        "alone.keras": "a .keras file does not say",
+        "mean-photos": "only its owner has those.*trained on 'photos'$",
+        "hf://someone/model": "a repository is not asked",
+    }.items():
+        code, out, err = sslzoo_("evaluate", name)
+        assert code == 2 and not out and re.search(message, err.strip()), err
+
+
+def test_evaluate_leaves_no_picture_of_an_earlier_evaluation(sslzoo_, tmp_path):
+    words = ["evaluate", "simvae-digits", "--dataset", "digits", "--limit", "60", "--epochs", "1", "--out", "measured"]
+    pictures = tmp_path / "measured" / "pictures"
+    pictures.mkdir(parents=True)
+    (pictures / "classes.png").write_bytes(b"somebody's")
+    (pictures / "mine.png").write_bytes(b"mine")
+    assert sslzoo_(*words, "--protocols", "linear")[0] == 0
+    ours, theirs = {"confusion_linear.png", "neighbours.png", "embedding.png"}, {"classes.png", "mine.png"}
+    assert {path.name for path in pictures.iterdir()} == ours | theirs  # there was no report that they belonged to
+    before = (pictures / "embedding.png").stat().st_mtime_ns
+    assert sslzoo_(*words, "--protocols", "mlp")[0] == 0
+    assert {path.name for path in pictures.iterdir()} == {
+        "confusion_mlp.png", "neighbours.png", "embedding.png", "mine.png",
+    }  # fmt: skip
+    assert (pictures / "embedding.png").stat().st_mtime_ns > before and (pictures / "mine.png").read_bytes() == b"mine"
+    report = evaluation.Report.from_json((tmp_path / "measured" / "report.json").read_text(encoding="utf-8"))
+    assert list(report) == ["mlp"] and report.encoder == "simvae-digits"
+
+
+def test_a_drawing_that_fails_loses_no_number(sslzoo_, tmp_path, monkeypatch):
+    from sslzoo.evaluation import pictures
+
+    def full(*_, **__):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(pictures, "embedding", full)
+    words = ["evaluate", "simvae-digits", "--dataset", "digits", "--limit", "60", "--protocols", "knn", "--out", "kept"]
+    code, out, err = sslzoo_(*words)
+    assert code == 2 and not out and "No space left" in err
+    report = evaluation.Report.from_json((tmp_path / "kept" / "report.json").read_text(encoding="utf-8"))
+    assert "knn" in report and "# simvae-digits" in (tmp_path / "kept" / "report.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "out, message",
+    [
+        ("file", r"--out must be a folder.*no folder\. Received: --out='file'"),
+        ("file/below", "--out must be a folder"),
+        ("taken", r"room for the file report\.json"),
+        ("blocked", r"pictures must be a folder"),
+        ("sealed/below", r"'sealed' is not writable"),
+    ],
+)
+def test_evaluate_refuses_a_place_that_cannot_be_written_before_it_measures(
+    sslzoo_, tmp_path, monkeypatch, out, message
+):
+    (tmp_path / "file").write_text("here")
+    (tmp_path / "taken" / "report.json").mkdir(parents=True)
+    (tmp_path / "blocked").mkdir()
+    (tmp_path / "blocked" / "pictures").write_text("here")
+    (tmp_path / "sealed").mkdir()
+    access = os.access  # whoever is root may write anywhere
+    monkeypatch.setattr(os, "access", lambda path, mode: "sealed" not in str(path) and access(path, mode))
+    monkeypatch.setattr(zoo, "load", None)
+    code, _, err = sslzoo_("evaluate", "simvae-digits", "--dataset", "digits", "--out", out)
+    assert code == 2 and re.search(message, err)
 
 
 # ------------------------------------------------------------------ publish, verify

@@ -21,13 +21,14 @@ from huggingface_hub import ModelCard, constants
 from keras import layers, ops
 
 import sslzoo
-from sslzoo import files, networks, zoo
+from sslzoo import cli, files, networks, zoo
 from sslzoo.errors import (
     ArtefactError,
     HubError,
     IntegrityError,
     InvalidInputError,
     ManifestError,
+    MissingPartError,
     SSLZooError,
     UnknownNameError,
 )
@@ -294,7 +295,7 @@ def test_parts_that_are_not_there_are_named_without_asking(published):
     ):
         sslzoo.load(NAME, part="posterior")
     assert published.requests == []
-    with pytest.raises(HubError, match=r"'posterior/config\.json' of hf://.*no such file, so perhaps no such part"):
+    with pytest.raises(MissingPartError, match=r"'posterior/config\.json' of hf://.*no such file, so perhaps no such"):
         sslzoo.load(f"hf://{REPOSITORY}", part="posterior")
 
 
@@ -328,6 +329,20 @@ def test_a_name_at_another_revision(published, folder):
     sslzoo.load(NAME, revision=pinned)
     with pytest.raises(HubError, match="no such revision"):
         sslzoo.load(NAME, revision="v9")
+
+
+def test_evaluate_at_a_revision_finds_all_its_parts(published, tmp_path, capsys):
+    """The model's own decoder, where one was fitted to its features and took its place."""
+    commit = manifest.read()[NAME]["revision"]
+    np.savez(tmp_path / "mine.npz", train_images=IMAGES, test_images=IMAGES)
+    (tmp_path / "weights").mkdir()  # which the shell insists on
+    for name in (NAME, f"hf://{REPOSITORY}"):
+        words = ["evaluate", name, "--revision", commit, "--dataset", str(tmp_path / "mine.npz"), "--json"]
+        assert cli.main([*words, "--protocols", "reconstruction"]) == 0
+        report = json.loads(capsys.readouterr().out)
+        assert list(report["numbers"]["reconstruction"]) == ["mse"] and report["encoder"] == name
+    assert cli.main([*words[:3], "v9", *words[4:]]) == 2
+    assert "no such revision" in capsys.readouterr().err
 
 
 def test_repositories_that_others_wrote_by_keras_alone(hub, monkeypatch, tmp_path):

@@ -22,6 +22,7 @@ from scipy.special import logsumexp
 from threadpoolctl import threadpool_limits
 
 from sslzoo import checks, networks
+from sslzoo.data import fit_images
 from sslzoo.errors import InvalidInputError, MissingDataError
 from sslzoo.evaluation.features import features
 from sslzoo.networks import composition
@@ -220,10 +221,15 @@ class Extractor:
             network, name = zoo.load(which), str(which)
         return cls(f"frechet_{name}", f"features of {name}", network)
 
+    def fitting(self, shape: tuple[int, int, int]) -> str:
+        """What is done to images (H, W, C) beyond `described`: "resized to 28 x 28 pixels"; "" for nothing."""
+        if self.metric == "fid":
+            return ""
+        _, done = fit_images(np.zeros((1, *shape), "uint8"), self.network.input_shape[1:])
+        return ", ".join(what.partition(" were ")[2] for what in done)
+
     def __call__(self, images: np.ndarray, batch_size: int = 100) -> np.ndarray:
         """Features of images (N, H, W, C), values 0..255: float32 (N, L)."""
-        from sslzoo.data import fit_images
-
         shape = self.network.input_shape[1:]
         fitted, _ = fit_images(images, shape) if self.metric != "fid" else (images, [])
         if self.metric == "fid" and fitted.shape[-1] == 1:

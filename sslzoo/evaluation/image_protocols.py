@@ -1,6 +1,7 @@
 """The protocols of `evaluate` that need images or a decoder, where those of `protocols` need features and labels.
 
-Each takes a `Subject` and gives numbers, what was done, and remarks; or raises `DoesNotApply`.
+Each takes a `Subject` and gives numbers, what was done, and remarks; or raises `DoesNotApply`. `CHECK` has what can be
+known before anything is measured.
 """
 
 import dataclasses
@@ -15,18 +16,25 @@ import numpy as np
 
 from sslzoo import data, networks, zoo
 from sslzoo.data import CELEBA_ATTRIBUTES
-from sslzoo.errors import ArtefactError, HubError, InvalidInputError, MissingDataError, MissingPartError
+from sslzoo.errors import HubError, InvalidInputError, MissingDataError, MissingPartError
 from sslzoo.evaluation import generation, neighbors, outliers, probes, style
-from sslzoo.evaluation.features import features
-from sslzoo.evaluation.report import Number
+from sslzoo.evaluation.features import features, weights_sha256
+from sslzoo.evaluation.report import NAMES, Number
 from sslzoo.methods.pretrainer import Pretrainer
 
 PROTOCOLS = ("style", "reconstruction", "generation", "likelihood", "outliers", "attributes")
 
-# What Fréchet distances are measured by where InceptionV3 cannot be had. Fixed, so that figures compare.
-FRECHET_ENCODERS = {"digits": "simvae-digits", "mnist": "simclr-mnist", "cifar10": "simclr-cifar10"}
+# What Fréchet distances are measured by where InceptionV3 cannot be had. Fixed, so that figures compare. For the same
+# reason no second one takes the place of these where they would be judged in their own features.
+FRECHET_ENCODERS = {
+    "digits": "simvae-digits",
+    "mnist": "simclr-mnist",
+    "fashion_mnist": "simclr-fashion-mnist",
+    "cifar10": "simclr-cifar10",
+}
 # Sets that outliers are taken from, where they are at hand.
 OUTSIDE = {
+    "digits": ("fashion_mnist", "cifar10"),  # not MNIST: it shows the same, drawn by other hands
     "mnist": ("fashion_mnist", "cifar10"),
     "fashion_mnist": ("mnist",),
     "cifar10": ("svhn_cropped", "cifar100", "fashion_mnist"),
@@ -47,6 +55,10 @@ class DoesNotApply(InvalidInputError):
     """A protocol that this encoder or data set has nothing for."""
 
 
+# Why a protocol may be left out where all that apply were asked for: nothing to measure, or something out of reach.
+LEFT_OUT = (DoesNotApply, MissingDataError, HubError)
+
+
 @dataclasses.dataclass
 class Subject:
     """Everything that is measured: an encoder, what belongs to it, and both splits."""
@@ -58,13 +70,14 @@ class Subject:
     dataset: str
     data_dir: Any
     train_images: np.ndarray
-    train_labels: np.ndarray
+    train_labels: np.ndarray | None
     test_images: np.ndarray
-    test_labels: np.ndarray
+    test_labels: np.ndarray | None
     attributes: tuple | None  # (train, test) int (N, A)
     settings: dict
     head: Any = None  # raw images -> what the loss sees: logits of clusters, or embeddings
     outside: Mapping | None = None
+    missing: dict = dataclasses.field(default_factory=dict)  # part -> why it could not be had
     progress: Callable | None = None
     seconds: float = 0.0  # that features took
     made: dict = dataclasses.field(default_factory=dict)  # images for pictures, by name
@@ -83,6 +96,32 @@ class Subject:
         rows = features(self.encoder, images, self.settings["batch_size"], self.progress)
         self.seconds += time.perf_counter() - began
         return rows
+
+    @functools.cached_property
+    def extractor(self):
+        """What a Fréchet distance compares images by, and remarks on it."""
+        asked, remarks, reason = self.settings["extractor"], [], ""
+        try:
+            found = generation.Extractor.of(asked)
+        except MissingDataError as error:
+            fallback = FRECHET_ENCODERS.get(self.dataset)
+            if not fallback or not isinstance(asked, str) or asked != "inception":
+                raise
+            reason = str(error).partition(". Name")[0] + ". "
+            remarks.append(f"{reason}The extractor is {fallback} instead, and the distance no FID.")
+            found = generation.Extractor.of(fallback)
+        if _is_same(found.network, self.encoder):
+            raise DoesNotApply(
+                f"{reason}No encoder is judged in its own features, which those of the extractor"
+                f"{' in its place' if reason else ''} are: name another (--extractor), whose distances do not compare "
+                f"with those of this one. Received: extractor={found.described!r}"
+            )
+        return found, remarks
+
+    @functools.cached_property
+    def others(self):
+        """Images of other sets, by name; and what was done to them."""
+        return _outside(self)
 
     def decoder_or_fitted(self, progress):
         """The decoder, and whether it was fitted here to frozen features."""
@@ -103,16 +142,26 @@ class Subject:
         return "mlp-small" if max(shape[:2]) <= 12 else "mlp"
 
 
+def _is_same(network, encoder):
+    """Whether two encoders are one, wherever each was loaded from."""
+    if network is encoder:
+        return True
+    return bool(encoder.weights) and weights_sha256(network) == weights_sha256(encoder)
+
+
 # ---------------------------------------------------------------------- style
 
 
-def run_style(subject, progress):
-    seed = subject.settings["seed"]
+def check_style(subject):
     if len(subject.train_images) < style.LEAST_TRAIN or len(subject.test_images) < style.LEAST_TEST:
         raise DoesNotApply(
             f"The style probe needs at least {style.LEAST_TRAIN} train and {style.LEAST_TEST} test images. "
             f"Received: {len(subject.train_images)} and {len(subject.test_images)}"
         )
+
+
+def run_style(subject, progress):
+    seed = subject.settings["seed"]
     most = subject.settings["style_images"]
     found = style.scores(
         subject.encoder, subject.train_images, subject.test_images, seed, subject.settings["batch_size"], most, progress
@@ -145,6 +194,16 @@ def run_style(subject, progress):
 # ---------------------------------------------------------------------- decoders
 
 
+def check_reconstruction(subject):
+    _check_had(subject, "decoder")  # which is there: another, fitted to the features, would not be the model's
+
+
+def _check_had(subject, *parts):
+    for part in parts:
+        if part in subject.missing:
+            raise subject.missing[part]
+
+
 def run_reconstruction(subject, progress):
     decoder, fitted = subject.decoder_or_fitted(progress)
     some = slice(subject.settings["reconstruction_images"])
@@ -168,6 +227,11 @@ def run_reconstruction(subject, progress):
     return numbers, described, []
 
 
+def check_generation(subject):
+    _check_had(subject, "decoder")
+    subject.extractor  # noqa: B018  looked for now, for the probes of the classes may take an hour
+
+
 def run_generation(subject, progress):
     decoder, fitted = subject.decoder_or_fitted(None)
     count = min(subject.settings["frechet_images"], len(subject.test_images))
@@ -180,25 +244,15 @@ def run_generation(subject, progress):
     each = np.repeat(gaussians.classes[:10], 10)
     shown = generation.decoded(decoder, gaussians.sample(each, subject.settings["seed"] + 1))
     subject.made["conditional"] = shown
-    remarks = []
-    extractor = subject.settings["extractor"]
-    fallback = FRECHET_ENCODERS.get(subject.dataset)
-    if isinstance(extractor, str) and extractor == "inception" and fallback:
-        try:
-            extractor = generation.Extractor.of("inception")
-        except MissingDataError as error:
-            reason = str(error).partition(". Name")[0]
-            remarks.append(f"{reason}. The extractor is {fallback} instead, and the distance no FID.")
-            extractor = generation.Extractor.of(fallback)
-    else:
-        extractor = generation.Extractor.of(extractor)
+    extractor, remarks = subject.extractor
     real = subject.test_images[rng.permutation(len(subject.test_images))[:count]]
     theirs = extractor(real)
     progress(2, 3)
     distance = generation.frechet(extractor(images), theirs)
     halves = generation.frechet(theirs[::2], theirs[1::2]) if len(theirs) >= 4 else None
     progress(3, 3)
-    note = f"{count:,} images of class-wise Gaussians and {count:,} test images; {extractor.described}"
+    how = extractor.described + _fitted(extractor, real, images)
+    note = f"{count:,} images of class-wise Gaussians and {count:,} test images; {how}"
     if halves is not None:
         note += f"; {halves:.3g} between two halves of those test images"
     numbers = {extractor.metric: Number(distance, "Fréchet distance", note, unit="")}
@@ -206,16 +260,37 @@ def run_generation(subject, progress):
         "latents": "Gaussian with full covariance for each class, fitted to train features",
         "images": count,
         "reference": "test",
-        "extractor": extractor.described,
+        "extractor": how,
         "decoder": "fitted to frozen features" if fitted else "its own",
     }
     return numbers, described, remarks
 
 
+def _fitted(extractor, real, images):
+    """How an extractor brings test images and drawn ones to its size, in words."""
+    ours, theirs = (extractor.fitting(some.shape[1:]) for some in (real, images))
+    if ours == theirs:
+        return f"; both {ours}" if ours else ""
+    each = (("test images", ours), ("drawn images", theirs))
+    return "".join(f"; {what} {done}" for what, done in each if done)
+
+
+def check_likelihood(subject):
+    _check_had(subject, "posterior", "decoder")
+    held = {
+        "posterior": subject.posterior is not None,
+        "decoder": subject.decoder is not None,
+        "likelihood_variance": "likelihood_variance" in subject.model,
+    }
+    if not all(held.values()):
+        raise DoesNotApply(
+            "A likelihood takes a posterior, a decoder and the variance of its pixels. "
+            f"Received: no {', no '.join(what for what, there in held.items() if not there)}"
+        )
+
+
 def run_likelihood(subject, progress):
     model = subject.model
-    if subject.posterior is None or subject.decoder is None or "likelihood_variance" not in model:
-        raise DoesNotApply("A likelihood takes a posterior, a decoder and the variance of its pixels")
     count, samples = subject.settings["likelihood_images"], subject.settings["likelihood_samples"]
     images = subject.test_images[:count]
     seen = generation.as_seen(subject.encoder, images)
@@ -246,10 +321,22 @@ def run_likelihood(subject, progress):
 # ---------------------------------------------------------------------- outliers
 
 
-def run_outliers(subject, progress):
-    others, remarks = _outside(subject)
+def check_outliers(subject):
+    others, _ = subject.others
     if not others:
-        raise DoesNotApply("Outliers take another data set: name it in `outside`")
+        listed = OUTSIDE.get(subject.dataset, ()) if subject.outside is None else ()
+        none = f", and none of {', '.join(listed)} is prepared here" if listed else ""
+        raise DoesNotApply(
+            f"Outliers take another data set{none}: name one in `outside` (--outside). "
+            f"Received: outside={subject.outside!r}"
+        )
+
+
+def run_outliers(subject, progress):
+    others, remarks = subject.others
+    remarks = list(remarks)
+    if "projection" in subject.missing:
+        remarks.append(f"No projection: {subject.missing['projection']}")
     seed, count = subject.settings["seed"], subject.settings["outlier_images"]
     k = min(OUTLIER_K, len(subject.train_features))
 
@@ -292,7 +379,7 @@ def _kth(bank, rows, k):
 
 
 def _outside(subject):
-    """Images of other sets, by name; and what was done to them, or why one is missing."""
+    """Images of other sets, by name; and what was done to them."""
     wanted, remarks, found = subject.outside, [], {}
     at_hand = wanted is None
     if wanted is None:
@@ -317,17 +404,28 @@ def _outside(subject):
 # ---------------------------------------------------------------------- attributes
 
 
-def run_attributes(subject, progress):
+def check_attributes(subject):
     if subject.attributes is None:
-        raise DoesNotApply("Attributes are labels (N, A) of 0 and 1, as CelebA has them")
-    train, test = subject.attributes
+        raise DoesNotApply("Attributes are labels (N, A) of 0 and 1, as CelebA has them. Received: one label an image")
+    if not _columns(*subject.attributes):
+        raise DoesNotApply(
+            "An attribute needs images that have it and images that have not, in both splits. "
+            f"Received: {subject.attributes[0].shape[1]} attributes, none of them so"
+        )
+
+
+def _columns(train, test):
+    """Column of each attribute that can be told, by name."""
     if train.shape[1] == len(CELEBA_ATTRIBUTES):
         columns = {name: CELEBA_ATTRIBUTES.index(name) for name in ATTRIBUTES}
     else:
         columns = {str(column): column for column in range(min(train.shape[1], len(ATTRIBUTES)))}
-    columns = {name: i for name, i in columns.items() if 0 < train[:, i].mean() < 1 and 0 < test[:, i].mean() < 1}
-    if not columns:
-        raise DoesNotApply("Each attribute needs images that have it and images that have not, in both splits")
+    return {name: i for name, i in columns.items() if 0 < train[:, i].mean() < 1 and 0 < test[:, i].mean() < 1}
+
+
+def run_attributes(subject, progress):
+    train, test = subject.attributes
+    columns = _columns(train, test)
     hidden = subject.settings["hidden"] or subject.train_features.shape[1]
     each = {}
     for done, (name, i) in enumerate(columns.items(), 1):
@@ -350,6 +448,14 @@ def run_attributes(subject, progress):
     return numbers, {"attributes": list(columns), "hidden": hidden, "epochs": subject.settings["epochs"]}, []
 
 
+CHECK: dict[str, Callable] = {
+    "style": check_style,
+    "reconstruction": check_reconstruction,
+    "generation": check_generation,
+    "likelihood": check_likelihood,
+    "outliers": check_outliers,
+    "attributes": check_attributes,
+}
 RUN: dict[str, Callable] = {
     "style": run_style,
     "reconstruction": run_reconstruction,
@@ -360,32 +466,73 @@ RUN: dict[str, Callable] = {
 }
 
 
+def applying(subject, protocols, refuse) -> tuple[list[str], list[str]]:
+    """Looks for what protocols take, before anything is measured.
+
+    Args:
+        subject: `Subject`.
+        protocols: those that are wanted.
+        refuse: bool, raise where one does not apply. An extractor or sets that were named are always looked for so.
+
+    Returns:
+        list of str, the protocols that apply; list of str, a remark for each other.
+
+    Raises:
+        DoesNotApply, MissingDataError, HubError: why a protocol cannot be measured.
+        UnknownNameError, ...: whatever is wrong with the extractor or the sets that were named.
+    """
+    named = subject.settings["extractor"]
+    if "generation" in protocols and not (isinstance(named, str) and named == "inception"):
+        subject.extractor  # noqa: B018
+    if "outliers" in protocols and subject.outside is not None:
+        subject.others  # noqa: B018
+    chosen, remarks = [], []
+    for protocol in protocols:
+        try:
+            CHECK[protocol](subject)
+        except LEFT_OUT as error:
+            if refuse:
+                raise
+            remarks.append(not_measured(protocol, error))
+        else:
+            chosen.append(protocol)
+    return chosen, remarks
+
+
+def not_measured(protocol, error) -> str:
+    """The remark of a report on a protocol that was left out."""
+    return f"Not measured, {NAMES[protocol]}: {str(error).partition('. Received')[0]}."
+
+
 # ---------------------------------------------------------------------- what belongs to an encoder
 
 
-def belongings(encoder, wanted) -> tuple[dict, list[str]]:
+def belongings(encoder, wanted) -> tuple[dict, dict]:
     """Parts and likelihood of an encoder given by name, folder or method: what there is of `wanted`.
 
     Returns:
-        dict with some of "decoder", "posterior" and "projection", and "model"; list of str, remarks.
+        dict with some of "decoder", "posterior" and "projection", and "model"; dict, part -> `HubError` that kept it.
+
+    Raises:
+        ArtefactError: a part is there, but damaged; IntegrityError: it is not the one that was written.
     """
     if isinstance(encoder, Pretrainer):
         parts = encoder.parts(tuple(encoder.encoder.input_shape[1:]))
         settings = {name: getattr(encoder, name, None)
                     for name in ("likelihood", "likelihood_variance", "prior_variance", "centre_variance")}  # fmt: skip
-        return {**{part: parts[part] for part in wanted if part in parts}, "model": likelihood_of(settings)}, []
+        return {**{part: parts[part] for part in wanted if part in parts}, "model": likelihood_of(settings)}, {}
     if not isinstance(encoder, (str, os.PathLike)):
-        return {}, []
-    found, remarks = {}, []
+        return {}, {}
+    found, missing = {}, {}
     for part in wanted:
         try:
             found[part] = zoo.load(encoder, part)
         except MissingPartError:
-            pass  # most methods have no decoder, many no head
-        except (ArtefactError, HubError) as error:
-            remarks.append(f"No {part}: {error}")
+            pass  # most methods have no decoder, many no head; a damaged one must not be replaced on the quiet
+        except HubError as error:
+            missing[part] = error
     results = zoo.results_of(encoder)
-    return found | {"model": likelihood_of(results.get("settings", {}))}, remarks
+    return found | {"model": likelihood_of(results.get("settings", {}))}, missing
 
 
 def likelihood_of(settings: Mapping) -> dict:
@@ -408,6 +555,29 @@ def likelihood_of(settings: Mapping) -> dict:
 
 # ---------------------------------------------------------------------- pictures
 
+# What `draw` may draw.
+PICTURES = (
+    "confusion_linear.png", "confusion_mlp.png", "neighbours.png", "embedding.png", "reconstructions.png",
+    "classes.png",
+)  # fmt: skip
+
+
+def check_folder(folder, name) -> None:
+    """Raise `InvalidInputError` unless files can be written into a folder that is there or yet to be made."""
+    path = Path(folder)
+    nearest = next((place for place in (path, *path.parents) if os.path.lexists(place)), Path())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        raise InvalidInputError(
+            f"{name} must be a folder that can be written to, or a path where one can be made; '{nearest}' is "
+            f"{'not writable' if nearest.is_dir() else 'no folder'}. Received: {name}={os.fspath(folder)!r}"
+        )
+
+
+def remove_pictures(folder) -> None:
+    """Takes the pictures of an earlier evaluation out of their folder; other files stay."""
+    for name in PICTURES:
+        (Path(folder) / name).unlink(missing_ok=True)
+
 
 def draw(subject, report, folder) -> list[Path]:
     """The pictures of an evaluation, into a folder: confusion, neighbours, embedding, reconstructions, classes."""
@@ -416,7 +586,7 @@ def draw(subject, report, folder) -> list[Path]:
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     some = slice(2000)
-    rows, labels = subject.test_features[some], subject.test_labels[some]
+    rows, labels = subject.test_features[some], None if subject.test_labels is None else subject.test_labels[some]
     drawn = []
     for probe, counts in report.confusion.items():
         if len(counts) <= 100:
@@ -426,7 +596,7 @@ def draw(subject, report, folder) -> list[Path]:
     if len(rows) > 1:
         if subject.test_images.shape[-1] in (1, 3):
             drawn.append(pictures.neighbours(subject.test_images[some], rows, folder / "neighbours.png"))
-        names = data.class_names(report.data["name"], labels)
+        names = None if labels is None else data.class_names(report.data["name"], labels)
         drawn.append(pictures.embedding(rows, labels, folder / "embedding.png", names=names))
     if "reconstructions" in subject.made:
         drawn.append(pictures.reconstructions(*subject.made["reconstructions"], folder / "reconstructions.png"))

@@ -199,7 +199,7 @@ def neighbours(
 
 def embedding(
     features: np.ndarray,
-    labels: np.ndarray,
+    labels: "np.ndarray | None",
     path: "str | os.PathLike | None" = None,
     method: str | None = None,
     names: Sequence[str] | None = None,
@@ -210,7 +210,7 @@ def embedding(
 
     Args:
         features: float array (N, L), finite, N >= 2. At most 2,000 rows, chosen at random, are drawn.
-        labels: int array (N,).
+        labels: int array (N,), or None for points of one colour.
         path: file to write; None gives the picture itself.
         method: "tsne" (van der Maaten and Hinton 2008: neighbours stay neighbours, distances mean little), or "pca"
             (linear, distances keep their meaning). None: the features themselves for L <= 2, t-SNE else.
@@ -226,7 +226,9 @@ def embedding(
         UnknownNameError: `method` is not known.
     """
     checks.seed(needed=True, seed=seed)
-    features, labels = np.asarray(features, np.float64), np.asarray(labels)
+    named = labels is not None
+    features = np.asarray(features, np.float64)
+    labels = np.asarray(labels) if named else np.zeros(len(features), np.int64)
     if features.ndim != 2 or labels.shape != features.shape[:1] or len(features) < 2:
         raise InvalidInputError(
             "Expected at least two rows of features (N, L), and labels (N,). "
@@ -252,7 +254,7 @@ def embedding(
     colours = CLASS_COLOURS if few else _many_colours(len(classes))
     chosen = np.array([colours[i] for i in np.searchsorted(classes, labels)], dtype=object)
     axes.scatter(*points[order].T, c=list(chosen[order]), s=11, alpha=0.75, linewidths=0)
-    if len(classes) <= 20:
+    if named and len(classes) <= 20:
         shown = [i for i, c in enumerate(classes) if (labels == c).any()]
         dense = [_densest_point(points[labels == classes[i]]) for i in shown]
         places = _apart(dense, np.ptp(points, axis=0), [len(names[i]) for i in shown])

@@ -18,6 +18,7 @@ from sslzoo.progress import line
 
 PROTOCOLS = ("linear", "mlp", "knn", "gmm")  # what features tell about classes
 ALL_PROTOCOLS = (*PROTOCOLS, *image_protocols.PROTOCOLS)
+LABELLED = (*PROTOCOLS, "generation", "attributes")
 
 CELEBA_TASKS = ("gender", "hair")
 EUCLIDEAN_KS = range(1, 16)  # SimVAE papers, A.7.2
@@ -48,6 +49,7 @@ def evaluate(
     extractor="inception",
     budget: "Mapping | None" = None,
     pictures: "str | os.PathLike | None" = None,
+    keep: "Callable[[Report], None] | None" = None,
     image_size: int | None = None,
     labels: str | None = None,
     test_share: float = 0.0,
@@ -91,9 +93,10 @@ def evaluate(
         encoder: Keras model, raw images (B, H, W, C) with values 0..255 -> (B, L); a `Pretrainer`; a `torch.nn.Module`,
             which gets what `sslzoo.evaluation.TorchEncoder` says; or a name or folder for `sslzoo.load`.
         dataset: known name, path of an `.npz`, or `((train_images, train_labels), (test_images, test_labels))`: images
-            (N, H, W, C) with values 0..255, labels int (N,), or (N, A) attributes of 0 and 1.
-        protocols: some of the above; by default "linear", "mlp", "knn", "gmm". "all": all that apply; a remark says why
-            another does not.
+            (N, H, W, C) with values 0..255, labels int (N,), or (N, A) attributes of 0 and 1, or None for style,
+            reconstruction, likelihood and outliers. A remark counts test images of classes without train images.
+        protocols: some of the above; by default "linear", "mlp", "knn", "gmm". "all": all that apply and whose parts,
+            sets and extractor can be had; a remark says why another is left out.
         data_dir: folder of prepared TFDS data sets, for known names.
         test: another test set: a name or path whose test split is taken, or `(images, labels)`. `dataset` may then be
             just `(train_images, train_labels)`.
@@ -107,10 +110,14 @@ def evaluate(
         posterior: Keras model, raw images -> [mean, log_var]; likewise.
         outside: other sets for "outliers": names or paths, or name -> images; by default those of a fixed list that are
             in `data_dir`.
-        extractor: of the Fréchet distance: "inception", or an encoder as above. Where InceptionV3 cannot be
-            downloaded, an encoder of the zoo takes its place, under its own name.
+        extractor: of the Fréchet distance: "inception", or another encoder than the one that is measured: a Keras
+            model, name or folder. Where InceptionV3 cannot be downloaded, an encoder of the zoo takes its place for
+            digits, MNIST, FashionMNIST and CIFAR-10, under its own name.
         budget: some of `evaluation.protocols.BUDGET` to change: images, samples and epochs of these protocols.
         pictures: folder for PNG files: confusion matrix, neighbours, map of the features, reconstructions, classes.
+            What else is in it stays.
+        keep: called with the report when all is measured and before pictures are drawn: what it saves is not lost to a
+            drawing that fails.
         attribute: name (CelebA) or column of the attribute to predict, or a task of `sslzoo.data.celeba_task`: "hair",
             "gender". Used for labels (N, A) only.
         batch_size: int, images per call of the encoder.
@@ -120,7 +127,8 @@ def evaluate(
         gmm_restarts: int. The papers' text has 200, their code 20.
         max_train: int, use that many train images, chosen at random; None for all.
         name: str, what the report calls the data; None for the name of `dataset`.
-        strict: raise where a protocol that was named does not apply; False leaves it out, and a remark says why.
+        strict: raise where a protocol that was named does not apply, before any is measured; False leaves it out, and a
+            remark says why.
         progress: True or False; None shows it at a terminal only; or a callable (what, done, in all).
 
     Returns:
@@ -129,27 +137,33 @@ def evaluate(
     Raises:
         UnknownNameError: a protocol, data set or attribute is not known.
         InvalidInputError: images, labels or settings do not fit; features are not finite; or the encoder changed.
-        MissingDataError: the data set is not there.
+        MissingDataError: a data set, or what a protocol that was named takes, is not there.
+        HubError: likewise, on the Hub.
     """
     checks.count(batch_size=batch_size)
     every = isinstance(protocols, str) and protocols == "all"
     settings = _check_settings(
         ALL_PROTOCOLS if every else protocols, seed, epochs, hidden, gmm_restarts, max_train, ALL_PROTOCOLS
     )
-    chosen_protocols = settings["protocols"]
+    chosen_protocols, refuse = settings["protocols"], strict and not every
     budget = _check_budget(budget)
+    if pictures is not None:
+        image_protocols.check_folder(pictures, "pictures")
     given = {"decoder": decoder, "posterior": posterior}
     wanted = [part for part in _parts_for(chosen_protocols) if given.get(part) is None]
-    found, remarks_on_parts = image_protocols.belongings(encoder, wanted) if wanted else ({}, [])
+    found, missing = image_protocols.belongings(encoder, wanted) if wanted else ({}, {})
     encoder = load_encoder(encoder)
     reading = {"labels": labels, "test_share": test_share, "on_error": on_error, "seed": seed}
     read, train, held_out, remarks = _load(dataset, test, data_dir, _image_shape(encoder, image_size), reading)
     name = name or read
-    remarks += remarks_on_parts
     (train_images, train_labels), (test_images, test_labels) = train, held_out
-    train_images, train_labels, train_attributes, chosen = _labelled(train_images, train_labels, attribute, "train")
-    test_images, test_labels, test_attributes, _ = _labelled(test_images, test_labels, attribute, "test")
-    _check_classes(train_labels, test_labels)
+    chosen_protocols, unlabelled = _with_labels(chosen_protocols, train_labels, test_labels, refuse)
+    if train_labels is None or test_labels is None:
+        train_labels = test_labels = train_attributes = test_attributes = chosen = None
+    else:
+        train_images, train_labels, train_attributes, chosen = _labelled(train_images, train_labels, attribute, "train")
+        test_images, test_labels, test_attributes, _ = _labelled(test_images, test_labels, attribute, "test")
+    _check_classes(train_labels, test_labels, chosen_protocols)
     check_images(encoder, train_images, "train images")
     check_images(encoder, test_images, "test images")
     remarks += _remarks_on_images(train_images) + ([encoder.layout] if isinstance(encoder, TorchEncoder) else [])
@@ -157,9 +171,10 @@ def evaluate(
     if max_train is not None and max_train < len(train_images):
         rows = np.sort(np.random.default_rng(seed).permutation(len(train_images))[:max_train])
         remarks.append(f"{max_train:,} of {len(train_images):,} train images were used, chosen at random.")
-        train_images, train_labels = train_images[rows], train_labels[rows]
+        train_images = train_images[rows]
+        train_labels = None if train_labels is None else train_labels[rows]
         train_attributes = None if train_attributes is None else train_attributes[rows]
-        _check_classes(train_labels, test_labels)
+        _check_classes(train_labels, test_labels, chosen_protocols)
 
     report_progress = _progress(progress)
     subject = image_protocols.Subject(
@@ -177,19 +192,24 @@ def evaluate(
         attributes=None if train_attributes is None else (train_attributes, test_attributes),
         settings={**settings, **budget, "batch_size": batch_size, "extractor": extractor},
         outside=outside,
+        missing=missing,
         progress=report_progress("features"),
     )
     if not encoder.built:
         features(encoder, train_images[:1])
     before = weights_sha256(encoder)
     on_features = [one for one in chosen_protocols if one in PROTOCOLS]
+    on_images, left_out = image_protocols.applying(
+        subject, [one for one in chosen_protocols if one not in PROTOCOLS], refuse
+    )
     if on_features:
         rows = subject.train_features, subject.test_features
         _check_frozen(encoder, before)
         splits = (rows[0], train_labels), (rows[1], test_labels)
         report = _on_features(*splits, settings | {"protocols": on_features}, name, report_progress)
     else:
-        width, classes = features(encoder, train_images[:1]).shape[1], len(_check_classes(train_labels, test_labels))
+        classes = None if train_labels is None else len(np.union1d(train_labels, test_labels))
+        width = features(encoder, train_images[:1]).shape[1]
         report = _empty(name, len(train_images), len(test_images), width, classes, settings["seed"])
     if chosen in CELEBA_TASKS:  # whose classes are of very different size
         for probe in {"linear", "mlp"} & set(report.numbers):
@@ -197,24 +217,23 @@ def evaluate(
             numbers["balanced_accuracy"] = dataclasses.replace(numbers["balanced_accuracy"], shown=True)
     report.encoder = encoder.name
     report.data["attribute"] = chosen
-    report.remarks = remarks + report.remarks
-    for protocol in chosen_protocols:
-        if protocol in PROTOCOLS:
-            continue
+    report.remarks = [*remarks, *report.remarks, *unlabelled, *left_out]
+    for protocol in on_images:
         began = time.perf_counter()
         try:
-            run = image_protocols.RUN[protocol]
-            numbers, described, more = run(subject, report_progress(NAMES[protocol]))
+            numbers, described, more = image_protocols.RUN[protocol](subject, report_progress(NAMES[protocol]))
         except image_protocols.DoesNotApply as error:
-            if strict and not every:
+            if refuse:
                 raise
-            report.remarks.append(f"Not measured, {NAMES[protocol]}: {str(error).partition('. Received')[0]}.")
+            report.remarks.append(image_protocols.not_measured(protocol, error))
             continue
         report.numbers[protocol], report.protocols[protocol] = numbers, described
         report.remarks += more
         report.seconds[protocol] = round(time.perf_counter() - began, 2)
     report.seconds = {"features": round(subject.seconds, 2), **report.seconds}
     report.frozen = [{"before": before, "after": _check_frozen(encoder, before)}]
+    if keep is not None:
+        keep(report)
     if pictures is not None:
         image_protocols.draw(subject, report, pictures)
     return report
@@ -258,10 +277,10 @@ def _on_features(train, test, settings, name, report_progress):
             "Train and test must have the same number of features. "
             f"Received: train features of shape {train[0].shape}, test features of shape {test[0].shape}"
         )
-    classes = _check_classes(train[1], test[1])
+    classes = _check_classes(train[1], test[1], settings["protocols"])
     data = _Data(train[0], np.searchsorted(classes, train[1]), test[0], np.searchsorted(classes, test[1]), len(classes))
     report = _empty(name, len(data.train), len(data.test), data.train.shape[1], len(classes), settings["seed"])
-    report.remarks = _remarks_on_features(data)
+    report.remarks = _remarks_on_features(data) + _remarks_on_classes(train[1], test[1])
     for protocol in settings["protocols"]:
         began = time.perf_counter()
         numbers, described, remarks = _RUN[protocol](data, settings, report_progress(NAMES[protocol]))
@@ -549,7 +568,7 @@ def _labelled(images, labels, attribute, which):
 def _check_labels(labels, rows, attribute, which):
     """One class per row, int (N,), and the name of the attribute if labels are attributes."""
     if labels is None:
-        raise InvalidInputError(f"Evaluation needs labels. Received: {which} labels=None")
+        raise InvalidInputError(f"Probes and clusters of features need labels. Received: {which} labels=None")
     labels = np.asarray(labels)
     if labels.dtype.kind in "USO":
         raise InvalidInputError(
@@ -584,14 +603,41 @@ def _check_labels(labels, rows, attribute, which):
     return labels[:, column].astype(np.int64), attribute
 
 
-def _check_classes(train_labels, test_labels):
-    """All classes, sorted."""
+def _with_labels(protocols, train_labels, test_labels, refuse):
+    """Those of the protocols that there are labels for, and remarks on the others."""
+    which = "train" if train_labels is None else "test" if test_labels is None else None
+    needing = [protocol for protocol in protocols if protocol in LABELLED]
+    if which is None or not needing:
+        return protocols, []
+    if refuse or len(needing) == len(protocols):
+        others = ", ".join(protocol for protocol in ALL_PROTOCOLS if protocol not in LABELLED)
+        raise InvalidInputError(
+            f"Evaluation needs labels for {', '.join(needing)}, not for {others}. Received: {which} labels=None"
+        )
+    names = ", ".join(NAMES[protocol] for protocol in needing)
+    rest = tuple(protocol for protocol in protocols if protocol not in LABELLED)
+    return rest, [f"Not measured, {names}: the {which} images have no labels."]
+
+
+def _check_classes(train_labels, test_labels, protocols):
+    """All classes, sorted; None where no protocol asks for them."""
+    if not set(protocols) & set(LABELLED):
+        return None
     present = np.unique(train_labels)
     if len(present) < 2:
         raise InvalidInputError(
             f"Train labels must hold at least 2 classes. Received: {len(present)} class, {present.tolist()}"
         )
+    if {"linear", "mlp", "knn"} & set(protocols) and not np.isin(test_labels, present).any():
+        raise InvalidInputError(
+            "Test labels must be among the classes of train labels, and none is, so every image would be missed. "
+            f"Received: train labels {_few(present)}, test labels {_few(np.unique(test_labels))}"
+        )
     return np.union1d(present, test_labels)
+
+
+def _few(values):
+    return ", ".join(map(str, values[:5])) + (" ..." if len(values) > 5 else "")
 
 
 def _check_features(rows, labels, which):
@@ -623,6 +669,16 @@ def _remarks_on_images(images):
     if some.dtype.kind == "f" and some.max() <= 1:
         return ["The images are floats of at most 1, where encoders expect 0..255."]
     return []
+
+
+def _remarks_on_classes(train_labels, test_labels):
+    unknown = ~np.isin(test_labels, train_labels)
+    if not unknown.any():
+        return []
+    return [
+        f"{int(unknown.sum()):,} of {len(test_labels):,} test images are of classes without train images "
+        f"({_few(np.unique(test_labels[unknown]))}): probes and neighbours can only miss them."
+    ]
 
 
 def _remarks_on_features(data):

@@ -78,7 +78,8 @@ class Report:
 
     Attributes:
         encoder: str, name of the encoder.
-        data: dict: `name`, `train` and `test` (numbers of images), `features` (L), `classes`, `attribute` (or None).
+        data: dict: `name`, `train` and `test` (numbers of images), `features` (L), `classes` (None without
+            labels), `attribute` (or None).
         numbers: dict, protocol -> metric -> `Number`. The first metric of a protocol is its headline.
         protocols: dict, protocol -> settings (epochs, optimizer, k, temperature, restarts ...).
         seeds: list of int, one for each run.
@@ -327,10 +328,11 @@ class Report:
     def _data_in_words(self):
         data = self.data
         attribute = f" (attribute {data['attribute']})" if data["attribute"] is not None else ""
+        classes = "no labels" if data["classes"] is None else f"{data['classes']} classes"
         seeds = f"seed{'s' if len(self.seeds) > 1 else ''} {', '.join(map(str, self.seeds))}"
         return (
             f"{data['name']}{attribute}: {data['train']:,} train and {data['test']:,} test images, "
-            f"{data['features']} features, {data['classes']} classes, {seeds}"
+            f"{data['features']} features, {classes}, {seeds}"
         )
 
     def _footer(self):

@@ -506,7 +506,7 @@ def read(path: "str | os.PathLike", part: str = "encoder", verify: bool = True) 
         raise ArtefactError(f"Expected the folder of a model. Received: {str(path)!r}, which does not exist")
     where = part_folder(path, part)
     if not (where / CONFIG).is_file():
-        held, inside = parts(path), sorted(child.parent.name for child in path.glob(f"*/{CONFIG}"))
+        held, inside = parts(path), sorted(child.parent.name for child in path.glob(f"[!.]*/{CONFIG}"))
         has = f"The model has the parts {', '.join(held)}" if held else f"A model folder holds {CONFIG} and {WEIGHTS}"
         if inside and not held:
             has += f". There are models in it: {', '.join(inside[:5])}"
@@ -552,7 +552,9 @@ def _read_file(path, part):
     if path.suffix != ".keras":
         raise ArtefactError(f"Expected the folder of a model, or a .keras file. Received: {str(path)!r}")
     if part not in ("encoder", "model"):
-        raise ArtefactError(f"A .keras file has no other parts than itself. Received: part={part!r} of {str(path)!r}")
+        raise MissingPartError(
+            f"A .keras file has no other parts than itself. Received: part={part!r} of {str(path)!r}"
+        )
     try:
         with zipfile.ZipFile(path) as archive:
             config = json.loads(_unpack(archive, CONFIG, MOST_JSON))

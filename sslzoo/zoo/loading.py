@@ -139,7 +139,7 @@ def _fetch(name_or_path, part, revision, verify):
             raise InvalidInputError(
                 f"The path and the argument must name one revision. Received: {name_or_path!r}, revision={revision!r}"
             )
-        return hub.fetch(repository, stated or revision, _files_of(part), optional=[layout.RESULTS], verify=verify)
+        return _fetch_part(repository, stated or revision, part, verify)
     path = _find_path(name_or_path)
     if path is not None:
         _refuse_revision(revision, path)
@@ -176,7 +176,7 @@ def _fetch_named(name, part, revision, verify):
 
     files = _files_of(part)
     if not pinned:
-        return hub.fetch(entry["repository"], revision, files, optional=[layout.RESULTS], verify=verify)
+        return _fetch_part(entry["repository"], revision, part, verify)
     missing = [file for file in files if file not in entry["files"]]
     if missing:
         raise MissingPartError(
@@ -184,6 +184,21 @@ def _fetch_named(name, part, revision, verify):
         )
     optional = [layout.RESULTS] if layout.RESULTS in entry["files"] else []
     return hub.fetch(entry["repository"], entry["revision"], files, optional, entry["files"], verify)
+
+
+def _fetch_part(repository, revision, part, verify):
+    """Folder of the cache that holds a part of anyone's repository, which may lack it."""
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    from sslzoo.zoo import hub
+
+    try:
+        return hub.fetch(repository, revision, _files_of(part), optional=[layout.RESULTS], verify=verify)
+    except HubError as error:
+        why = error.__cause__
+        if part != "encoder" and isinstance(why, EntryNotFoundError) and not isinstance(why, LocalEntryNotFoundError):
+            raise MissingPartError(str(error)) from error
+        raise
 
 
 def _check_local(name, folder, part, entry):
@@ -284,7 +299,7 @@ def _find_path(name_or_path):
     if isinstance(name_or_path, str) and (name in local_models() or _is_entry(name)):
         return None  # a folder of that name that holds no model does not hide the model
     if exists:
-        inside = [child.parent for child in path.glob(f"*/{layout.CONFIG}")]
+        inside = [child.parent for child in path.glob(f"[!.]*/{layout.CONFIG}")]
         return inside[0] if len(inside) == 1 else path  # the folder of a run
     if isinstance(name_or_path, os.PathLike) or path.suffix == ".keras" or len(path.parts) > 1:
         raise ArtefactError(f"No such folder or file. Received: name_or_path={os.fspath(name_or_path)!r}")
@@ -303,7 +318,7 @@ def local_models() -> dict[str, Path]:
     models = {}
     for folder in _weight_folders():
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-            if (path / layout.CONFIG).is_file():
+            if (path / layout.CONFIG).is_file() and not path.name.startswith("."):  # which are still being written
                 models.setdefault(path.name, path)
     return models
 
@@ -397,11 +412,15 @@ def results_of(name_or_path: "str | os.PathLike") -> dict:
         name_or_path: as in `load`.
 
     Raises:
-        ArtefactError: results.json is damaged.
+        UnknownNameError: no model of that name; the nearest names are given.
+        ArtefactError: no such folder, or results.json is damaged.
     """
     if isinstance(name_or_path, str) and name_or_path.startswith(manifests.SCHEME):
         return {}
-    folder = _find_path(name_or_path) or local_models().get(str(name_or_path))
+    folder = _find_path(name_or_path)
+    if folder is None:
+        _check_known(str(name_or_path), manifests.read())
+        folder = local_models().get(str(name_or_path))
     return read_results(folder) if folder is not None and (folder / layout.RESULTS).is_file() else {}
 
 

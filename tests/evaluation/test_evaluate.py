@@ -381,7 +381,47 @@ def test_labels_need_not_be_contiguous_nor_all_in_the_test_set(encoder, data):
     assert report.flat() == expected.flat()
     unseen = test_labels.copy()
     unseen[:6] = 99  # a class that training never saw can only be missed
-    assert evaluate(encoder, ((images, labels), (test_images, unseen)), **FAST).data["classes"] == 4
+    report = evaluate(encoder, ((images, labels), (test_images, unseen)), **FAST)
+    assert report.data["classes"] == 4
+    told = "6 of 60 test images are of classes without train images (99): probes and neighbours can only miss them."
+    assert told in report.remarks
+    assert not any("without train images" in remark for remark in evaluate(encoder, data, **FAST).remarks)
+
+
+@pytest.mark.parametrize("protocols", ["linear", "mlp", ("gmm", "knn"), "all"])
+def test_test_labels_of_no_train_class_are_refused(encoder, data, protocols):
+    (images, labels), (test_images, test_labels) = data
+    with pytest.raises(InvalidInputError, match=r"train labels 0, 1, 2, test labels 10, 11, 12$"):
+        evaluate(encoder, ((images, labels), (test_images, test_labels + 10)), protocols)
+    rows = [(some.reshape(len(some), -1), of) for some, of in ((images, labels), (test_images, test_labels + 10))]
+    with pytest.raises(InvalidInputError, match="must be among the classes"):
+        evaluate_features(*rows, PROTOCOLS if protocols == "all" else protocols)
+    evaluate_features(*rows, "gmm", gmm_restarts=1)  # clusters have no names
+
+
+def test_without_labels_only_what_needs_them_is_refused(encoder, data, tmp_path):
+    (images, labels), (test_images, _) = data
+    np.savez(tmp_path / "mine.npz", train_images=images, test_images=test_images)
+    report = evaluate(encoder, tmp_path / "mine.npz", "style", pictures=tmp_path / "drawn", max_train=100)
+    assert list(report) == ["style"] and report.data["classes"] is None and "features, no labels, seed 0" in str(report)
+    assert Report.from_json(report.to_json()) == report
+    assert {path.name for path in (tmp_path / "drawn").iterdir()} == {"neighbours.png", "embedding.png"}
+    same = evaluate(encoder, ((images, labels), (test_images, None)), "style", max_train=100)
+    assert same["style"] == report["style"]
+    report = evaluate(encoder, tmp_path / "mine.npz", "all", budget={"decoder_epochs": 1})
+    assert set(report) == {"style", "reconstruction"}
+    names = "linear probe, MLP probe, kNN, GMM, generation, attributes"
+    assert f"Not measured, {names}: the train images have no labels." in report.remarks
+    with pytest.raises(InvalidInputError, match=r"labels for knn, generation, not for style.*test labels=None"):
+        evaluate(encoder, ((images, labels), (test_images, None)), ("style", "knn", "generation"))
+    with pytest.raises(InvalidInputError, match="needs labels"):
+        evaluate(encoder, tmp_path / "mine.npz", strict=False)  # nothing would be left
+
+
+def test_one_class_is_enough_where_classes_do_not_count(encoder, data):
+    (images, labels), (test_images, test_labels) = data
+    report = evaluate(encoder, ((images, 0 * labels), (test_images, 0 * test_labels)), "style")
+    assert list(report) == ["style"] and report.data["classes"] == 1
 
 
 # ---------------------------------------------------------------------- features alone
@@ -417,7 +457,7 @@ def test_collapsed_features_get_a_remark_and_no_crash():
         ((np.zeros((0, 2)), np.arange(0)), "(N, L)"),
         ((np.zeros((4, 2)), np.arange(5)), "(5,)"),
         ((np.zeros((4, 2)), np.zeros((4, 2), int)), "(N,)"),
-        ((np.zeros((4, 2)), None), "needs labels"),
+        ((np.zeros((4, 2)), None), "need labels"),
         ((np.array([[0.0], [np.inf], [np.nan], [1.0]]), np.arange(4)), "2 of 4 rows"),
     ],
 )

@@ -1,5 +1,8 @@
 """Decoders measured: Fréchet distances and likelihoods against closed forms, classes, decoders for those without."""
 
+import shutil
+from pathlib import Path
+
 import keras
 import numpy as np
 import pytest
@@ -8,7 +11,15 @@ from scipy.stats import multivariate_normal
 
 import sslzoo
 from sslzoo import networks
-from sslzoo.errors import InvalidInputError, MissingDataError, UnknownNameError
+from sslzoo.data import catalogue
+from sslzoo.errors import (
+    ArtefactError,
+    HubError,
+    IntegrityError,
+    InvalidInputError,
+    MissingDataError,
+    UnknownNameError,
+)
 from sslzoo.evaluation import generation, image_protocols, outliers
 from sslzoo.evaluation.generation import ClassGaussians, Extractor, frechet, frechet_distance
 from sslzoo.methods import GEDI
@@ -204,25 +215,29 @@ BUDGET = {
 }  # fmt: skip
 
 
-def test_all_protocols_of_a_model_of_the_zoo(tmp_path, monkeypatch):
+@pytest.fixture
+def no_inception(monkeypatch):
     def refused(**_):
         raise OSError("no network")
 
     monkeypatch.setattr(keras.applications, "InceptionV3", refused)
+
+
+def test_all_protocols_of_a_model_of_the_zoo(tmp_path, no_inception):
     noise = np.random.default_rng(0).integers(0, 256, (40, 8, 8, 1)).astype("uint8")
     report = sslzoo.evaluate(
-        "simvae-digits", "digits", "all", epochs=1, gmm_restarts=1, max_train=200, budget=BUDGET, extractor="inception",
-        outside={"noise": noise}, pictures=tmp_path / "pictures",
+        "simvae-digits", "digits", "all", epochs=1, gmm_restarts=1, max_train=200, budget=BUDGET,
+        extractor="simclr-digits", outside={"noise": noise}, pictures=tmp_path / "pictures",
     )  # fmt: skip
     assert set(report) == {*sslzoo.evaluation.ALL_PROTOCOLS} - {"attributes"}
     reconstruction = report.numbers["reconstruction"]["mse"]
     assert 0 < reconstruction.value < 0.4 * reconstruction.chance and reconstruction.unit == ""
-    assert list(report["generation"]) == ["frechet_simvae-digits"]  # not to be taken for FID
+    assert list(report["generation"]) == ["frechet_simclr-digits"]  # not to be taken for FID
     assert report.numbers["likelihood"]["nll"].unit == "nats" and np.isfinite(report["likelihood"]["nll"])
     assert report["outliers"]["noise_auroc"] > 0.9
     assert sum(map(sum, report.confusion["mlp"])) == 360
     said = " ".join(report.remarks)
-    assert "no FID" in said and "Not measured, attributes" in said and "variance 1 instead" in said
+    assert "Not measured, attributes" in said and "variance 1 instead" in said
     assert sslzoo.evaluation.Report.from_json(report.to_json()) == report
     assert "nats" in str(report) and "nats" in report.to_markdown()
     units = {metric["name"]: metric.get("unit", "%") for metric in report.metrics()}
@@ -239,13 +254,120 @@ def test_an_encoder_without_decoder_gets_one_and_says_so():
     images, labels = rng.integers(0, 256, (60, 8, 8, 1)).astype("uint8"), np.arange(60) % 2
     pixels = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten()], name="pixels")
     splits = ((images[:40], labels[:40]), (images[40:], labels[40:]))
-    report = sslzoo.evaluate(pixels, splits, ("reconstruction", "generation"), extractor=pixels, budget=BUDGET)
+    judge = keras.Sequential([keras.Input((4, 4, 3)), keras.layers.Flatten()], name="judge")
+    report = sslzoo.evaluate(pixels, splits, ("reconstruction", "generation"), extractor=judge, budget=BUDGET)
     assert list(report["reconstruction"]) == ["adhoc_mse"]
-    assert list(report["generation"]) == ["frechet_pixels"]
+    assert list(report["generation"]) == ["frechet_judge"]
+    note = report.numbers["generation"]["frechet_judge"].note
+    assert "features of judge; both converted from grey to colour, resized to 4 x 4 pixels" in note
     with pytest.raises(InvalidInputError, match="takes a posterior"):
         sslzoo.evaluate(pixels, splits, "likelihood")
     with pytest.raises(UnknownNameError, match="style_images"):
         sslzoo.evaluate(pixels, splits, "style", budget={"style_image": (3, 3)})
+
+
+class Unrun(keras.layers.Layer):
+    """An encoder of which nothing may be measured."""
+
+    def call(self, images):
+        raise AssertionError("ran")
+
+
+def unrun():
+    encoder = Unrun(name="unrun")
+    encoder.built = True
+    return encoder
+
+
+SPLITS = tuple((np.arange(rows * 64).reshape(rows, 8, 8, 1).astype("uint8"), np.arange(rows) % 2) for rows in (40, 20))
+
+
+@pytest.mark.parametrize(
+    "words, error, message",
+    [
+        ({"protocols": ("knn", "likelihood")}, InvalidInputError, "takes a posterior"),
+        ({"protocols": ("knn", "outliers")}, InvalidInputError, "another data set"),
+        ({"protocols": ("knn", "attributes")}, InvalidInputError, r"labels \(N, A\)"),
+        ({"protocols": ("knn", "generation")}, MissingDataError, "no network.*another extractor"),
+        ({"protocols": ("knn", "generation"), "extractor": "simclr-mnits"}, UnknownNameError, "'simclr-mnist'"),
+        ({"protocols": "all", "extractor": "simclr-mnits"}, UnknownNameError, "'simclr-mnist'"),
+        ({"protocols": ("knn", "outliers"), "outside": ["none.npz"]}, MissingDataError, r"none\.npz"),
+        ({"protocols": "all", "outside": ["none.npz"]}, MissingDataError, r"none\.npz"),
+    ],
+)
+def test_what_is_not_there_is_told_before_anything_is_measured(no_inception, words, error, message):
+    with pytest.raises(error, match=message):
+        sslzoo.evaluate(unrun(), SPLITS, **words)
+
+
+def test_of_all_what_cannot_be_had_is_left_out_with_a_remark(no_inception, monkeypatch):
+    pixels = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten()], name="pixels")
+    quick = {"epochs": 1, "gmm_restarts": 1, "budget": BUDGET}
+    report = sslzoo.evaluate(pixels, SPLITS, "all", **quick)
+    assert set(report) == {"linear", "mlp", "knn", "gmm", "style", "reconstruction"}
+    said = " ".join(report.remarks)
+    for name in ("generation: FID takes the weights", "likelihood: A", "outliers: Outliers", "attributes: Attributes"):
+        assert f"Not measured, {name}" in said
+    monkeypatch.setattr(image_protocols, "belongings", lambda *_: ({}, {"decoder": HubError("No such luck")}))
+    report = sslzoo.evaluate(pixels, SPLITS, "all", **quick)
+    assert "reconstruction" not in report  # a decoder there is, though not here: no other takes its place
+    assert "Not measured, reconstruction: No such luck." in report.remarks
+    with pytest.raises(HubError, match="No such luck"):
+        sslzoo.evaluate(unrun(), SPLITS, ("knn", "reconstruction"))
+
+
+def test_no_encoder_is_judged_in_its_own_features(no_inception):
+    few = {"budget": BUDGET, "max_train": 100}
+    report = sslzoo.evaluate("simclr-digits", "digits", "generation", **few)
+    assert list(report["generation"]) == ["frechet_simvae-digits"] and "no FID" in " ".join(report.remarks)
+    for encoder in ("simvae-digits", sslzoo.load("simvae-digits", name="another")):
+        for words in ({}, {"extractor": "simvae-digits"}):
+            with pytest.raises(InvalidInputError, match=r"own features.*Received: extractor=.*simvae-digits"):
+                sslzoo.evaluate(encoder, "digits", "generation", **few, **words)
+    report = sslzoo.evaluate("simvae-digits", "digits", ("knn", "generation"), strict=False, **few)
+    assert list(report) == ["knn"] and "Not measured, generation: FID takes" in " ".join(report.remarks)
+
+
+def test_every_fixed_extractor_takes_the_images_of_its_data_set():
+    for dataset, name in image_protocols.FRECHET_ENCODERS.items():
+        known = sslzoo.zoo.info(name)
+        assert known["dataset"] == dataset and tuple(known["input_shape"]) == sslzoo.data.info(dataset).image_shape
+        assert known["local"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A copy of an entry with a decoder and a posterior."""
+    return Path(shutil.copytree(Path(sslzoo.__file__).parents[1] / "weights" / "simvae-digits", tmp_path / "mine"))
+
+
+def test_a_damaged_decoder_is_refused_and_no_other_takes_its_place(folder):
+    weights = folder / "decoder" / "model.weights.h5"
+    content = weights.read_bytes()
+    weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    for asked in ("reconstruction", "all"):
+        with pytest.raises(IntegrityError, match=r"decoder/model\.weights\.h5 is not the file"):
+            sslzoo.evaluate(folder, "digits", asked, budget=BUDGET)
+    weights.unlink()
+    with pytest.raises(ArtefactError, match="weights are missing"):
+        sslzoo.evaluate(folder, "digits", "reconstruction", budget=BUDGET)
+
+
+def test_a_decoder_that_is_not_there_is_done_without(folder, tmp_path):
+    encoder = sslzoo.load(folder)
+    shutil.rmtree(folder / "decoder")
+    encoder.save(tmp_path / "alone.keras")
+    for where in (folder, tmp_path / "alone.keras"):
+        report = sslzoo.evaluate(where, "digits", "reconstruction", budget=BUDGET, max_train=100)
+        assert list(report["reconstruction"]) == ["adhoc_mse"]
+
+
+def test_sets_that_outliers_are_taken_from_are_looked_for_by_name(tmp_path):
+    for dataset, others in image_protocols.OUTSIDE.items():
+        assert dataset not in others and {dataset, *others} <= set(catalogue.KNOWN)
+    assert set(image_protocols.OUTSIDE) == set(catalogue.KNOWN)
+    with pytest.raises(InvalidInputError, match=r"none of fashion_mnist, cifar10 is prepared here.*outside=None"):
+        sslzoo.evaluate("simclr-digits", "digits", "outliers", tmp_path)
 
 
 def test_an_encoder_that_thresholds_its_pixels_has_no_slope_to_tell_outliers_by():
