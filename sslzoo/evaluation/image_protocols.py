@@ -27,7 +27,7 @@ PROTOCOLS = ("style", "reconstruction", "generation", "likelihood", "outliers", 
 # What Fréchet distances are measured by where InceptionV3 cannot be had. Fixed, so that figures compare. For the same
 # reason no second one takes the place of these where they would be judged in their own features.
 FRECHET_ENCODERS = {
-    "digits": "simvae-digits",
+    "digits": "simclr-digits",
     "mnist": "simclr-mnist",
     "fashion_mnist": "simclr-fashion-mnist",
     "cifar10": "simclr-cifar10",

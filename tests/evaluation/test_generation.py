@@ -318,13 +318,13 @@ def test_of_all_what_cannot_be_had_is_left_out_with_a_remark(no_inception, monke
 
 def test_no_encoder_is_judged_in_its_own_features(no_inception):
     few = {"budget": BUDGET, "max_train": 100}
-    report = sslzoo.evaluate("simclr-digits", "digits", "generation", **few)
-    assert list(report["generation"]) == ["frechet_simvae-digits"] and "no FID" in " ".join(report.remarks)
-    for encoder in ("simvae-digits", sslzoo.load("simvae-digits", name="another")):
-        for words in ({}, {"extractor": "simvae-digits"}):
-            with pytest.raises(InvalidInputError, match=r"own features.*Received: extractor=.*simvae-digits"):
+    report = sslzoo.evaluate("simvae-digits", "digits", "generation", **few)
+    assert list(report["generation"]) == ["frechet_simclr-digits"] and "no FID" in " ".join(report.remarks)
+    for encoder in ("simclr-digits", sslzoo.load("simclr-digits", name="another")):
+        for words in ({}, {"extractor": "simclr-digits"}):
+            with pytest.raises(InvalidInputError, match=r"own features.*Received: extractor=.*simclr-digits"):
                 sslzoo.evaluate(encoder, "digits", "generation", **few, **words)
-    report = sslzoo.evaluate("simvae-digits", "digits", ("knn", "generation"), strict=False, **few)
+    report = sslzoo.evaluate("simclr-digits", "digits", ("knn", "generation"), strict=False, **few)
     assert list(report) == ["knn"] and "Not measured, generation: FID takes" in " ".join(report.remarks)
 
 
