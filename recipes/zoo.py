@@ -317,20 +317,33 @@ def collect(zoo, entry):
 
 def _put(zoo, entry, parts, results, source, rounded):
     """Writes an entry into weights/, with the pictures that `source` has, and enters its row."""
-    pictures = _pictures(source, results)
-    size = sum(model.count_params() for model in parts.values()) * (2 if rounded else 4)
-    size += sum(path.stat().st_size for path in pictures.values())
-    if size > LARGEST:  # before anything is written: what stands in weights/ stays
-        raise ArtefactError(f"An entry must take at most {LARGEST:,} bytes. Received: {source}, about {size:,} bytes")
-    target = artefact.write(
-        zoo.weights / entry.entry, parts, results, pictures=pictures, float16=rounded, overwrite=True
-    )
-    size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
     how = "on a grid" if _is_packed(results) else "float16" if rounded else "float32"
-    print(f"{entry.entry}: {target}, {size / 1e6:.1f} MB, {how}", flush=True)
+    target = artefact.write(
+        zoo.weights / entry.entry, parts, results, pictures=_pictures(source, results), float16=rounded, overwrite=True,
+        approve=lambda folder: _check_size(folder, f"{source} ({how})"),
+    )  # fmt: skip
+    print(f"{entry.entry}: {target}, {_bytes(target) / 1e6:.1f} MB, {how}", flush=True)
     values = {metric["name"]: metric["value"] for metric in results["metrics"]}
     entry.knn = None if KNN not in values else round(values[KNN], 1)
     entry.minutes = round(results["wall_seconds"] / 60, 1)
+
+
+def _check_size(folder, what):
+    """Refuses an entry that takes too much space once it is written: how far weights pack cannot be told before."""
+    size = _bytes(folder)
+    if size <= LARGEST:
+        return
+    parts = {part: _bytes(folder / part) for part in layout.parts(folder) if part != "encoder"}
+    held = ", ".join(f"{part} ({taken:,} bytes)" for part, taken in parts.items())
+    advice = f"Of it, the column 'without' can leave out {held}" if parts else "No part can be left out"
+    raise ArtefactError(
+        f"An entry must take at most {LARGEST:,} bytes, and this takes {size - LARGEST:,} more. {advice}. "
+        f"Received: {what}, {size:,} bytes"
+    )
+
+
+def _bytes(folder):
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def _parts(folder):

@@ -211,6 +211,31 @@ def test_a_finished_run_is_collected_rounded_and_measured_again(tmp_path, monkey
     with pytest.raises(errors.ArtefactError, match="at most 1,000 bytes"):
         recipe.collect(recipe.Zoo([entry], runs, weights), entry)
     assert (weights / "simvae-digits" / "model.weights.h5").read_bytes() == written
+    assert [path.name for path in weights.iterdir()] == ["simvae-digits"]  # nothing half written
+
+
+def test_an_entry_is_weighed_as_it_is_packed(tmp_path, monkeypatch):
+    """Two bytes a number, which float16 is before it is compressed, would be too much here, as of a ResNet-18."""
+    source = tmp_path / "runs" / "simclr-mnist" / "simclr-mnist"
+    shutil.copytree(ROOT / "weights" / "simclr-mnist", source)
+    entry = recipe.Entry("simclr-mnist", "simclr", "mnist", "", 0)
+    zoo = recipe.Zoo([entry], tmp_path / "runs", tmp_path / "weights")
+    numbers = recipe.read_results(source)["parameters"]
+    monkeypatch.setattr(recipe, "LARGEST", 2 * numbers - 1)
+    without_measuring(monkeypatch, [0.0, 0.0])
+    recipe.collect(zoo, entry)
+    folder = zoo.weights / "simclr-mnist"
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    assert 1e6 < size < 2 * numbers
+    before = recipe.layout.files(folder)
+    monkeypatch.setattr(recipe, "LARGEST", size - 1000)
+    without_measuring(monkeypatch, [0.0, 0.0])
+    parts = {"encoder": sslzoo.load(folder), "projection": sslzoo.load(folder)}
+    monkeypatch.setattr(recipe, "_parts", lambda folder: parts)
+    told = r"takes \d[\d,]* more\. Of it, .*'without' can leave out projection \([\d,]+ bytes\)\. Received: .*on a grid"
+    with pytest.raises(errors.ArtefactError, match=told):
+        recipe.collect(zoo, entry)
+    assert recipe.layout.files(folder) == before and [path.name for path in zoo.weights.iterdir()] == ["simclr-mnist"]
 
 
 def test_parts_that_the_table_leaves_out_are_not_kept_and_the_card_says_so(tmp_path, monkeypatch):
