@@ -91,6 +91,30 @@ def test_an_accumulating_run_says_what_it_does_not_do(tmp_path, capsys):
         train("simclr", out, "--epochs", 2, "--accumulate", 4, "--resume")
 
 
+def test_batches_that_make_no_step_are_told(tmp_path, capsys, monkeypatch):
+    """Keras gathers the gradients of what is left at the end, and never applies them."""
+    with pytest.raises(errors.InvalidInputError, match=r"batches of this run, 20,.*Received: --accumulate=21"):
+        train("simclr", tmp_path / "more", "--epochs", 2, "--accumulate", 21)
+    assert not (tmp_path / "more").exists()
+    words = ("--set", "monitor_every=0")
+    train("simclr", tmp_path / "rest", "--epochs", 2, "--accumulate", 6, *words)
+    assert "The last 2 of 20 batches make no step." in capsys.readouterr().out
+    train("simclr", tmp_path / "whole", "--epochs", 1, "--accumulate", 10, *words)
+    assert "make no step" not in capsys.readouterr().out
+
+    real = callbacks.Stopwatch.on_train_batch_end
+
+    def ended(watch, batch, logs=None):  # by a signal, in the first epoch
+        watch.reason = "ended by SIGTERM"
+        watch.model.stop_training = True
+        real(watch, batch, logs)
+
+    monkeypatch.setattr(callbacks.Stopwatch, "on_train_batch_end", ended)
+    folder = train("simclr", tmp_path / "short", "--epochs", 2, "--accumulate", 15, *words)
+    remarks = json.loads((folder / "results.json").read_text())["remarks"]
+    assert any("before 15 batches (--accumulate) made a step" in remark for remark in remarks)
+
+
 def test_a_processor_that_computes_in_bfloat16_is_named(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(devices, "has_gpu", lambda: False)
     monkeypatch.setattr(devices, "is_installed", lambda package: True)
