@@ -1,6 +1,7 @@
 """--until-knn, --accumulate, and several devices where they would change what is compared."""
 
 import json
+import os
 from pathlib import Path
 
 import contract
@@ -202,6 +203,36 @@ train({method!r}, {str(tmp_path / "two")!r}, *{arguments}, "--processes", 2)
     images = sslzoo.data.load("digits", "test")[0][:20]
     ours, theirs = (sslzoo.load(path).predict(images) for path in (folder, tmp_path / "two" / folder.name))
     np.testing.assert_allclose(ours, theirs, atol=1e-4)
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="keras.distribution.initialize is JAX's")
+def test_under_slurm_processes_find_each_other():
+    """By what srun tells each of its tasks, and nothing else: --processes takes the rest from there."""
+    side_by_side("""
+import os
+for name in [name for name in os.environ if name.startswith(("SLURM_", "KERAS_DISTRIBUTION_"))]:
+    del os.environ[name]
+os.environ |= {  # JAX makes the port from the number of the job
+    "SLURM_JOB_ID": str(port), "SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": "2", "SLURM_STEP_NUM_NODES": "1",
+    "SLURM_PROCID": str(index), "SLURM_LOCALID": str(index),
+}
+import keras
+from sslzoo import processes
+from sslzoo.training import devices
+devices.join(2)
+assert (processes.count(), processes.index()) == (2, index)
+assert devices.use(None) == len(keras.distribution.distribution().device_mesh.devices.ravel()) == 2
+assert processes.of_first([float(index)]) == [0.0] and processes.any_of(index == 1)
+processes.leave()
+""")
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="keras.distribution.initialize is JAX's")
+def test_processes_that_nobody_tells_apart_are_refused(monkeypatch):
+    for name in [name for name in os.environ if name.startswith(("SLURM_", "KERAS_DISTRIBUTION_"))]:
+        monkeypatch.delenv(name)
+    with pytest.raises(errors.InvalidInputError, match=r"or SLURM.*Received: --processes=2"):
+        devices.join(2)
 
 
 @pytest.mark.parametrize("wanted", ["0", "3", "1024", "two"])
