@@ -149,14 +149,17 @@ def torch_step(model):
     return step
 
 
-def main():
+def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batch-size", type=int, default=32, help="images per step (32)")
     parser.add_argument("--num-views", type=int, default=10)
     parser.add_argument("--steps", type=int, default=50, help="steps per round (50)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--fuse-steps", type=int, default=1, metavar="K", help="steps in one program, JAX only (1)")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
+    for name, value in vars(arguments).items():
+        if value < 1:
+            parser.error(f"--{name.replace('_', '-')} must be greater than 0. Received: {value}")
     fused = arguments.fuse_steps
     if fused > 1 and keras.backend.backend() != "jax":
         parser.error(f"--fuse-steps needs KERAS_BACKEND=jax. Received: {keras.backend.backend()}")

@@ -173,6 +173,11 @@ def device():
     return tf.config.experimental.get_device_details(found[0]).get("device_name", "GPU") if found else "cpu"
 
 
+def usable_devices():
+    """What a batch can be shared out to: under JAX all there are."""
+    return keras.distribution.list_devices() if keras.backend.backend() == "jax" else [device()]
+
+
 def memory():
     """Peak bytes of the device; of this process on a CPU."""
     if device() == "cpu":
@@ -289,8 +294,7 @@ def grow(options):
         if what == "batch":
             options.batch_size = size
         if what == "devices" and size > 1:
-            found = keras.distribution.list_devices()[:size]
-            keras.distribution.set_distribution(keras.distribution.DataParallel(devices=found))
+            keras.distribution.set_distribution(keras.distribution.DataParallel(devices=usable_devices()[:size]))
         images, views = inputs(options)
         if what == "bank":
             views.num_views = options.num_views = 1
@@ -305,7 +309,7 @@ def grow(options):
         beside(f"{what} {size}", seconds, first, f"{what} {sizes[0]}")
 
 
-def main():
+def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--method", choices=("simclr", "simvae"), default="simclr")
@@ -320,14 +324,29 @@ def main():
     add("--rounds", type=int, default=3)
     add("--peers", nargs="+", choices=("scan", "torch", "lightly"), default=[])
     add("--growth", nargs="+", metavar="WHAT SIZE", help=f"{', '.join(GROWTH)}, and its sizes")
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
+    for name in ("latent_dim", "batch_size", "num_views", "fuse_steps", "steps", "rounds"):
+        if (value := getattr(options, name)) < 1:
+            parser.error(f"--{name.replace('_', '-')} must be greater than 0. Received: {value}")
+    if options.fuse_steps > 1 and keras.backend.backend() == "torch":
+        parser.error(f"PyTorch has no program of several steps. Received: --fuse-steps {options.fuse_steps}")
     if "scan" in options.peers and keras.backend.backend() != "jax":
         parser.error(f"--peers scan needs KERAS_BACKEND=jax. Received: {keras.backend.backend()}")
     if "lightly" in options.peers and options.method != "simclr":
         parser.error(f"--peers lightly needs --method simclr. Received: {options.method}")
     grown = options.growth
-    if grown and (grown[0] not in GROWTH or not all(size.isdecimal() and int(size) for size in grown[1:])):
+    if grown and (
+        grown[0] not in GROWTH or len(grown) == 1 or not all(size.isdecimal() and int(size) for size in grown[1:])
+    ):
         parser.error(f"--growth takes one of {', '.join(GROWTH)}, and sizes. Received: {' '.join(grown)}")
+    if grown and grown[0] == "devices":
+        there, most = len(usable_devices()), max(map(int, grown[1:]))
+        if most > there:
+            parser.error(f"--growth devices takes at most the {there} of this machine. Received: {most}")
+        if odd := [size for size in grown[1:] if options.batch_size % int(size)]:
+            parser.error(
+                f"--batch-size must be a multiple of the devices. Received: {options.batch_size} on {' '.join(odd)}"
+            )
     print(f"{options.method}, {options.network}, {options.images}, {keras.backend.backend()}, {device()}")
     if grown:
         grow(options)

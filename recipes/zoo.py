@@ -1,6 +1,6 @@
 """Train the whole zoo: what `zoo.csv` lists and `weights/` lacks, in the order of the table.
 
-    python recipes/zoo.py --list                          # what there is, what is missing, how long it took
+    python recipes/zoo.py --list                          # what there is, what is missing, how long it took (~: will)
     python recipes/zoo.py --budget-minutes 480            # overnight; go on with the same command
     python recipes/zoo.py --only "*-cifar10*" --jobs 4    # side by side on one GPU
     python recipes/zoo.py --collect                       # finished runs into weights/, manifest, README
@@ -20,12 +20,14 @@ import argparse
 import csv
 import dataclasses
 import fnmatch
+import functools
 import importlib.util
 import json
 import os
 import shlex
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -42,7 +44,7 @@ from sslzoo.data.catalogue import KNOWN  # noqa: E402
 from sslzoo.errors import ArtefactError, InvalidInputError, SSLZooError, choose  # noqa: E402
 from sslzoo.files import module_at, write_beside  # noqa: E402
 from sslzoo.training import devices, flags  # noqa: E402
-from sslzoo.training.settings import resolve  # noqa: E402
+from sslzoo.training.settings import resolve, views_of  # noqa: E402
 from sslzoo.zoo import artefact, layout, manifest  # noqa: E402
 from sslzoo.zoo.results import read_results  # noqa: E402
 
@@ -88,9 +90,12 @@ class Entry:
 
 
 def read_table(path):
-    with open(path, newline="", encoding="utf-8") as file:
-        reader = csv.DictReader(file)
-        rows = list(reader)
+    try:
+        with open(path, newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            rows = list(reader)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InvalidInputError(f"--table must be a table as recipes/zoo.csv is ({error}). Received: {path}") from error
     if missing := set(COLUMNS) - set(reader.fieldnames or ()):
         raise InvalidInputError(
             f"{path} must have the columns {', '.join(COLUMNS)}. Received: none of {sorted(missing)}"
@@ -176,6 +181,28 @@ class Zoo:
         precision = "mixed_bfloat16" if "mixed_bfloat16" in entry.words else "float32"
         return devices.suitable_backend(self.settings(entry)["network"], precision)
 
+    @functools.cached_property
+    def speeds(self):
+        """(network, data set) -> views per second, the median of the runs in weights/."""
+        found = {}
+        for path in self.weights.glob(f"*/{layout.RESULTS}"):
+            results = read_results(path.parent)
+            if results["wall_seconds"] and results["views_seen"]:
+                key = results["settings"].get("network"), results["dataset"]
+                found.setdefault(key, []).append(results["views_seen"] / results["wall_seconds"])
+        return {key: statistics.median(each) for key, each in found.items()}
+
+    def minutes(self, entry):
+        """How long an entry trains: as it did before, else estimated from its views and `speeds`; None: not known."""
+        if entry.minutes is not None:
+            return entry.minutes
+        settings = self.settings(entry)
+        speed, known = self.speeds.get((settings["network"], entry.dataset)), KNOWN.get(entry.dataset)
+        if speed is None or known is None:
+            return None
+        images = known.splits["train"] // settings["batch_size"] * settings["batch_size"]
+        return settings["epochs"] * images * views_of(settings) / speed / 60
+
     def command(self, entry):
         """The process that trains an entry, or goes on with it."""
         words = [sys.executable, str(RECIPES / f"{entry.recipe}.py"), *entry.words]
@@ -190,9 +217,10 @@ def search_path():
 
 
 def show(zoo):
-    """A line per entry."""
+    """A line per entry; times with a ~ are estimates."""
     for entry in zoo.entries:
-        took = "" if entry.minutes is None else f"{entry.minutes:.0f} min"
+        minutes = zoo.minutes(entry)
+        took = "" if minutes is None else f"{'~' * (entry.minutes is None)}{minutes:.0f} min"
         reached = "" if entry.knn is None else f"kNN {entry.knn:.1f} %"
         print(f"{entry.entry:36} {zoo.state(entry):8} {took:>9} {reached:>12}  {' '.join(entry.words[:-2])}")
 
@@ -236,7 +264,7 @@ def train(zoo, waiting, jobs=1, budget_minutes=None):
                     print(f"{name}: trained", flush=True)
             if time.monotonic() - reported > REPORT_SECONDS:
                 reported = time.monotonic()
-                report(zoo, [entry for entry, *_ in running.values()], waiting)
+                report(zoo, [entry for entry, *_ in running.values()], waiting, jobs)
             if time.monotonic() > deadline:
                 print("The budget is spent.")
                 break
@@ -274,8 +302,8 @@ def start(zoo, entry, jobs):
     return entry, process, log
 
 
-def report(zoo, running, waiting):
-    """One line per running entry, and what is left."""
+def report(zoo, running, waiting, jobs=1):
+    """One line per running entry, and an estimate of what comes after them."""
     for entry in running:
         row = zoo.progress(entry)
         if row is None:
@@ -290,9 +318,13 @@ def report(zoo, running, waiting):
             flush=True,
         )
     if waiting:
-        known = [entry.minutes for entry in waiting if entry.minutes is not None]
-        timed = f"{sum(known):.0f} min as they took before, {len(waiting) - len(known)} never timed"
-        print(f"{len(waiting)} more: {timed}", flush=True)
+        minutes = [zoo.minutes(entry) for entry in waiting]
+        known, unknown = [one for one in minutes if one is not None], minutes.count(None)
+        guessed = sum(entry.minutes is None for entry in waiting) - unknown
+        counts = {"as they took before": len(known) - guessed, "from runs of their network and data set": guessed}
+        said = ", ".join(f"{count} {how}" for how, count in (counts | {"not known": unknown}).items() if count)
+        side = f" with {jobs} side by side" if jobs > 1 else ""
+        print(f"{len(waiting)} more: an estimated {sum(known) / jobs:.0f} min{side} ({said})", flush=True)
 
 
 # ---------------------------------------------------------------- collecting
@@ -317,20 +349,33 @@ def collect(zoo, entry):
 
 def _put(zoo, entry, parts, results, source, rounded):
     """Writes an entry into weights/, with the pictures that `source` has, and enters its row."""
-    pictures = _pictures(source, results)
-    size = sum(model.count_params() for model in parts.values()) * (2 if rounded else 4)
-    size += sum(path.stat().st_size for path in pictures.values())
-    if size > LARGEST:  # before anything is written: what stands in weights/ stays
-        raise ArtefactError(f"An entry must take at most {LARGEST:,} bytes. Received: {source}, about {size:,} bytes")
-    target = artefact.write(
-        zoo.weights / entry.entry, parts, results, pictures=pictures, float16=rounded, overwrite=True
-    )
-    size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
     how = "on a grid" if _is_packed(results) else "float16" if rounded else "float32"
-    print(f"{entry.entry}: {target}, {size / 1e6:.1f} MB, {how}", flush=True)
+    target = artefact.write(
+        zoo.weights / entry.entry, parts, results, pictures=_pictures(source, results), float16=rounded, overwrite=True,
+        approve=lambda folder: _check_size(folder, f"{source} ({how})"),
+    )  # fmt: skip
+    print(f"{entry.entry}: {target}, {_bytes(target) / 1e6:.1f} MB, {how}", flush=True)
     values = {metric["name"]: metric["value"] for metric in results["metrics"]}
     entry.knn = None if KNN not in values else round(values[KNN], 1)
     entry.minutes = round(results["wall_seconds"] / 60, 1)
+
+
+def _check_size(folder, what):
+    """Refuses an entry that takes too much space once it is written: how far weights pack cannot be told before."""
+    size = _bytes(folder)
+    if size <= LARGEST:
+        return
+    parts = {part: _bytes(folder / part) for part in layout.parts(folder) if part != "encoder"}
+    held = ", ".join(f"{part} ({taken:,} bytes)" for part, taken in parts.items())
+    advice = f"Of it, the column 'without' can leave out {held}" if parts else "No part can be left out"
+    raise ArtefactError(
+        f"An entry must take at most {LARGEST:,} bytes, and this takes {size - LARGEST:,} more. {advice}. "
+        f"Received: {what}, {size:,} bytes"
+    )
+
+
+def _bytes(folder):
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def _parts(folder):
@@ -451,11 +496,15 @@ def check(zoo, entry, scratch):
     anew = Zoo([entry], scratch, zoo.weights, zoo.data_dir)
     if train(anew, [entry]):
         return False
-    values = {m["name"]: m["value"] for m in read_results(anew.runs / entry.entry / entry.entry)["metrics"]}
+    values = _values(read_results(anew.runs / entry.entry / entry.entry))
     agrees = True
     for metric in committed["metrics"]:
         name, tolerance = metric["name"], CHECKED.get(metric["name"].partition(".")[0])
-        if name not in values or metric.get("unit", "%") != "%":
+        if metric.get("unit", "%") != "%":
+            continue
+        if name not in values:
+            agrees &= tolerance is None
+            print(f"{name:32} {metric['value']:7.2f} committed {'NOT MEASURED' if tolerance else 'not measured'} now")
             continue
         difference = values[name] - metric["value"]
         within = tolerance is None or abs(difference) <= tolerance
@@ -526,7 +575,7 @@ def main(argv=None):
     options = parser.parse_args(argv)
     for name in ("jobs", "budget_minutes"):
         value = getattr(options, name)
-        if value is not None and value <= 0:
+        if value is not None and not value > 0:
             parser.error(f"--{name.replace('_', '-')} must be greater than 0. Received: {value}")
     entries = read_table(options.table)
     if options.check:

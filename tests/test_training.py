@@ -29,6 +29,8 @@ from sslzoo.training.settings import resolve
 RECIPES = Path(__file__).parent.parent / "recipes"
 RECIPE_NAMES = sorted(path.stem for path in RECIPES.glob("*.py") if path.stem != "zoo")  # which runs the others
 SMALL = ["--limit", "240", "--batch-size", "24", "--protocols", "knn"]
+# Steps in one program: what ends training between steps must do so between programs.
+fused = pytest.mark.parametrize("fused", [1, 4] if keras.backend.backend() == "jax" else [1])
 
 
 def recipe(name):
@@ -245,9 +247,10 @@ def test_a_killed_run_resumes_to_the_weights_of_an_uninterrupted_one(where, tmp_
 # ---------------------------------------------------------------- early ends
 
 
-def test_max_minutes_leaves_an_artefact_and_the_last_whole_epoch(tmp_path, capsys):
+@fused
+def test_max_minutes_leaves_an_artefact_and_the_last_whole_epoch(fused, tmp_path, capsys):
     out = tmp_path / "run"
-    folder = train("simvae", out, "--epochs", 100_000, "--max-minutes", 0.05)
+    folder = train("simvae", out, "--epochs", 100_000, "--max-minutes", 0.05, "--fuse-steps", fused)
     assert re.search(r"stopped after (the steps that were planned for )?--max-minutes", capsys.readouterr().out)
     assert any("stopped" in remark for remark in json.loads((folder / "results.json").read_text())["remarks"])
     assert sslzoo.load(folder).output_shape == (None, 10)
@@ -257,15 +260,16 @@ def test_max_minutes_leaves_an_artefact_and_the_last_whole_epoch(tmp_path, capsy
 
 class Interrupt(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
-        if batch == 4:
+        if batch >= 4:
             os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_ctrl_c_ends_in_good_order_and_gives_the_signal_back():
+@fused
+def test_ctrl_c_ends_in_good_order_and_gives_the_signal_back(fused):
     before = signal.getsignal(signal.SIGINT)
     stopwatch = callbacks.Stopwatch()
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
-    model.compile(optimizer="sgd", loss="mse")
+    model.compile(optimizer="sgd", loss="mse", steps_per_execution=fused)
     x = np.zeros((64, 2), "float32")
     history = model.fit(x, x[:, :1], batch_size=4, epochs=3, verbose=0, callbacks=[stopwatch, Interrupt()])
     assert stopwatch.reason == "interrupted"
@@ -273,15 +277,16 @@ def test_ctrl_c_ends_in_good_order_and_gives_the_signal_back():
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_a_loss_that_is_not_finite_names_the_term_and_keeps_the_good_checkpoint(tmp_path):
+@fused
+def test_a_loss_that_is_not_finite_names_the_term_and_keeps_the_good_checkpoint(fused, tmp_path):
     out = tmp_path / "run"
-    train("simvae", out, "--epochs", 1)
+    train("simvae", out, "--epochs", 1, "--fuse-steps", fused)
     good = (out / "checkpoint.npz").read_bytes()
     guard = callbacks.FiniteGuard(["reconstruction", "prior"])
     with pytest.raises(errors.TrainingError, match=r"end of epoch 2.*Received: prior=nan"):
         guard.on_epoch_end(1, {"loss": float("nan"), "reconstruction": 1.0, "prior": float("nan")})
     with pytest.raises(errors.TrainingError, match="Received: "):
-        train("simvae", tmp_path / "hot", "--epochs", 3, "--learning-rate", 1e9)
+        train("simvae", tmp_path / "hot", "--epochs", 3, "--learning-rate", 1e9, "--fuse-steps", fused)
     assert not (tmp_path / "hot" / "checkpoint.npz").exists()
     assert (out / "checkpoint.npz").read_bytes() == good
 
@@ -546,18 +551,19 @@ def test_after_a_signal_the_model_comes_first_and_the_rest_has_its_time(tmp_path
     assert "no time to evaluate" in json.loads((folder / "results.json").read_text())["remarks"][-1]
 
 
+@fused
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGUSR1"])
-def test_signals_end_in_good_order_and_are_given_back(name):
+def test_signals_end_in_good_order_and_are_given_back(name, fused):
     number = getattr(signal, name, None)
     if number is None or sys.platform == "win32":
         pytest.skip("Windows has no such signal")
     before = signal.getsignal(number)
     stopwatch = callbacks.Stopwatch(grace=7)
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
-    model.compile(optimizer="sgd", loss="mse")
+    model.compile(optimizer="sgd", loss="mse", steps_per_execution=fused)
     x = np.zeros((64, 2), "float32")
     sent = keras.callbacks.LambdaCallback(
-        on_train_batch_end=lambda batch, logs: os.kill(os.getpid(), number) if batch == 4 else None
+        on_train_batch_end=lambda batch, logs: os.kill(os.getpid(), number) if batch >= 4 else None
     )
     history = model.fit(x, x[:, :1], batch_size=4, epochs=3, verbose=0, callbacks=[stopwatch, sent])
     assert stopwatch.reason == f"ended by {name}" and len(history.epoch) == 1

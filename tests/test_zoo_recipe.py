@@ -40,6 +40,8 @@ def test_the_table_reads_back_and_names_what_there_is(tmp_path):
 
 def test_a_table_that_says_nothing_sensible_is_refused(tmp_path):
     table = tmp_path / "zoo.csv"
+    with pytest.raises(errors.InvalidInputError, match=r"--table must be a table.*No such file.*Received: .*zoo\.csv"):
+        recipe.main(["--table", str(table)])
     table.write_text("entry,recipe,dataset,flags,seed\nsimvae-digits,simvae,digits,,0\n")
     with pytest.raises(errors.InvalidInputError, match=r"Received: none of \['knn', 'minutes', 'without'\]"):
         recipe.read_table(table)
@@ -173,16 +175,35 @@ def test_sigterm_ends_in_good_order(tmp_path, capsys):
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_the_report_says_how_far_and_how_long(tmp_path, capsys):
+def test_the_report_says_how_far_and_how_long(tmp_path, monkeypatch, capsys):
     zoo = Acted(["good-1", "good-2"], tmp_path)
     zoo.entries[1].minutes = None
     (tmp_path / "good-1").mkdir()
     (tmp_path / "good-1" / "history.csv").write_text("epoch,knn,views_per_second,seconds\n6,0.873,1234.5,360\n")
     epochs = zoo.settings(zoo.entries[0])["epochs"]
-    recipe.report(zoo, [zoo.entries[0]], zoo.entries)
+    recipe.report(zoo, [zoo.entries[0]], [])
     said = capsys.readouterr().out
     assert f"good-1: epoch 6 of {epochs}, 1,234 views/s, kNN 87.3 %, {epochs - 6} min left" in said
-    assert "2 more: 3 min as they took before, 1 never timed" in said
+    monkeypatch.setattr(recipe.Zoo, "speeds", {("mlp-small", "digits"): 1000.0})
+    views = epochs * 1437 // 12 * 12 * zoo.settings(zoo.entries[0])["num_views"]
+    unknown = recipe.Entry("simvae-mnist", "simvae", "mnist", "", 0)
+    for jobs, side in ((1, ""), (2, " with 2 side by side")):
+        recipe.report(zoo, [], [*zoo.entries, unknown], jobs)
+        minutes = (3 + views / 1000 / 60) / jobs
+        how = "1 as they took before, 1 from runs of their network and data set, 1 not known"
+        assert capsys.readouterr().out == f"3 more: an estimated {minutes:.0f} min{side} ({how})\n"
+
+
+def test_what_was_never_timed_is_estimated_by_what_was(tmp_path):
+    """simvae-digits, at the speed at which it was trained, takes as long as it took."""
+    shutil.copytree(ROOT / "weights" / "simvae-digits", tmp_path / "weights" / "simvae-digits")
+    results = recipe.read_results(tmp_path / "weights" / "simvae-digits")
+    zoo = recipe.Zoo([], tmp_path / "runs", tmp_path / "weights")
+    entry = recipe.Entry("simvae-digits", "simvae", "digits", "", 0)
+    assert zoo.minutes(entry) == pytest.approx(results["wall_seconds"] / 60, rel=0.02)
+    assert zoo.minutes(recipe.Entry("simvae-mnist", "simvae", "mnist", "", 0)) is None
+    entry.minutes = 7.0
+    assert zoo.minutes(entry) == 7.0
 
 
 # ---------------------------------------------------------------- collecting
@@ -211,6 +232,31 @@ def test_a_finished_run_is_collected_rounded_and_measured_again(tmp_path, monkey
     with pytest.raises(errors.ArtefactError, match="at most 1,000 bytes"):
         recipe.collect(recipe.Zoo([entry], runs, weights), entry)
     assert (weights / "simvae-digits" / "model.weights.h5").read_bytes() == written
+    assert [path.name for path in weights.iterdir()] == ["simvae-digits"]  # nothing half written
+
+
+def test_an_entry_is_weighed_as_it_is_packed(tmp_path, monkeypatch):
+    """Two bytes a number, which float16 is before it is compressed, would be too much here, as of a ResNet-18."""
+    source = tmp_path / "runs" / "simclr-mnist" / "simclr-mnist"
+    shutil.copytree(ROOT / "weights" / "simclr-mnist", source)
+    entry = recipe.Entry("simclr-mnist", "simclr", "mnist", "", 0)
+    zoo = recipe.Zoo([entry], tmp_path / "runs", tmp_path / "weights")
+    numbers = recipe.read_results(source)["parameters"]
+    monkeypatch.setattr(recipe, "LARGEST", 2 * numbers - 1)
+    without_measuring(monkeypatch, [0.0, 0.0])
+    recipe.collect(zoo, entry)
+    folder = zoo.weights / "simclr-mnist"
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    assert 1e6 < size < 2 * numbers
+    before = recipe.layout.files(folder)
+    monkeypatch.setattr(recipe, "LARGEST", size - 1000)
+    without_measuring(monkeypatch, [0.0, 0.0])
+    parts = {"encoder": sslzoo.load(folder), "projection": sslzoo.load(folder)}
+    monkeypatch.setattr(recipe, "_parts", lambda folder: parts)
+    told = r"takes \d[\d,]* more\. Of it, .*'without' can leave out projection \([\d,]+ bytes\)\. Received: .*on a grid"
+    with pytest.raises(errors.ArtefactError, match=told):
+        recipe.collect(zoo, entry)
+    assert recipe.layout.files(folder) == before and [path.name for path in zoo.weights.iterdir()] == ["simclr-mnist"]
 
 
 def test_parts_that_the_table_leaves_out_are_not_kept_and_the_card_says_so(tmp_path, monkeypatch):
@@ -374,6 +420,31 @@ def test_check_holds_new_numbers_to_the_committed_ones(moved, agrees, tmp_path, 
     assert not recipe.check(recipe.Zoo([entry], tmp_path), entry, tmp_path / "again")
 
 
+@pytest.mark.parametrize(("gone", "agrees"), [("", False), ("mlp", False), ("outliers", True)])
+def test_check_misses_numbers_that_a_new_run_has_not(gone, agrees, tmp_path, monkeypatch, capsys):
+    """All of them, or those of a protocol: outliers are not held to anything, and a run alone does not measure them."""
+    entry = next(e for e in recipe.read_table(ROOT / "recipes" / "zoo.csv") if e.entry == "simvae-digits")
+    committed = json.loads((ROOT / "weights" / entry.entry / "results.json").read_text())["metrics"]
+    outliers = committed[0] | {"name": "outliers.auroc", "value": 90.0}
+    weights = tmp_path / "weights"
+    shutil.copytree(ROOT / "weights" / entry.entry, weights / entry.entry)
+    path = weights / entry.entry / "results.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"metrics": [*committed, outliers]}))
+
+    def train(zoo, waiting):
+        folder = zoo.runs / entry.entry / entry.entry
+        folder.mkdir(parents=True)
+        left = [metric for metric in [*committed, outliers] if not metric["name"].startswith(gone)]
+        (folder / "results.json").write_text(json.dumps(json.loads(path.read_text()) | {"metrics": left}))
+        return []
+
+    monkeypatch.setattr(recipe, "train", train)
+    assert recipe.check(recipe.Zoo([entry], tmp_path / "runs", weights), entry, tmp_path / "check") == agrees
+    said = capsys.readouterr().out
+    named = {line.split()[0] for line in said.splitlines() if "NOT MEASURED now" in line}
+    assert ("mlp.accuracy" in named, recipe.KNN in named) == (not agrees, gone == "") and "outliers.auroc" not in named
+
+
 def test_the_readme_gets_a_line_per_model_and_keeps_the_rest():
     readme = (ROOT / "README.md").read_text()
     zoo = recipe.Zoo(recipe.read_table(ROOT / "recipes" / "zoo.csv"), "runs")
@@ -397,6 +468,7 @@ def test_the_readme_gets_a_line_per_model_and_keeps_the_rest():
         (["--only", "nothing"], "--only must match an entry"),
         (["--jobs", "0"], "--jobs must be greater than 0. Received: 0"),
         (["--budget-minutes", "-1"], "--budget-minutes must be greater than 0. Received: -1.0"),
+        (["--budget-minutes", "nan"], "--budget-minutes must be greater than 0. Received: nan"),
     ],
 )
 def test_wrong_flags_are_told(arguments, message, capsys):

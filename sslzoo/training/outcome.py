@@ -129,6 +129,8 @@ def endings(run) -> list[str]:
         said.append(f"Training was stopped by --stop-on-collapse. {run.health.reason}")
     if run.until and run.until.reason:
         said.append(f"Training was stopped by --until-knn: {run.until.reason}.")
+    if said and not run.moved:
+        said.append(f"It ended before {run.arguments.accumulate} batches (--accumulate) made a step.")
     return said
 
 

@@ -122,10 +122,16 @@ class Run:
         self.views_per_step = self.settings["batch_size"] * views_of(self.settings)
         self.initial_epoch = 0
         self.steps = self.settings["epochs"] * self.steps_per_epoch  # of the whole run, if there is time for all
+        if (accumulated := self.arguments.accumulate or 1) > self.steps:
+            raise InvalidInputError(
+                f"--accumulate must be at most the number of batches of this run, {self.steps:,}, or nothing moves. "
+                f"Received: --accumulate={accumulated}"
+            )
         self.plan = self._former_plan()
         self.schedule = None  # one whose length is planned for the time there is
         self.fused = 1  # training steps in one program
         self.model = None
+        self.moved = True  # whether any step was made
         self.journal = callbacks.Journal(self.out / "history.csv", self.views_per_step)
         self.stopwatch = callbacks.Stopwatch(self.arguments.max_minutes, self.arguments.grace)
         self.checkpoint = callbacks.Checkpoint(self.out / "checkpoint.npz", self.journal, self.stopwatch)
@@ -414,9 +420,11 @@ class Run:
             print("This CPU computes in bfloat16: KERAS_BACKEND=tensorflow with --precision mixed_bfloat16 is faster.")
         accumulated = self.arguments.accumulate or 1
         if accumulated > 1:
+            rest = self.steps % accumulated  # which Keras gathers, and applies no more
             print(
                 f"--accumulate {accumulated}: each loss still compares the {self.settings['batch_size']} images of one "
                 "batch. Negatives, batch statistics and queues are those of one batch; only gradients are averaged."
+                + (f" The last {rest} of {self.steps:,} batches make no step." if rest else "")
             )
         print(
             f"{self.name} ({self.variant}): {len(self.images):,} images {self.image_shape}, "
@@ -544,6 +552,8 @@ class Run:
 
     def finish(self, model: Pretrainer) -> Path:
         """Evaluate, draw, write the artefact `<out>/<name>/`; of several processes the first does. Returns its path."""
+        if (self.arguments.accumulate or 1) > 1:
+            self.moved = int(model.optimizer.iterations) > 0  # asked before processes part
         if self.devices > 1 and not devices.release(model):
             return self.out / self.name
         if self.plan is not None and (self.stopwatch.reason or "").startswith("stopped"):

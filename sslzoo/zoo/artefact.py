@@ -15,6 +15,7 @@ import tempfile
 import threading
 import warnings
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import h5py
@@ -69,6 +70,7 @@ def write(
     pictures: "dict[str, str | os.PathLike] | None" = None,
     float16: bool = False,
     overwrite: bool = False,
+    approve: "Callable[[Path], object] | None" = None,
 ) -> Path:
     """Writes a trained model as a folder, whole or not at all.
 
@@ -90,6 +92,8 @@ def write(
             does: less than half the size. Models are still float32 once loaded. Evaluate what `read` gives back, which
             differs a little from what was trained, or what `round_weights` has rounded.
         overwrite: replace a folder that holds another model. A folder with anything else in it is never replaced.
+        approve: callable, given the new folder when it is whole, before it takes its place. What it raises leaves
+            everything as it was: how well weights pack is known only once they are written.
 
     Returns:
         Path of the folder.
@@ -119,6 +123,8 @@ def write(
         results["files"] = hashes(partial)
         write_synced(partial / RESULTS, _json(results).encode("utf-8"))
         write_synced(partial / CARD, (cards.render(results) if card is None else card).encode("utf-8"))
+        if approve is not None:
+            approve(partial)
         _put_in_place(partial, folder)
     finally:
         _remove(partial)

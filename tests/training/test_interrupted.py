@@ -10,7 +10,7 @@ import h5py
 import keras
 import numpy as np
 import pytest
-from test_training import checkpoint, rows, start_until_checkpoint, train
+from test_training import checkpoint, fused, rows, start_until_checkpoint, train
 
 import sslzoo
 from sslzoo import callbacks, errors, training
@@ -57,9 +57,11 @@ def whole(tmp_path_factory):
 
 
 @unix
-def test_a_recipe_that_a_cluster_ends_leaves_a_model_and_goes_on_to_the_same_end(whole, tmp_path):
+@fused
+def test_a_recipe_that_a_cluster_ends_leaves_a_model_and_goes_on_to_the_same_end(fused, whole, tmp_path):
+    """Under JAX the same end, to the last bit, as of a run of single steps."""
     out = tmp_path / "run"
-    process = start_until_checkpoint(out, *RUN)
+    process = start_until_checkpoint(out, *RUN, "--fuse-steps", str(fused))
     process.send_signal(signal.SIGTERM)
     told = process.communicate(timeout=300)[0]
     assert process.returncode == 0, told[-2000:]
@@ -75,7 +77,8 @@ def test_a_recipe_that_a_cluster_ends_leaves_a_model_and_goes_on_to_the_same_end
 
 
 @unix
-def test_signal_after_signal_costs_no_weight(whole, tmp_path, monkeypatch):
+@fused
+def test_signal_after_signal_costs_no_weight(fused, whole, tmp_path, monkeypatch):
     """SIGHUP in the second epoch, SIGUSR1 in the fourth, Ctrl-C in the sixth of a real recipe."""
     planned = {2: signal.SIGHUP, 4: signal.SIGUSR1, 6: signal.SIGINT}
     real = callbacks.Pace.on_train_batch_end
@@ -89,7 +92,7 @@ def test_signal_after_signal_costs_no_weight(whole, tmp_path, monkeypatch):
     monkeypatch.setattr(callbacks.Pace, "on_train_batch_end", strike)
     monkeypatch.setattr(training.Run, "finish", lambda run, model: None)
     for epochs in (1, 3, 5):
-        train("simvae", tmp_path, *RUN, *(["--resume"] if epochs > 1 else []))
+        train("simvae", tmp_path, *RUN, *(["--resume"] if epochs > 1 else ["--fuse-steps", fused]))
         assert checkpoint(tmp_path)[1]["epochs_done"] == epochs
     train("simvae", tmp_path, *RUN, "--resume")
     assert not planned

@@ -1,6 +1,7 @@
 """--until-knn, --accumulate, and several devices where they would change what is compared."""
 
 import json
+import os
 from pathlib import Path
 
 import contract
@@ -91,6 +92,30 @@ def test_an_accumulating_run_says_what_it_does_not_do(tmp_path, capsys):
         train("simclr", out, "--epochs", 2, "--accumulate", 4, "--resume")
 
 
+def test_batches_that_make_no_step_are_told(tmp_path, capsys, monkeypatch):
+    """Keras gathers the gradients of what is left at the end, and never applies them."""
+    with pytest.raises(errors.InvalidInputError, match=r"batches of this run, 20,.*Received: --accumulate=21"):
+        train("simclr", tmp_path / "more", "--epochs", 2, "--accumulate", 21)
+    assert not (tmp_path / "more").exists()
+    words = ("--set", "monitor_every=0")
+    train("simclr", tmp_path / "rest", "--epochs", 2, "--accumulate", 6, *words)
+    assert "The last 2 of 20 batches make no step." in capsys.readouterr().out
+    train("simclr", tmp_path / "whole", "--epochs", 1, "--accumulate", 10, *words)
+    assert "make no step" not in capsys.readouterr().out
+
+    real = callbacks.Stopwatch.on_train_batch_end
+
+    def ended(watch, batch, logs=None):  # by a signal, in the first epoch
+        watch.reason = "ended by SIGTERM"
+        watch.model.stop_training = True
+        real(watch, batch, logs)
+
+    monkeypatch.setattr(callbacks.Stopwatch, "on_train_batch_end", ended)
+    folder = train("simclr", tmp_path / "short", "--epochs", 2, "--accumulate", 15, *words)
+    remarks = json.loads((folder / "results.json").read_text())["remarks"]
+    assert any("before 15 batches (--accumulate) made a step" in remark for remark in remarks)
+
+
 def test_a_processor_that_computes_in_bfloat16_is_named(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(devices, "has_gpu", lambda: False)
     monkeypatch.setattr(devices, "is_installed", lambda package: True)
@@ -178,6 +203,36 @@ train({method!r}, {str(tmp_path / "two")!r}, *{arguments}, "--processes", 2)
     images = sslzoo.data.load("digits", "test")[0][:20]
     ours, theirs = (sslzoo.load(path).predict(images) for path in (folder, tmp_path / "two" / folder.name))
     np.testing.assert_allclose(ours, theirs, atol=1e-4)
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="keras.distribution.initialize is JAX's")
+def test_under_slurm_processes_find_each_other():
+    """By what srun tells each of its tasks, and nothing else: --processes takes the rest from there."""
+    side_by_side("""
+import os
+for name in [name for name in os.environ if name.startswith(("SLURM_", "KERAS_DISTRIBUTION_"))]:
+    del os.environ[name]
+os.environ |= {  # JAX makes the port from the number of the job
+    "SLURM_JOB_ID": str(port), "SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": "2", "SLURM_STEP_NUM_NODES": "1",
+    "SLURM_PROCID": str(index), "SLURM_LOCALID": str(index),
+}
+import keras
+from sslzoo import processes
+from sslzoo.training import devices
+devices.join(2)
+assert (processes.count(), processes.index()) == (2, index)
+assert devices.use(None) == len(keras.distribution.distribution().device_mesh.devices.ravel()) == 2
+assert processes.of_first([float(index)]) == [0.0] and processes.any_of(index == 1)
+processes.leave()
+""")
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="keras.distribution.initialize is JAX's")
+def test_processes_that_nobody_tells_apart_are_refused(monkeypatch):
+    for name in [name for name in os.environ if name.startswith(("SLURM_", "KERAS_DISTRIBUTION_"))]:
+        monkeypatch.delenv(name)
+    with pytest.raises(errors.InvalidInputError, match=r"or SLURM.*Received: --processes=2"):
+        devices.join(2)
 
 
 @pytest.mark.parametrize("wanted", ["0", "3", "1024", "two"])
