@@ -53,10 +53,13 @@ COLUMNS = ("entry", "recipe", "dataset", "flags", "seed", "without", "minutes", 
 WATCHING = {"monitor_every", "protocols", "gmm_restarts", "views_per_image"}
 LARGEST = 16_000_000  # bytes of an entry in weights/
 TOLERANCE = 0.1  # points of accuracy that rounding may cost
-PACKING = ("knn", "linear")  # which decide on the grid: what an MLP probe makes of other weights is partly chance
+PACKING = ("knn", "linear")  # which decide on packing: what an MLP probe makes of other weights is partly chance
 # Points by which a number may differ when --check trains an entry again, on another machine or backend, where rounding
 # leads training elsewhere. Clusters hang on it most. Other protocols are printed, and not held to anything.
 CHECKED = {"linear": 4.0, "mlp": 4.0, "knn": 2.5, "gmm": 15.0, "style": 8.0}
+DIGITS = f"{artefact.BITS + 1} binary digits"
+REMARK = "To save space kernels "  # how the remark begins that says so
+PACKED = f"{REMARK}keep {DIGITS}"
 KNN = "knn.cosine_k10_accuracy"
 COLUMNS_OF_README = (KNN, "mlp.accuracy", "linear.accuracy", "gmm.accuracy", "style.kept")  # what `sslzoo list` shows
 HEADER_OF_README = (
@@ -342,14 +345,14 @@ def collect(zoo, entry):
     parts = parts if rounded else _parts(source)
     parts, results = _without(entry, parts, results)
     if rounded:
-        parts, results = _on_a_grid(zoo, entry, results, parts)
+        parts, results = _packed(zoo, entry, results, parts)
     _put(zoo, entry, parts, results, source, rounded)
     return results
 
 
 def _put(zoo, entry, parts, results, source, rounded):
     """Writes an entry into weights/, with the pictures that `source` has, and enters its row."""
-    how = "on a grid" if _is_packed(results) else "float16" if rounded else "float32"
+    how = DIGITS if _is_packed(results) else "float16" if rounded else "float32"
     target = artefact.write(
         zoo.weights / entry.entry, parts, results, pictures=_pictures(source, results), float16=rounded, overwrite=True,
         approve=lambda folder: _check_size(folder, f"{source} ({how})"),
@@ -414,33 +417,31 @@ def _loses(before, after):
     return any(m["value"] < before[m["name"]]["value"] - TOLERANCE for m in probes if m["name"] in before)
 
 
-def _on_a_grid(zoo, entry, results, parts):
-    """Models rounded to a grid, and results that say so; both as they were where kNN or linear probe loses."""
+def _packed(zoo, entry, results, parts):
+    """Models of few binary digits, and results that say so; both as they were where kNN or linear probe loses.
 
-    def measure(encoder):
-        report = evaluation.evaluate(encoder, results["dataset"], PACKING, zoo.data_dir, seed=entry.seed)
-        return {metric["name"]: metric for metric in report.metrics()}
-
-    before = measure(parts["encoder"])
+    What is lost counts from what is published, so that rounding twice costs no more than rounding once.
+    """
     whole = {part: model.get_weights() for part, model in parts.items()}
     for model in parts.values():
-        artefact.round_weights(model, artefact.GRID)
-    after = measure(parts["encoder"])
+        artefact.round_weights(model, artefact.BITS)
+    report = evaluation.evaluate(parts["encoder"], results["dataset"], PACKING, zoo.data_dir, seed=entry.seed)
+    before, after = ({metric["name"]: metric for metric in found} for found in (results["metrics"], report.metrics()))
     if _loses(before, after.values()):
         for part, model in parts.items():
             model.set_weights(whole[part])
         return parts, results
-    moved = f"{before[KNN]['value']:.2f} to {after[KNN]['value']:.2f} %"
-    remark = f"{artefact.PACKED}, after all was measured: kNN went from {moved}."
-    return parts, results | {"remarks": [*results.get("remarks", []), remark]}
+    moved = f": kNN went from {before[KNN]['value']:.2f} to {after[KNN]['value']:.2f} %" if KNN in before else ""
+    remarks = [remark for remark in results.get("remarks", []) if not remark.startswith(REMARK)]
+    return parts, results | {"remarks": [*remarks, f"{PACKED}, after all was measured{moved}."]}
 
 
 def _is_packed(results):
-    return any(remark.startswith(artefact.PACKED) for remark in results.get("remarks", []))
+    return any(remark.startswith(PACKED) for remark in results.get("remarks", []))
 
 
 def pack(zoo, entry):
-    """Rounds an entry of weights/ to a grid where neither kNN nor linear probe loses, and packs it as files are today.
+    """Packs an entry of weights/ as `collect` would today: fewer digits where no probe loses, else the same numbers.
 
     Returns whether anything changed.
     """
@@ -449,11 +450,11 @@ def pack(zoo, entry):
         return False
     results = read_results(folder)
     if not _is_packed(results):
-        parts, results = _on_a_grid(zoo, entry, results, _parts(folder))
+        parts, results = _packed(zoo, entry, results, _parts(folder))
         if _is_packed(results):
             _put(zoo, entry, parts, results, folder, rounded=True)
             return True
-        print(f"{entry.entry}: stays as it is, a probe would lose by it", flush=True)
+        print(f"{entry.entry}: keeps its digits, a probe would lose by fewer", flush=True)
     saved = artefact.compress(folder)
     if saved:
         print(f"{entry.entry}: {saved / 1e6:.1f} MB less, the same numbers", flush=True)
@@ -565,7 +566,7 @@ def main(argv=None):
     add(
         "--pack",
         action="store_true",
-        help="round weights/ to a grid where neither kNN nor linear probe loses, and stop",
+        help="round weights/ to fewer digits where neither kNN nor linear probe loses, and stop",
     )
     add("--check", metavar="NAME", help="train one entry from nothing and compare with its committed numbers")
     add("--data-dir", help="folder of prepared TFDS data sets (TFDS_DATA_DIR, else TFDS' own)")

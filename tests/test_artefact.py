@@ -279,31 +279,37 @@ def test_rounded_weights_are_those_that_float16_stores(tmp_path):
     assert 0 < np.abs(numpy(encoder(IMAGES)) - exact).max() < 5e-3
 
 
-@pytest.mark.parametrize("steps", [4, 64])
-def test_kernels_on_a_grid_take_less_room_and_stay_near(steps, tmp_path):
-    """Each is off by half a step at most, which is a power of two and at most the `steps`-th part of the deviation."""
+@pytest.mark.parametrize("bits", [2, 4])
+def test_kernels_of_few_binary_digits_take_less_room_and_stay_near(bits, tmp_path):
+    """Each is off by half of its last digit at most."""
     encoder = networks.encoder("mlp", (28, 28, 1), LATENT)
     before = encoder.get_weights()
     plain = artefact.write(tmp_path / "plain", {"encoder": encoder}, facts(), float16=True)
-    artefact.round_weights(encoder, steps)
-    folder = artefact.write(tmp_path / "grid", {"encoder": encoder}, facts(), float16=True)
+    artefact.round_weights(encoder, bits)
+    folder = artefact.write(tmp_path / "few", {"encoder": encoder}, facts(), float16=True)
     sizes = [layout.files(f)["model.weights.h5"]["bytes"] / encoder.count_params() for f in (plain, folder)]
-    assert sizes[1] < {4: 0.85, 64: 1.4}[steps] < 1.65 < sizes[0] < 1.75  # bytes a number
+    assert sizes[1] < {2: 0.8, 4: 1.1}[bits] < 1.65 < sizes[0] < 1.75  # bytes a number
     for exact, rounded, stored in zip(before, encoder.get_weights(), sslzoo.load(folder).get_weights()):
         np.testing.assert_array_equal(stored, rounded)
         if exact.ndim < 2:
             np.testing.assert_array_equal(stored, exact)
             continue
-        step = 2.0 ** np.floor(np.log2(exact.std(dtype="float64") / steps))
-        np.testing.assert_array_equal(stored / step, np.round(stored / step))
-        assert np.abs(stored - exact).max() <= step / 2
-    with pytest.raises(InvalidInputError, match="steps=0"):
-        artefact.round_weights(encoder, 0)
+        normal = np.abs(exact) >= 2.0**-14  # below, float16 has fewer digits
+        digit = 2.0 ** (np.floor(np.log2(np.abs(exact[normal]))) - bits)
+        np.testing.assert_array_equal(stored[normal] / digit, np.round(stored[normal] / digit))
+        assert (np.abs(stored - exact)[normal] <= digit / 2).all()
+        assert np.abs(stored - exact)[~normal].max(initial=0) <= 2.0**-14
+
+
+@pytest.mark.parametrize("bits", [-1, 11, 4.5, True, "4"])
+def test_digits_that_float16_has_not_are_refused(bits):
+    with pytest.raises(InvalidInputError, match=f"bits={bits!r}"):
+        artefact.round_weights(fresh_parts()["encoder"], bits)
 
 
 def test_weights_packed_otherwise_are_packed_again_and_stay_the_same(tmp_path, monkeypatch):
     encoder = networks.encoder("mlp", (28, 28, 1), LATENT)
-    artefact.round_weights(encoder, artefact.GRID)
+    artefact.round_weights(encoder, artefact.BITS)
     with monkeypatch.context() as earlier:
         earlier.setattr(artefact, "CHUNK", 2**12)
         folder = artefact.write(tmp_path / "old", {"encoder": encoder, "projection": encoder}, facts(), float16=True)
@@ -326,7 +332,7 @@ def test_a_kernel_of_nothing_is_not_packed_beyond_what_is_read(tmp_path):
     """Zeros shrink a thousand times, which no reader believes."""
     encoder = networks.encoder("mlp", (28, 28, 1), LATENT)
     encoder.set_weights([np.zeros_like(weight) for weight in encoder.get_weights()])
-    artefact.round_weights(encoder, artefact.GRID)
+    artefact.round_weights(encoder, artefact.BITS)
     folder = artefact.write(tmp_path / "zeros", {"encoder": encoder}, facts(), float16=True)
     assert layout.files(folder)["model.weights.h5"]["bytes"] > 2 * encoder.count_params()
     assert not any(weight.any() for weight in sslzoo.load(folder).get_weights())

@@ -22,6 +22,7 @@ import h5py
 import keras
 import numpy as np
 
+from sslzoo import checks
 from sslzoo.errors import ArtefactError, IntegrityError, InvalidInputError, MissingPartError, SSLZooError, choose
 from sslzoo.files import MOST_JSON, read_json, sha256, write_beside, write_synced
 from sslzoo.networks import initialization
@@ -43,8 +44,7 @@ from sslzoo.zoo.layout import (
 from sslzoo.zoo.results import SCHEMA, check_results, read_results
 
 LEFT_OUT = "Left out here for size, and written by the recipe"  # how a remark on parts begins
-GRID = 64  # steps in the standard deviation of a kernel that is rounded to a grid: neighbours lost 0.4 points at 16
-PACKED = f"To save space kernels were rounded to multiples of a power of two, {GRID} or more to their deviation"
+BITS = 4  # binary digits after the first that a packed kernel keeps (docs/choices.md)
 MOST_PACKED = 8  # times that compression may shrink a kernel: a file must not claim more memory than is decent
 WORTH_PACKING = 2**16  # bytes of a kernel
 CHUNK = 2**20  # bytes of it that are compressed together
@@ -439,31 +439,27 @@ def _pack(target, key, array):
     return target.create_dataset(key, data=array)
 
 
-def round_weights(model: keras.Model, steps: float | None = None) -> None:
+def round_weights(model: keras.Model, bits: int | None = None) -> None:
     """Rounds the weights to what `write(float16=True)` stores, so that what is evaluated is what is published.
 
     Args:
         model: changed in place. Vectors (biases, statistics) stay as they are.
-        steps: number > 0. Each kernel becomes whole multiples of the largest power of two that is at most its standard
-            deviation / `steps`. Such numbers repeat, so that the file packs better: with 64 steps to about 0.68 of its
-            size (docs/choices.md). None for float16 as it is, which packs to 0.87.
+        bits: binary digits that a kernel's numbers keep after the first, 0..10. Fewer pack better: with 4 to about 0.5
+            of their size (docs/choices.md). None for float16 as it is, which keeps 10 and packs to 0.87.
 
     Raises:
-        InvalidInputError: steps is no number above 0.
+        InvalidInputError: bits is no whole number 0..10.
     """
-    if steps is not None and not steps > 0:
-        raise InvalidInputError(f"steps must be a number above 0, or None. Received: steps={steps!r}")
+    if bits is not None and checks.count(0, bits=bits) > 10:
+        raise InvalidInputError(
+            f"bits must be a whole number 0..10 (float16 has no more), or None. Received: bits={bits}"
+        )
     for weight in model.weights:
         array = keras.ops.convert_to_numpy(weight)
-        if steps is not None and array.dtype == "float32" and array.ndim >= 2 and array.any():
-            array = _on_grid(array, steps)
+        if bits is not None and array.dtype == "float32" and array.ndim >= 2:
+            fraction, exponent = np.frexp(array)  # 0.5 <= |fraction| < 1: its first binary digit is a one
+            array = np.ldexp(np.round(np.ldexp(fraction, bits + 1)), exponent - bits - 1)
         weight.assign(_half(array).astype("float32"))
-
-
-def _on_grid(array, steps):
-    spread = float(np.std(array, dtype="float64")) or float(np.abs(array).max())
-    step = np.float32(2.0 ** math.floor(math.log2(spread / steps)))
-    return np.round(array / step) * step
 
 
 def _remove(path):
