@@ -103,14 +103,26 @@ def read_table(path):
         raise InvalidInputError(
             f"{path} must have the columns {', '.join(COLUMNS)}. Received: none of {sorted(missing)}"
         )
-    numbers, texts = {"seed": int, "minutes": float, "knn": float}, ("flags", "without")
-    entries = [
-        Entry(**{name: numbers.get(name, str)(row[name]) if row[name] or name in texts else None for name in COLUMNS})
-        for row in rows
-    ]
+    entries = [_entry(path, line, row) for line, row in enumerate(rows, 2)]
     for part in (part for entry in entries for part in entry.left_out):
         choose("part to do without", part, [part for part in layout.PARTS if part != "encoder"])
     return entries
+
+
+def _entry(path, line, row):
+    """A line of the table as an `Entry`."""
+    numbers, texts = {"seed": int, "minutes": float, "knn": float}, ("flags", "without")
+    values = {}
+    for name in COLUMNS:
+        try:
+            values[name] = numbers.get(name, str)(row[name]) if row[name] or name in texts else None
+        except ValueError as error:
+            raise InvalidInputError(
+                f"{path}, line {line}: {name} must be a number. Received: {name}={row[name]!r}"
+            ) from error
+    if empty := [name for name in ("entry", "recipe", "dataset", "seed") if values[name] is None]:
+        raise InvalidInputError(f"{path}, line {line}: {', '.join(empty)} must be given. Received: {row}")
+    return Entry(**values)
 
 
 def write_table(path, entries):

@@ -49,6 +49,16 @@ def test_a_table_that_says_nothing_sensible_is_refused(tmp_path):
         recipe.write_table(table, [recipe.Entry("simvae-digits", "simvae", "digits", "", 0, without=f"decoder {part}")])
         with pytest.raises(errors.UnknownNameError, match=f"posterior.*Received: part to do without='{part}'"):
             recipe.read_table(table)
+    recipe.write_table(table, [recipe.Entry("simvae-digits", "simvae", "digits", "", 0)])
+    whole = table.read_text()
+    for cell, changed, told in (
+        (",0,", ",zero,", r"zoo\.csv, line 2: seed must be a number\. Received: seed='zero'"),
+        (",0,", ",,", "line 2: seed must be given"),
+        ("simvae,", ",", "line 2: recipe must be given"),
+    ):
+        table.write_text(whole.replace(cell, changed))
+        with pytest.raises(errors.InvalidInputError, match=told):
+            recipe.read_table(table)
 
 
 def test_flags_and_variants_reach_the_settings(tmp_path):

@@ -136,7 +136,8 @@ def evaluate(
 
     Raises:
         UnknownNameError: a protocol, data set or attribute is not known.
-        InvalidInputError: images, labels or settings do not fit; features are not finite; or the encoder changed.
+        InvalidInputError: images, labels or settings do not fit, or are for a protocol that is not asked for; features
+            are not finite; or the encoder changed.
         MissingDataError: a data set, or what a protocol that was named takes, is not there.
         HubError: likewise, on the Hub.
     """
@@ -147,6 +148,7 @@ def evaluate(
     )
     chosen_protocols, refuse = settings["protocols"], strict and not every
     budget = _check_budget(budget)
+    _check_asked(chosen_protocols, extractor=extractor, outside=outside)
     if pictures is not None:
         image_protocols.check_folder(pictures, "pictures")
     given = {"decoder": decoder, "posterior": posterior}
@@ -489,6 +491,20 @@ def _check_budget(budget):
                 f">= 1. Received: {value!r}"
             )
     return {**BUDGET, **(budget or {})}
+
+
+def _check_asked(protocols, extractor, outside):
+    """What only a protocol that is not asked for would take was meant for something."""
+    given = {
+        "extractor": (extractor, "generation", isinstance(extractor, str) and extractor == "inception"),
+        "outside": (outside, "outliers", outside is None),
+    }
+    for argument, (value, protocol, by_default) in given.items():
+        if protocol not in protocols and not by_default:
+            raise InvalidInputError(
+                f"{argument} is for the protocol {protocol!r}, which is not among {', '.join(protocols)}. "
+                f"Received: {argument}={list(value) if isinstance(value, Mapping) else value!r}"
+            )
 
 
 def _parts_for(protocols):

@@ -413,3 +413,13 @@ def test_attributes_and_tasks_of_celeba():
     hair = sslzoo.evaluate(encoder, splits, "linear", attribute="hair", epochs=1)
     assert hair.data["attribute"] == "hair" and hair.data["train"] < 400
     assert "linear.balanced_accuracy" in [metric["name"] for metric in hair.metrics()]
+
+
+@pytest.mark.parametrize(
+    ("protocols", "options", "told"),
+    [("knn", {"extractor": "nope"}, r"'generation', which is not among knn.*Received: extractor='nope'"),
+     (("knn", "generation"), {"outside": ["mnist"]}, r"'outliers', not among .*Received: outside=\['mnist'\]")],
+)  # fmt: skip
+def test_what_no_protocol_takes_is_not_passed_over(protocols, options, told):
+    with pytest.raises(InvalidInputError, match=told):
+        sslzoo.evaluate("simclr-digits", "digits", protocols, **options)
