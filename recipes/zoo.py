@@ -53,7 +53,7 @@ COLUMNS = ("entry", "recipe", "dataset", "flags", "seed", "without", "minutes", 
 WATCHING = {"monitor_every", "protocols", "gmm_restarts", "views_per_image"}
 LARGEST = 16_000_000  # bytes of an entry in weights/
 TOLERANCE = 0.1  # points of accuracy that rounding may cost
-PACKING = ("knn", "linear")  # which decide on packing: what an MLP probe makes of other weights is partly chance
+PACKING = ("knn", "linear")  # protocols that decide on rounding
 # Points by which a number may differ when --check trains an entry again, on another machine or backend, where rounding
 # leads training elsewhere. Clusters hang on it most. Other protocols are printed, and not held to anything.
 CHECKED = {"linear": 4.0, "mlp": 4.0, "knn": 2.5, "gmm": 15.0, "style": 8.0}
@@ -346,7 +346,7 @@ def report(zoo, running, waiting, jobs=1):
 
 
 def collect(zoo, entry):
-    """Moves a finished run to weights/, rounded as far as no probe loses by it. Returns its results."""
+    """Moves a finished run to weights/, rounded as far as neither kNN nor linear probe loses. Returns its results."""
     source = zoo.runs / entry.entry / entry.entry
     results = read_results(source)
     parts = _parts(source)
@@ -398,7 +398,7 @@ def _parts(folder):
 
 
 def _rounded(zoo, entry, results, parts):
-    """Rounds models to float16. Returns results as measured anew, or None where a probe loses by it.
+    """Rounds models to float16. Returns results as measured anew, or None where kNN or linear probe loses.
 
     What the recipe alone can measure (a memory bank, a head's clusters) stays as it was, and a remark says so.
     """
@@ -424,8 +424,11 @@ def _rounded(zoo, entry, results, parts):
 
 
 def _loses(before, after):
-    """Whether a probe of the classes is worse than before by more than rounding may cost."""
-    probes = [m for m in after if m["name"].endswith("accuracy") and not m["name"].startswith(("gmm", "style"))]
+    """Whether neighbours or linear probe are worse than before by more than rounding may cost.
+
+    An MLP probe or clusters move by more than that with any change of the weights, to either side.
+    """
+    probes = [m for m in after if m["name"].startswith(PACKING) and m["name"].endswith("accuracy")]
     return any(m["value"] < before[m["name"]]["value"] - TOLERANCE for m in probes if m["name"] in before)
 
 
@@ -453,7 +456,7 @@ def _is_packed(results):
 
 
 def pack(zoo, entry):
-    """Packs an entry of weights/ as `collect` would today: fewer digits where no probe loses, else the same numbers.
+    """Packs an entry of weights/ as `collect` would today: fewer digits where neither probe loses, else the same numbers.
 
     Returns whether anything changed.
     """
