@@ -1,33 +1,39 @@
 """The floor of every table: an encoder that was never trained, measured as trained ones are.
 
-    python benchmarks/floor.py mnist cifar10              # writes benchmarks/results/random-<dataset>.json
-    python benchmarks/floor.py digits --seeds 0 1 2       # the mean of three, with its standard error
+    python benchmarks/floor.py mnist cifar10              # writes weights/random-<dataset>, which `sslzoo.load` takes
+    python benchmarks/floor.py digits --seeds 0 1 2       # benchmarks/results/random-digits.seeds.json: their mean
 
 Network, latent size and preprocessing are those of every recipe for that set; initial weights are Keras' (the papers'
-are PyTorch's). The weights come from the seed, so only the numbers are kept. `python benchmarks/tables.py` afterwards.
+are PyTorch's), and rounded before anything is measured. `python benchmarks/tables.py` afterwards.
 """
 
 import argparse
 import json
+import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
-from sslzoo import evaluation, networks
-from sslzoo.evaluation import Report
+from sslzoo import data, evaluation, networks
+from sslzoo.evaluation import Report, pictures
 from sslzoo.files import write_beside
 from sslzoo.training.settings import SETUPS
 from sslzoo.views import Views
+from sslzoo.zoo import artefact, manifest
 from sslzoo.zoo.results import SCHEMA, check_results
 
-RESULTS = Path(__file__).resolve().parent / "results"
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS, WEIGHTS = ROOT / "benchmarks" / "results", ROOT / "weights"
 
 
 def encoder(dataset, image_shape, seed):
     """Raw images -> features, as a recipe's encoder is before its first step."""
     setup = SETUPS[dataset]
     network = networks.encoder(setup["network"], image_shape, setup["latent_dim"], seed=seed)
-    return networks.compose(Views(setup["policy"], 1).preprocessor(image_shape), network, name=f"random-{dataset}")
+    model = networks.compose(Views(setup["policy"], 1).preprocessor(image_shape), network, name=f"random-{dataset}")
+    artefact.round_weights(model, artefact.BITS)
+    return model
 
 
 def results(dataset, report, model, seconds):
@@ -36,7 +42,7 @@ def results(dataset, report, model, seconds):
     return check_results(
         {
             "schema": SCHEMA,
-            "name": f"random-{dataset.replace('_', '-')}",
+            "name": f"random-{dataset.replace('_', '-')}{'.seeds' if len(report.seeds) > 1 else ''}",
             "method": "Random",
             "dataset": dataset,
             "recipe": f"python benchmarks/floor.py {dataset} --seeds {' '.join(map(str, report.seeds))}",
@@ -47,9 +53,8 @@ def results(dataset, report, model, seconds):
             "wall_seconds": round(seconds),
             "views_seen": 0,
             "licence": "apache-2.0",
-            "papers": [{"title": "A Probabilistic Model behind Self-Supervised Learning",
-                        "url": "https://arxiv.org/abs/2402.01399"}],
-            "description": "An encoder that was never trained: what any method must beat.",
+            "papers": [],
+            "description": "The floor of every table: what any method must beat.",
             "evaluation": report.to_dict(),
             "input_shape": list(model.input_shape[1:]),
             "input_range": [0, 255],
@@ -57,6 +62,29 @@ def results(dataset, report, model, seconds):
             "parameters": model.count_params(),
         }
     )  # fmt: skip
+
+
+def publish(model, made, options):
+    """Writes one encoder as an entry of the zoo: folder, manifest, golden embeddings. Returns the folder."""
+    test_images, test_labels = data.load(made["dataset"], "test", data_dir=options.data_dir)
+    shown, labels = test_images[:2000], test_labels[:2000]
+    features = evaluation.features(model, shown)
+    with tempfile.TemporaryDirectory() as place:
+        drawn = [
+            pictures.neighbours(shown, features, Path(place, "neighbours.png"), seed=made["seeds"][0]),
+            pictures.embedding(
+                features, labels, Path(place, "embedding.png"), names=data.class_names(made["dataset"], labels)
+            ),
+        ]
+        target = options.weights / made["name"]
+        files = {file.name: file for file in drawn}
+        artefact.write(target, {"encoder": model}, made, pictures=files, float16=True, overwrite=True)
+    if options.weights == WEIGHTS:
+        manifest.refresh(target)
+        subprocess.run(
+            [sys.executable, ROOT / "tests" / "test_golden_embeddings.py", "--write", made["name"]], check=True
+        )
+    return target
 
 
 def main(argv=None):
@@ -72,10 +100,9 @@ def main(argv=None):
         metavar="P",
     )
     add("--data-dir", help="folder of prepared TFDS data sets")
-    add("--out", type=Path, default=RESULTS, help="folder to write to (benchmarks/results)")
+    add("--weights", type=Path, default=WEIGHTS, help="folder of the entries, for one seed (weights)")
+    add("--out", type=Path, default=RESULTS, help="folder of the numbers, for more seeds (benchmarks/results)")
     options = parser.parse_args(argv)
-    from sslzoo import data
-
     for dataset in options.datasets:
         began, reports = time.monotonic(), []
         for seed in options.seeds:
@@ -83,10 +110,13 @@ def main(argv=None):
             reports.append(evaluation.evaluate(model, dataset, options.protocols, options.data_dir, seed=seed))
         report = reports[0] if len(reports) == 1 else Report.mean(reports)
         made = results(dataset, report, model, time.monotonic() - began)
-        options.out.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(made, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-        path = write_beside(options.out / (made["name"] + ".json"), text.encode())
-        print(f"wrote {path}")
+        if len(reports) == 1:
+            path = publish(model, made, options)
+        else:
+            options.out.mkdir(parents=True, exist_ok=True)
+            text = json.dumps(made, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+            path = write_beside(options.out / (made["name"] + ".json"), text.encode())
+        print(f"wrote {path}", flush=True)
     return 0
 
 

@@ -58,8 +58,7 @@ PACKING = ("knn", "linear")  # protocols that decide on rounding
 # leads training elsewhere. Clusters hang on it most. Other protocols are printed, and not held to anything.
 CHECKED = {"linear": 4.0, "mlp": 4.0, "knn": 2.5, "gmm": 15.0, "style": 8.0}
 DIGITS = f"{artefact.BITS + 1} binary digits"
-REMARK = "To save space kernels "  # how the remark begins that says so
-PACKED = f"{REMARK}keep {DIGITS}"
+PACKED = f"{artefact.PACKED}keep {DIGITS}"
 KNN = "knn.cosine_k10_accuracy"
 COLUMNS_OF_README = (KNN, "mlp.accuracy", "linear.accuracy", "gmm.accuracy", "style.kept")  # what `sslzoo list` shows
 HEADER_OF_README = (
@@ -447,7 +446,7 @@ def _packed(zoo, entry, results, parts):
             model.set_weights(whole[part])
         return parts, results
     moved = f": kNN went from {before[KNN]['value']:.2f} to {after[KNN]['value']:.2f} %" if KNN in before else ""
-    remarks = [remark for remark in results.get("remarks", []) if not remark.startswith(REMARK)]
+    remarks = [remark for remark in results.get("remarks", []) if not remark.startswith(artefact.PACKED)]
     return parts, results | {"remarks": [*remarks, f"{PACKED}, after all was measured{moved}."]}
 
 
@@ -456,7 +455,7 @@ def _is_packed(results):
 
 
 def pack(zoo, entry):
-    """Packs an entry of weights/ as `collect` would today: fewer digits where neither probe loses, else the same numbers.
+    """Packs an entry of weights/ as `collect` would today: fewer digits, or the same numbers where a probe loses.
 
     Returns whether anything changed.
     """
@@ -534,10 +533,9 @@ def check(zoo, entry, scratch):
 def readme_rows(zoo):
     """The lines of the README's tables, for what is in weights/: one for each data set, the best kNN first."""
     found = {}
-    for entry in zoo.entries:
-        folder = zoo.weights / entry.entry
-        if (folder / layout.RESULTS).is_file():
-            found.setdefault(entry.dataset, []).append(read_results(folder))
+    for file in sorted(zoo.weights.glob(f"*/{layout.RESULTS}")):
+        results = read_results(file.parent)
+        found.setdefault(results["dataset"], []).append(results)
     lines = []
     for dataset in sorted(found, key=lambda dataset: (dataset == "digits", list(KNOWN).index(dataset))):
         models = sorted(found[dataset], key=lambda results: -_values(results).get(KNN, 0))

@@ -9,11 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import sslzoo
 from sslzoo import training
 from sslzoo.errors import InvalidInputError
 from sslzoo.methods import METHODS
 from sslzoo.methods.pretrainer import ROLES
 from sslzoo.zoo import artefact
+from sslzoo.zoo.results import read_results
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -236,7 +238,7 @@ def test_an_entry_is_one_of_several_seeds(tmp_path, monkeypatch):
         (folder / "results.json").write_text(json.dumps(made))
 
     jpeg = "The data had gone through JPEG."
-    of_files = [f"{artefact.PACKED}, and so on.", f"{artefact.LEFT_OUT}: decoder."]
+    of_files = [f"{artefact.PACKED}keep few digits.", f"{artefact.LEFT_OUT}: decoder."]
     write(0, 0.8, [jpeg, *of_files], tmp_path / "weights" / "simvae-digits")
     write(1, 0.9, [jpeg], tmp_path / "runs" / "simvae-digits.seeds.1" / "simvae-digits", came_later="as always")
     monkeypatch.setattr(seeds.keras.backend, "backend", lambda: "jax")
@@ -298,11 +300,22 @@ def test_the_floor_is_an_untrained_encoder_measured_alike(tmp_path):
     floor = script(ROOT / "benchmarks" / "floor.py")
     assert floor.main(["digits", "--protocols", "knn", "style", "--out", str(tmp_path), "--seeds", "0", "1"]) == 0
     (entry,) = tables.read_entries(tmp_path)
-    assert (entry.name, entry.method, entry.views, entry.seeds) == ("random-digits", "Random", 0, 2)
+    assert (entry.name, entry.method, entry.views, entry.seeds) == ("random-digits.seeds", "Random", 0, 2)
     trained = next(e for e in tables.read_entries(ROOT / "weights") if e.name == "simvae-digits")
     best = "knn.euclidean_best_accuracy"
     assert 30 < entry.value(best) < trained.value(best)
     assert entry.metrics[best]["error"] > 0
+
+
+def test_the_floor_of_one_seed_is_an_entry_whose_numbers_are_its_own(tmp_path):
+    floor = script(ROOT / "benchmarks" / "floor.py")
+    assert floor.main(["digits", "--protocols", "knn", "--weights", str(tmp_path)]) == 0
+    folder = tmp_path / "random-digits"
+    published = {metric["name"]: metric["value"] for metric in read_results(folder)["metrics"]}
+    again = sslzoo.evaluate(folder, "digits", "knn")
+    assert {metric["name"]: metric["value"] for metric in again.metrics()} == pytest.approx(published, abs=1e-3)
+    card = (folder / "README.md").read_text("utf-8")
+    assert "and not trained." in card and "It was trained" not in card and "pictures/embedding.png" in card
 
 
 def test_a_trial_runs_its_rate_down_or_says_nothing(monkeypatch, capsys):

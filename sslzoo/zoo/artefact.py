@@ -44,6 +44,7 @@ from sslzoo.zoo.layout import (
 from sslzoo.zoo.results import SCHEMA, check_results, read_results
 
 LEFT_OUT = "Left out here for size, and written by the recipe"  # how a remark on parts begins
+PACKED = "To save space kernels "  # how a remark on rounding begins
 BITS = 4  # binary digits after the first that a packed kernel keeps (docs/choices.md)
 MOST_PACKED = 8  # times that compression may shrink a kernel: a file must not claim more memory than is decent
 WORTH_PACKING = 2**16  # bytes of a kernel

@@ -138,7 +138,12 @@ def _introduction(results):
     method = f"[{results['method']}]({paper['url']})" if paper and "url" in paper else results["method"]
     lines = [f"# {results['name']}", ""]
     size = f" with {results['features']} features" if "features" in results else ""
-    lines.append(f"An image encoder{size}, trained with {method} on {_title(results['dataset'])} without labels.")
+    trained = (
+        f"trained with {method} on {_title(results['dataset'])} without labels"
+        if results["views_seen"]
+        else (f"made for images of {_title(results['dataset'])} and not trained")
+    )
+    lines.append(f"An image encoder{size}, {trained}.")
     if "description" in results:
         lines[-1] += f" {results['description']}"
     if tag_of(results["name"]):
@@ -296,7 +301,9 @@ def _limits(results):
     points = [
         f"It takes images {size}; `sslzoo embed` makes others fit. Values are 0..255: of images divided by 255 it "
         "gives nearly one and the same vector, for all look black to it.",
-        f"It was trained on {_title(results['dataset'])} only: on other kinds of images its features may say little.",
+        f"It was trained on {_title(results['dataset'])} only: on other kinds of images its features may say little."
+        if results["views_seen"]
+        else "Its weights are random: whatever its features say of an image, they say without training.",
         "It is a research model of the size the papers used. Nobody has examined it for bias, and it must not decide "
         "anything about people.",
         *results.get("remarks", []),
