@@ -295,7 +295,7 @@ def picture(dataset):
 
 def kind(method):
     """How `pictures.tradeoff` tells a method."""
-    generative = (*GENERATIVE, "GEDI", "JEM")
+    generative = (*GENERATIVE, "GEDI", "JEM", "EBCLR")
     return "untrained" if method == "Random" else "generative" if method in generative else "discriminative"
 
 

@@ -349,14 +349,11 @@ def collect(zoo, entry):
     source = zoo.runs / entry.entry / entry.entry
     results = read_results(source)
     parts = _parts(source)
-    rounded = results.get("weights") == "float16"  # by --float16, and measured so
-    if not rounded:
-        measured = _rounded(zoo, entry, results, parts)
-        rounded, results = measured is not None, measured or results
-    parts = parts if rounded else _parts(source)
-    parts, results = _without(entry, parts, results)
-    if rounded:
-        parts, results = _packed(zoo, entry, results, parts)
+    results = _packed(zoo, entry, results, parts)
+    rounded = _is_packed(results) or results.get("weights") == "float16"  # by --float16, and measured so
+    if not rounded and (measured := _rounded(zoo, entry, results, parts)):
+        rounded, results = True, measured
+    parts, results = _without(entry, parts if rounded else _parts(source), results)
     _put(zoo, entry, parts, results, source, rounded)
     return results
 
@@ -432,7 +429,7 @@ def _loses(before, after):
 
 
 def _packed(zoo, entry, results, parts):
-    """Models of few binary digits, and results that say so; both as they were where kNN or linear probe loses.
+    """Rounds models to few binary digits. Returns results that say so; where kNN or linear probe loses, all stays.
 
     What is lost counts from what is published, so that rounding twice costs no more than rounding once.
     """
@@ -444,10 +441,10 @@ def _packed(zoo, entry, results, parts):
     if _loses(before, after.values()):
         for part, model in parts.items():
             model.set_weights(whole[part])
-        return parts, results
+        return results
     moved = f": kNN went from {before[KNN]['value']:.2f} to {after[KNN]['value']:.2f} %" if KNN in before else ""
     remarks = [remark for remark in results.get("remarks", []) if not remark.startswith(artefact.PACKED)]
-    return parts, results | {"remarks": [*remarks, f"{PACKED}, after all was measured{moved}."]}
+    return results | {"remarks": [*remarks, f"{PACKED}, after all was measured{moved}."]}
 
 
 def _is_packed(results):
@@ -464,7 +461,8 @@ def pack(zoo, entry):
         return False
     results = read_results(folder)
     if not _is_packed(results):
-        parts, results = _packed(zoo, entry, results, _parts(folder))
+        parts = _parts(folder)
+        results = _packed(zoo, entry, results, parts)
         if _is_packed(results):
             _put(zoo, entry, parts, results, folder, rounded=True)
             return True
@@ -611,10 +609,10 @@ def main(argv=None):
         for entry in zoo.entries:
             if gone := trim(zoo, entry):
                 print(f"{entry.entry}: without {', '.join(gone)}", flush=True)
-                failed += not enter(zoo, entry)
+                failed += not enter(zoo.weights / entry.entry)
         return 1 if failed else 0
     if options.pack:
-        failed = sum(pack(zoo, entry) and not enter(zoo, entry) for entry in zoo.entries)
+        failed = sum(pack(zoo, entry) and not enter(zoo.weights / entry.entry) for entry in zoo.entries)
         return 1 if failed else 0
     if options.collect:
         return collect_all(zoo, Zoo(entries, options.runs), options.table)
@@ -639,7 +637,7 @@ def collect_all(zoo, everything, table):
             print(f"{entry.entry}: not collected ({type(error).__name__}: {error})", flush=True)
             continue
         write_table(table, everything.entries)
-        failed += not enter(zoo, entry)
+        failed += not enter(zoo.weights / entry.entry)
         path = ROOT / "README.md"
         write_beside(path, with_rows(path.read_text("utf-8"), readme_rows(everything)).encode())
         done = zoo.runs / entry.entry
@@ -648,12 +646,12 @@ def collect_all(zoo, everything, table):
     return 1 if failed else 0
 
 
-def enter(zoo, entry):
-    """Enters what is in weights/ into the manifest, and its golden embeddings. Returns whether both were written."""
-    manifest.refresh(zoo.weights / entry.entry)
-    golden = [sys.executable, str(ROOT / "tests" / "test_golden_embeddings.py"), "--write", entry.entry]
+def enter(folder):
+    """Enters a folder of weights/ into the manifest, and its golden embeddings. Returns whether both were written."""
+    manifest.refresh(folder)
+    golden = [sys.executable, str(ROOT / "tests" / "test_golden_embeddings.py"), "--write", folder.name]
     if subprocess.run(golden, env={**os.environ, "PYTHONPATH": search_path()}).returncode:  # which takes pytest
-        print(f"{entry.entry}: entered, but for {shlex.join(golden[1:])}", flush=True)
+        print(f"{folder.name}: entered, but for {shlex.join(golden[1:])}", flush=True)
         return False
     return True
 
