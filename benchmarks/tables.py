@@ -153,6 +153,14 @@ def millions(views):
     return f"{views / 1e6:.1f} M" if views < 10e6 else f"{views / 1e6:.0f} M"
 
 
+def title(metric):
+    """A metric as the head of a column."""
+    if metric.startswith("outliers."):
+        other, slope, _ = metric.removeprefix("outliers.").removesuffix("_auroc").partition("_slope")
+        return f"{TITLES.get(other, other)}{', slope' if slope else ''}"
+    return NAMES.get(metric, metric)
+
+
 def table(header, rows):
     """Markdown; columns of numbers to the right."""
     left = {"encoder", "method", "claim", "data", "verdict", "numbers", "seeds and budget"}
@@ -184,8 +192,10 @@ def comparison(entries, papers, paper, tables, metrics):
                 name = f"{method}" if entry is None else f"`{entry.name}`"
                 budget = ("", "") if entry is None else (millions(entry.views), entry.seeds)
                 rows.append([name, *cells, *budget])
-        names = [NAMES.get(metric, metric) for metric in metrics]
-        lines += [f"**{TITLES[dataset]}**", "", *table(["encoder", *names, "views", "seeds"], rows), ""]
+        header = ["encoder", *map(title, metrics), "views", "seeds"]
+        full = [c for c, name in enumerate(header) if name not in map(title, metrics) or any(r[c] != "–" for r in rows)]
+        rows = [[row[c] for c in full] for row in rows]
+        lines += [f"**{TITLES[dataset]}**", "", *table([header[c] for c in full], rows), ""]
         lines += [differences(trained, printed, metrics, dataset, paper), ""]
     return lines
 
@@ -259,7 +269,7 @@ def seeds_in_words(entries):
     seeds = sorted({entry.seeds for entry in entries})
     if seeds == [1]:
         return "one seed each, so the papers' standard errors have no counterpart"
-    return f"seeds: {' or '.join(map(str, seeds))}"
+    return f"seeds: {seeds[0]}" if len(seeds) == 1 else f"seeds: {seeds[0]} to {seeds[-1]}"
 
 
 # ---------------------------------------------------------------- style
@@ -677,12 +687,8 @@ def outlier_table(entries):
     for dataset, group in itertools.groupby(entries, key=lambda e: e.dataset):
         group = list(group)
         names = sorted({m for e in group for m in e.metrics if m.startswith("outliers.")})
-        header = [
-            "encoder",
-            *(m.removeprefix("outliers.").removesuffix("_auroc").replace("_slope", ", slope") for m in names),
-        ]
         rows = [[f"`{e.name}`", *(number(e.value(m), "") or "–" for m in names)] for e in group]
-        lines += [f"**{TITLES.get(dataset, dataset)}**", "", *table(header, rows), ""]
+        lines += [f"**{TITLES.get(dataset, dataset)}**", "", *table(["encoder", *map(title, names)], rows), ""]
     return lines
 
 
