@@ -65,6 +65,9 @@ class TrainingError(SSLZooError, ArithmeticError):
     """Training cannot go on: a loss term stopped being a finite number."""
 
 
+MANY = 25  # names beyond which a message gives the nearest ones alone
+
+
 def choose(kind: str, name: str, known: Iterable[str]) -> str:
     """Return `name` if it is one of `known`, else raise with the nearest names.
 
@@ -79,6 +82,25 @@ def choose(kind: str, name: str, known: Iterable[str]) -> str:
     known = sorted(known)
     if name in known:
         return name
-    near = difflib.get_close_matches(str(name), known, n=3, cutoff=0.5)
+    near = nearest(name, known)
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-    raise UnknownNameError(f"Unknown {kind}.{hint} Expected one of {', '.join(known)}. Received: {kind}={name!r}")
+    expected = f"{len(known)} names" if near and len(known) > MANY else ", ".join(known)
+    raise UnknownNameError(f"Unknown {kind}.{hint} Expected one of {expected}. Received: {kind}={name!r}")
+
+
+def nearest(name, known, most=3):
+    """Names that `name` may stand for: but for case and punctuation, else those that begin with it, else alike."""
+    names = {}
+    for each in sorted(known):
+        names.setdefault(plain(each), []).append(each)
+    wanted = plain(name)
+    if wanted in names:
+        return names[wanted][:most]
+    begin = [each for key in names if wanted and key.startswith(wanted) for each in names[key]]
+    alike = [each for key in difflib.get_close_matches(wanted, names, n=most, cutoff=0.5) for each in names[key]]
+    return (begin or alike)[:most]
+
+
+def plain(name):
+    """The letters and digits of a name in lower case: SimVAE_MNIST and simvae-mnist are one."""
+    return "".join(filter(str.isalnum, str(name).lower()))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sslzoo import checks
-from sslzoo.errors import InvalidInputError
+from sslzoo.errors import InvalidInputError, UnknownNameError, choose, nearest
 
 PASSES = [
     (checks.number(0, rate=0), 0),
@@ -60,3 +60,27 @@ def test_what_does_not_pass_is_told_in_one_sentence(check, sentence, values):
         with pytest.raises(InvalidInputError) as caught:
             check(value)
         assert str(caught.value) == f"{sentence}. Received: rate={value!r}"
+
+
+@pytest.mark.parametrize(
+    "name, near",
+    [
+        ("SimVAE_CIFAR10", ["simvae-cifar10"]),  # case and punctuation
+        ("simvae", ["simvae-cifar10", "simvae-mnist"]),  # the beginning, before what is spelled alike ("vae")
+        ("simvea-mnist", ["simvae-mnist"]),
+        ("", []),
+        (None, []),
+    ],
+)
+def test_the_nearest_names(name, near):
+    assert nearest(name, ["vae", "simvae-mnist", "simvae-cifar10", "moco"], 2)[: len(near) or 1] == near
+
+
+def test_a_message_lists_names_that_can_be_read_at_a_glance():
+    with pytest.raises(UnknownNameError, match=r"Did you mean 'b'\? Expected one of a, b\. Received: letter='B'"):
+        choose("letter", "B", "ab")
+    many = [f"model-{number}" for number in range(90)]
+    with pytest.raises(UnknownNameError, match=r"Did you mean 'model-7'\? Expected one of 90 names\. Received"):
+        choose("model", "MODEL7", many)
+    with pytest.raises(UnknownNameError, match=r"Expected one of model-0, .*, model-9\. Received: model='x'"):
+        choose("model", "x", many)  # nothing is near: all of them

@@ -1,8 +1,10 @@
 """What the discriminative methods share: views go through an encoder and a head, and a loss compares what comes out."""
 
 import keras
+import numpy as np
 from keras import ops
 
+from sslzoo import processes
 from sslzoo.errors import InvalidInputError
 from sslzoo.methods.advice import Advice
 from sslzoo.methods.pretrainer import Pretrainer, full_precision
@@ -93,6 +95,18 @@ class JointEmbedding(Pretrainer):
         """Embeddings of views (N, H, W, C): float tensor (N, P), what the loss compares."""
         features = self.representation(views, training)
         return full_precision(features if self.projector is None else self.projector(features, training=training))
+
+    def embed_images(self, images, batch_size: int = 500) -> np.ndarray:
+        """Embeddings of images as they are, without the random steps of views: float32 (N, P), in their order.
+
+        Args:
+            images: array (N, H, W, C), raw, 0..255.
+            batch_size: int, images at a time.
+        """
+        with processes.alone(self):
+            batches = (images[start : start + batch_size] for start in range(0, len(images), batch_size))
+            found = [ops.convert_to_numpy(self.embed(self.prepare(batch), training=False)) for batch in batches]
+        return np.concatenate(found).astype("float32")
 
     def embed_groups(self, views, training):
         """Embeddings of grouped views (B, J, H, W, C): float tensor (B, J, P)."""

@@ -387,14 +387,9 @@ class MemoryBank(JointEmbedding):
             raise InvalidInputError(
                 f"images must be the {self.num_images} that the bank remembers. Received: {len(images)} images"
             )
-        parts = [[] for _ in self.banks()]
-        with processes.alone(self):
-            for start in range(0, len(images), batch_size):
-                z = self.embed(self.prepare(images[start : start + batch_size]), training=False)
-                for rows, (part, _) in zip(parts, self.banks()):
-                    rows.append(ops.convert_to_numpy(unit(z[:, part])))
-        for rows, (_, bank) in zip(parts, self.banks()):
-            bank.rows.assign(np.concatenate(rows))
+        z = self.embed_images(images, batch_size)
+        for part, bank in self.banks():
+            bank.rows.assign(ops.convert_to_numpy(unit(z[:, part])))
 
     def remembered(self, images, batch_size: int = 500, index=None) -> np.ndarray:
         """The training image that each image is nearest to, by the bank.

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from sslzoo import checks
+from sslzoo.errors import InvalidInputError
 from sslzoo.losses import instance_terms, unit
 from sslzoo.methods.advice import LOWER_TEMPERATURE
 from sslzoo.methods.joint_embedding import JointEmbedding
@@ -108,6 +109,27 @@ class ParametricInstanceDiscrimination(JointEmbedding):
         if self.temperature is None:
             return ops.matmul(z, ops.transpose(vectors))
         return ops.matmul(unit(z), ops.transpose(unit(vectors))) / self.temperature
+
+    def fill_class_vectors(self, images, batch_size: int = 500) -> None:
+        """Puts each image's class vector where the networks see the image now, at length 1, in place of random ones.
+
+        Where there are many images, an optimizer that divides by the size of gradients (Adam) moves a vector by its
+        rate in every step, and all of them alike until their own image has come: hundreds of steps away from what the
+        encoder makes of any image. Short, random vectors then all point to one side, and an encoder without batch
+        normalisation collapses in the first epoch. Long ones that stand at their images keep their places.
+
+        Args:
+            images: array (num_images, H, W, C), raw, 0..255, in the order of the index.
+            batch_size: int, images at a time.
+
+        Raises:
+            InvalidInputError: another number of images.
+        """
+        if len(images) != self.num_images:
+            raise InvalidInputError(
+                f"images must be the {self.num_images} that are classes. Received: {len(images)} images"
+            )
+        self.class_vectors.assign(ops.convert_to_numpy(unit(self.embed_images(images, batch_size))))
 
     def objective(self, images, outputs, training):
         _, index = self.split(images)

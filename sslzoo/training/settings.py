@@ -253,8 +253,11 @@ def choose_variant(variant: str, variants: dict) -> str:
     return choose("variant", variant, {"zoo": None, **variants})
 
 
+WORDS = {"true": "True", "false": "False", "none": "None"}  # as a shell's users write them
+
+
 def parse_changes(words: "list[str]", numbers: dict) -> dict:
-    """`--set name=value ...` as a dict: values are Python literals (0.2, None, (256, 64)), else texts.
+    """`--set name=value ...` as a dict: values are Python literals (0.2, None, (256, 64); true as True), else texts.
 
     Args:
         words: each "name=value".
@@ -262,7 +265,8 @@ def parse_changes(words: "list[str]", numbers: dict) -> dict:
 
     Raises:
         UnknownNameError: a setting that there is not.
-        InvalidInputError: no "=", a text where a number stands, or a setting named twice.
+        InvalidInputError: no "=", a text where a number stands, anything but True or False where one of them stands, or
+            a setting named twice.
     """
     changes = {}
     for word in words:
@@ -271,9 +275,11 @@ def parse_changes(words: "list[str]", numbers: dict) -> dict:
             raise InvalidInputError(f"--set takes name=value, such as learning_rate=2e-3. Received: --set {word}")
         choose("setting", name, numbers)
         try:
-            value = ast.literal_eval(text)
+            value = ast.literal_eval(WORDS.get(text.lower(), text))
         except (ValueError, SyntaxError):
             value = text
+        if isinstance(numbers[name], bool) and not isinstance(value, bool):
+            raise InvalidInputError(f"{name} must be True or False. Received: --set {name}={text}")
         if isinstance(value, str) and isinstance(numbers[name], (int, float)):
             raise InvalidInputError(f"{name} must be a number, as {numbers[name]!r} is. Received: --set {name}={text}")
         if name in changes:

@@ -12,7 +12,6 @@ Wherever the files come from, they are checked against the hashes of the manifes
 
 import ast
 import copy
-import difflib
 import os
 import re
 import warnings
@@ -29,6 +28,8 @@ from sslzoo.errors import (
     SSLZooError,
     UnknownNameError,
     choose,
+    nearest,
+    plain,
 )
 from sslzoo.files import read_json, sha256
 from sslzoo.zoo import layout
@@ -247,7 +248,7 @@ def _check_known(name, entries=()):
             f"that holds them. Received: name_or_path={name!r}"
         )
     if name not in known and (command := _training_command(name)):
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        near = nearest(name, known, 1)
         raise UnknownNameError(
             f"There is no trained model of that name; its recipe makes it: {command}."
             + (f" The nearest that is there: {near[0]!r}." if near else "")
@@ -359,8 +360,8 @@ def list_models(method: str | None = None, dataset: str | None = None, tag: str 
     models = every
     for field, wanted in (("method", method), ("dataset", dataset), ("tag", tag)):
         if wanted is not None:
-            known = {_plainly(model[field] or "default"): model[field] or "default" for model in every}
-            chosen = known.get(_plainly(wanted)) or choose(field, wanted, set(known.values()))
+            known = {plain(model[field] or "default"): model[field] or "default" for model in every}
+            chosen = known.get(plain(wanted)) or choose(field, wanted, set(known.values()))
             models = [model for model in models if (model[field] or "default") == chosen]
     return Models(models)
 
@@ -422,10 +423,6 @@ def results_of(name_or_path: "str | os.PathLike") -> dict:
         _check_known(str(name_or_path), manifests.read())
         folder = local_models().get(str(name_or_path))
     return read_results(folder) if folder is not None and (folder / layout.RESULTS).is_file() else {}
-
-
-def _plainly(text):
-    return str(text).lower().translate(str.maketrans("", "", "-_ "))
 
 
 def _described(name, entry, local):

@@ -253,6 +253,16 @@ def test_instances_are_learned_by_their_place_not_their_order():
     assert losses[True] < 0.5 < 1.5 < losses[False]
 
 
+def test_filled_class_vectors_stand_at_their_images():
+    model, pixels = make(ParametricInstanceDiscrimination, num_images=BATCH), images(BATCH)
+    model.fill_class_vectors(pixels, batch_size=5)  # which does not divide the images
+    vectors = to_numpy(model.class_vectors)
+    np.testing.assert_allclose(vectors, unit(to_numpy(model.encode(pixels))), atol=1e-5)
+    assert vectors.dtype == np.float32
+    with pytest.raises(InvalidInputError, match=rf"the {BATCH} that are classes\. Received: 5 images"):
+        model.fill_class_vectors(pixels[:5])
+
+
 def test_class_vectors_are_trained_and_not_published():
     model = make(ParametricInstanceDiscrimination, num_images=9)
     assert any(weight is model.class_vectors for weight in model.trainable_variables)

@@ -94,13 +94,22 @@ def test_colour_is_every_set_in_colour_that_is_not_named_beside_it():
         ("temperature=0.2", 0.2),
         ("head=(256, 64)", (256, 64)),
         ("flip=None", None),
+        ("flip=none", None),
+        ("fill_bank=false", False),
+        ("fill_bank=True", True),
         ("network=resnet18", "resnet18"),
         ("policy_changes={'blur': None}", {"blur": None}),
     ],
 )
 def test_changes_are_literals_or_texts(word, expected):
-    known = numbers() | {"head": None}
+    known = numbers() | {"head": None, "fill_bank": True}
     assert parse_changes([word], known) == {word.partition("=")[0]: expected}
+
+
+@pytest.mark.parametrize("text", ["yes", "0", "None", "ture"])
+def test_what_is_on_or_off_takes_nothing_else(text):
+    with pytest.raises(InvalidInputError, match=f"fill_bank must be True or False. Received: --set fill_bank={text}"):
+        parse_changes([f"fill_bank={text}"], {"fill_bank": True})
 
 
 def test_every_set_counts_and_no_setting_has_two_values():
