@@ -57,8 +57,8 @@ PACKING = ("knn", "linear")  # protocols that decide on rounding
 # Points by which a number may differ when --check trains an entry again, on another machine or backend, where rounding
 # leads training elsewhere. Clusters hang on it most. Other protocols are printed, and not held to anything.
 CHECKED = {"linear": 4.0, "mlp": 4.0, "knn": 2.5, "gmm": 15.0, "style": 8.0}
-DIGITS = f"{artefact.BITS + 1} binary digits"
-PACKED = f"{artefact.PACKED}keep {DIGITS}"
+DIGITS = tuple(range(artefact.BITS + 1, artefact.BITS + 4))  # binary ones that kernels keep: the fewest that do
+PACKED = f"{artefact.PACKED}keep "  # how many
 KNN = "knn.cosine_k10_accuracy"
 COLUMNS_OF_README = (KNN, "mlp.accuracy", "linear.accuracy", "gmm.accuracy", "style.kept")  # what `sslzoo list` shows
 HEADER_OF_README = (
@@ -349,18 +349,24 @@ def collect(zoo, entry):
     source = zoo.runs / entry.entry / entry.entry
     results = read_results(source)
     parts = _parts(source)
-    results = _packed(zoo, entry, results, parts)
-    rounded = _is_packed(results) or results.get("weights") == "float16"  # by --float16, and measured so
-    if not rounded and (measured := _rounded(zoo, entry, results, parts)):
-        rounded, results = True, measured
+    results, rounded = _smallest(zoo, entry, results, parts)
     parts, results = _without(entry, parts if rounded else _parts(source), results)
     _put(zoo, entry, parts, results, source, rounded)
     return results
 
 
+def _smallest(zoo, entry, results, parts):
+    """Rounds models as far as neither kNN nor linear probe loses. Returns results, and whether float16 holds them."""
+    results = _packed(zoo, entry, results, parts)
+    if _is_packed(results) or results.get("weights") == "float16":  # by --float16, and measured so
+        return results, True
+    measured = _rounded(zoo, entry, results, parts)
+    return (results, False) if measured is None else (measured, True)
+
+
 def _put(zoo, entry, parts, results, source, rounded):
     """Writes an entry into weights/, with the pictures that `source` has, and enters its row."""
-    how = DIGITS if _is_packed(results) else "float16" if rounded else "float32"
+    how = _is_packed(results) or ("float16" if rounded else "float32")
     target = artefact.write(
         zoo.weights / entry.entry, parts, results, pictures=_pictures(source, results), float16=rounded, overwrite=True,
         approve=lambda folder: _check_size(folder, f"{source} ({how})"),
@@ -434,21 +440,27 @@ def _packed(zoo, entry, results, parts):
     What is lost counts from what is published, so that rounding twice costs no more than rounding once.
     """
     whole = {part: model.get_weights() for part, model in parts.items()}
-    for model in parts.values():
-        artefact.round_weights(model, artefact.BITS)
-    report = evaluation.evaluate(parts["encoder"], results["dataset"], PACKING, zoo.data_dir, seed=entry.seed)
-    before, after = ({metric["name"]: metric for metric in found} for found in (results["metrics"], report.metrics()))
-    if _loses(before, after.values()):
+    before = {metric["name"]: metric for metric in results["metrics"]}
+    for digits in DIGITS:
         for part, model in parts.items():
             model.set_weights(whole[part])
-        return results
-    moved = f": kNN went from {before[KNN]['value']:.2f} to {after[KNN]['value']:.2f} %" if KNN in before else ""
-    remarks = [remark for remark in results.get("remarks", []) if not remark.startswith(artefact.PACKED)]
-    return results | {"remarks": [*remarks, f"{PACKED}, after all was measured{moved}."]}
+            artefact.round_weights(model, digits - 1)
+        report = evaluation.evaluate(parts["encoder"], results["dataset"], PACKING, zoo.data_dir, seed=entry.seed)
+        after = {metric["name"]: metric for metric in report.metrics()}
+        if _loses(before, after.values()):
+            continue
+        moved = f": kNN went from {before[KNN]['value']:.2f} to {after[KNN]['value']:.2f} %" if KNN in before else ""
+        remarks = [remark for remark in results.get("remarks", []) if not remark.startswith(artefact.PACKED)]
+        return results | {"remarks": [*remarks, f"{PACKED}{digits} binary digits, after all was measured{moved}."]}
+    for part, model in parts.items():
+        model.set_weights(whole[part])
+    return results
 
 
 def _is_packed(results):
-    return any(remark.startswith(PACKED) for remark in results.get("remarks", []))
+    """How many digits kernels keep, in words ("5 binary digits"), where they were packed; else nothing."""
+    found = [remark for remark in results.get("remarks", []) if remark.startswith(PACKED)]
+    return found[-1].removeprefix(PACKED).partition(",")[0] if found else ""
 
 
 def pack(zoo, entry):
@@ -462,9 +474,9 @@ def pack(zoo, entry):
     results = read_results(folder)
     if not _is_packed(results):
         parts = _parts(folder)
-        results = _packed(zoo, entry, results, parts)
-        if _is_packed(results):
-            _put(zoo, entry, parts, results, folder, rounded=True)
+        smaller, rounded = _smallest(zoo, entry, results, parts)
+        if smaller is not results:
+            _put(zoo, entry, parts, smaller, folder, rounded)
             return True
         print(f"{entry.entry}: keeps its digits, a probe would lose by fewer", flush=True)
     saved = artefact.compress(folder)

@@ -323,10 +323,13 @@ def without_measuring(monkeypatch, moves):
     return asked  # the weights of each encoder that was measured
 
 
+LOST = [-0.2] * len(recipe.DIGITS)  # by each number of digits that is tried
+
+
 @pytest.mark.parametrize(
     ("weights", "moves", "kept"),
-    [("float32", [-0.09], "few"), ("float32", [-0.2, -0.09], "half"), ("float32", [-0.2, -0.2], "whole"),
-     ("float16", [0.1], "few"), ("float16", [-0.2], "half")],
+    [("float32", [-0.09], "few"), ("float32", [-0.2, -0.2, -0.09], "few"), ("float32", [*LOST, -0.09], "half"),
+     ("float32", [*LOST, -0.2], "whole"), ("float16", [0.1], "few"), ("float16", LOST, "half")],
 )  # fmt: skip
 def test_weights_are_rounded_as_far_as_no_probe_loses(weights, moves, kept, tmp_path, monkeypatch):
     """A run of --float16 was measured as it is, and stays so where few digits cost too much."""
@@ -340,7 +343,9 @@ def test_weights_are_rounded_as_far_as_no_probe_loses(weights, moves, kept, tmp_
     asked = without_measuring(monkeypatch, moves)
     collected = recipe.collect(recipe.Zoo([entry], tmp_path / "runs", tmp_path / "weights"), entry)
     assert len(asked) == len(moves)
-    remark = f"{recipe.PACKED}, after all was measured: kNN went from {value:.2f} to {value + moves[-1]:.2f} %."
+    digits = recipe.DIGITS[min(len(moves), len(recipe.DIGITS)) - 1]
+    moved = f"kNN went from {value:.2f} to {value + moves[-1]:.2f} %"
+    remark = f"{recipe.PACKED}{digits} binary digits, after all was measured: {moved}."
     assert collected.get("remarks", []) == ([remark] if kept == "few" else [])
     written = recipe.read_results(tmp_path / "weights" / "simvae-digits")
     assert written["weights"] == ("float32" if kept == "whole" else "float16")
@@ -361,7 +366,7 @@ def test_what_the_recipe_alone_can_measure_stays_when_weights_are_rounded(tmp_pa
     results["metrics"].append(results["metrics"][0] | {"name": "bank.accuracy", "value": 90.0, "paper": 91.0})
     recipe.artefact.write(source, {"encoder": sslzoo.load("simvae-digits")}, results)
     entry = recipe.Entry("simvae-digits", "simvae", "digits", "", 0)
-    without_measuring(monkeypatch, [-0.2, 0.05])
+    without_measuring(monkeypatch, [*LOST, 0.05])
     collected = recipe.collect(recipe.Zoo([entry], tmp_path / "runs", tmp_path / "weights"), entry)
     (kept,) = [metric for metric in collected["metrics"] if metric["name"] == "bank.accuracy"]
     assert (kept["value"], kept["paper"]) == (90.0, 91.0)
@@ -394,7 +399,7 @@ def test_packing_is_done_once_and_not_where_a_probe_loses(tmp_path, monkeypatch,
     entered = []
     monkeypatch.setattr(recipe, "enter", lambda folder: entered.append(folder.name) or True)
     said = []
-    for moves in ([-0.2], [0.0], []):  # the third time, there would be nothing to measure with
+    for moves in ([*LOST, -0.2], [0.0], []):  # the third time, there would be nothing to measure with
         before = recipe.artefact.hashes(folder)
         without_measuring(monkeypatch, moves)
         assert recipe.main(["--pack", "--table", str(table), "--runs", str(tmp_path / "runs")]) == 0
