@@ -1,6 +1,6 @@
 """Train DeepCluster: k-means on all features gives the labels that augmented views are classified by.
 
-    python recipes/deepcluster.py                                     # digits, about a minute: kNN 93.3 %
+    python recipes/deepcluster.py                                     # digits, about a minute: kNN 93.6 %
     KERAS_BACKEND=jax python recipes/deepcluster.py --dataset mnist
     python recipes/deepcluster.py --dataset cifar10 --variant paper
     python recipes/deepcluster.py --dataset cifar10 --variant strong
@@ -15,9 +15,9 @@ from sslzoo.methods.deepcluster import Recluster
 from sslzoo.training import PAPER, STRONG, Per
 
 # recluster_every counts epochs: the classifier starts anew each time and needs a hundred steps or more to learn, which
-# are many epochs of a small data set.
+# are many epochs of a small data set; and a rate that does not fall, or the last classifiers learn nothing.
 SETTINGS = {
-    "learning_rate": Per(1e-3, digits=2e-3),
+    "learning_rate": Per(1e-3, digits=2e-3), "schedule": "constant",
     "clusters": 100, "recluster_every": Per(1, digits=10),
 }  # fmt: skip
 
