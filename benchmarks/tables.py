@@ -185,17 +185,17 @@ def comparison(entries, papers, paper, tables, metrics):
         if not trained:
             lines += [f"**{TITLES[dataset]}**: none of its methods is trained here yet.", ""]
             continue
+        known = {metric for _, metric in printed} | {m for m in metrics for e in trained if e.value(m) is not None}
+        shown = [metric for metric in metrics if metric in known]
         rows = []
         for method in sorted(methods, key=lambda m: (METHODS.index(m) if m in METHODS else 99, m)):
             for entry in [e for e in trained if e.method == method] or [None]:
-                cells = [cell(entry, metric, printed.get((method, metric))) for metric in metrics]
+                cells = [cell(entry, metric, printed.get((method, metric))) for metric in shown]
                 name = f"{method}" if entry is None else f"`{entry.name}`"
                 budget = ("", "") if entry is None else (millions(entry.views), entry.seeds)
                 rows.append([name, *cells, *budget])
-        header = ["encoder", *map(title, metrics), "views", "seeds"]
-        full = [c for c, name in enumerate(header) if name not in map(title, metrics) or any(r[c] != "–" for r in rows)]
-        rows = [[row[c] for c in full] for row in rows]
-        lines += [f"**{TITLES[dataset]}**", "", *table([header[c] for c in full], rows), ""]
+        header = ["encoder", *map(title, shown), "views", "seeds"]
+        lines += [f"**{TITLES[dataset]}**", "", *table(header, rows), ""]
         lines += [differences(trained, printed, metrics, dataset, paper), ""]
     return lines
 

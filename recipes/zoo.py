@@ -358,7 +358,7 @@ def collect(zoo, entry):
 def _smallest(zoo, entry, results, parts):
     """Rounds models as far as neither kNN nor linear probe loses. Returns results, and whether float16 holds them."""
     results = _packed(zoo, entry, results, parts)
-    if _is_packed(results) or results.get("weights") == "float16":  # by --float16, and measured so
+    if _digits_of(results) or results.get("weights") == "float16":  # by --float16, and measured so
         return results, True
     measured = _rounded(zoo, entry, results, parts)
     return (results, False) if measured is None else (measured, True)
@@ -366,7 +366,7 @@ def _smallest(zoo, entry, results, parts):
 
 def _put(zoo, entry, parts, results, source, rounded):
     """Writes an entry into weights/, with the pictures that `source` has, and enters its row."""
-    how = _is_packed(results) or ("float16" if rounded else "float32")
+    how = _digits_of(results) or ("float16" if rounded else "float32")
     target = artefact.write(
         zoo.weights / entry.entry, parts, results, pictures=_pictures(source, results), float16=rounded, overwrite=True,
         approve=lambda folder: _check_size(folder, f"{source} ({how})"),
@@ -457,7 +457,7 @@ def _packed(zoo, entry, results, parts):
     return results
 
 
-def _is_packed(results):
+def _digits_of(results):
     """How many digits kernels keep, in words ("5 binary digits"), where they were packed; else nothing."""
     found = [remark for remark in results.get("remarks", []) if remark.startswith(PACKED)]
     return found[-1].removeprefix(PACKED).partition(",")[0] if found else ""
@@ -472,7 +472,7 @@ def pack(zoo, entry):
     if not (folder / layout.RESULTS).is_file():
         return False
     results = read_results(folder)
-    if not _is_packed(results):
+    if not _digits_of(results):
         parts = _parts(folder)
         smaller, rounded = _smallest(zoo, entry, results, parts)
         if smaller is not results:

@@ -25,7 +25,7 @@ from sslzoo.losses.tensors import softmax_terms
 from sslzoo.methods.advice import LOWER_TEMPERATURE
 from sslzoo.methods.joint_embedding import JointEmbedding
 from sslzoo.methods.kmeans import mini_batch_kmeans
-from sslzoo.methods.pretrainer import check_index
+from sslzoo.methods.pretrainer import check_index, check_training_images
 from sslzoo.methods.state import counter, refresh_rows, snapshot, variable
 from sslzoo.networks.initialization import unit_rows
 from sslzoo.progress import line
@@ -383,10 +383,7 @@ class MemoryBank(JointEmbedding):
         Raises:
             InvalidInputError: another number of images.
         """
-        if len(images) != self.num_images:
-            raise InvalidInputError(
-                f"images must be the {self.num_images} that the bank remembers. Received: {len(images)} images"
-            )
+        check_training_images(images, self.num_images, "the bank remembers")
         z = self.embed_images(images, batch_size)
         for part, bank in self.banks():
             bank.rows.assign(ops.convert_to_numpy(unit(z[:, part])))

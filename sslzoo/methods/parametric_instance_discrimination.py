@@ -6,11 +6,10 @@ import keras
 from keras import ops
 
 from sslzoo import checks
-from sslzoo.errors import InvalidInputError
 from sslzoo.losses import instance_terms, unit
 from sslzoo.methods.advice import LOWER_TEMPERATURE
 from sslzoo.methods.joint_embedding import JointEmbedding
-from sslzoo.methods.pretrainer import check_index
+from sslzoo.methods.pretrainer import check_index, check_training_images
 from sslzoo.methods.state import variable
 from sslzoo.networks.initialization import unit_rows
 
@@ -125,10 +124,7 @@ class ParametricInstanceDiscrimination(JointEmbedding):
         Raises:
             InvalidInputError: another number of images.
         """
-        if len(images) != self.num_images:
-            raise InvalidInputError(
-                f"images must be the {self.num_images} that are classes. Received: {len(images)} images"
-            )
+        check_training_images(images, self.num_images, "are classes")
         self.class_vectors.assign(ops.convert_to_numpy(unit(self.embed_images(images, batch_size))))
 
     def objective(self, images, outputs, training):

@@ -120,6 +120,12 @@ def check_index(index, num_images):
         )
 
 
+def check_training_images(images, num_images, role):
+    """Raise unless there are as many images as a method has rows or labels for; `role` says what for."""
+    if len(images) != num_images:
+        raise InvalidInputError(f"images must be the {num_images} that {role}. Received: {len(images)} images")
+
+
 # What the terms of losses stand for in the latent-variable model of "A Probabilistic Model behind Self-Supervised
 # Learning", eq. 3-5: views x of one image have latents z around one centre.
 ROLES = {
