@@ -196,8 +196,9 @@ train({method!r}, {str(tmp_path / "two")!r}, *{arguments}, "--processes", 2)
     folder = train(method, tmp_path / "one", *arguments)
     (one, note), (two, other_note) = checkpoint(tmp_path / "one"), checkpoint(tmp_path / "two")
     assert one.keys() == two.keys() and note["epochs_done"] == other_note["epochs_done"] == 2
-    for key in one:
-        np.testing.assert_allclose(two[key], one[key], atol=1e-5, err_msg=key)
+    for key in one:  # two halves added are rounded as their sum is, and a number of 22 is rounded by 2e-6
+        size = max(1.0, np.abs(one[key]).max(initial=0.0))
+        np.testing.assert_allclose(two[key], one[key], rtol=0, atol=1e-5 * size, err_msg=key)
     for mine, its in zip(rows(tmp_path / "one"), rows(tmp_path / "two"), strict=True):
         assert mine["views"] == its["views"] and float(mine["loss"]) == pytest.approx(float(its["loss"]), rel=1e-5)
     images = sslzoo.data.load("digits", "test")[0][:20]
