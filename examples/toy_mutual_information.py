@@ -158,12 +158,13 @@ def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=100, help="passes over the points (100, the paper's)")
     parser.add_argument("--points", type=int, default=2000, help="pairs to learn from (2000, the paper's)")
+    parser.add_argument("--fresh", type=int, default=20_000, help="pairs to measure on (20000)")
     parser.add_argument("--learning-rate", type=float, default=0.03, help="of Adam (0.03, the paper's)")
     parser.add_argument("--seeds", type=int, default=5, help="of points and initial weights (5, the paper's)")
     parser.add_argument("--out", default="toy_mutual_information.png", help="the picture")
     settings = parser.parse_args(argv)
     begin, rng = time.perf_counter(), np.random.default_rng(0)
-    pairs, fresh = draw(rng, settings.seeds, settings.points), draw(rng, settings.seeds, 20_000)
+    pairs, fresh = draw(rng, settings.seeds, settings.points), draw(rng, settings.seeds, settings.fresh)
     print(f"true {TRUE:.5f}\n{'':<14}{'estimate':>10}{'spread':>10}{'paper':>11}{'analytic':>11}{'blind':>11}")
     estimates, exact, blind = [], [], []
     for percent, theirs in zip(PERCENT, PAPER):

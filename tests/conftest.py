@@ -6,6 +6,8 @@ import signal
 import sys
 from pathlib import Path
 
+import pytest
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # the suite is about correctness and must be the same everywhere
 sys.path.insert(0, str(Path(__file__).parent))
@@ -18,5 +20,13 @@ def pytest_collection_finish(session):
 
     What three backends hold once they are imported keeps it from looking at all: the suite grew to 9 GB.
     """
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def what_outlives_a_file():
+    """Is what backends keep of each program they made: to look through all of it again took a tenth of the suite."""
+    yield
     gc.collect()
     gc.freeze()
