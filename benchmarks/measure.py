@@ -5,7 +5,8 @@
     python benchmarks/measure.py "*-mnist" --protocols generation --extractor simclr-mnist
 
 Numbers that are there already stay, unless --again is given. Files of weights are not touched; results.json then also
-holds their hashes. `python benchmarks/tables.py` afterwards.
+holds their hashes. An entry that cannot be measured so (it has no decoder, say) is told, the others go on, and the exit
+status is 1. `python benchmarks/tables.py` afterwards.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import sys
 from pathlib import Path
 
 from sslzoo import data, evaluation
+from sslzoo.errors import SSLZooError
 from sslzoo.evaluation import Report
 from sslzoo.zoo import artefact, layout, manifest
 from sslzoo.zoo.results import read_results
@@ -70,6 +72,7 @@ def main(argv=None):
     add("--again", action="store_true", help="also what an entry has already")
     add("--weights", type=Path, default=WEIGHTS, help="folder of entries (weights/)")
     options = parser.parse_args(argv)
+    failed = 0
     for folder in sorted(path.parent for path in options.weights.glob(f"*/{layout.CONFIG}")):
         if not any(fnmatch.fnmatch(folder.name, pattern) for pattern in options.entries):
             continue
@@ -79,12 +82,17 @@ def main(argv=None):
                 manifest.refresh(folder)
                 print(f"{folder.name}: sealed", flush=True)
             continue
-        report = measure(folder, protocols, options.data_dir, extractor=options.extractor)
+        try:
+            report = measure(folder, protocols, options.data_dir, extractor=options.extractor)
+        except SSLZooError as error:
+            failed += 1
+            print(f"{folder.name}: not measured ({type(error).__name__}: {error})", flush=True)
+            continue
         if options.weights == WEIGHTS:
             manifest.refresh(folder)
         shown = ", ".join(f"{name} {value:.4g}" for name, value in report.flat().items() if "linear_" not in name)
         print(f"{folder.name}: {shown}", flush=True)
-    return 0
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

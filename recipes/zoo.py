@@ -44,6 +44,7 @@ from sslzoo.data.catalogue import KNOWN  # noqa: E402
 from sslzoo.errors import ArtefactError, InvalidInputError, SSLZooError, choose  # noqa: E402
 from sslzoo.files import module_at, write_beside  # noqa: E402
 from sslzoo.training import devices, flags  # noqa: E402
+from sslzoo.training.folder import read as read_record  # noqa: E402
 from sslzoo.training.settings import resolve, views_of  # noqa: E402
 from sslzoo.zoo import artefact, layout, manifest  # noqa: E402
 from sslzoo.zoo.results import read_results  # noqa: E402
@@ -190,8 +191,9 @@ class Zoo:
     def backend(self, entry):
         """Where a run was begun; else what suits its network on this machine."""
         record = self.runs / entry.entry / "run.json"
-        if record.is_file():
-            return json.loads(record.read_text("utf-8"))["backend"]
+        begun = read_record(record).get("backend") if record.is_file() else None
+        if begun:
+            return begun
         precision = "mixed_bfloat16" if "mixed_bfloat16" in entry.words else "float32"
         return devices.suitable_backend(self.settings(entry)["network"], precision)
 

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -305,6 +306,16 @@ def test_the_floor_is_an_untrained_encoder_measured_alike(tmp_path):
     best = "knn.euclidean_best_accuracy"
     assert 30 < entry.value(best) < trained.value(best)
     assert entry.metrics[best]["error"] > 0
+
+
+def test_an_entry_that_cannot_be_measured_is_told_and_the_others_go_on(tmp_path, capsys):
+    for name in ("simclr-digits", "simvae-digits"):
+        shutil.copytree(ROOT / "weights" / name, tmp_path / name)
+    words = ["--protocols", "generation", "--extractor", "simclr-digits", "--again", "--weights", str(tmp_path)]
+    assert measure.main(words) == 1
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("simclr-digits: not measured (DoesNotApply: No encoder is judged in its own features")
+    assert second.startswith("simvae-digits: generation.frechet_simclr-digits 0.0")
 
 
 def test_the_floor_of_one_seed_is_an_entry_whose_numbers_are_its_own(tmp_path):

@@ -95,6 +95,19 @@ def test_convolutions_and_bfloat16_want_tensorflow_on_a_cpu_and_dense_networks_j
     assert zoo.backend(dense) == "torch"  # where it was begun
 
 
+def test_a_damaged_record_fails_its_entry_and_the_others_go_on(tmp_path, capsys, monkeypatch):
+    entries = [recipe.Entry(f"{name}-digits", name, "digits", "", 0) for name in ("simclr", "vicreg")]
+    zoo = recipe.Zoo(entries, tmp_path, tmp_path / "weights")
+    (tmp_path / "simclr-digits").mkdir()
+    (tmp_path / "simclr-digits" / "run.json").write_text("{")
+    monkeypatch.setattr(zoo, "command", lambda entry: [sys.executable, "-c", ""])
+    monkeypatch.setattr(recipe, "POLL_SECONDS", 0.05)
+    assert recipe.train(zoo, entries) == ["simclr-digits"]
+    told = capsys.readouterr().out
+    assert "simclr-digits: failed (ArtefactError: The run's record must be JSON" in told
+    assert "vicreg-digits: trained" in told
+
+
 def test_weights_of_other_settings_are_stale(tmp_path):
     weights = tmp_path / "weights"
     shutil.copytree(ROOT / "weights" / "simvae-digits", weights / "simvae-digits")

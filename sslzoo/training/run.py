@@ -478,7 +478,7 @@ class Run:
         if self.arguments.fuse_steps or self.arguments.views != "device":
             return self.arguments.fuse_steps or 1
         if self.arguments.resume and (self.out / "run.json").exists():
-            return json.loads((self.out / "run.json").read_text()).get("fuse_steps", 1)
+            return folder.read(self.out / "run.json").get("fuse_steps", 1)
         return fusing.choose(self.model, self._batch(), self.steps_per_epoch, self.settings["epochs"])
 
     def _batch(self):
