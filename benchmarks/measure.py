@@ -73,9 +73,11 @@ def main(argv=None):
     add("--weights", type=Path, default=WEIGHTS, help="folder of entries (weights/)")
     options = parser.parse_args(argv)
     failed = 0
-    for folder in sorted(path.parent for path in options.weights.glob(f"*/{layout.CONFIG}")):
-        if not any(fnmatch.fnmatch(folder.name, pattern) for pattern in options.entries):
-            continue
+    folders = sorted(path.parent for path in options.weights.glob(f"*/{layout.CONFIG}"))
+    folders = [each for each in folders if any(fnmatch.fnmatch(each.name, pattern) for pattern in options.entries)]
+    if not folders:
+        parser.error(f"no entry of {options.weights} is named so. Received: {' '.join(options.entries)}")
+    for folder in folders:
         protocols = wanted(folder, options.protocols, options.again)
         if not protocols:
             if artefact.seal(folder):

@@ -316,6 +316,9 @@ def test_an_entry_that_cannot_be_measured_is_told_and_the_others_go_on(tmp_path,
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith("simclr-digits: not measured (DoesNotApply: No encoder is judged in its own features")
     assert second.startswith("simvae-digits: generation.frechet_simclr-digits 0.0")
+    with pytest.raises(SystemExit):
+        measure.main(["simvae-digit", "--weights", str(tmp_path)])
+    assert "is named so. Received: simvae-digit\n" in capsys.readouterr().err
 
 
 def test_the_floor_of_one_seed_is_an_entry_whose_numbers_are_its_own(tmp_path):
