@@ -60,7 +60,7 @@ def results(dataset, report, model, seconds):
             "features": model.output_shape[-1],
             "parameters": model.count_params(),
         }
-    )  # fmt: skip
+    )
 
 
 def publish(model, made, options):

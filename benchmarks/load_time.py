@@ -70,9 +70,18 @@ def write_models(folder):
     from sslzoo.zoo import artefact
 
     facts = {
-        "method": "none", "dataset": "none", "recipe": "benchmarks/load_time.py", "settings": {}, "seeds": [0],
-        "metrics": [], "versions": {}, "wall_seconds": 0, "views_seen": 0, "licence": "apache-2.0", "papers": [],
-    }  # fmt: skip
+        "method": "none",
+        "dataset": "none",
+        "recipe": "benchmarks/load_time.py",
+        "settings": {},
+        "seeds": [0],
+        "metrics": [],
+        "versions": {},
+        "wall_seconds": 0,
+        "views_seen": 0,
+        "licence": "apache-2.0",
+        "papers": [],
+    }
     for name, shape in NETWORKS.items():
         encoder = compose(None, networks.encoder(name, shape, 64, seed=0))
         yield artefact.write(folder / name, {"encoder": encoder}, facts | {"name": name})

@@ -42,9 +42,14 @@ def measure(folder, protocols, data_dir=None, **options):
     """Evaluates an entry and adds the numbers to its results. Returns the new report alone."""
     results = read_results(folder)
     report = evaluation.evaluate(
-        folder, splits(results["dataset"], data_dir), protocols, data_dir, name=results["dataset"],
-        seed=results["seeds"][0], **options,
-    )  # fmt: skip
+        folder,
+        splits(results["dataset"], data_dir),
+        protocols,
+        data_dir,
+        name=results["dataset"],
+        seed=results["seeds"][0],
+        **options,
+    )
     merged = merge(results.get("evaluation"), report)
     papers = {metric["name"]: metric["paper"] for metric in results["metrics"] if metric.get("paper") is not None}
     artefact.seal(folder, metrics=merged.metrics(papers), evaluation=merged.to_dict())

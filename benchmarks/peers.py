@@ -33,9 +33,12 @@ class Block(nn.Module):
     def __init__(self, inputs, filters, stride):
         super().__init__()
         self.body = nn.Sequential(
-            nn.Conv2d(inputs, filters, 3, stride, 1, bias=False), nn.BatchNorm2d(filters), nn.ReLU(inplace=True),
-            nn.Conv2d(filters, filters, 3, 1, 1, bias=False), nn.BatchNorm2d(filters),
-        )  # fmt: skip
+            nn.Conv2d(inputs, filters, 3, stride, 1, bias=False),
+            nn.BatchNorm2d(filters),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(filters, filters, 3, 1, 1, bias=False),
+            nn.BatchNorm2d(filters),
+        )
         self.shortcut = nn.Identity()
         if stride > 1 or inputs != filters:
             self.shortcut = nn.Sequential(nn.Conv2d(inputs, filters, 1, stride, bias=False), nn.BatchNorm2d(filters))
@@ -87,9 +90,13 @@ def decoder(name, shape, latent):
     if name == "convnet":
         seed = (128, height // 8, width // 8)
         return nn.Sequential(
-            nn.Linear(latent, int(np.prod(seed))), nn.Unflatten(1, seed),
-            conv(128, 128, 3, 1), conv_up(128, 64), conv_up(64, 32), nn.ConvTranspose2d(32, channels, 4, 2, 1),
-        )  # fmt: skip
+            nn.Linear(latent, int(np.prod(seed))),
+            nn.Unflatten(1, seed),
+            conv(128, 128, 3, 1),
+            conv_up(128, 64),
+            conv_up(64, 32),
+            nn.ConvTranspose2d(32, channels, 4, 2, 1),
+        )
     raise SystemExit(f"There is no decoder {name} here: mlp or convnet.")
 
 
@@ -180,9 +187,14 @@ def lightly(options, device):
             return self.loss(*[self.head(self.encoder(view)) for view in views])
 
     loader = torch.utils.data.DataLoader(
-        Images(), options.batch_size, shuffle=True, drop_last=True, num_workers=len(os.sched_getaffinity(0)),
-        persistent_workers=True, pin_memory=device.type == "cuda",
-    )  # fmt: skip
+        Images(),
+        options.batch_size,
+        shuffle=True,
+        drop_last=True,
+        num_workers=len(os.sched_getaffinity(0)),
+        persistent_workers=True,
+        pin_memory=device.type == "cuda",
+    )
     model = Model().to(device, memory_format=torch.channels_last)
 
     def batches():

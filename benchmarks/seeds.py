@@ -112,8 +112,20 @@ def merged(runs, name, command):
                 raise InvalidInputError(f"Runs must differ in the seed alone. Received: {field}={mine!r} and {its!r}")
     report = Report.mean(alike([Report.from_dict(run["evaluation"]) for run in runs]))
     papers = {metric["name"]: metric["paper"] for metric in first["metrics"] if metric.get("paper") is not None}
-    common = ("schema", "method", "dataset", "settings", "views_seen", "licence", "papers", "description",
-              "input_shape", "input_range", "features", "parameters")  # fmt: skip
+    common = (
+        "schema",
+        "method",
+        "dataset",
+        "settings",
+        "views_seen",
+        "licence",
+        "papers",
+        "description",
+        "input_shape",
+        "input_range",
+        "features",
+        "parameters",
+    )
     return check_results(
         {field: first[field] for field in common if field in first}
         | {

@@ -35,17 +35,27 @@ PAPERS = {
 }
 TITLES = {name: known.title for name, known in KNOWN.items()}
 NAMES = {
-    "mlp.best_accuracy": "MLP probe", "knn.euclidean_best_accuracy": "kNN", "linear.best_accuracy": "linear probe",
-    "gmm.minibatch64_accuracy": "GMM", "gmm.minibatch64_ari": "ARI", "gmm.minibatch64_nmi": "NMI",
-    "reconstruction.mse": "MSE", "generation.fid": "FID", "likelihood.nll": "NLL", "linear.accuracy": "linear probe",
-    "clusters.minibatch100_nmi": "NMI", "views.accuracy": "linear probe on views",
-}  # fmt: skip
+    "mlp.best_accuracy": "MLP probe",
+    "knn.euclidean_best_accuracy": "kNN",
+    "linear.best_accuracy": "linear probe",
+    "gmm.minibatch64_accuracy": "GMM",
+    "gmm.minibatch64_ari": "ARI",
+    "gmm.minibatch64_nmi": "NMI",
+    "reconstruction.mse": "MSE",
+    "generation.fid": "FID",
+    "likelihood.nll": "NLL",
+    "linear.accuracy": "linear probe",
+    "clusters.minibatch100_nmi": "NMI",
+    "views.accuracy": "linear probe on views",
+}
 # How the papers trained, at most: (epochs, views of an image in each), the network of natural images, and the flip of
 # their code, if it is not what is usual. SimVAE's other methods do not exceed its views.
 TRAINED = {
-    "000": (400, 10, "ResNet-18", "vertical"), "001": (400, 6, "ResNet-18", "vertical"),
-    "003": (200, 2, "a ResNet of 8 layers", None), "004": (200, 1, "ResNet-18", None),
-}  # fmt: skip
+    "000": (400, 10, "ResNet-18", "vertical"),
+    "001": (400, 6, "ResNet-18", "vertical"),
+    "003": (200, 2, "a ResNet of 8 layers", None),
+    "004": (200, 1, "ResNet-18", None),
+}
 # What we think makes the difference, in points and in squared error.
 CAUSES = {
     ("000", "mnist"): "We think that views are most of it: from 3.6 M to 14 M of them each method gained neighbours, "
@@ -58,7 +68,7 @@ CAUSES = {
     ("001", "cifar10"): "We think as under table 1 of 000.",
     ("003", "cifar10"): "We think that the network and the views are most of it; no setting of Barlow Twins was tried.",
     ("004", "cifar10"): "We think that the network, the 64 numbers per image and the views are most of it.",
-}  # fmt: skip
+}
 CAUSES_OF_ERRORS = {
     ("000", "mnist"): "We think that the loss is most of it: the authors' code trains grey images by cross-entropy, "
     "ours by squared error, which is what is measured.",
@@ -101,9 +111,15 @@ class Entry:
         }
         numbers |= {metric["name"]: metric for metric in results["metrics"]}
         return cls(
-            results["name"], results["method"], results["dataset"], results["views_seen"], len(results["seeds"]),
-            results["settings"], numbers, tuple(results.get("remarks", ())),
-        )  # fmt: skip
+            results["name"],
+            results["method"],
+            results["dataset"],
+            results["views_seen"],
+            len(results["seeds"]),
+            results["settings"],
+            numbers,
+            tuple(results.get("remarks", ())),
+        )
 
     def value(self, metric):
         return self.metrics[metric]["value"] if metric in self.metrics else None
@@ -286,12 +302,23 @@ def style_table(entries):
             continue
         columns = [name for name in STYLE if any(entry.value(f"style.{name}") is not None for entry in group)]
         rows = [
-            [f"`{e.name}`", number(e.value("knn.cosine_k10_accuracy"), ""),
-             *(number(e.value(f"style.{name}"), "") or "–" for name in columns), millions(e.views), e.seeds]
+            [
+                f"`{e.name}`",
+                number(e.value("knn.cosine_k10_accuracy"), ""),
+                *(number(e.value(f"style.{name}"), "") or "–" for name in columns),
+                millions(e.views),
+                e.seeds,
+            ]
             for e in sorted(group, key=lambda e: -e.value("style.kept"))
-        ]  # fmt: skip
-        words = {"kept": "style kept", "flip_accuracy": "flip", "position_r2": "position", "size_r2": "size",
-                 "hue_r2": "hue", "brightness_r2": "brightness"}  # fmt: skip
+        ]
+        words = {
+            "kept": "style kept",
+            "flip_accuracy": "flip",
+            "position_r2": "position",
+            "size_r2": "size",
+            "hue_r2": "hue",
+            "brightness_r2": "brightness",
+        }
         header = ["encoder", "kNN", *(words[name] for name in columns), "views", "seeds"]
         lines += [f"**{TITLES.get(dataset, dataset)}**", "", *table(header, rows), ""]
         if len(group) > 1:
@@ -370,14 +397,24 @@ def by_views(found, views=VIEWS):
 
 def ablation_table(entries):
     lines = []
-    metrics = {"kNN": "knn.cosine_k10_accuracy", "MLP probe": "mlp.accuracy", "linear probe": "linear.accuracy",
-               "GMM": "gmm.accuracy", "style kept": "style.kept"}  # fmt: skip
+    metrics = {
+        "kNN": "knn.cosine_k10_accuracy",
+        "MLP probe": "mlp.accuracy",
+        "linear probe": "linear.accuracy",
+        "GMM": "gmm.accuracy",
+        "style kept": "style.kept",
+    }
     for ablation in ABLATIONS:
         for group in curves(entries, ablation):
             rows = [
-                [f"{e.settings[ablation.setting]:g}", *(with_error(e, metric) for metric in metrics.values()),
-                 millions(e.views), e.seeds] for e in group
-            ]  # fmt: skip
+                [
+                    f"{e.settings[ablation.setting]:g}",
+                    *(with_error(e, metric) for metric in metrics.values()),
+                    millions(e.views),
+                    e.seeds,
+                ]
+                for e in group
+            ]
             title, dataset = ablation.title(group[0].dataset), group[0].dataset
             lines += [f"**{title}**", "", *table([ablation.words, *metrics, "views", "seeds"], rows), ""]
             lines += [f"![{title}]({ablation.picture(dataset)})", ""]
@@ -422,9 +459,13 @@ def draw(entries, docs, ablated=()):
 
 CONTENT = ("knn.cosine_k10_accuracy", "knn.euclidean_best_accuracy", "mlp.accuracy", "gmm.accuracy")
 WORDS = {
-    "knn.cosine_k10_accuracy": "kNN", "knn.euclidean_best_accuracy": "Euclidean kNN", "mlp.accuracy": "MLP probe",
-    "gmm.accuracy": "GMM", "style.kept": "style", "views.accuracy": "probe on views",
-}  # fmt: skip
+    "knn.cosine_k10_accuracy": "kNN",
+    "knn.euclidean_best_accuracy": "Euclidean kNN",
+    "mlp.accuracy": "MLP probe",
+    "gmm.accuracy": "GMM",
+    "style.kept": "style",
+    "views.accuracy": "probe on views",
+}
 
 
 def verdict(gaps, seeds):
@@ -544,10 +585,11 @@ def claims(entries, ablated=()):
         found = [
             (one, other)
             for one, other in itertools.permutations(simvae, 2)
-            if one.dataset == other.dataset and fair(one, other, ablation.budget)
+            if one.dataset == other.dataset
+            and fair(one, other, ablation.budget)
             and all(one.settings.get(name) == other.settings.get(name) for name in equal)
             and one.settings.get("num_views", 0) > other.settings.get("num_views", 0)
-        ]  # fmt: skip
+        ]
         larger = {one.name for one, _ in found}
         return [(one, other) for one, other in found if other.name not in larger]
 
@@ -560,11 +602,12 @@ def claims(entries, ablated=()):
     lower = [
         (one, other)
         for one, other in itertools.permutations([*simvae, *(e for e in entries if e.method in ("VAE", "BetaVAE"))], 2)
-        if one.dataset == other.dataset and fair(one, other)
+        if one.dataset == other.dataset
+        and fair(one, other)
         and (one.method == "SimVAE") == (other.method == "SimVAE")
         and one.settings.get("num_views") == other.settings.get("num_views")
         and one.settings.get("likelihood_variance", 0) < other.settings.get("likelihood_variance", 0)
-    ]  # fmt: skip
+    ]
     smaller = {one.name for one, _ in lower}
     lower = [(one, other) for one, other in lower if other.name not in smaller]
     claim("A likelihood variance well below 1 helps (figure 8; a VAE at 0.01 is our beta-VAE)", lower, CONTENT)
@@ -599,15 +642,27 @@ def page(entries, papers, ablated=()):
         ("Table 5 of 000: linear probe and GMM", "000", ("5",), ("linear.best_accuracy", "gmm.minibatch64_accuracy")),
         ("Table 6 of 000: ARI and NMI of clusters", "000", ("6",), ("gmm.minibatch64_ari", "gmm.minibatch64_nmi")),
         ("Table 7 of 000: reconstruction and generation", "000", ("7",), ("reconstruction.mse", "generation.fid")),
-        ("Table 1 of 001", "001", ("1",),
-         ("linear.best_accuracy", "mlp.best_accuracy", "knn.euclidean_best_accuracy", "gmm.minibatch64_accuracy")),
+        (
+            "Table 1 of 001",
+            "001",
+            ("1",),
+            ("linear.best_accuracy", "mlp.best_accuracy", "knn.euclidean_best_accuracy", "gmm.minibatch64_accuracy"),
+        ),
         ("Table 8 of 001: likelihood", "001", ("8",), ("generation.fid", "likelihood.nll")),
-        ("Tables 4 and 10 of 003: energy models", "003", ("4", "10"),
-         ("linear.accuracy", "clusters.minibatch100_nmi", "generation.fid")),
-        ("Tables 5, 11 and 12 of 003: images of other sets, AUROC", "003", ("5", "11", "12"),
-         ("outliers.svhn_cropped_slope_auroc", "outliers.cifar10_slope_auroc", "outliers.cifar100_slope_auroc")),
+        (
+            "Tables 4 and 10 of 003: energy models",
+            "003",
+            ("4", "10"),
+            ("linear.accuracy", "clusters.minibatch100_nmi", "generation.fid"),
+        ),
+        (
+            "Tables 5, 11 and 12 of 003: images of other sets, AUROC",
+            "003",
+            ("5", "11", "12"),
+            ("outliers.svhn_cropped_slope_auroc", "outliers.cifar10_slope_auroc", "outliers.cifar100_slope_auroc"),
+        ),
         ("Table 2 of 004: memory banks", "004", ("2",), ("views.accuracy",)),
-    )  # fmt: skip
+    )
     for title, paper, tables, metrics in sections:
         lines += [f"## {title}", "", f"From {PAPERS[paper]}.{NOTES.get(title, '')}", ""]
         lines += comparison(entries, papers, paper, tables, metrics)
@@ -622,8 +677,11 @@ def page(entries, papers, ablated=()):
             "",
             *changed,
         ]
-    others = [e for e in entries if any(m.startswith(("generation.frechet", "reconstruction.", "likelihood."))
-                                        for m in e.metrics)]  # fmt: skip
+    others = [
+        e
+        for e in entries
+        if any(m.startswith(("generation.frechet", "reconstruction.", "likelihood.")) for m in e.metrics)
+    ]
     if others:
         lines += ["## Decoders", "", DECODER_NOTE, ""]
         lines += decoder_table(others)
@@ -700,10 +758,16 @@ def decoder_table(entries):
         rows = []
         for e in group:
             own, fitted = (number(e.value(f"reconstruction.{m}"), f"reconstruction.{m}") for m in ("mse", "adhoc_mse"))
-            rows.append([
-                f"`{e.name}`", own or "–", fitted or "–", *(number(e.value(m), m) or "–" for m in distances),
-                number(e.value("likelihood.nll"), "") or "–", f"{e.settings.get('likelihood_variance', '–')}",
-            ])  # fmt: skip
+            rows.append(
+                [
+                    f"`{e.name}`",
+                    own or "–",
+                    fitted or "–",
+                    *(number(e.value(m), m) or "–" for m in distances),
+                    number(e.value("likelihood.nll"), "") or "–",
+                    f"{e.settings.get('likelihood_variance', '–')}",
+                ]
+            )
         header = [
             "encoder",
             "MSE",

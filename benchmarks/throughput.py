@@ -41,9 +41,11 @@ SHAPES = {"cifar10": ((32, 32, 3), 50_000), "mnist": ((28, 28, 1), 60_000)}
 POLICIES = {("simvae", "mnist"): "simvae-mnist", ("simvae", "cifar10"): "simvae-cifar10"}
 # Dense TFLOP/s of NVIDIA's data sheets; float32 is multiplied in TF32 there.
 PEAKS = {
-    "H200": {"float32": 494, "mixed_bfloat16": 989}, "H100": {"float32": 494, "mixed_bfloat16": 989},
-    "A100": {"float32": 156, "mixed_bfloat16": 312}, "L4": {"float32": 60, "mixed_bfloat16": 121},
-}  # fmt: skip
+    "H200": {"float32": 494, "mixed_bfloat16": 989},
+    "H100": {"float32": 494, "mixed_bfloat16": 989},
+    "A100": {"float32": 156, "mixed_bfloat16": 312},
+    "L4": {"float32": 60, "mixed_bfloat16": 121},
+}
 GROWTH = {"batch": "simclr", "devices": "simclr", "queue": "moco", "bank": "instance-discrimination"}
 
 

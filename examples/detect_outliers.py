@@ -41,8 +41,7 @@ def draw(found, aurocs, path, inside):
     figure = Figure(figsize=(8.2, 0.4 + 3.0 * len(found)), dpi=110, facecolor=PAGE)
     FigureCanvasAgg(figure)
     height = figure.get_figheight()
-    figure.text(0.06, 1 - 0.3 / height, f"Slopes of the density of {inside}", fontsize=13, color=INK,
-                fontweight="bold")  # fmt: skip
+    figure.text(0.06, 1 - 0.3 / height, f"Slopes of the density of {inside}", fontsize=13, color=INK, fontweight="bold")
     for row, (model, scores) in enumerate(found.items()):
         bottom = (0.6 + 3.0 * (len(found) - 1 - row)) / height
         axes = figure.add_axes([0.06, bottom, 0.9, 2.1 / height], facecolor=PAGE)
@@ -87,8 +86,10 @@ def main(argv=None):
     print(" " * width + "".join(f"{name:>16}" for name in settings.outside))
     for model in settings.models:
         network, part = load(model)
-        of = {name: outliers.scores(network, images, settings.noise, seed) for seed, (name, images) in
-              enumerate(sets.items())}  # fmt: skip
+        of = {
+            name: outliers.scores(network, images, settings.noise, seed)
+            for seed, (name, images) in enumerate(sets.items())
+        }
         if of[settings.inside].any():
             aurocs[model] = {name: outliers.auroc(of[settings.inside], of[name]) for name in settings.outside}
             found[model] = of

@@ -122,9 +122,23 @@ def _rule(text):
 
 
 _ALLOWED = (
-    ast.Expression, ast.Compare, ast.BinOp, ast.Name, ast.Constant, ast.Load, ast.Add, ast.Sub, ast.Mult, ast.Mod,
-    ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE,
-)  # fmt: skip
+    ast.Expression,
+    ast.Compare,
+    ast.BinOp,
+    ast.Name,
+    ast.Constant,
+    ast.Load,
+    ast.Add,
+    ast.Sub,
+    ast.Mult,
+    ast.Mod,
+    ast.Eq,
+    ast.NotEq,
+    ast.Lt,
+    ast.LtE,
+    ast.Gt,
+    ast.GtE,
+)
 
 
 def _condition(part, text):
@@ -208,9 +222,12 @@ def make(method, settings, seed, world):
     encoder = networks.encoder("mlp", (28, 28, 1), 64, seed=seed, widths=settings.widths)
     views = Views(policy("gedi-mnist", shift=2, noise=0.1), 1, seed=seed)
     common = {
-        "sgld_steps": settings.sgld_steps, "buffer_size": settings.buffer_size, "energy_decay": 0.01,
-        "generative_weight": settings.generative_weight, "seed": seed,
-    }  # fmt: skip
+        "sgld_steps": settings.sgld_steps,
+        "buffer_size": settings.buffer_size,
+        "energy_decay": 0.01,
+        "generative_weight": settings.generative_weight,
+        "seed": seed,
+    }
     if method == "GEDI":
         return GEDI(encoder, 10, views=views, invariance_weight=10.0, prior_weight=100.0, **common)
     if method == "NeSy":
@@ -288,8 +305,14 @@ def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", help="folder of prepared TFDS data sets (TFDS_DATA_DIR, else TFDS' own)")
     parser.add_argument("--examples", type=int, nargs="*", default=[10_000], help="numbers of sums (10000)")
-    parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=METHODS, metavar="METHOD",
-                        help=f"{', '.join(METHODS)} (all)")  # fmt: skip
+    parser.add_argument(
+        "--methods",
+        nargs="*",
+        default=list(METHODS),
+        choices=METHODS,
+        metavar="METHOD",
+        help=f"{', '.join(METHODS)} (all)",
+    )
     parser.add_argument("--epochs", type=int, help="passes over the sums (500, 100 and 25 for 100, 1000 and 10000)")
     parser.add_argument("--batch-size", type=int, default=60, help="sums in a step, and samples (60)")
     parser.add_argument("--learning-rate", type=float, default=1e-3, help="of Adam, at first (1e-3)")
@@ -299,8 +322,12 @@ def main(argv=None):
     parser.add_argument("--rule-weight", type=float, default=25.0, help="of the rule (25)")
     parser.add_argument("--sgld-steps", type=int, default=5, help="Langevin steps in a training step (5)")
     parser.add_argument("--buffer-size", type=int, default=2000, help="images of the replay buffer (2000)")
-    parser.add_argument("--restarts", type=int, default=2,
-                        help=f"times that a run that ends {EXCESS:g} above its optimum begins again (2)")  # fmt: skip
+    parser.add_argument(
+        "--restarts",
+        type=int,
+        default=2,
+        help=f"times that a run that ends {EXCESS:g} above its optimum begins again (2)",
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit", type=int, help="test on the first N images only")
     parser.add_argument("--out", default="digit_sums.png", help="the picture")
@@ -327,11 +354,14 @@ def main(argv=None):
             beside = PAPER.get(count, {}).get(method)
             tries = ", ".join(f"{one:.2f} at {excess(model):.1f} above" for one, model in zip(accuracies, models))
             wall, processor = (now() - began) / 60
-            print(f"{count:>6} sums  {method:<12} accuracy {found[count, method][0]:.2f}, "
-                  f"NMI {found[count, method][1]:.2f}"
-                  + (f"  (paper {beside[0]:.2f}, {beside[1]:.2f})" if beside else "")
-                  + (f"  tries: {tries}" if isinstance(models[0], Sums) else "")
-                  + f"  {wall:.1f} minutes, {processor:.1f} of processor", flush=True)  # fmt: skip
+            print(
+                f"{count:>6} sums  {method:<12} accuracy {found[count, method][0]:.2f}, "
+                f"NMI {found[count, method][1]:.2f}"
+                + (f"  (paper {beside[0]:.2f}, {beside[1]:.2f})" if beside else "")
+                + (f"  tries: {tries}" if isinstance(models[0], Sums) else "")
+                + f"  {wall:.1f} minutes, {processor:.1f} of processor",
+                flush=True,
+            )
     picture(settings.out, tables)
     print(f"Picture: {settings.out}")
     return found

@@ -78,14 +78,24 @@ VARIANTS = {
 # NMI of tables 2 and 3, mean and standard deviation of 5 runs.
 PAPER = {
     "moons": {
-        "JEM": (0.00, 0.00), "no prior": (0.00, 0.00), "no inv": (0.11, 0.15), "no gen": (0.98, 0.00),
-        "GEDI": (0.94, 0.07), "SwAV": (0.76, 0.36), "Barlow Twins": (0.22, 0.10),
+        "JEM": (0.00, 0.00),
+        "no prior": (0.00, 0.00),
+        "no inv": (0.11, 0.15),
+        "no gen": (0.98, 0.00),
+        "GEDI": (0.94, 0.07),
+        "SwAV": (0.76, 0.36),
+        "Barlow Twins": (0.22, 0.10),
     },
     "circles": {
-        "JEM": (0.00, 0.00), "no prior": (0.00, 0.00), "no inv": (0.22, 0.13), "no gen": (0.83, 0.12),
-        "GEDI": (1.00, 0.01), "SwAV": (0.00, 0.00), "Barlow Twins": (0.13, 0.10),
+        "JEM": (0.00, 0.00),
+        "no prior": (0.00, 0.00),
+        "no inv": (0.22, 0.13),
+        "no gen": (0.83, 0.12),
+        "GEDI": (1.00, 0.01),
+        "SwAV": (0.00, 0.00),
+        "Barlow Twins": (0.13, 0.10),
     },
-}  # fmt: skip
+}
 
 
 # ------------------------------------------------------------------ points
@@ -212,10 +222,18 @@ def experiment(dataset, variant, seed, steps):
     if isinstance(model, (GEDI, JEM)):
         density = keras.ops.convert_to_numpy(model.log_density_of_views(images(grid))).reshape(100, 100)
     return {
-        "dataset": dataset, "variant": variant, "seed": seed, "nmi": nmi[best], "nmi_of_tries": nmi, "excess": above,
-        "history": history, "points": points[:600], "clusters": found[:600], "density": density,
+        "dataset": dataset,
+        "variant": variant,
+        "seed": seed,
+        "nmi": nmi[best],
+        "nmi_of_tries": nmi,
+        "excess": above,
+        "history": history,
+        "points": points[:600],
+        "clusters": found[:600],
+        "density": density,
         "seconds": time.process_time() - began,
-    }  # fmt: skip
+    }
 
 
 # ------------------------------------------------------------------ the picture
@@ -234,10 +252,18 @@ def picture(path, runs, means):
     figure = Figure(figsize=(1.9 * columns + 0.4, 1.95 * rows + 0.9), dpi=110, facecolor=PAGE)
     FigureCanvasAgg(figure)
     top, left = 1 - 0.75 / figure.get_figheight(), 0.55 / figure.get_figwidth()
-    grid = figure.add_gridspec(rows, columns, left=left, right=0.985, top=top - 0.03, bottom=0.045, hspace=0.38,
-                               wspace=0.2)  # fmt: skip
-    figure.text(left, 1 - 0.22 / figure.get_figheight(), "Two clusters, with and without a density", va="top",
-                fontsize=15, color=INK, fontweight="bold")  # fmt: skip
+    grid = figure.add_gridspec(
+        rows, columns, left=left, right=0.985, top=top - 0.03, bottom=0.045, hspace=0.38, wspace=0.2
+    )
+    figure.text(
+        left,
+        1 - 0.22 / figure.get_figheight(),
+        "Two clusters, with and without a density",
+        va="top",
+        fontsize=15,
+        color=INK,
+        fontweight="bold",
+    )
     for row, dataset in enumerate(datasets):
         for column, variant in enumerate(variants):
             run = first[dataset, variant]
@@ -250,12 +276,19 @@ def picture(path, runs, means):
                 axes.set_ylabel(f"{dataset}: clusters", fontsize=9, color=GREY)
             axes = figure.add_subplot(grid[2 * row + 1, column], facecolor=PAGE)
             if run["density"] is None or not np.isfinite(run["density"]).all():
-                axes.text(0.5, 0.5, "no density", ha="center", va="center", color=GREY, fontsize=9,
-                          transform=axes.transAxes)  # fmt: skip
+                axes.text(
+                    0.5, 0.5, "no density", ha="center", va="center", color=GREY, fontsize=9, transform=axes.transAxes
+                )
             else:
                 low, high = np.quantile(run["density"], [0.05, 1.0])
-                axes.imshow(run["density"], extent=(-1.5, 1.5, -1.5, 1.5), origin="lower", cmap="magma", vmin=low,
-                            vmax=max(high, low + 1e-6))  # fmt: skip
+                axes.imshow(
+                    run["density"],
+                    extent=(-1.5, 1.5, -1.5, 1.5),
+                    origin="lower",
+                    cmap="magma",
+                    vmin=low,
+                    vmax=max(high, low + 1e-6),
+                )
             _bare(axes)
             if column == 0:
                 axes.set_ylabel(f"{dataset}: log density", fontsize=9, color=GREY)
@@ -285,8 +318,14 @@ def _bare(axes):
 
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--variants", nargs="*", default=list(VARIANTS), choices=list(VARIANTS), metavar="VARIANT",
-                        help=f"{', '.join(VARIANTS)} (all)")  # fmt: skip
+    parser.add_argument(
+        "--variants",
+        nargs="*",
+        default=list(VARIANTS),
+        choices=list(VARIANTS),
+        metavar="VARIANT",
+        help=f"{', '.join(VARIANTS)} (all)",
+    )
     parser.add_argument("--datasets", nargs="*", default=list(PAPER), choices=list(PAPER), help="moons, circles (both)")
     parser.add_argument("--seeds", type=int, default=5, help="runs of each (5, the paper's)")
     parser.add_argument("--steps", type=int, default=7000, help="training steps (7000, the paper's)")
@@ -302,10 +341,16 @@ def main(argv=None):
         for dataset in settings.datasets
     ]
     for run in results(wanted, settings.jobs):
-        print(f"{run['dataset']:<8} {run['variant']:<13} seed {run['seed']}  NMI {run['nmi']:.2f}  "
-              + (f"(tries: {', '.join(f'{nmi:.2f}' for nmi in run['nmi_of_tries'])})  "
-                 if len(run["nmi_of_tries"]) > 1 else "")
-              + f"({run['seconds']:.0f} s of processor)", flush=True)  # fmt: skip
+        print(
+            f"{run['dataset']:<8} {run['variant']:<13} seed {run['seed']}  NMI {run['nmi']:.2f}  "
+            + (
+                f"(tries: {', '.join(f'{nmi:.2f}' for nmi in run['nmi_of_tries'])})  "
+                if len(run["nmi_of_tries"]) > 1
+                else ""
+            )
+            + f"({run['seconds']:.0f} s of processor)",
+            flush=True,
+        )
         runs.append(run)
 
     print(

@@ -132,10 +132,22 @@ def picture(path, images, positions, decoded, errors, baseline, densities, t):
     figure = Figure(figsize=(12.4, 7.6), dpi=110, facecolor=PAPER)
     FigureCanvasAgg(figure)
     grid = figure.add_gridspec(2, 12, left=0.03, right=0.975, top=0.84, bottom=0.06, hspace=0.22, wspace=0.5)
-    figure.text(0.03, 0.945, "What is believed of the next frame decides what is learned", fontsize=17, color=INK,
-                fontweight="bold")  # fmt: skip
-    figure.text(0.03, 0.905, "Positions of three balls, decoded by least squares from six numbers for each frame of a "
-                "video; frames that no encoder was trained on", fontsize=11, color=GREY)  # fmt: skip
+    figure.text(
+        0.03,
+        0.945,
+        "What is believed of the next frame decides what is learned",
+        fontsize=17,
+        color=INK,
+        fontweight="bold",
+    )
+    figure.text(
+        0.03,
+        0.905,
+        "Positions of three balls, decoded by least squares from six numbers for each frame of a "
+        "video; frames that no encoder was trained on",
+        fontsize=11,
+        color=GREY,
+    )
 
     def panel(place, title, image=None):
         axes = figure.add_subplot(place, facecolor=PAPER)
@@ -179,8 +191,15 @@ def picture(path, images, positions, decoded, errors, baseline, densities, t):
         axes.barh(row, mean, height=0.56, color=SHADES[method], zorder=2)
         axes.text(per_ball.max() + 2, row, f"{mean:.1f}", va="center", fontsize=11, color=INK, fontweight="bold")
         for ball, colour in enumerate(colours):
-            axes.scatter(per_ball[:, ball], row + np.linspace(-0.12, 0.12, 3)[ball] + np.zeros(len(per_ball)), s=26,
-                         color=colour, edgecolor=INK, linewidth=0.6, zorder=3)  # fmt: skip
+            axes.scatter(
+                per_ball[:, ball],
+                row + np.linspace(-0.12, 0.12, 3)[ball] + np.zeros(len(per_ball)),
+                s=26,
+                color=colour,
+                edgecolor=INK,
+                linewidth=0.6,
+                zorder=3,
+            )
     axes.axvline(baseline, color=GREY, linestyle=(0, (4, 3)), linewidth=1.2)
     axes.text(baseline - 1.5, 2.62, "predicting the mean position", ha="right", va="center", fontsize=9.5, color=GREY)
     axes.set(yticks=range(3), yticklabels=reversed(METHODS.values()), xlim=(0, baseline * 1.06), ylim=(-0.5, 2.8))
@@ -237,8 +256,11 @@ def main(argv=None):
             decoded[method], error = measure(encoders[method], images, positions, settings.size)
             errors[method].append(error)
             learned = f", L = {np.exp(float(critics[method].log_length_scale)):.3f}" if method == "gaussian" else ""
-            print(f"seed {seed}  {METHODS[method]:<20}{error.mean():6.1f} px{learned}  "
-                  f"({time.perf_counter() - clock:.0f} s)", flush=True)  # fmt: skip
+            print(
+                f"seed {seed}  {METHODS[method]:<20}{error.mean():6.1f} px{learned}  "
+                f"({time.perf_counter() - clock:.0f} s)",
+                flush=True,
+            )
         if seed == 0:
             t = TRAINING + 50
             densities = {

@@ -133,8 +133,13 @@ def picture(path, estimates, exact, blind):
     figure = Figure(figsize=(8.6, 5.0), dpi=110, facecolor=PAGE)
     FigureCanvasAgg(figure)
     figure.text(0.07, 0.93, "Harder negatives, looser bound", fontsize=16, fontweight="bold", color=INK)
-    figure.text(0.07, 0.875, "Mutual information of two Gaussians in nats, by the share of the points that negatives "
-                "come from", fontsize=10.5, color=GREY)  # fmt: skip
+    figure.text(
+        0.07,
+        0.875,
+        "Mutual information of two Gaussians in nats, by the share of the points that negatives come from",
+        fontsize=10.5,
+        color=GREY,
+    )
     axes = figure.add_axes([0.09, 0.12, 0.87, 0.68], facecolor=PAGE)
     place = np.arange(len(PERCENT))
     axes.axhline(TRUE, color=INK, linewidth=1.2)
@@ -142,8 +147,15 @@ def picture(path, estimates, exact, blind):
     axes.axhline(0, color="#e6e2d8", linewidth=1, zorder=0)
     axes.plot(place, exact, "--", color=GREY, linewidth=1.4, label="best critic")
     axes.plot(place, blind, ":", color="#7a4f9a", linewidth=1.4, label="critic that never sees x")
-    axes.errorbar(place - 0.06, estimates.mean(axis=1), estimates.std(axis=1), fmt="o-", color=BLUE, capsize=3,
-                  label=f"trained critic, {estimates.shape[1]} seeds")  # fmt: skip
+    axes.errorbar(
+        place - 0.06,
+        estimates.mean(axis=1),
+        estimates.std(axis=1),
+        fmt="o-",
+        color=BLUE,
+        capsize=3,
+        label=f"trained critic, {estimates.shape[1]} seeds",
+    )
     axes.plot(place + 0.06, PAPER, "D", color=GOLD, markersize=6, label="the paper's table 1")
     axes.set(xticks=place, xticklabels=["100 %\nInfoNCE", *(f"{p} %" for p in PERCENT[1:])], xlim=(-0.4, 6.4))
     axes.tick_params(length=0, colors=GREY, labelsize=10)

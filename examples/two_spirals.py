@@ -109,7 +109,7 @@ def train(points, eta, settings, seed):
     encoder = perceptron(seed, he=not settings.paper)
     model = InstanceDiscrimination(
         encoder, len(points), views=Noisy(eta, seed), negatives=settings.negatives, seed=seed
-    )  # fmt: skip
+    )
     if not settings.paper:
         model.fill_bank(points)
     fused = 1 if keras.backend.backend() == "torch" else 13  # steps in one program, which PyTorch has not
@@ -164,8 +164,14 @@ def picture(path, points, labels, places, accuracy):
     figure = Figure(figsize=(11.5, 7.2), dpi=110, facecolor=PAGE)
     FigureCanvasAgg(figure)
     figure.text(0.05, 0.945, "Views must hide something, and not everything", fontsize=17, fontweight="bold", color=INK)
-    figure.text(0.05, 0.905, "Points of two spirals, and where instance discrimination puts them, by the width of the "
-                "noise that makes a view", fontsize=11, color=GREY)  # fmt: skip
+    figure.text(
+        0.05,
+        0.905,
+        "Points of two spirals, and where instance discrimination puts them, by the width of the "
+        "noise that makes a view",
+        fontsize=11,
+        color=GREY,
+    )
     some, rng = slice(0, 1500), np.random.default_rng(0)
     panels = [("the points", points.reshape(-1, 2)[some], 2.2)]
     for eta, z in places.items():
@@ -186,8 +192,13 @@ def picture(path, points, labels, places, accuracy):
     axes.set_title(f"{found.shape[1]} seeds, and their mean", loc="left", fontsize=11, color=INK)
     axes.axhline(50, color=GREY, linestyle=(0, (4, 3)), linewidth=1)
     axes.text(0.06, 46, "chance", fontsize=10, color=GREY)
-    axes.set(xticks=place, xticklabels=[f"{eta:g}" for eta in accuracy], xlabel="width of the noise",
-             ylabel="spiral told right, %", ylim=(40, 102))  # fmt: skip
+    axes.set(
+        xticks=place,
+        xticklabels=[f"{eta:g}" for eta in accuracy],
+        xlabel="width of the noise",
+        ylabel="spiral told right, %",
+        ylim=(40, 102),
+    )
     axes.tick_params(length=0, colors=GREY)
     axes.grid(axis="y", color="#e6e2d8", linewidth=0.8)
     for side in axes.spines.values():

@@ -54,9 +54,13 @@ def measure(steps, train, test, settings):
     images, labels = train
     encoder = networks.encoder("mlp-small", (8, 8, 1), 10, seed=settings.seed)
     model = InstanceDiscrimination(
-        encoder, len(images), views=Views(steps, 1, seed=settings.seed), negatives=None,
-        temperature=settings.temperature, seed=settings.seed,
-    )  # fmt: skip
+        encoder,
+        len(images),
+        views=Views(steps, 1, seed=settings.seed),
+        negatives=None,
+        temperature=settings.temperature,
+        seed=settings.seed,
+    )
     fused = 1 if keras.backend.backend() == "torch" else 11  # steps in one program, which PyTorch has not
     model.compile(keras.optimizers.Adam(2e-3), steps_per_execution=fused)
     keras.utils.set_random_seed(settings.seed)  # of the order of the images
@@ -70,8 +74,9 @@ def picture(path, found):
     figure = Figure(figsize=(9.6, 6.0), dpi=110, facecolor=PAGE)
     FigureCanvasAgg(figure)
     figure.text(0.07, 0.94, "Between too much in common and too little", fontsize=16, fontweight="bold", color=INK)
-    figure.text(0.07, 0.895, "Instance discrimination on 8x8 digits, once for each way of making views",
-                fontsize=11, color=GREY)  # fmt: skip
+    figure.text(
+        0.07, 0.895, "Instance discrimination on 8x8 digits, once for each way of making views", fontsize=11, color=GREY
+    )
     axes = figure.add_axes([0.08, 0.11, 0.88, 0.73], facecolor=PAGE)
     for family, rows in found.items():
         information, accuracy = np.array(list(rows.values())).T
@@ -80,10 +85,18 @@ def picture(path, found):
             if family not in ("none", "flips"):
                 # Points of the last family lie on each other: their names stand above one another.
                 offset = {"noise": (2, -14), "crops of up to all": (2, 7)}.get(family, (10, 14 - 13 * place))
-                axes.annotate(name.removeprefix("noise "), (x, y), offset, textcoords="offset points", fontsize=9,
-                              color=COLOURS[family])  # fmt: skip
-    axes.set(xlabel="information that a view and the memory of its image share, nats (a lower bound)",
-             ylabel="nearest neighbour of the right class, %")  # fmt: skip
+                axes.annotate(
+                    name.removeprefix("noise "),
+                    (x, y),
+                    offset,
+                    textcoords="offset points",
+                    fontsize=9,
+                    color=COLOURS[family],
+                )
+    axes.set(
+        xlabel="information that a view and the memory of its image share, nats (a lower bound)",
+        ylabel="nearest neighbour of the right class, %",
+    )
     axes.margins(0.08)
     axes.tick_params(length=0, colors=GREY)
     axes.grid(color="#e6e2d8", linewidth=0.8)

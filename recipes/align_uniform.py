@@ -17,7 +17,7 @@ from sslzoo.training import STRONG, Per
 SETTINGS = {
     "batch_size": Per(128, cifar10=256, cifar100=256, svhn_cropped=256),
     "head": None, "uniformity_weight": 1.0, "t": 2.0,
-}  # fmt: skip
+}
 
 # strong: network and optimizer of SimCLR's recipe, with a head that ends on the released code's sphere of 128.
 VARIANTS = {
@@ -25,7 +25,7 @@ VARIANTS = {
         "head": (2048, 128), "head_options": {"batch_norm": False},
         "optimizer": "lars", "learning_rate": 0.4, "weight_decay": 1e-4,
     },
-}  # fmt: skip
+}
 
 
 def main(argv=None):

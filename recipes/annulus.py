@@ -21,7 +21,7 @@ SETTINGS = {
     "neighbors": Per(4096, digits=256), "shrinking": 0.0, "inner": None,
     "clusters": Per(300, digits=50), "clusterings": 10, "cluster_every": Per(1, digits=20),
     "temperature": Per(0.2, colour=0.05), "momentum": 0.5,
-}  # fmt: skip
+}
 
 # paper: networks, views and optimiser of the SimVAE paper's tables, which lack this method. mi: those of its own paper.
 # plus: the ball shrinks to a tenth of the images in half of the training, and its inner tenth is left out instead of
@@ -33,7 +33,7 @@ VARIANTS = {
         "shrinking": 0.5, "neighbors": Per(6000, digits=144, cifar10=5000, cifar100=5000),
         "clusters": None, "inner": 0.1,
     }),
-}  # fmt: skip
+}
 
 # Percent, from table 2 of the paper: logistic regression on views of CIFAR-10.
 PUBLISHED = {"cifar10": {"views": 81.4}}

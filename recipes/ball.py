@@ -18,7 +18,7 @@ from sslzoo.training import MI, PAPER, Per, Variant
 SETTINGS = {
     "views_per_image": Per(mnist=30, fashion_mnist=30), "num_views": 1, "head": None, "fill_bank": True,
     "neighbors": Per(4096, digits=256), "shrinking": 0.0, "temperature": Per(0.2, colour=0.05), "momentum": 0.5,
-}  # fmt: skip
+}
 
 # paper: networks, views and optimiser of the SimVAE paper's tables, which lack this method. mi: those of its own paper.
 # plus: down to a tenth of the images in half of the training, as the authors' later code has it.
@@ -26,7 +26,7 @@ VARIANTS = {
     "paper": PAPER,
     "mi": MI,
     "plus": Variant({"shrinking": 0.5, "neighbors": Per(6000, digits=144, cifar10=5000, cifar100=5000)}),
-}  # fmt: skip
+}
 
 # Percent, from table 2 of the paper: logistic regression on views of CIFAR-10.
 PUBLISHED = {"cifar10": {"views": 81.4}}

@@ -18,7 +18,7 @@ from sslzoo.training import PAPER, STRONG, Per
 SETTINGS = {
     "head": None, "scale": 1.0,
     "off_diagonal_weight": Per(0.0051, digits=0.05, mnist=0.05, fashion_mnist=0.05, grey_images=0.05),
-}  # fmt: skip
+}
 
 # paper: the protocol of the SimVAE paper, which does not train this method. strong: as solo-learn trains it, but for
 # solarising both views at 0.1 in place of one at 0.2; lightly reports 84.2 % (kNN of 200, best epoch, 128 images a
@@ -33,7 +33,7 @@ VARIANTS = {
         "head": (2048, 2048, 2048), "off_diagonal_weight": 0.0051, "scale": 0.1,
         "optimizer": "lars", "learning_rate": 0.3, "weight_decay": 1e-4,
     },
-}  # fmt: skip
+}
 
 
 def main(argv=None):

@@ -17,7 +17,7 @@ SETTINGS = {
     "batch_size": Per(120, mnist=320, fashion_mnist=320, cifar10=240, cifar100=240, svhn_cropped=240),
     "learning_rate": Per(1e-3, mnist=2e-3, fashion_mnist=2e-3, cifar10=2e-3, cifar100=2e-3, svhn_cropped=2e-3),
     "likelihood": "gaussian", "likelihood_variance": 0.01, "beta": 1.0,
-}  # fmt: skip
+}
 
 # paper: as its text says. workshop: beta of the earlier version's text (its table says 1.2). The authors released no
 # beta-VAE.

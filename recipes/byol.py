@@ -17,7 +17,7 @@ SETTINGS = {
     "predictor": Per(256, mnist=2048, fashion_mnist=2048), "momentum": Per(0.99, mnist=0.9, fashion_mnist=0.9),
     "learning_rate": Per(1e-3, mnist=3e-4, fashion_mnist=3e-4),
     "weight_decay": Per(0.0, mnist=5e-4, fashion_mnist=5e-4),
-}  # fmt: skip
+}
 
 # strong: as solo-learn trains it, which reports 92.6 % (online probe) after 1000 epochs; lightly has 86.8 % (kNN of
 # 200, best epoch) after 200, by SGD. There, only the second view of an image is ever solarised, with probability 0.2;
@@ -31,7 +31,7 @@ VARIANTS = {
         "head": (4096, 256), "predictor": 4096, "momentum": 0.99,
         "optimizer": "lars", "learning_rate": 1.0, "weight_decay": 1e-5,
     },
-}  # fmt: skip
+}
 
 
 def main(argv=None):

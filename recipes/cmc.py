@@ -22,7 +22,7 @@ SETTINGS = {
     "shrinking": 0.0,
     "policy": Per(colour="mi-cifar10-lab"),
     "temperature": Per(0.2, colour=0.05), "momentum": 0.5,
-}  # fmt: skip
+}
 
 # paper: networks, views and optimiser of the SimVAE paper's tables, which lack this method. mi: those of its own paper.
 VARIANTS = {"paper": PAPER, "mi": MI | {"policy": "mi-cifar10-lab", "batch_size": 128}}

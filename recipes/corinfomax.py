@@ -17,7 +17,7 @@ from sslzoo.training import PAPER, STRONG, Per
 SETTINGS = {
     "head": None, "invariance_weight": Per(256.0, digits=40.0, mnist=40.0, fashion_mnist=40.0, grey_images=40.0),
     "regularizer": 1e-6, "momentum": 0.01, "normalize": True,
-}  # fmt: skip
+}
 
 # paper: the protocol of the SimVAE paper, which does not train this method. strong: the authors' own CIFAR-10 run, but
 # for one policy for both views, between their two (blur 1 and 0.1, solarise 0 and 0.2); they report 93.2 % (linear)
@@ -31,7 +31,7 @@ VARIANTS = {
         "head": (2048, 2048, 64), "invariance_weight": 250.0, "batch_size": 512,
         "optimizer": "sgd", "learning_rate": 0.5, "weight_decay": 1e-4,
     },
-}  # fmt: skip
+}
 
 
 def main(argv=None):

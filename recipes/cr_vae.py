@@ -16,7 +16,7 @@ SETTINGS = {
     "batch_size": Per(60, mnist=160, fashion_mnist=160, cifar10=120, cifar100=120, svhn_cropped=120),
     "learning_rate": Per(1e-3, mnist=2e-3, fashion_mnist=2e-3, cifar10=2e-3, cifar100=2e-3, svhn_cropped=2e-3),
     "likelihood": "gaussian", "likelihood_variance": 0.01, "consistency_weight": 0.1,
-}  # fmt: skip
+}
 
 # paper: as its text says. released: CR-VAE's own default weight (its code does not run as it stands). workshop: the
 # earlier version of the SimVAE paper.

@@ -17,7 +17,7 @@ SETTINGS = {
     "batch_size": Per(128, cifar10=256, cifar100=256, svhn_cropped=256),
     "head": None, "sigma": None,
     "temperature": Per(0.7, colour=0.05),
-}  # fmt: skip
+}
 
 # strong: SimCLR's, at lightly's temperature for DCL.
 VARIANTS = {
@@ -25,7 +25,7 @@ VARIANTS = {
         "head": (2048, 256), "head_options": {"batch_norm": False}, "temperature": 0.1,
         "optimizer": "lars", "learning_rate": 0.4, "weight_decay": 1e-4,
     },
-}  # fmt: skip
+}
 
 
 def main(argv=None):

@@ -19,7 +19,7 @@ from sslzoo.training import PAPER, STRONG, Per
 SETTINGS = {
     "learning_rate": Per(1e-3, digits=2e-3), "schedule": "constant",
     "clusters": 100, "recluster_every": Per(1, digits=10),
-}  # fmt: skip
+}
 
 # paper: networks, views and optimiser of the SimVAE paper's tables, whose section 3.3 discusses this method and does
 # not train it; one view, as in the original. strong: networks and views of the CIFAR-10 benchmarks, rate and decay of
@@ -29,7 +29,7 @@ VARIANTS = {
     "strong": STRONG | {
         "num_views": 1, "clusters": 1000, "optimizer": "sgd", "learning_rate": 0.05, "weight_decay": 1e-5,
     },
-}  # fmt: skip
+}
 
 
 def main(argv=None):

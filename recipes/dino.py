@@ -15,7 +15,7 @@ from sslzoo.training import STRONG
 SETTINGS = {
     "head": (256, 64), "prototypes": 256, "temperature": 0.1, "teacher_temperature": 0.07, "warmup_share": 0.1,
     "momentum": 0.99, "freeze_epochs": 1, "local_views": 2, "local_scale": (0.2, 0.5),
-}  # fmt: skip
+}
 
 # strong: the head of the paper, fewer prototypes; lightly reports 81.3 % (kNN of 200, best epoch) after 200 epochs of
 # 512 images, 84.8 after 800, solo-learn 89.5 % (online probe) after 1000.
@@ -24,7 +24,7 @@ VARIANTS = {
         "head": (2048, 2048, 256), "prototypes": 4096, "momentum": 0.996, "local_views": 0,
         "optimizer": "lars", "learning_rate": 0.3, "weight_decay": 1e-4,
     },
-}  # fmt: skip
+}
 
 
 def main(argv=None):

@@ -21,7 +21,7 @@ RELEASED = {
     "policy": Per("ebclr-cifar10", digits="ebclr-mnist", mnist="ebclr-mnist", fashion_mnist="ebclr-mnist",
                   grey_images="ebclr-mnist"),
     "flip": Per(None, colour="horizontal", svhn_cropped=None),
-}  # fmt: skip
+}
 
 # A network and budget for a CPU: GEDI's ResNet, which has no batch normalisation either; the rate is higher, since the
 # steps are fewer, and crops are milder, since small networks learn little from slivers. On MNIST the dense layers of
@@ -31,7 +31,7 @@ SETTINGS = RELEASED | {
     "head": (64, 64), "learning_rate": 1e-3, "buffer_size": 10_000,
     "policy_changes": {"crop": {"scale": (0.4, 1.0)}},
     "views_per_image": Per(4, digits=120, mnist=20, fashion_mnist=20), "batch_size": 64,
-}  # fmt: skip
+}
 
 # paper: its ResNet-18 without normalisation is not in the zoo; GEDI's at full width stands for it.
 VARIANTS = {
@@ -43,7 +43,7 @@ VARIANTS = {
         },
     ),
     "no-gen": Variant({"generative_weight": 0.0}),
-}  # fmt: skip
+}
 
 
 def main(argv=None):

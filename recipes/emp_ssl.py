@@ -14,7 +14,7 @@ from sslzoo.training import STRONG, Per
 SETTINGS = {
     "num_views": 8, "batch_size": 64, "head": None,
     "alignment_weight": Per(200.0, mnist=10.0, fashion_mnist=10.0),  # at 200, the paper's, MNIST ends in one point
-}  # fmt: skip
+}
 
 # strong: the paper's 20 crops, 100 images a step and 30 epochs.
 VARIANTS = {
@@ -23,7 +23,7 @@ VARIANTS = {
         "num_views": 20, "batch_size": 100, "epochs": 30, "head": (4096, 4096, 512), "alignment_weight": 200.0,
         "optimizer": "lars", "learning_rate": 0.3, "weight_decay": 1e-4,
     },
-}  # fmt: skip
+}
 
 
 def main(argv=None):

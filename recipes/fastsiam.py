@@ -22,7 +22,7 @@ SETTINGS = {
     "predictor": Per(32, mnist=2048, fashion_mnist=2048),
     "learning_rate": Per(1e-3, mnist=3e-4, fashion_mnist=3e-4),
     "weight_decay": Per(0.0, mnist=5e-4, fashion_mnist=5e-4),
-}  # fmt: skip
+}
 
 # strong: the four views and 32 images a step of the paper, solo-learn's SimSiam heads; lightly reports 90.6 % (kNN of
 # 200, best epoch, 128 images a step) after 200 epochs.
@@ -32,13 +32,13 @@ VARIANTS = {
         "head_options": {"output_batch_norm": True},
         "optimizer": "sgd", "learning_rate": 0.06, "weight_decay": 5e-4,
     },
-}  # fmt: skip
+}
 # record: for the time to a kNN. Eight views make the target of each a mean of seven, of little noise, so that batch and
 # rate can be large (0.03 x 512 / 32, the rule of SimSiam) and epochs few; no GPU has run it to its end yet.
 VARIANTS["record"] = VARIANTS["strong"] | {
     "num_views": 8, "batch_size": 512, "learning_rate": 0.48, "epochs": 50, "warmup_epochs": 5, "monitor_every": 1,
     "protocols": ("knn",),
-}  # fmt: skip
+}
 
 
 def main(argv=None):

@@ -15,7 +15,7 @@ from sslzoo.training import STRONG, Per
 # invariance_weight: the paper's 1.4 is of a head of 1,024 coordinates; ten want a larger one (docs/choices.md).
 SETTINGS = {
     "num_views": 4, "batch_size": 64, "head": None, "invariance_weight": Per(1.4, mnist=5.0, fashion_mnist=5.0),
-}  # fmt: skip
+}
 
 # strong: the paper's head under the other benchmarks' views and budget; no library reports a number.
 VARIANTS = {
@@ -23,7 +23,7 @@ VARIANTS = {
         "head": (2048, 2048, 1024), "invariance_weight": 1.4,
         "optimizer": "lars", "learning_rate": 0.3, "weight_decay": 1e-4,
     },
-}  # fmt: skip
+}
 
 
 def main(argv=None):

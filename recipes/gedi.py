@@ -24,7 +24,7 @@ TABLE_9 = {
     "generative_weight": 1.0, "invariance_weight": 50.0, "prior_weight": Per(25.0, cifar100=50.0),
     "energy_decay": 0.0, "batch_size": Per(64, mnist=60), "generative_epochs": 0,
     "outliers": Per(None, mnist="fashion_mnist", fashion_mnist="mnist"),
-}  # fmt: skip
+}
 
 # Networks and budgets for a CPU; the rate is higher, since the steps are fewer. On MNIST dense layers, 5 times as fast,
 # which start with outputs of mean 0 and variance 1 (`standardize`: on so many images) or all images fall into one
@@ -41,7 +41,7 @@ SETTINGS = TABLE_9 | {
         "jitter": {"probability": 1.0},
     }),
     "views_per_image": Per(2, digits=60, mnist=80, fashion_mnist=10),
-}  # fmt: skip
+}
 
 # paper: networks of table 8, budgets of table 9 (MNIST's is that of its largest addition task). The others change the
 # zoo's settings in one place: an ablation of table 2 each, and the density first, then all terms.
@@ -56,7 +56,7 @@ VARIANTS = {
     "no-inv": Variant({"invariance_weight": 0.0}),
     "no-prior": Variant({"prior_weight": 0.0}),
     "two-stage": Variant({"generative_epochs": Per(1, digits=20, mnist=4, fashion_mnist=4)}),
-}  # fmt: skip
+}
 
 
 def main(argv=None):

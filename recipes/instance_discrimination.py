@@ -19,7 +19,7 @@ from sslzoo.training import MI, PAPER, Per
 SETTINGS = {
     "views_per_image": Per(mnist=160, fashion_mnist=160), "num_views": 1, "head": None,
     "fill_bank": True, "negatives": 4096, "temperature": Per(0.2, colour=0.05), "momentum": 0.5,
-}  # fmt: skip
+}
 
 # paper: networks, views and optimiser of the SimVAE paper's tables, which lack this method. mi: those of its own paper.
 VARIANTS = {"paper": PAPER, "mi": MI}

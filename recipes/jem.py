@@ -22,7 +22,7 @@ APPENDIX_M = {
     "sgld_steps": 20, "step_size": 1.0, "noise": 0.01, "buffer_size": 10_000, "restart": 0.05,
     "energy_decay": 0.0, "batch_size": 64,
     "outliers": Per(None, mnist="fashion_mnist", fashion_mnist="mnist"),
-}  # fmt: skip
+}
 
 # A network and budget for a CPU; the rate is higher, since the steps are fewer. On MNIST the dense layers of GEDI's
 # entry, so that the two can be compared.
@@ -30,14 +30,14 @@ SETTINGS = APPENDIX_M | {
     "network": Per("resnet8-gedi", mnist="mlp"), "width": 16, "widths": (500, 500), "latent_dim": Per(None, mnist=64),
     "head": Per((32, 16), mnist=()), "learning_rate": 1e-3,
     "views_per_image": Per(2, digits=60, mnist=10, fashion_mnist=10),
-}  # fmt: skip
+}
 
 VARIANTS = {
     "paper": Variant({
         "width": Per(128, cifar100=256), "head": Per((256, 128), cifar100=(512, 256)),
         "epochs": Per(200, svhn_cropped=20), "learning_rate": 1e-4, "schedule": "constant",
     }),
-}  # fmt: skip
+}
 
 
 def main(argv=None):

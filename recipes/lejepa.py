@@ -17,7 +17,7 @@ SETTINGS = {
     "num_views": 4, "batch_size": 64, "head": None, "slices": Per(256, cifar10=1024),
     "weight": Per(0.05, mnist=0.01),  # the best on MNIST turns with the number of views: docs/choices.md
     "local_views": 0, "local_scale": (0.05, 0.3),
-}  # fmt: skip
+}
 
 # strong: as EB-JEPA trains it, which reports 91.0 % (linear, read on test images) after 300 epochs; here every view is
 # made by one policy, SimCLR's without blur.
@@ -27,7 +27,7 @@ VARIANTS = {
         "head": (2048, 2048, 128), "epochs": 300, "weight": 0.05,
         "optimizer": "lars", "learning_rate": 0.3, "weight_decay": 1e-4,
     },
-}  # fmt: skip
+}
 
 
 def main(argv=None):

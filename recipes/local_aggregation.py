@@ -21,7 +21,7 @@ SETTINGS = {
     "neighbors": Per(4096, digits=256), "warm": 0.1,
     "clusters": Per(300, digits=50), "clusterings": 10, "cluster_every": Per(1, digits=20),
     "temperature": Per(0.2, colour=0.05), "momentum": 0.5,
-}  # fmt: skip
+}
 
 # paper: networks, views and optimiser of the SimVAE paper's tables, which lack this method. mi: those of its own paper.
 VARIANTS = {"paper": PAPER, "mi": MI}
@@ -38,7 +38,7 @@ def main(argv=None):
     model = LocalAggregation(
         encoder, len(run.images), run.projector(encoder), run.views(),
         anneal_steps=warm * run.steps_per_epoch, curve="step", seed=run.seed, **options,
-    )  # fmt: skip
+    )
     recluster = ClusterBank(s["cluster_every"], start=warm)
     if s["fill_bank"]:
         model.fill_bank(run.images)

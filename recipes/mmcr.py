@@ -20,7 +20,7 @@ VARIANTS = {
         "num_views": 4, "head": (512, 128), "manifold_weight": 0.0,
         "optimizer": "lars", "learning_rate": 0.3, "weight_decay": 1e-4,
     },
-}  # fmt: skip
+}
 
 
 def main(argv=None):

@@ -20,7 +20,7 @@ SETTINGS = {
     "momentum": 0.99, "symmetric": True,
     # As SimCLR's: far lower in 64 numbers per image (docs/choices.md).
     "temperature": Per(0.7, colour=0.05),
-}  # fmt: skip
+}
 
 # paper: the SimVAE paper's tables, where the loss sees the representation itself; it gives no settings of MoCo, so
 # rate, queue and temperature are ours. strong: MoCo's CIFAR-10 demonstration, which reports 85.3 % (kNN of 200) after
@@ -32,7 +32,7 @@ VARIANTS = {
         "head": (128,), "batch_size": 512, "queue_size": 4096, "momentum": 0.99, "temperature": 0.1, "symmetric": True,
         "optimizer": "sgd", "learning_rate": 0.06, "weight_decay": 5e-4, "warmup_epochs": 0,
     },
-}  # fmt: skip
+}
 
 # Percent, from tables 1 and 5 of the SimVAE paper; clusters of CIFAR-10 from its workshop version (that column of the
 # later table is shifted by a row).

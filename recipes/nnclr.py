@@ -16,7 +16,7 @@ from sslzoo.training import STRONG, Per
 SETTINGS = {
     "batch_size": Per(128, digits=32), "head": (256, 64), "predictor": 256,
     "queue_size": Per(4096, digits=128, grey_images=512, colour_images=512), "temperature": 0.1,
-}  # fmt: skip
+}
 
 # strong: as lightly trains it, which reports 81.5 % (kNN of 200, best epoch) after 200 epochs of 512 images, 89.2 after
 # 800.
@@ -25,7 +25,7 @@ VARIANTS = {
         "batch_size": 512, "head": (2048, 2048, 256), "predictor": 4096, "queue_size": 4096, "temperature": 0.1,
         "optimizer": "sgd", "learning_rate": 0.06, "weight_decay": 5e-4,
     },
-}  # fmt: skip
+}
 
 
 def main(argv=None):

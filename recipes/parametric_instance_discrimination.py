@@ -23,7 +23,7 @@ from sslzoo.training import PAPER, STRONG, Per
 SETTINGS = {
     "views_per_image": Per(mnist=30, fashion_mnist=30), "head": None, "temperature": 0.2,
     "fill_class_vectors": Per(True, digits=False),
-}  # fmt: skip
+}
 
 # paper: networks, views and optimiser of the SimVAE paper's tables, which discuss this method and do not train it; the
 # plain softmax of its section 3.3. strong: networks and views of the CIFAR-10 benchmarks; no library reports a number
@@ -34,7 +34,7 @@ VARIANTS = {
         "head": (2048, 128), "head_options": {"batch_norm": False}, "temperature": 0.2,
         "optimizer": "lars", "learning_rate": 0.4, "weight_decay": 1e-4,
     },
-}  # fmt: skip
+}
 
 
 def main(argv=None):

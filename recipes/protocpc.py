@@ -17,7 +17,7 @@ from sslzoo.training import PAPER, STRONG
 SETTINGS = {
     "head": None, "prototypes": 100, "temperature": 0.1, "teacher_temperature": 0.04,
     "momentum": 0.99, "prior_momentum": 0.9,
-}  # fmt: skip
+}
 
 # paper: networks, views and optimiser of the SimVAE paper's tables, which have no row for ProtoCPC; nor has the GEDI
 # paper, which derives the objective. strong: networks and views of the CIFAR-10 benchmarks, with the rate of SwAV
@@ -28,7 +28,7 @@ VARIANTS = {
         "head": (2048, 128), "prototypes": 3000, "momentum": 0.996,
         "optimizer": "lars", "learning_rate": 0.6, "weight_decay": 1e-6,
     },
-}  # fmt: skip
+}
 
 
 def main(argv=None):

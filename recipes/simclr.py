@@ -21,7 +21,7 @@ SETTINGS = {
     "batch_size": Per(128, cifar10=256, cifar100=256, svhn_cropped=256),
     "learning_rate": Per(1e-3, cifar10=4e-3, cifar100=4e-3, svhn_cropped=4e-3),
     "head": None, "temperature": Per(0.7, colour=0.05),
-}  # fmt: skip
+}
 
 # paper: the SimVAE paper's tables. strong: as solo-learn trains it; lightly reports 84.8 % (kNN of 200, best epoch)
 # after 200 epochs, solo-learn 90.7 % (online probe) after 1000.
@@ -31,7 +31,7 @@ VARIANTS = {
         "head": (2048, 256), "head_options": {"batch_norm": False}, "temperature": 0.2,
         "optimizer": "lars", "learning_rate": 0.4, "weight_decay": 1e-4,
     },
-}  # fmt: skip
+}
 
 # Percent, from tables 1 and 5 of the SimVAE paper; clusters of CIFAR-10 from its workshop version (that column of the
 # later table is shifted by a row).

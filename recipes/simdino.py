@@ -16,7 +16,7 @@ from sslzoo.training import STRONG, Per
 SETTINGS = {
     "head": None, "rate_weight": Per(1.0, mnist=0.03, fashion_mnist=0.03), "epsilon": 0.5, "momentum": 0.99,
     "local_views": 2, "local_scale": (0.2, 0.5),
-}  # fmt: skip
+}
 
 # strong: the paper's head under the other benchmarks' views and budget; no library reports a number.
 VARIANTS = {
@@ -24,7 +24,7 @@ VARIANTS = {
         "head": (2048, 2048, 256), "rate_weight": 1.0, "momentum": 0.996, "local_views": 0,
         "optimizer": "lars", "learning_rate": 0.3, "weight_decay": 1e-4,
     },
-}  # fmt: skip
+}
 
 
 def main(argv=None):

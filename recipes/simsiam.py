@@ -17,7 +17,7 @@ SETTINGS = {
     "predictor": Per(32, mnist=2048, fashion_mnist=2048),
     "learning_rate": Per(1e-3, mnist=3e-4, fashion_mnist=3e-4),
     "weight_decay": Per(0.0, mnist=5e-4, fashion_mnist=5e-4),
-}  # fmt: skip
+}
 
 # strong: as solo-learn trains it, which reports 90.5 % (online probe) after 1000 epochs; lightly has 81.9 % (kNN of
 # 200, best epoch) after 200. solo-learn keeps the predictor's rate constant; here it decays, too.
@@ -27,7 +27,7 @@ VARIANTS = {
         "head": (2048, 2048, 2048), "predictor": 512,
         "optimizer": "sgd", "learning_rate": 0.5, "weight_decay": 1e-5,
     },
-}  # fmt: skip
+}
 
 
 def main(argv=None):

@@ -21,7 +21,7 @@ SETTINGS = {
     "learning_rate": Per(1e-3, mnist=2e-3, fashion_mnist=2e-3, cifar10=2e-3, cifar100=2e-3, svhn_cropped=2e-3),
     "likelihood": "gaussian", "likelihood_variance": 0.01,
     "prior_variance": 0.15, "centre_variance": None, "entropy_weight": 1.0,
-}  # fmt: skip
+}
 
 # paper: as its text says, typos mended. released: as the authors' code runs, lost logarithm included. workshop: the
 # earlier version's settings.
@@ -36,7 +36,7 @@ VARIANTS = {
         "num_views": 6, "batch_size": 21, "likelihood_variance": 1.0,
         "prior_variance": Per(mnist=0.003, fashion_mnist=0.003, cifar10=0.005, celeb_a=0.005),
     },
-}  # fmt: skip
+}
 
 # Percent, from the paper's tables 1 and 5.
 PUBLISHED = {

@@ -23,7 +23,7 @@ SETTINGS = {
     "head": None, "prototypes": 100, "temperature": 0.1, "epsilon": 0.05,
     "queue_size": 0, "queue_epochs": 0, "freeze_epochs": 1,
     "local_views": 0, "local_size": None, "local_scale": (0.05, 0.4),
-}  # fmt: skip
+}
 
 # paper: networks, views and optimiser of the SimVAE paper's tables, which have no row for SwAV. strong: as solo-learn
 # trains it; lightly reports 84.2 % (kNN of 200, best epoch) after 200 epochs of 512 images, solo-learn 89.2 % (probe
@@ -32,12 +32,12 @@ SETTINGS = {
 SOLO_LEARN = STRONG | {
     "head": (2048, 128), "prototypes": 3000, "queue_size": 3840, "queue_epochs": 50, "freeze_epochs": 2,
     "optimizer": "lars", "learning_rate": 0.6, "weight_decay": 1e-6,
-}  # fmt: skip
+}
 GEDI = {
     "network": "resnet8-gedi", "latent_dim": None, "head": (256, 128), "prototypes": 10, "batch_size": 64,
     "policy": Per(cifar10="gedi-cifar10", svhn_cropped="gedi-svhn"), "epochs": Per(cifar10=200, svhn_cropped=20),
     "learning_rate": 1e-4, "schedule": "constant",
-}  # fmt: skip
+}
 VARIANTS = {
     "paper": PAPER,
     "strong": SOLO_LEARN,

@@ -20,7 +20,7 @@ VARIANTS = {
         "head": (4096, 256), "contrast_weight": 8.0, "memory": 0.9, "momentum": 0.99,
         "optimizer": "lars", "learning_rate": 0.3, "weight_decay": 1e-4,
     },
-}  # fmt: skip
+}
 
 
 def main(argv=None):

@@ -17,7 +17,7 @@ SETTINGS = {
     "batch_size": Per(120, mnist=320, fashion_mnist=320, cifar10=240, cifar100=240, svhn_cropped=240),
     "learning_rate": Per(1e-3, mnist=2e-3, fashion_mnist=2e-3, cifar10=2e-3, cifar100=2e-3, svhn_cropped=2e-3),
     "likelihood": "gaussian", "likelihood_variance": 1.0,
-}  # fmt: skip
+}
 
 # paper: as its text says. released: the authors' code. workshop: the earlier version, in nothing else.
 VARIANTS = {
@@ -27,7 +27,7 @@ VARIANTS = {
         "adam_epsilon": 1e-4 / 128,  # the code's 1e-4 belongs to a loss summed over its 128 images
     },
     "workshop": VAE_PAPER,
-}  # fmt: skip
+}
 
 # Percent, from tables 1 and 5 of the SimVAE paper.
 PUBLISHED = {

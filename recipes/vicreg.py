@@ -22,7 +22,7 @@ SETTINGS = {
     "batch_size": Per(128, cifar10=256, cifar100=256, svhn_cropped=256),
     "learning_rate": Per(1e-3, cifar10=2e-3, cifar100=2e-3, svhn_cropped=2e-3),
     "head": None, "invariance_weight": 25.0, "variance_weight": 25.0, "covariance_weight": 10.0,
-}  # fmt: skip
+}
 
 # paper: the SimVAE paper's tables, where the loss sees the representation itself. strong: as solo-learn trains it; it
 # reports 92.1 % (online probe) after 1000 epochs, no library a kNN figure.
@@ -36,7 +36,7 @@ VARIANTS = {
         "head": (2048, 2048, 2048), "covariance_weight": 1.0,
         "optimizer": "lars", "learning_rate": 0.3, "weight_decay": 1e-4,
     },
-}  # fmt: skip
+}
 
 # Percent, from tables 1 and 5 of the SimVAE paper; clusters of CIFAR-10 from its workshop version (that column of the
 # later table is shifted by a row).

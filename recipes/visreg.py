@@ -15,7 +15,7 @@ from sslzoo.training import STRONG, Per
 SETTINGS = {
     "num_views": 4, "batch_size": 64, "head": None, "weight": 0.6, "slices": Per(256, cifar10=1024),
     "local_views": 0, "local_scale": (0.05, 0.3),
-}  # fmt: skip
+}
 
 # strong: as EB-JEPA trains LeJEPA on CIFAR-10; no library reports a number for VISReg there.
 VARIANTS = {
@@ -24,7 +24,7 @@ VARIANTS = {
         "head": (2048, 2048, 128), "epochs": 300, "weight": 0.6,
         "optimizer": "lars", "learning_rate": 0.3, "weight_decay": 1e-4,
     },
-}  # fmt: skip
+}
 
 
 def main(argv=None):

@@ -23,7 +23,7 @@ VARIANTS = {
         "policy_changes": {"crop": {"scale": (0.2, 1.0)}, "blur": None},
         "head": (1024, 64), "whitening_size": 128, "learning_rate": 2e-3,
     },
-}  # fmt: skip
+}
 
 
 def main(argv=None):

@@ -372,7 +372,7 @@ def _put(zoo, entry, parts, results, source, rounded):
     target = artefact.write(
         zoo.weights / entry.entry, parts, results, pictures=_pictures(source, results), float16=rounded, overwrite=True,
         approve=lambda folder: _check_size(folder, f"{source} ({how})"),
-    )  # fmt: skip
+    )
     print(f"{entry.entry}: {target}, {_bytes(target) / 1e6:.1f} MB, {how}", flush=True)
     values = {metric["name"]: metric["value"] for metric in results["metrics"]}
     entry.knn = None if KNN not in values else round(values[KNN], 1)
@@ -413,7 +413,7 @@ def _rounded(zoo, entry, results, parts):
     report = evaluation.evaluate(
         parts["encoder"], results["dataset"], again or evaluation.PROTOCOLS, zoo.data_dir, seed=entry.seed,
         decoder=parts.get("decoder"), gmm_restarts=results["settings"].get("gmm_restarts", 20),
-    )  # fmt: skip
+    )
     kept = [name for name in held.get("numbers", ()) if name not in again]
     if held:
         report = evaluation.Report.from_dict(held).merged(report, evaluation.ALL_PROTOCOLS)

@@ -23,9 +23,21 @@ _HOMES = {
     "search": "evaluation",
 }
 _ROOMS = {
-    "augment", "callbacks", "checks", "data", "errors", "evaluation", "files", "losses", "methods", "networks",
-    "optimizers", "training", "views", "zoo",
-}  # fmt: skip
+    "augment",
+    "callbacks",
+    "checks",
+    "data",
+    "errors",
+    "evaluation",
+    "files",
+    "losses",
+    "methods",
+    "networks",
+    "optimizers",
+    "training",
+    "views",
+    "zoo",
+}
 
 __all__ = sorted(["__version__", *_HOMES, *_ROOMS])
 

@@ -97,9 +97,17 @@ environment:
     parser.add_argument("--version", action="version", version=f"sslzoo {sslzoo.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for add in (
-        _add_list, _add_info, _add_embed, _add_search, _add_evaluate, _add_train, _add_publish, _add_seal,
-        _add_manifest, _add_verify,
-    ):  # fmt: skip
+        _add_list,
+        _add_info,
+        _add_embed,
+        _add_search,
+        _add_evaluate,
+        _add_train,
+        _add_publish,
+        _add_seal,
+        _add_manifest,
+        _add_verify,
+    ):
         add(commands)
     return parser
 
@@ -165,10 +173,13 @@ def _add_model(add, what="model"):
 
 def _add_list(commands):
     add = _add(
-        commands, "list", _list, "show the models of the zoo",
+        commands,
+        "list",
+        _list,
+        "show the models of the zoo",
         "The numbers are the first of each protocol: fixed beforehand, not the best on the test set.",
         ["sslzoo list", "sslzoo list --dataset mnist --tag default", "sslzoo list --method simvae --json"],
-    )  # fmt: skip
+    )
     add("--method", metavar="M", help="only models of this method (SimVAE)")
     add("--dataset", metavar="D", help="only models trained on this data set (fashion_mnist)")
     add("--tag", metavar="T", help="only models of this recipe (strong, seed1), or of the default one (default)")
@@ -223,10 +234,13 @@ def _headlines(model):
 
 def _add_info(commands):
     add = _add(
-        commands, "info", _info, "show all that is known about one model",
+        commands,
+        "info",
+        _info,
+        "show all that is known about one model",
         "Size, parts, every number with its protocol, the paper's beside it, and how to train it again.",
         ["sslzoo info simvae-mnist", "sslzoo info runs/mine --json", "sslzoo info hf://someone/their-model"],
-    )  # fmt: skip
+    )
     _add_model(add)
 
 
@@ -289,7 +303,10 @@ def _size(count):
 
 def _add_embed(commands):
     add = _add(
-        commands, "embed", _embed, "turn images into features",
+        commands,
+        "embed",
+        _embed,
+        "turn images into features",
         "Writes an .npz with `features` (N, L), `paths` or `index` of the images (N,), and `labels` (N,) if there were "
         "any, with the names of the `classes`; or a .csv of the same, a row for each image; - writes that to standard "
         "output. Images of another size are cropped around their middle and resized, "
@@ -301,18 +318,31 @@ def _add_embed(commands):
             "sslzoo embed simvae-mnist mnist.npz --split test -o features.npz --part posterior",
             "sslzoo embed simvae-mnist scans/ -o - | cut -d, -f1-3",
         ],
-    )  # fmt: skip
+    )
     _add_model(add)
-    add("inputs", nargs="+", type=_path, metavar="IMAGES",
-        help="folders and image files, or one .npz with `images`; - reads paths from standard input")  # fmt: skip
+    add(
+        "inputs",
+        nargs="+",
+        type=_path,
+        metavar="IMAGES",
+        help="folders and image files, or one .npz with `images`; - reads paths from standard input",
+    )
     add("-o", "--output", required=True, type=_path, metavar="FILE", help="the .npz or .csv to write, or -")
     add("--force", action="store_true", help="replace the file if it exists")
-    add("--part", choices=EMBEDDINGS, default="encoder",
-        help="what to embed with (encoder); posterior writes means as `features`, and `log_var`")  # fmt: skip
+    add(
+        "--part",
+        choices=EMBEDDINGS,
+        default="encoder",
+        help="what to embed with (encoder); posterior writes means as `features`, and `log_var`",
+    )
     add("--split", help="split of a folder or .npz that has several")
     add("--batch-size", type=_positive, default=256, metavar="N", help="images per call of the encoder (256)")
-    add("--on-error", choices=("fail", "skip"), default="fail",
-        help="if an image cannot be read, write nothing; or leave it out and exit with 1 (fail)")  # fmt: skip
+    add(
+        "--on-error",
+        choices=("fail", "skip"),
+        default="fail",
+        help="if an image cannot be read, write nothing; or leave it out and exit with 1 (fail)",
+    )
 
 
 def _embed(arguments):
@@ -330,9 +360,15 @@ def _embed(arguments):
             raise InvalidInputError("Standard input must name folders or image files, one a line. Received: nothing")
     with _working():
         embedding = sslzoo.embed(
-            arguments.name, inputs, arguments.split, arguments.part, arguments.revision,
-            arguments.batch_size, arguments.on_error, progress.line("embedded"),
-        )  # fmt: skip
+            arguments.name,
+            inputs,
+            arguments.split,
+            arguments.part,
+            arguments.revision,
+            arguments.batch_size,
+            arguments.on_error,
+            progress.line("embedded"),
+        )
         arrays = embedding.arrays()
         if arguments.output.suffix == ".npz":
             _write_npz(arguments.output, arrays, arguments.force)
@@ -384,7 +420,10 @@ def _write_npz(path, arrays, force):
 
 def _add_search(commands):
     add = _add(
-        commands, "search", _search, "find the images most like one, by their features",
+        commands,
+        "search",
+        _search,
+        "find the images most like one, by their features",
         "Compares the query with the features that `sslzoo embed` wrote, by the cosine of the angle between them. A "
         "query that is among those images is left out of what is found. --html writes a page of thumbnails that needs "
         "no other file.",
@@ -393,7 +432,7 @@ def _add_search(commands):
             "sslzoo search features.npz query.jpg -k 20 --html found.html",
             "sslzoo search features.npz 17 --json",
         ],
-    )  # fmt: skip
+    )
     add("features", type=_path, metavar="FEATURES", help="the .npz that `sslzoo embed` wrote")
     add("query", metavar="QUERY", help="an image file, or the number of a row of FEATURES, from 0")
     add("-k", type=_positive, default=8, metavar="N", help="how many to find (8)")
@@ -429,7 +468,10 @@ def _search(arguments):
 
 def _add_evaluate(commands):
     add = _add(
-        commands, "evaluate", _evaluate, "measure what features tell about the classes of a data set",
+        commands,
+        "evaluate",
+        _evaluate,
+        "measure what features tell about the classes of a data set",
         "The encoder stays frozen: a hash of its weights before and after proves it. --protocols all also measures "
         "style, reconstruction, generation, likelihood and outliers, as far as they apply; --out writes report.json, "
         "report.md and pictures/ into a folder, in place of those of an earlier evaluation.",
@@ -440,17 +482,31 @@ def _add_evaluate(commands):
             "sslzoo evaluate simvae-mnist --dataset mnist --data-dir ~/tensorflow_datasets --protocols knn linear",
             "sslzoo evaluate runs/mine --dataset mine.npz --json > report.json",
         ],
-    )  # fmt: skip
+    )
     _add_model(add, "encoder")
-    add("--dataset", "--probe-data", metavar="D",
+    add(
+        "--dataset",
+        "--probe-data",
+        metavar="D",
         help="digits, mnist, fashion_mnist, cifar10, cifar100, svhn_cropped, celeb_a, .npz, or folder (the set that it "
-        "was trained on)")  # fmt: skip
+        "was trained on)",
+    )
     add("--data-dir", help="folder of prepared TFDS data sets")
-    add("--protocols", nargs="+", action="extend", choices=("all", *ALL_PROTOCOLS), metavar="P",
-        help=f"some of {', '.join(ALL_PROTOCOLS)}, or all that apply ({' '.join(PROTOCOLS)})")  # fmt: skip
+    add(
+        "--protocols",
+        nargs="+",
+        action="extend",
+        choices=("all", *ALL_PROTOCOLS),
+        metavar="P",
+        help=f"some of {', '.join(ALL_PROTOCOLS)}, or all that apply ({' '.join(PROTOCOLS)})",
+    )
     add("--out", type=_path, metavar="FOLDER", help="write report.json, report.md and pictures/ into it")
-    add("--extractor", default="inception", metavar="E",
-        help="of the Fréchet distance: inception, or an encoder's name or folder (inception)")  # fmt: skip
+    add(
+        "--extractor",
+        default="inception",
+        metavar="E",
+        help="of the Fréchet distance: inception, or an encoder's name or folder (inception)",
+    )
     add("--outside", nargs="+", action="extend", metavar="D", help="sets that outliers are taken from (those at hand)")
     add("--attribute", default="Male", metavar="A", help="of CelebA: an attribute, or hair or gender (Male)")
     add("--image-size", type=_positive, metavar="N", help="of a folder's images, for an encoder of any size")
@@ -485,12 +541,25 @@ def _evaluate(arguments):
             _check_report(arguments.out)
         encoder = _at(arguments.name, arguments.revision)
         report = sslzoo.evaluate(
-            encoder, dataset, protocols, arguments.data_dir, batch_size=arguments.batch_size,
-            extractor=arguments.extractor, outside=arguments.outside, attribute=arguments.attribute,
-            pictures=arguments.out and arguments.out / "pictures", seed=arguments.seed, epochs=arguments.epochs,
-            max_train=arguments.limit, image_size=arguments.image_size, gmm_restarts=arguments.gmm_restarts,
-            labels=arguments.labels, test_share=arguments.test_share, on_error=arguments.on_error, keep=keep,
-        )  # fmt: skip
+            encoder,
+            dataset,
+            protocols,
+            arguments.data_dir,
+            batch_size=arguments.batch_size,
+            extractor=arguments.extractor,
+            outside=arguments.outside,
+            attribute=arguments.attribute,
+            pictures=arguments.out and arguments.out / "pictures",
+            seed=arguments.seed,
+            epochs=arguments.epochs,
+            max_train=arguments.limit,
+            image_size=arguments.image_size,
+            gmm_restarts=arguments.gmm_restarts,
+            labels=arguments.labels,
+            test_share=arguments.test_share,
+            on_error=arguments.on_error,
+            keep=keep,
+        )
     return 0, report.to_dict() if arguments.json else str(report)
 
 
@@ -563,7 +632,10 @@ def _trained_on(name):
 
 def _add_train(commands):
     add = _add(
-        commands, "train", _train, "train an encoder by a method's recipe",
+        commands,
+        "train",
+        _train,
+        "train an encoder by a method's recipe",
         "Whatever follows METHOD is the recipe's: `sslzoo train METHOD --help` lists its flags. Progress goes to "
         "standard error; the answer is the model folder that was written. "
         f"Methods: {', '.join(_recipes())}.",
@@ -572,7 +644,7 @@ def _add_train(commands):
             "KERAS_BACKEND=jax sslzoo train simclr --dataset mnist --max-minutes 30",
             "sslzoo train simvae --dataset mnist --resume",
         ],
-    )  # fmt: skip
+    )
     add("method", metavar="METHOD", help="one of the methods above")
     add("flags", nargs=argparse.REMAINDER, metavar="...", help="flags of the recipe")
 
@@ -599,7 +671,10 @@ def _train(arguments):
 
 def _add_publish(commands):
     add = _add(
-        commands, "publish", _publish, "put a model folder on the Hugging Face Hub",
+        commands,
+        "publish",
+        _publish,
+        "put a model folder on the Hugging Face Hub",
         "Everything is checked first, and sent in one commit; files that are there already are not sent again. The "
         "card is made from results.json. The commit is pinned in weights_manifest.json. The token is HF_TOKEN, or the "
         "one that this machine is logged in with (hf auth login).",
@@ -607,7 +682,7 @@ def _add_publish(commands):
             "sslzoo publish runs/simvae-mnist/simvae-mnist my-organisation/simvae-mnist",
             "sslzoo publish weights/simvae-mnist sslzoo/simvae-mnist --create-pr",
         ],
-    )  # fmt: skip
+    )
     add("folder", type=_path, metavar="FOLDER", help="a model folder")
     add("repository", metavar="REPO", help="organisation/name on the Hub; made if need be")
     add("--private", action="store_true", default=None, help="make a repository that only you may see")
@@ -621,9 +696,13 @@ def _add_publish(commands):
 def _publish(arguments):
     with _working():
         done = zoo.publish(
-            arguments.folder, arguments.repository, private=arguments.private, create_pr=arguments.create_pr,
-            manifest=arguments.manifest, overwrite_card=arguments.overwrite_card,
-        )  # fmt: skip
+            arguments.folder,
+            arguments.repository,
+            private=arguments.private,
+            create_pr=arguments.create_pr,
+            manifest=arguments.manifest,
+            overwrite_card=arguments.overwrite_card,
+        )
     if arguments.json:
         return 0, done
     changed = len(done["changed"]) + len(done["removed"])
@@ -638,12 +717,15 @@ def _publish(arguments):
 
 def _add_seal(commands):
     add = _add(
-        commands, "seal", _seal, "write the hashes of model folders' files into their results.json",
+        commands,
+        "seal",
+        _seal,
+        "write the hashes of model folders' files into their results.json",
         "Afterwards loading a folder refuses a file that changed. For folders written before there were such hashes, "
         "or whose files were changed on purpose; the card is made again. Models of the manifest are entered anew "
         "afterwards: sslzoo manifest FOLDER.",
         ["sslzoo seal weights/*", "sslzoo seal runs/mine/mine"],
-    )  # fmt: skip
+    )
     add("folders", nargs="+", type=Path, metavar="FOLDER", help="model folders")
 
 
@@ -659,11 +741,14 @@ def _seal(arguments):
 
 def _add_manifest(commands):
     add = _add(
-        commands, "manifest", _manifest, "enter model folders in the manifest of published models",
+        commands,
+        "manifest",
+        _manifest,
+        "enter model folders in the manifest of published models",
         "Enters the numbers and the hashes of each folder's files under its name, after it was trained again. A pinned "
         "commit stays if it holds these very files.",
         ["sslzoo manifest weights/*", "sslzoo manifest weights/simvae-mnist --organisation me"],
-    )  # fmt: skip
+    )
     add("folders", nargs="+", type=_path, metavar="FOLDER", help="model folders")
     add("--organisation", default="sslzoo", metavar="O", help="on the Hub, for models that are new (sslzoo)")
     add("--manifest", type=_path, metavar="FILE", help="the manifest to change (the checkout's)")
@@ -686,10 +771,13 @@ def _manifest(arguments):
 
 def _add_verify(commands):
     add = _add(
-        commands, "verify", _verify, "compare models with the hashes in the manifest",
+        commands,
+        "verify",
+        _verify,
+        "compare models with the hashes in the manifest",
         "Exits with 1 if a file differs, or if there was nothing to compare at all.",
         ["sslzoo verify", "sslzoo verify simvae-mnist --hub", "sslzoo verify --json"],
-    )  # fmt: skip
+    )
     add("name", nargs="?", metavar="NAME", help="a name of `sslzoo list` (all)")
     add("--hub", action="store_true", help="look at the Hub, too")
 

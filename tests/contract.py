@@ -149,10 +149,7 @@ CASES = {
     "barlow-twins": (2, joint_embedding(methods.BarlowTwins, off_diagonal_weight=0.1)),
     "corinfomax": (2, joint_embedding(methods.CorInfoMax, invariance_weight=2.0, momentum=0.5)),
     "corinfomax-batch": (2, joint_embedding(methods.CorInfoMax, momentum=0.0, normalize=False)),
-    "wmse": (
-        3,
-        lambda views: methods.WMSE(plain_encoder(), head(size=2), views, whitening_size=4, iterations=2),
-    ),
+    "wmse": (3, lambda views: methods.WMSE(plain_encoder(), head(size=2), views, whitening_size=4, iterations=2)),
     "byol": (2, predicting(methods.BYOL, momentum=0.9, total_steps=8)),
     "simsiam": (2, predicting(methods.SimSiam)),
     "swav": (2, joint_embedding(methods.SwAV, prototypes=5, freeze_prototypes=2, temperature=0.5)),
@@ -191,11 +188,7 @@ CASES = {
 }
 
 # name -> variables that a training step leaves alone, because something else is there to write them.
-STILL = {
-    "deepcluster": ("assignments", "cluster_weights"),
-    "annulus": ("labels",),
-    "local-aggregation": ("labels",),
-}
+STILL = {"deepcluster": ("assignments", "cluster_weights"), "annulus": ("labels",), "local-aggregation": ("labels",)}
 
 
 def images(n=48, seed=0):

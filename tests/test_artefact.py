@@ -569,10 +569,7 @@ def test_pictures_that_do_not_fit_are_refused(tmp_path, pictures):
             {"metrics": [{"name": "knn", "value": 1.0}]},
             r"results\['metrics'\]\[0\]\['protocol'\].*the field is missing",
         ),
-        (
-            {"metrics": [{"name": "knn", "value": "98", "protocol": "k"}]},
-            r"\[0\]\['value'\] must be a number",
-        ),
+        ({"metrics": [{"name": "knn", "value": "98", "protocol": "k"}]}, r"\[0\]\['value'\] must be a number"),
         ({"metrics": [{"name": "knn", "value": True, "protocol": "k"}]}, r"\['value'\] must be a number"),
         ({"metrics": {"knn": 98}}, r"results\['metrics'\] must be a list of objects"),
         ({"metrics": [98]}, r"results\['metrics'\]\[0\] must be an object"),
@@ -773,9 +770,11 @@ def row_of(count, kind="Sequential"):
 def shared(layer, times):
     """The configuration of a Functional model that calls one layer, or model, so often."""
     return {
-        "module": "keras", "class_name": "Functional", "registered_name": None,
+        "module": "keras",
+        "class_name": "Functional",
+        "registered_name": None,
         "config": {"name": "outer", "layers": [layer | {"inbound_nodes": [{"args": [], "kwargs": {}}] * times}]},
-    }  # fmt: skip
+    }
 
 
 def nested(depth, kind="Sequential"):
@@ -842,7 +841,7 @@ def test_a_long_row_is_built_once(tmp_path, monkeypatch):
         ("results.json", lambda path: path.write_text("{}"), r"damaged: results\['name'\]"),
         ("results.json", lambda path: path.write_text("[]"), "damaged: results must be an object"),
     ],
-)  # fmt: skip
+)
 def test_damaged_and_foreign_files_end_in_one_clear_error(copy, file, spoil, message):
     spoil(copy / file)
     with pytest.raises(ArtefactError, match=message):
@@ -909,8 +908,9 @@ def flip_a_bit(file):
 
 def test_results_hold_the_hashes_of_the_files(folder):
     hashes = read_results(folder)["files"]
-    assert set(hashes) == {f"{part}{file}" for part in ("", "posterior/", "decoder/")
-                           for file in ("config.json", "model.weights.h5")}  # fmt: skip
+    assert set(hashes) == {
+        f"{part}{file}" for part in ("", "posterior/", "decoder/") for file in ("config.json", "model.weights.h5")
+    }
     assert all(layout.files(folder)[file]["sha256"] == digest for file, digest in hashes.items())
 
 

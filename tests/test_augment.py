@@ -125,8 +125,7 @@ def test_boxes_are_distributed_as_torchvision_draws_them():
 
 
 @pytest.mark.parametrize(
-    "shape, expected",
-    [((4, 64), (0, 29, 4, 5)), ((64, 4), (29, 0, 5, 4)), ((30, 32), (0, 0, 30, 32))],
+    "shape, expected", [((4, 64), (0, 29, 4, 5)), ((64, 4), (29, 0, 5, 4)), ((30, 32), (0, 0, 30, 32))]
 )
 def test_crop_falls_back_to_the_central_box(shape, expected):
     # At scale 1 a box fits only if it has the shape of the image, which the first two ratio ranges exclude.

@@ -41,10 +41,19 @@ METRICS = [
 
 def facts(name, method, dataset, metrics):
     return {
-        "name": name, "method": method, "dataset": dataset, "recipe": "python recipes/x.py", "settings": {},
-        "seeds": [0], "metrics": metrics, "versions": {}, "wall_seconds": 1, "views_seen": 1, "licence": "apache-2.0",
+        "name": name,
+        "method": method,
+        "dataset": dataset,
+        "recipe": "python recipes/x.py",
+        "settings": {},
+        "seeds": [0],
+        "metrics": metrics,
+        "versions": {},
+        "wall_seconds": 1,
+        "views_seen": 1,
+        "licence": "apache-2.0",
         "papers": [{"title": "A paper", "url": "https://arxiv.org/abs/2402.01399"}],
-    }  # fmt: skip
+    }
 
 
 @pytest.fixture(scope="module")
@@ -54,10 +63,7 @@ def shelf(tmp_path_factory):
     posterior = networks.encoder("mlp-small", SHAPE, 3, posterior=True, seed=0)
     x = keras.Input(SHAPE, name="images")
     preprocessor = keras.Model(x, layers.Rescaling(1 / 255)(x))
-    parts = {
-        "encoder": compose(preprocessor, posterior, "mean"),
-        "posterior": compose(preprocessor, posterior),
-    }
+    parts = {"encoder": compose(preprocessor, posterior, "mean"), "posterior": compose(preprocessor, posterior)}
     colour = keras.Input((6, 10, 3), name="images")
     small = keras.Model(colour, layers.GlobalAveragePooling2D()(layers.Rescaling(1 / 255)(colour)))
     artefact.write(root / "weights" / "simvae-digits", parts, facts("simvae-digits", "SimVAE", "digits", METRICS))
@@ -124,9 +130,17 @@ def test_help_of_every_command_says_what_it_takes_and_gives_an_example(sslzoo_):
         assert max(map(len, out.splitlines())) < 110
 
 
-@pytest.mark.parametrize("words", [("lits",), ("info",), ("embed", "simvae-digits"), ("evaluate",),
-                                   ("embed", "simvae-digits", "x", "-o", "y", "--batch-size", "0"),
-                                   ("embed", "simvae-digits", "x", "-o", "y", "--part", "decoder")])  # fmt: skip
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("lits",),
+        ("info",),
+        ("embed", "simvae-digits"),
+        ("evaluate",),
+        ("embed", "simvae-digits", "x", "-o", "y", "--batch-size", "0"),
+        ("embed", "simvae-digits", "x", "-o", "y", "--part", "decoder"),
+    ],
+)
 def test_wrong_usage_exits_with_2(sslzoo_, words):
     code, out, err = sslzoo_(*words)
     assert code == 2 and not out and "usage: sslzoo" in err
@@ -263,8 +277,17 @@ def test_list_filters(sslzoo_):
 def test_info_shows_every_number_with_its_protocol(sslzoo_):
     code, out, _ = sslzoo_("info", "simvae-digits")
     assert code == 0
-    for part in ("SimVAE", "8x8x1", "encoder, posterior", "not published yet", "python recipes/x.py", "apache-2.0",
-                 "https://arxiv.org/abs/2402.01399", "majority vote", 'sslzoo.load("simvae-digits")'):  # fmt: skip
+    for part in (
+        "SimVAE",
+        "8x8x1",
+        "encoder, posterior",
+        "not published yet",
+        "python recipes/x.py",
+        "apache-2.0",
+        "https://arxiv.org/abs/2402.01399",
+        "majority vote",
+        'sslzoo.load("simvae-digits")',
+    ):
         assert part in out
     (row,) = [line for line in out.splitlines() if "best k" in line]
     assert row.split() == ["kNN:", "best", "k", "98.5", "%", "99.5", "%", "best", "on", "test"]
@@ -670,8 +693,11 @@ def test_evaluate_leaves_no_picture_of_an_earlier_evaluation(sslzoo_, tmp_path):
     before = (pictures / "embedding.png").stat().st_mtime_ns
     assert sslzoo_(*words, "--protocols", "mlp")[0] == 0
     assert {path.name for path in pictures.iterdir()} == {
-        "confusion_mlp.png", "neighbours.png", "embedding.png", "mine.png",
-    }  # fmt: skip
+        "confusion_mlp.png",
+        "neighbours.png",
+        "embedding.png",
+        "mine.png",
+    }
     assert (pictures / "embedding.png").stat().st_mtime_ns > before and (pictures / "mine.png").read_bytes() == b"mine"
     report = evaluation.Report.from_json((tmp_path / "measured" / "report.json").read_text(encoding="utf-8"))
     assert list(report) == ["mlp"] and report.encoder == "simvae-digits"
@@ -722,10 +748,17 @@ def test_evaluate_refuses_a_place_that_cannot_be_written_before_it_measures(
 def test_publish_passes_on_what_was_asked(sslzoo_, monkeypatch, tmp_path):
     asked = []
     answer = {
-        "name": "x-digits", "repository": "me/x", "url": "https://huggingface.co/me/x", "revision": "a" * 40,
-        "created": True, "changed": ["config.json"], "removed": [], "pull_request": None, "manifest": "m.json",
+        "name": "x-digits",
+        "repository": "me/x",
+        "url": "https://huggingface.co/me/x",
+        "revision": "a" * 40,
+        "created": True,
+        "changed": ["config.json"],
+        "removed": [],
+        "pull_request": None,
+        "manifest": "m.json",
         "notes": ["The card was kept"],
-    }  # fmt: skip
+    }
 
     def publish(*arguments, **kwargs):
         asked.append((arguments, kwargs))
@@ -756,8 +789,10 @@ def test_the_hubs_refusals_are_one_line(sslzoo_, monkeypatch):
 
     monkeypatch.setattr(zoo, "publish", publish)
     assert sslzoo_("publish", "folder", "me/x") == (
-        2, "", "sslzoo: HubError: You may not write there. Log in. Received: repo_id='me/x'\n",
-    )  # fmt: skip
+        2,
+        "",
+        "sslzoo: HubError: You may not write there. Log in. Received: repo_id='me/x'\n",
+    )
 
 
 def test_manifest_enters_folders(sslzoo_, shelf, monkeypatch):
@@ -793,9 +828,7 @@ def test_names_say_their_recipe(sslzoo_, shelf, monkeypatch, tmp_path):
     assert manifest.read()[tagged]["repository"] == f"sslzoo/{tagged}"
     assert [model["name"] for model in sslzoo.list_models(tag="seed1")] == [tagged]
     assert [model["name"] for model in sslzoo.list_models("simvae", tag="default")] == ["simvae-digits"]
-    assert [(m["name"], m["tag"]) for m in sslzoo.list_models("simvae")] == [
-        ("simvae-digits", None), (tagged, "seed1")
-    ]  # fmt: skip
+    assert [(m["name"], m["tag"]) for m in sslzoo.list_models("simvae")] == [("simvae-digits", None), (tagged, "seed1")]
     assert sslzoo.load(tagged).output_shape == (None, 3)
     code, out, _ = sslzoo_("list", "--tag", "seed1", "--json")
     assert code == 0 and [model["name"] for model in json.loads(out)] == [tagged]

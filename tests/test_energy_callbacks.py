@@ -220,9 +220,15 @@ def test_samples_of_an_energy_model_are_drawn(method, tmp_path, monkeypatch):
     far = np.linspace(-300, 300, 50 * 64, dtype="float32").reshape(50, 8, 8, 1)
     monkeypatch.setattr(type(model), "sample", lambda self, n, seed, reference=None: far[:n])
     run = SimpleNamespace(
-        out=tmp_path, test_images=images(12), test_labels=np.arange(12) % 3, images=images(12), seed=0, name="x",
-        dataset="digits", journal=SimpleNamespace(rows=[{"epoch": 1, "loss": 1.0}]),
-    )  # fmt: skip
+        out=tmp_path,
+        test_images=images(12),
+        test_labels=np.arange(12) % 3,
+        images=images(12),
+        seed=0,
+        name="x",
+        dataset="digits",
+        journal=SimpleNamespace(rows=[{"epoch": 1, "loss": 1.0}]),
+    )
     encoder = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten()])
     assert "samples.png" in outcome.draw(run, model, encoder)
     assert shown["x"].min() == 0 and shown["x"].max() == 1 and np.unique(shown["x"]).size >= 10

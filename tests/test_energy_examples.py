@@ -50,9 +50,9 @@ def test_batches_are_fresh_in_every_epoch_and_copies_are_jittered():
 def test_moons_and_circles_runs(capsys, monkeypatch):
     module = example("moons_and_circles")
     monkeypatch.setattr(module, "TRIES", 2)
-    means = module.main([
-        "--variants", "JEM", "GEDI", "SwAV", "--datasets", "circles", "--seeds", "1", "--steps", "100", "--jobs", "1",
-    ])  # fmt: skip
+    means = module.main(
+        ["--variants", "JEM", "GEDI", "SwAV", "--datasets", "circles", "--seeds", "1", "--steps", "100", "--jobs", "1"]
+    )
     assert set(means) == {("circles", variant) for variant in ("JEM", "GEDI", "SwAV")}
     out = capsys.readouterr().out
     for variant in ("JEM", "GEDI", "SwAV"):

@@ -106,13 +106,56 @@ PAYLOADS = [
     {"module": "keras.layers", "class_name": "Rescaling", "config": {"scale": float("inf")}},
 ]
 NAMES = [
-    "Functional", "Sequential", "Model", "Layer", "Dense", "Conv2D", "InputLayer", "Rescaling", "Zeros", "DTypePolicy",
-    "Bidirectional", "TimeDistributed", "Normalization", "Embedding", "MultiHeadAttention", "RandomRotation", "Adam",
-    "__keras_tensor__", "__tensor__", "__numpy__", "__bytes__", "__slice__", "__ellipsis__", "function", "type", "eval",
-    "keras", "keras.layers", "keras.initializers", "keras.src.models.functional", "keras.src.ops.numpy", "keras.models",
-    "keras.regularizers", "keras.quantizers", "builtins", "../../../etc/passwd", "/dev/zero", "file:///etc/passwd",
-    "hf://someone/model", "a/b", "", " ", "\x00", "\ud800", "é" * 300, "%s%n{}", "float16", "int8", "no_such_dtype",
-]  # fmt: skip
+    "Functional",
+    "Sequential",
+    "Model",
+    "Layer",
+    "Dense",
+    "Conv2D",
+    "InputLayer",
+    "Rescaling",
+    "Zeros",
+    "DTypePolicy",
+    "Bidirectional",
+    "TimeDistributed",
+    "Normalization",
+    "Embedding",
+    "MultiHeadAttention",
+    "RandomRotation",
+    "Adam",
+    "__keras_tensor__",
+    "__tensor__",
+    "__numpy__",
+    "__bytes__",
+    "__slice__",
+    "__ellipsis__",
+    "function",
+    "type",
+    "eval",
+    "keras",
+    "keras.layers",
+    "keras.initializers",
+    "keras.src.models.functional",
+    "keras.src.ops.numpy",
+    "keras.models",
+    "keras.regularizers",
+    "keras.quantizers",
+    "builtins",
+    "../../../etc/passwd",
+    "/dev/zero",
+    "file:///etc/passwd",
+    "hf://someone/model",
+    "a/b",
+    "",
+    " ",
+    "\x00",
+    "\ud800",
+    "é" * 300,
+    "%s%n{}",
+    "float16",
+    "int8",
+    "no_such_dtype",
+]
 NUMBERS = [0, 1, -1, 2, 3, 1.5, -0.0, 1e308, 5e-324, 2**31, 2**63, -(2**63), 10**9, 10**30, 10**400, 1e9]
 
 
@@ -196,10 +239,27 @@ _PYTHON = {
     for path in (sys.prefix, sys.base_prefix, *sysconfig.get_paths().values(), Path(sslzoo.__file__).parent)
 }
 _HARMFUL = (
-    "ftplib.", "http.client.", "os.exec", "os.fork", "os.link", "os.mkdir", "os.posix_spawn", "os.remove", "os.rename",
-    "os.rmdir", "os.spawn", "os.symlink", "os.system", "os.truncate", "pickle.find_class", "shutil.", "socket.connect",
-    "socket.getaddrinfo", "subprocess.Popen", "urllib.Request",
-)  # fmt: skip
+    "ftplib.",
+    "http.client.",
+    "os.exec",
+    "os.fork",
+    "os.link",
+    "os.mkdir",
+    "os.posix_spawn",
+    "os.remove",
+    "os.rename",
+    "os.rmdir",
+    "os.spawn",
+    "os.symlink",
+    "os.system",
+    "os.truncate",
+    "pickle.find_class",
+    "shutil.",
+    "socket.connect",
+    "socket.getaddrinfo",
+    "subprocess.Popen",
+    "urllib.Request",
+)
 
 
 def _audit(event, arguments):
@@ -434,8 +494,7 @@ def test_many_names_of_the_same_weights_count_once(folders, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"compression": "gzip", "chunks": True}, {"compression": "gzip", "shuffle": True}, {"chunks": True}],
+    "options", [{"compression": "gzip", "chunks": True}, {"compression": "gzip", "shuffle": True}, {"chunks": True}]
 )
 def test_weights_that_claim_more_than_their_file_holds_are_refused(folders, tmp_path, options):
     folder = Path(shutil.copytree(folders["plain"], tmp_path / "plain"))

@@ -262,8 +262,13 @@ def test_a_second_answer_cannot_lead_out_either(hub, tmp_path):
     (tmp_path / ".bashrc").write_text("mine")
 
     def turn(path, *_, **__):
-        hub.fail("HEAD .*config.json", status=200, headers={"ETag": f'"../../../../..{tmp_path}/.bashrc"',
-                 "X-Repo-Commit": hub.commit}, body=b"evil", times=FOREVER)  # fmt: skip
+        hub.fail(
+            "HEAD .*config.json",
+            status=200,
+            headers={"ETag": f'"../../../../..{tmp_path}/.bashrc"', "X-Repo-Commit": hub.commit},
+            body=b"evil",
+            times=FOREVER,
+        )
         return real(path, *_, **__)
 
     real, hubs._check_place = hubs._check_place, turn
@@ -528,8 +533,10 @@ def test_nothing_changes_without_changes(writer):
     assert commit(NEW) == (first, [], [], None)
     assert not writer.asked("POST|PUT")
     assert commit(NEW | {"config.json": b"new"}, ["decoder/config.json", "never-there"])[1:] == (
-        ["config.json"], ["decoder/config.json"], None,
-    )  # fmt: skip
+        ["config.json"],
+        ["decoder/config.json"],
+        None,
+    )
     assert "decoder/config.json" not in writer.files("me/new")
 
 
@@ -633,11 +640,27 @@ def test_names_of_repositories(path, expected):
 @pytest.mark.parametrize(
     "path",
     [
-        "hf://", "hf://name", "hf://a/b/c", "hf://a/b@", "hf://../b", "hf://a/..", "hf://a/b@../c", "hf://a/b@x/../y",
-        "hf://a/b@/x", "hf://a/b@x y", "hf://a/b@x\\y", "hf:///b", "hf://a/b@..", "hf://a--b/c", "hf://a/b@v1\n", "hf://a/b.git",
-        "hf://a/-b", "hf://a/b.", "hf://a/" + "b" * 95,
+        "hf://",
+        "hf://name",
+        "hf://a/b/c",
+        "hf://a/b@",
+        "hf://../b",
+        "hf://a/..",
+        "hf://a/b@../c",
+        "hf://a/b@x/../y",
+        "hf://a/b@/x",
+        "hf://a/b@x y",
+        "hf://a/b@x\\y",
+        "hf:///b",
+        "hf://a/b@..",
+        "hf://a--b/c",
+        "hf://a/b@v1\n",
+        "hf://a/b.git",
+        "hf://a/-b",
+        "hf://a/b.",
+        "hf://a/" + "b" * 95,
     ],
-)  # fmt: skip
+)
 def test_names_that_are_none(path):
     with pytest.raises(InvalidInputError, match="Received"):
         hubs.parse(path)

@@ -92,11 +92,41 @@ def test_a_changed_file_is_read_again(tmp_path):
 
 
 BAD_PATHS = [
-    "../secret", "decoder/../../secret", "/etc/passwd", "C:/windows/x", "C:\\x", "a\\b", "..", ".", "", "a//b", "a/",
-    "/", "./config.json", ".hidden", "a/.git/config", "~/x", "a\0b", "a\nb", "x" * 201, "con fig.json ", "a/b.",
-    "caf\u00e9", "\uff0e\uff0e/x", "$HOME/x", "*", "CON", "nul", "aux.json", "decoder/Com1.tar.gz", "lpt9 .txt", "a./b",
-    "a /b", "x:y", "model.weights.h5:stream",
-]  # fmt: skip
+    "../secret",
+    "decoder/../../secret",
+    "/etc/passwd",
+    "C:/windows/x",
+    "C:\\x",
+    "a\\b",
+    "..",
+    ".",
+    "",
+    "a//b",
+    "a/",
+    "/",
+    "./config.json",
+    ".hidden",
+    "a/.git/config",
+    "~/x",
+    "a\0b",
+    "a\nb",
+    "x" * 201,
+    "con fig.json ",
+    "a/b.",
+    "caf\u00e9",
+    "\uff0e\uff0e/x",
+    "$HOME/x",
+    "*",
+    "CON",
+    "nul",
+    "aux.json",
+    "decoder/Com1.tar.gz",
+    "lpt9 .txt",
+    "a./b",
+    "a /b",
+    "x:y",
+    "model.weights.h5:stream",
+]
 
 
 @pytest.mark.parametrize("path", BAD_PATHS)
@@ -146,7 +176,7 @@ def test_plain_paths_are_allowed(path):
         ({"sha": "x"}, r"field of models\['simvae-mnist'\].*'sha'"),
         ({"recipe": "\ud800"}, "surrogates not allowed"),
     ],
-)  # fmt: skip
+)
 def test_faults_name_entry_and_field(changes, message):
     with pytest.raises(ManifestError, match=message):
         manifest.parse(text({"simvae-mnist": entry(**changes)}))
@@ -182,11 +212,38 @@ def test_damaged_manifests_end_in_one_clear_error(content, message):
 def junk(chance):
     return chance.choice(
         [
-            None, True, -1, 0, 1, 2**70, 1e308, -0.0, "", " ", "..", "../../etc/passwd", "/etc/passwd", "C:\\x",
-            "a" * 40, "f" * 64, "hf://a/b", "a/b", "\x00", "\ud800", "\u202e", [], [[]], {}, {"": {}},
-            {"sha256": "f" * 64}, "1", [28, 28, 1], [None], {"name": 1},
+            None,
+            True,
+            -1,
+            0,
+            1,
+            2**70,
+            1e308,
+            -0.0,
+            "",
+            " ",
+            "..",
+            "../../etc/passwd",
+            "/etc/passwd",
+            "C:\\x",
+            "a" * 40,
+            "f" * 64,
+            "hf://a/b",
+            "a/b",
+            "\x00",
+            "\ud800",
+            "\u202e",
+            [],
+            [[]],
+            {},
+            {"": {}},
+            {"sha256": "f" * 64},
+            "1",
+            [28, 28, 1],
+            [None],
+            {"name": 1},
         ]
-    )  # fmt: skip
+    )
 
 
 def nodes(value):
@@ -258,11 +315,23 @@ def test_ten_thousand_mutated_manifests():
 def model_folder(path, weights=b"weights", name="simvae-mnist"):
     """A folder with the files of a model; Keras need not be able to read them."""
     results = {
-        "name": name, "method": "SimVAE", "dataset": "mnist", "recipe": "python recipes/simvae.py", "settings": {},
-        "seeds": [0], "metrics": entry()["metrics"], "versions": {}, "wall_seconds": 1.0, "views_seen": 1,
-        "licence": "apache-2.0", "papers": [], "input_shape": [28, 28, 1], "input_range": [0, 255], "features": 10,
+        "name": name,
+        "method": "SimVAE",
+        "dataset": "mnist",
+        "recipe": "python recipes/simvae.py",
+        "settings": {},
+        "seeds": [0],
+        "metrics": entry()["metrics"],
+        "versions": {},
+        "wall_seconds": 1.0,
+        "views_seen": 1,
+        "licence": "apache-2.0",
+        "papers": [],
+        "input_shape": [28, 28, 1],
+        "input_range": [0, 255],
+        "features": 10,
         "parameters": 5,
-    }  # fmt: skip
+    }
     (path / "decoder").mkdir(parents=True)
     for file in ("config.json", "metadata.json", "decoder/config.json"):
         (path / file).write_text("{}")
@@ -275,8 +344,12 @@ def model_folder(path, weights=b"weights", name="simvae-mnist"):
 def test_an_entry_holds_what_the_folder_says(tmp_path):
     made = manifest.entry(model_folder(tmp_path / "m"), "a/b", "c" * 40)
     assert set(made["files"]) == {
-        "config.json", "metadata.json", "decoder/config.json", "model.weights.h5", "results.json"
-    }  # fmt: skip
+        "config.json",
+        "metadata.json",
+        "decoder/config.json",
+        "model.weights.h5",
+        "results.json",
+    }
     assert made["files"]["model.weights.h5"]["bytes"] == 7
     assert made["repository"] == "a/b" and made["revision"] == "c" * 40 and made["features"] == 10
     assert manifest.parse(text({"simvae-mnist": made})) == {"simvae-mnist": made}

@@ -156,10 +156,13 @@ def side_by_side(code, count=2, timeout=1800):
     started = [
         subprocess.Popen(
             [sys.executable, "-c", f"index, port = {index}, {port}\n{code}"],
-            env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         for index in range(count)
-    ]  # fmt: skip
+    ]
     try:
         for process in started:
             told = process.communicate(timeout=timeout)[1]

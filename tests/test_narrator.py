@@ -17,10 +17,19 @@ from sslzoo.callbacks import narrator
 
 ROOT = Path(sslzoo.__file__).parent.parent
 LOGS = {
-    "loss": 4.91, "alignment": -0.37, "contrast": 5.28, "knn": 0.931, "chance": 5.54, "health_std": 0.93,
-    "health_rank": 9.1, "health_encoder_rank": 31.2, "health_alignment": 0.88, "health_uniformity": -2.9,
-    "health_prototypes": 0.4, "energy_gap": 12.0,
-}  # fmt: skip
+    "loss": 4.91,
+    "alignment": -0.37,
+    "contrast": 5.28,
+    "knn": 0.931,
+    "chance": 5.54,
+    "health_std": 0.93,
+    "health_rank": 9.1,
+    "health_encoder_rank": 31.2,
+    "health_alignment": 0.88,
+    "health_uniformity": -2.9,
+    "health_prototypes": 0.4,
+    "energy_gap": 12.0,
+}
 
 
 class Terminal:
@@ -108,8 +117,11 @@ def test_a_recipe_at_a_terminal(tmp_path):
     environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "TF_CPP_MIN_LOG_LEVEL")}
     recipe = subprocess.Popen(
         [sys.executable, ROOT / "recipes" / "vicreg.py", *words],
-        env={**environment, "PYTHONPATH": str(ROOT)}, stdin=theirs, stdout=theirs, stderr=theirs,
-    )  # fmt: skip
+        env={**environment, "PYTHONPATH": str(ROOT)},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
     os.close(theirs)
     text, deadline = b"", time.monotonic() + 500
     while time.monotonic() < deadline:

@@ -46,9 +46,25 @@ def place(path):
 
 # The rooms in the order in which data flows through them. Nothing imports what stands to its right.
 FLOW = [
-    "errors", "environment", "checks", "files", "processes", "progress", "data", "augment", "views", "networks",
-    "losses", "optimizers", "methods", "zoo", "evaluation", "callbacks", "training", "cli",
-]  # fmt: skip
+    "errors",
+    "environment",
+    "checks",
+    "files",
+    "processes",
+    "progress",
+    "data",
+    "augment",
+    "views",
+    "networks",
+    "losses",
+    "optimizers",
+    "methods",
+    "zoo",
+    "evaluation",
+    "callbacks",
+    "training",
+    "cli",
+]
 
 
 def imported_rooms(path):

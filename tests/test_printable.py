@@ -35,12 +35,20 @@ def test_what_can_be_read_stays():
 
 def test_a_manifest_says_nothing_to_the_terminal(tmp_path, monkeypatch, capsys):
     entry = {
-        "method": "Sim\x1b[31mVAE", "dataset": "mnist\u202e", "repository": None, "revision": None,
-        "files": {"config.json": {"sha256": "a" * 64, "bytes": 10}}, "input_shape": [28, 28, 1],
-        "input_range": [0, 255], "features": 10, "parameters": 1000, "recipe": "python x.py\x07",
+        "method": "Sim\x1b[31mVAE",
+        "dataset": "mnist\u202e",
+        "repository": None,
+        "revision": None,
+        "files": {"config.json": {"sha256": "a" * 64, "bytes": 10}},
+        "input_shape": [28, 28, 1],
+        "input_range": [0, 255],
+        "features": 10,
+        "parameters": 1000,
+        "recipe": "python x.py\x07",
         "metrics": [{"name": "knn.accuracy", "value": 97.5, "protocol": "k = 10\x9b", "paper": None}],
-        "licence": "apache-2.0", "papers": [{"title": "A paper\x1b]8;;"}],
-    }  # fmt: skip
+        "licence": "apache-2.0",
+        "papers": [{"title": "A paper\x1b]8;;"}],
+    }
     (tmp_path / "m.json").write_text(json.dumps({"schema": 1, "models": {"simvae-mnist": entry}}))
     monkeypatch.setenv("SSLZOO_MANIFEST", str(tmp_path / "m.json"))
     assert manifest.read()["simvae-mnist"]["method"] == "Sim\x1b[31mVAE"
@@ -56,10 +64,19 @@ def test_front_matter_survives_any_text(text):
     import yaml
 
     results = {
-        "name": "simvae-digits", "method": "SimVAE", "dataset": f"set {text}", "licence": "apache-2.0", "papers": [],
-        "metrics": [{"name": "knn.accuracy", "value": 1.0, "protocol": text, "label": f"kNN {text}"}], "seeds": [0],
-        "views_seen": 1, "wall_seconds": 1, "versions": {}, "settings": {"note": text}, "recipe": f"python {text}",
-    }  # fmt: skip
+        "name": "simvae-digits",
+        "method": "SimVAE",
+        "dataset": f"set {text}",
+        "licence": "apache-2.0",
+        "papers": [],
+        "metrics": [{"name": "knn.accuracy", "value": 1.0, "protocol": text, "label": f"kNN {text}"}],
+        "seeds": [0],
+        "views_seen": 1,
+        "wall_seconds": 1,
+        "versions": {},
+        "settings": {"note": text},
+        "recipe": f"python {text}",
+    }
     made = card.render(results)
     front = made.split("\n---\n")[0].removeprefix("---\n")
     found = yaml.safe_load(front)["model-index"][0]["results"][0]

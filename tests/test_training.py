@@ -198,13 +198,22 @@ def test_an_encoder_is_measured_on_another_labelled_set(tmp_path):
     np.savez(tmp_path / "own.npz", images=images[:240])
     larger = np.repeat(np.repeat(np.repeat(images, 2, 1), 2, 2), 3, 3)
     splits = {"train": slice(200), "test": slice(200, 280)}
-    other = {f"{split}_{what}": values[rows] for split, rows in splits.items()
-             for what, values in (("images", larger), ("labels", labels))}  # fmt: skip
+    other = {
+        f"{split}_{what}": values[rows]
+        for split, rows in splits.items()
+        for what, values in (("images", larger), ("labels", labels))
+    }
     np.savez(tmp_path / "other.npz", **other)
     folder = train(
-        "simvae", tmp_path / "out", "--dataset", tmp_path / "own.npz", "--epochs", 1,
-        "--probe-data", tmp_path / "other.npz",
-    )  # fmt: skip
+        "simvae",
+        tmp_path / "out",
+        "--dataset",
+        tmp_path / "own.npz",
+        "--epochs",
+        1,
+        "--probe-data",
+        tmp_path / "other.npz",
+    )
     results = json.loads((Path(folder) / "results.json").read_text())
     record = results["evaluation"]
     assert (record["data"]["name"], record["data"]["train"], record["data"]["test"]) == ("other", 200, 80)

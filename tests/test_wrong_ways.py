@@ -100,7 +100,7 @@ RECIPES = {
     "local_aggregation --set clusters=9 cluster_every=0": "every must be an integer >= 1",
     "dino --set local_views=-1": "local_views must be an integer >= 0",
     "dino --set local_views=x": "local_views must be a number",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("words", RECIPES)

@@ -49,10 +49,7 @@ def models():
     preprocessor = keras.Model(raw, layers.Rescaling(1 / 255)(raw))
     network = networks.encoder("mlp-small", SHAPE, LATENT, seed=0)
     decoder = networks.decoder("mlp-small", SHAPE, LATENT, seed=1)
-    return {
-        "encoder": compose(preprocessor, network),
-        "decoder": compose(None, decoder, activation="sigmoid"),
-    }
+    return {"encoder": compose(preprocessor, network), "decoder": compose(None, decoder, activation="sigmoid")}
 
 
 def results(**changes):
@@ -185,9 +182,15 @@ def test_every_part_of_every_method_is_loaded_published_and_loaded_again(hub, tm
 
 
 @pytest.mark.parametrize(
-    ("method", "size"), [("moco", "queue_size"), ("deepcluster", "num_images"), ("jem", "buffer_size"),
-                         ("ball", "num_images"), ("parametric-instance-discrimination", "num_images")],
-)  # fmt: skip
+    ("method", "size"),
+    [
+        ("moco", "queue_size"),
+        ("deepcluster", "num_images"),
+        ("jem", "buffer_size"),
+        ("ball", "num_images"),
+        ("parametric-instance-discrimination", "num_images"),
+    ],
+)
 def test_what_a_method_would_draw_is_counted_before_it_is_drawn(tmp_path, method, size):
     """Queues, banks and buffers are filled by NumPy, before there is a variable to be counted."""
     num_views, make = contract.CASES[method]
@@ -454,10 +457,16 @@ def test_the_card_is_what_the_hub_reads_and_a_person_needs(hub, written):
         ("nmi", 80.25, "gmm.nmi"),
     ]
     for part in (
-        f'sslzoo.load("hf://{REPOSITORY}")', f'keras.saving.load_model("hf://{REPOSITORY}", compile=False)',
-        "## Intended use", "Licence of the model: apache-2.0", "![Samples](pictures/samples.png)", "k = 10, cosine",
-        "98 %", "https://arxiv.org/abs/1312.6114", "python recipes/vae.py --dataset digits",
-    ):  # fmt: skip
+        f'sslzoo.load("hf://{REPOSITORY}")',
+        f'keras.saving.load_model("hf://{REPOSITORY}", compile=False)',
+        "## Intended use",
+        "Licence of the model: apache-2.0",
+        "![Samples](pictures/samples.png)",
+        "k = 10, cosine",
+        "98 %",
+        "https://arxiv.org/abs/1312.6114",
+        "python recipes/vae.py --dataset digits",
+    ):
         assert part in text, part
     assert "pictures/samples.png" in hub.files(REPOSITORY)
 
@@ -591,9 +600,23 @@ def test_what_there_is_is_listed(hub, written):
     found = sslzoo.list_models()
     assert [model["name"] for model in found] == ["a-one", "b-two", "c"]
     assert {
-        "name", "method", "dataset", "repository", "revision", "files", "bytes", "input_shape", "features",
-        "parameters", "metrics", "licence", "papers", "recipe", "local", "parts",
-    } <= set(found[0])  # fmt: skip
+        "name",
+        "method",
+        "dataset",
+        "repository",
+        "revision",
+        "files",
+        "bytes",
+        "input_shape",
+        "features",
+        "parameters",
+        "metrics",
+        "licence",
+        "papers",
+        "recipe",
+        "local",
+        "parts",
+    } <= set(found[0])
     assert found[0]["bytes"] == sum(file["bytes"] for file in entry["files"].values()) > 10_000
     assert found[0]["parts"] == ["encoder", "decoder"] and found[0]["local"] is False
     assert json.loads(json.dumps(found)) == found

@@ -67,10 +67,25 @@ def test_flags_and_variants_reach_the_settings(tmp_path):
     zoo = recipe.Zoo([strong], tmp_path, remarks=["Once.", "Twice."])
     assert zoo.settings(strong)["network"] == "resnet18" and zoo.settings(strong)["epochs"] == 7
     assert zoo.command(strong)[1:] == [
-        str(ROOT / "recipes" / "simclr.py"), "--dataset", "cifar10", "--seed", "0",
-        "--variant", "strong", "--epochs", "7", "--name", "simclr-cifar10.strong",
-        "--out", str(tmp_path / "simclr-cifar10.strong"), "--resume", "--remark", "Once.", "--remark", "Twice.",
-    ]  # fmt: skip
+        str(ROOT / "recipes" / "simclr.py"),
+        "--dataset",
+        "cifar10",
+        "--seed",
+        "0",
+        "--variant",
+        "strong",
+        "--epochs",
+        "7",
+        "--name",
+        "simclr-cifar10.strong",
+        "--out",
+        str(tmp_path / "simclr-cifar10.strong"),
+        "--resume",
+        "--remark",
+        "Once.",
+        "--remark",
+        "Twice.",
+    ]
     with pytest.raises(errors.UnknownNameError, match="simclr"):
         zoo.settings(recipe.Entry("x", "simclrr", "cifar10", "", 0))
 
@@ -341,9 +356,15 @@ LOST = [-0.2] * len(recipe.DIGITS)  # by each number of digits that is tried
 
 @pytest.mark.parametrize(
     ("weights", "moves", "kept"),
-    [("float32", [-0.09], "few"), ("float32", [-0.2, -0.2, -0.09], "few"), ("float32", [*LOST, -0.09], "half"),
-     ("float32", [*LOST, -0.2], "whole"), ("float16", [0.1], "few"), ("float16", LOST, "half")],
-)  # fmt: skip
+    [
+        ("float32", [-0.09], "few"),
+        ("float32", [-0.2, -0.2, -0.09], "few"),
+        ("float32", [*LOST, -0.09], "half"),
+        ("float32", [*LOST, -0.2], "whole"),
+        ("float16", [0.1], "few"),
+        ("float16", LOST, "half"),
+    ],
+)
 def test_weights_are_rounded_as_far_as_no_probe_loses(weights, moves, kept, tmp_path, monkeypatch):
     """A run of --float16 was measured as it is, and stays so where few digits cost too much."""
     source = tmp_path / "runs" / "simvae-digits" / "simvae-digits"

@@ -78,9 +78,11 @@ class Checkpoint(keras.callbacks.Callback):
                     f"The last good checkpoint was kept. Received: {variable.path}"
                 )
         note = {
-            "epochs_done": epochs_done, "rows": self.journal.rows, "seconds": self.journal.seconds(),
+            "epochs_done": epochs_done,
+            "rows": self.journal.rows,
+            "seconds": self.journal.seconds(),
             "versions": versions(),
-        }  # fmt: skip
+        }
         if processes.index() > 0:
             return
         buffer = io.BytesIO()
@@ -124,8 +126,11 @@ class Checkpoint(keras.callbacks.Callback):
         self.journal.rows = note["rows"]
         self.journal.seconds_before = note["seconds"]
         theirs, ours = note.get("versions", {}), versions()
-        changed = [f"{name} {theirs.get(name, '?')} before, {version} now" for name, version in ours.items()
-                   if theirs and theirs.get(name) != version]  # fmt: skip
+        changed = [
+            f"{name} {theirs.get(name, '?')} before, {version} now"
+            for name, version in ours.items()
+            if theirs and theirs.get(name) != version
+        ]
         if changed:
             self.remarks.append(f"The run was resumed with other versions: {', '.join(changed)}.")
         return note["epochs_done"]

@@ -101,8 +101,7 @@ class DivergenceGuard(keras.callbacks.Callback):
                 f"data, or a smooth activation (silu) in the encoder. Received: {told}"
             )
         self.rollbacks.append(told)
-        print(f"\nDiverged ({told}): back to the last good state with new seeds, {self._count} of "
-              f"{self.attempts}.")  # fmt: skip
+        print(f"\nDiverged ({told}): back to the last good state with new seeds, {self._count} of {self.attempts}.")
 
     def _state(self):
         # `self.model`, not `self._model`: under JAX the access writes the trained state back into the variables.

@@ -226,6 +226,11 @@ def fit_images(images, shape) -> tuple:
 
 
 COLOURS = {
-    "1": "black and white", "L": "grey", "LA": "grey with transparency", "P": "palette",
-    "PA": "palette with transparency", "RGB": "colour", "RGBA": "colour with transparency",
-}  # fmt: skip
+    "1": "black and white",
+    "L": "grey",
+    "LA": "grey with transparency",
+    "P": "palette",
+    "PA": "palette with transparency",
+    "RGB": "colour",
+    "RGBA": "colour with transparency",
+}

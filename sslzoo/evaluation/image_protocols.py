@@ -45,10 +45,27 @@ OUTSIDE = {
 OUTLIER_K = 50
 # Twenty of the thirty binary attributes in SimVAE's released code; which twenty its figure 5 shows is in no text.
 ATTRIBUTES = (
-    "5_o_Clock_Shadow", "Arched_Eyebrows", "Bags_Under_Eyes", "Big_Lips", "Big_Nose", "Bushy_Eyebrows",
-    "Eyeglasses", "Gray_Hair", "Heavy_Makeup", "High_Cheekbones", "Male", "Mouth_Slightly_Open", "Mustache",
-    "Narrow_Eyes", "No_Beard", "Oval_Face", "Pointy_Nose", "Receding_Hairline", "Rosy_Cheeks", "Smiling",
-)  # fmt: skip
+    "5_o_Clock_Shadow",
+    "Arched_Eyebrows",
+    "Bags_Under_Eyes",
+    "Big_Lips",
+    "Big_Nose",
+    "Bushy_Eyebrows",
+    "Eyeglasses",
+    "Gray_Hair",
+    "Heavy_Makeup",
+    "High_Cheekbones",
+    "Male",
+    "Mouth_Slightly_Open",
+    "Mustache",
+    "Narrow_Eyes",
+    "No_Beard",
+    "Oval_Face",
+    "Pointy_Nose",
+    "Receding_Hairline",
+    "Rosy_Cheeks",
+    "Smiling",
+)
 
 
 class DoesNotApply(InvalidInputError):
@@ -128,9 +145,13 @@ class Subject:
         if self.decoder is None and "decoder" not in self.made:
             seen = generation.as_seen(self.encoder, self.train_images)
             self.made["decoder"] = generation.fit_decoder(
-                self.train_features, seen, self._decoder_network(seen.shape[1:]), self.settings["decoder_epochs"],
-                seed=self.settings["seed"], progress=progress,
-            )  # fmt: skip
+                self.train_features,
+                seen,
+                self._decoder_network(seen.shape[1:]),
+                self.settings["decoder_epochs"],
+                seed=self.settings["seed"],
+                progress=progress,
+            )
         return (self.decoder, False) if self.decoder is not None else (self.made["decoder"][0], True)
 
     def _decoder_network(self, shape):
@@ -217,10 +238,13 @@ def run_reconstruction(subject, progress):
     how = "a decoder fitted to frozen features" if fitted else "posterior means through its own decoder"
     numbers = {
         "adhoc_mse" if fitted else "mse": Number(
-            error, "squared error per pixel", f"{how}; {len(seen):,} test images in 0..1; guessing is the mean image",
-            chance, unit="",
+            error,
+            "squared error per pixel",
+            f"{how}; {len(seen):,} test images in 0..1; guessing is the mean image",
+            chance,
+            unit="",
         )
-    }  # fmt: skip
+    }
     described = {"images": len(seen), "decoder": "fitted to frozen features" if fitted else "its own"}
     if fitted:
         described |= {"epochs": subject.settings["decoder_epochs"], "optimizer": "Adam 1e-3, batches of 128"}
@@ -294,22 +318,35 @@ def run_likelihood(subject, progress):
     count, samples = subject.settings["likelihood_images"], subject.settings["likelihood_samples"]
     images = subject.test_images[:count]
     seen = generation.as_seen(subject.encoder, images)
-    outputs = [subject.posterior.predict_on_batch(np.asarray(images[i : i + 100], np.float32))
-               for i in range(0, len(images), 100)]  # fmt: skip
+    outputs = [
+        subject.posterior.predict_on_batch(np.asarray(images[i : i + 100], np.float32))
+        for i in range(0, len(images), 100)
+    ]
     mean, log_var = (np.concatenate([np.asarray(part[i]) for part in outputs]) for i in (0, 1))
     found = generation.log_likelihood(
-        seen, mean, np.clip(log_var, -12, 8), lambda z: generation.decoded(subject.decoder, z), samples,
-        model["likelihood_variance"], model["prior_variance"], model["likelihood"], subject.settings["seed"], progress,
-    )  # fmt: skip
+        seen,
+        mean,
+        np.clip(log_var, -12, 8),
+        lambda z: generation.decoded(subject.decoder, z),
+        samples,
+        model["likelihood_variance"],
+        model["prior_variance"],
+        model["likelihood"],
+        subject.settings["seed"],
+        progress,
+    )
     prior = f"p(z) = N(0, {model['prior_variance']:g} I)"
     note = f"importance-weighted, {samples} samples, {len(images):,} test images; {prior}, {model['likelihood']} pixels"
     if model["likelihood"] == "gaussian":
         note += f" of variance {model['likelihood_variance']:g}"
     numbers = {"nll": Number(-float(found.mean()), "negative log-likelihood", note, unit="nats")}
     described = {
-        "samples": samples, "images": len(images), "prior_variance": model["prior_variance"],
-        "likelihood": model["likelihood"], "likelihood_variance": model["likelihood_variance"],
-    }  # fmt: skip
+        "samples": samples,
+        "images": len(images),
+        "prior_variance": model["prior_variance"],
+        "likelihood": model["likelihood"],
+        "likelihood_variance": model["likelihood_variance"],
+    }
     remarks = []
     if model.get("uniform_centres"):
         remarks.append(
@@ -359,15 +396,19 @@ def run_outliers(subject, progress):
         images = images[:count]
         rows = features(subject.encoder, images, subject.settings["batch_size"])
         numbers[f"{name}_auroc"] = Number(
-            outliers.auroc(by_distance, typical(rows)), f"{name} told by neighbours",
-            f"AUROC of the cosine similarity to the {k}th nearest train image", 0.5,
-        )  # fmt: skip
+            outliers.auroc(by_distance, typical(rows)),
+            f"{name} told by neighbours",
+            f"AUROC of the cosine similarity to the {k}th nearest train image",
+            0.5,
+        )
         if by_slope is not None:
             slope = outliers.scores(network, images, seed=seed + 1)
             numbers[f"{name}_slope_auroc"] = Number(
-                outliers.auroc(by_slope, slope), f"{name} told by slope",
-                f"AUROC of minus the slope of logsumexp of the {what}, noise 0.03, as GEDI's tables", 0.5,
-            )  # fmt: skip
+                outliers.auroc(by_slope, slope),
+                f"{name} told by slope",
+                f"AUROC of minus the slope of logsumexp of the {what}, noise 0.03, as GEDI's tables",
+                0.5,
+            )
         progress(done, len(others))
     described = {"inside": "test images", "images": len(inside), "k": k, "noise": outliers.TEST_NOISE}
     return numbers, described, remarks
@@ -430,9 +471,15 @@ def run_attributes(subject, progress):
     each = {}
     for done, (name, i) in enumerate(columns.items(), 1):
         result = probes.train_probe(
-            subject.train_features, train[:, i], subject.test_features, test[:, i], 2, hidden=hidden,
-            epochs=subject.settings["epochs"], seed=subject.settings["seed"],
-        )  # fmt: skip
+            subject.train_features,
+            train[:, i],
+            subject.test_features,
+            test[:, i],
+            2,
+            hidden=hidden,
+            epochs=subject.settings["epochs"],
+            seed=subject.settings["seed"],
+        )
         majority = float(np.mean(test[:, i] == (train[:, i].mean() > 0.5)))
         each[name] = result.accuracies[-1], probes.balanced_accuracy(test[:, i], result.predictions), majority
         progress(done, len(columns))
@@ -518,8 +565,10 @@ def belongings(encoder, wanted) -> tuple[dict, dict]:
     """
     if isinstance(encoder, Pretrainer):
         parts = encoder.parts(tuple(encoder.encoder.input_shape[1:]))
-        settings = {name: getattr(encoder, name, None)
-                    for name in ("likelihood", "likelihood_variance", "prior_variance", "centre_variance")}  # fmt: skip
+        settings = {
+            name: getattr(encoder, name, None)
+            for name in ("likelihood", "likelihood_variance", "prior_variance", "centre_variance")
+        }
         return {**{part: parts[part] for part in wanted if part in parts}, "model": likelihood_of(settings)}, {}
     if not isinstance(encoder, (str, os.PathLike)):
         return {}, {}
@@ -557,9 +606,13 @@ def likelihood_of(settings: Mapping) -> dict:
 
 # What `draw` may draw.
 PICTURES = (
-    "confusion_linear.png", "confusion_mlp.png", "neighbours.png", "embedding.png", "reconstructions.png",
+    "confusion_linear.png",
+    "confusion_mlp.png",
+    "neighbours.png",
+    "embedding.png",
+    "reconstructions.png",
     "classes.png",
-)  # fmt: skip
+)
 
 
 def check_folder(folder, name) -> None:

@@ -109,8 +109,9 @@ def detection(
         dict, name -> AUROC in 0..1, images of `inside` being the positives.
     """
     typical = scores(network, inside, noise, seed, batch_size)
-    return {name: auroc(typical, scores(network, images, noise, seed + 1, batch_size))
-            for name, images in outside.items()}  # fmt: skip
+    return {
+        name: auroc(typical, scores(network, images, noise, seed + 1, batch_size)) for name, images in outside.items()
+    }
 
 
 class _Slope(keras.Model):

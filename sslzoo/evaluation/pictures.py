@@ -33,8 +33,17 @@ INK, GREY, PALE = "#222222", "#6b6b6b", "#e4e4e4"
 BLUE, ORANGE = "#0072B2", "#D55E00"  # Okabe and Ito: told apart under every colour blindness
 # Paul Tol's "muted" scheme for colour-blind readers, and a grey for the tenth class.
 CLASS_COLOURS = (
-    "#332288", "#CC6677", "#117733", "#DDAA33", "#88CCEE", "#882255", "#44AA99", "#999933", "#AA4499", "#555555",
-)  # fmt: skip
+    "#332288",
+    "#CC6677",
+    "#117733",
+    "#DDAA33",
+    "#88CCEE",
+    "#882255",
+    "#44AA99",
+    "#999933",
+    "#AA4499",
+    "#555555",
+)
 _DPI = 110
 _NO_CURVE = {"epoch", "seconds", "views_per_second", "learning_rate"}
 
@@ -261,9 +270,15 @@ def embedding(
         for i, place in zip(shown, places):
             badge = {"boxstyle": "round,pad=0.3,rounding_size=0.8", "facecolor": colours[i], "edgecolor": "white"}
             axes.text(
-                *place, names[i], color=_legible_on(colours[i]), fontsize=10.5, fontweight="bold", ha="center",
-                va="center", bbox={**badge, "linewidth": 1.5},
-            )  # fmt: skip
+                *place,
+                names[i],
+                color=_legible_on(colours[i]),
+                fontsize=10.5,
+                fontweight="bold",
+                ha="center",
+                va="center",
+                bbox={**badge, "linewidth": 1.5},
+            )
     axes.set_xlabel(axes_labels[0], color=GREY)
     axes.set_ylabel(axes_labels[1], color=GREY)
     axes.set(xticks=[], yticks=[])
@@ -304,8 +319,15 @@ def confusion(
             for j, share in enumerate(row):
                 if counts[i, j]:
                     colour = "white" if share > 55 else INK
-                    axes.text(j, i, f"{share:.0f}" if share >= 0.95 else "·", ha="center", va="center", fontsize=9,
-                              color=colour)  # fmt: skip
+                    axes.text(
+                        j,
+                        i,
+                        f"{share:.0f}" if share >= 0.95 else "·",
+                        ha="center",
+                        va="center",
+                        fontsize=9,
+                        color=colour,
+                    )
         slanted = {"rotation": 35, "ha": "right"} if max(map(len, names)) > 3 else {}
         axes.set_xticks(range(len(names)), names, **slanted)
         axes.set_yticks(range(len(names)), names)
@@ -360,11 +382,21 @@ def tradeoff(
     heights = _spread((style - low) / (high - low), 1 / max(20, len(points)))
     for i, (name, *_) in enumerate(points):
         axes.annotate(
-            f"{name} ({content[i]:.0f} %)" if content[i] < edge else name, (places[i], style[i]), fontsize=9, color=INK,
-            xytext=(1.04, heights[i]), textcoords="axes fraction", va="center",
-            arrowprops={"arrowstyle": "-", "color": kinds[chosen[i]], "alpha": 0.35, "linewidth": 0.8,
-                        "relpos": (0, 0.5)},
-        )  # fmt: skip
+            f"{name} ({content[i]:.0f} %)" if content[i] < edge else name,
+            (places[i], style[i]),
+            fontsize=9,
+            color=INK,
+            xytext=(1.04, heights[i]),
+            textcoords="axes fraction",
+            va="center",
+            arrowprops={
+                "arrowstyle": "-",
+                "color": kinds[chosen[i]],
+                "alpha": 0.35,
+                "linewidth": 0.8,
+                "relpos": (0, 0.5),
+            },
+        )
     axes.set_xlabel("content: kNN accuracy, %", color=GREY)
     axes.set_ylabel("style kept, %", color=GREY)
     axes.grid(color=PALE, linewidth=0.8)
@@ -372,8 +404,15 @@ def tradeoff(
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     axes.set_title(title, loc="left", color=INK, fontsize=12, fontweight="bold", pad=26)
-    axes.legend(frameon=False, fontsize=9, labelcolor=GREY, ncols=3, loc="lower left", bbox_to_anchor=(-0.02, 1),
-                handletextpad=0.2)  # fmt: skip
+    axes.legend(
+        frameon=False,
+        fontsize=9,
+        labelcolor=GREY,
+        ncols=3,
+        loc="lower left",
+        bbox_to_anchor=(-0.02, 1),
+        handletextpad=0.2,
+    )
     return _save(figure, path)
 
 
@@ -541,9 +580,7 @@ def _picture_grid(rows, path, title, labels=None, pairs=False, after_first=False
     figure = Figure(figsize=(canvas.shape[1] / _DPI, canvas.shape[0] / _DPI), dpi=_DPI)
     figure.figimage(canvas)
     total = canvas.shape[0]
-    figure.text(
-        side / canvas.shape[1], 1 - 16 / total, title, va="top", color=INK, fontsize=12, fontweight="bold"
-    )  # fmt: skip
+    figure.text(side / canvas.shape[1], 1 - 16 / total, title, va="top", color=INK, fontsize=12, fontweight="bold")
     for y, label in zip(ends, labels or []):
         where = (left - 8) / canvas.shape[1], 1 - (y + scale * height / 2) / total
         figure.text(*where, label, ha="right", va="center", color=GREY, fontsize=9)

@@ -295,9 +295,7 @@ def _on_features(train, test, settings, name, report_progress):
 
 def _empty(name, train, test, width, classes, seed):
     """A report without numbers."""
-    data = {
-        "name": name, "train": train, "test": test, "features": width, "classes": classes, "attribute": None,
-    }  # fmt: skip
+    data = {"name": name, "train": train, "test": test, "features": width, "classes": classes, "attribute": None}
     return Report("features", data, numbers={}, protocols={}, seeds=[seed], seconds={}, versions=versions())
 
 
@@ -317,9 +315,16 @@ class _Data:
 
 def _run_probe(data, settings, progress, hidden=None):
     result = probes.train_probe(
-        data.train, data.train_labels, data.test, data.test_labels, data.classes,
-        hidden=hidden, epochs=settings["epochs"], seed=settings["seed"], progress=progress,
-    )  # fmt: skip
+        data.train,
+        data.train_labels,
+        data.test,
+        data.test_labels,
+        data.classes,
+        hidden=hidden,
+        epochs=settings["epochs"],
+        seed=settings["seed"],
+        progress=progress,
+    )
     last, best = float(result.accuracies[-1]), int(result.accuracies.argmax())
     counts = np.zeros((data.classes, data.classes), np.int64)
     np.add.at(counts, (data.test_labels, result.predictions), 1)
@@ -510,9 +515,10 @@ def _check_asked(protocols, extractor, outside):
 def _parts_for(protocols):
     """Parts beside the encoder that these protocols use."""
     used_by = {
-        "decoder": {"reconstruction", "generation", "likelihood"}, "posterior": {"likelihood"},
+        "decoder": {"reconstruction", "generation", "likelihood"},
+        "posterior": {"likelihood"},
         "projection": {"outliers"},
-    }  # fmt: skip
+    }
     return [part for part, users in used_by.items() if users & set(protocols)]
 
 

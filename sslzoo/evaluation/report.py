@@ -18,10 +18,19 @@ from sslzoo.zoo.listing import html_table
 
 FORMAT = "sslzoo.evaluation.Report/1"
 NAMES = {
-    "linear": "linear probe", "mlp": "MLP probe", "knn": "kNN", "gmm": "GMM", "style": "style probe",
-    "reconstruction": "reconstruction", "generation": "generation", "likelihood": "likelihood",
-    "outliers": "outliers", "attributes": "attributes", "views": "linear probe on views", "bank": "memory bank",
-}  # fmt: skip
+    "linear": "linear probe",
+    "mlp": "MLP probe",
+    "knn": "kNN",
+    "gmm": "GMM",
+    "style": "style probe",
+    "reconstruction": "reconstruction",
+    "generation": "generation",
+    "likelihood": "likelihood",
+    "outliers": "outliers",
+    "attributes": "attributes",
+    "views": "linear probe on views",
+    "bank": "memory bank",
+}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -229,10 +229,13 @@ def kernel_ridge(
         if len(ridges) > 1:
             first = 3 * len(train) // 4
             errors = [
-                np.sum((_solved(kernel[:first, :first], targets[:first], kernel[first:, :first], ridge)
-                        - targets[first:]) ** 2, axis=0)
+                np.sum(
+                    (_solved(kernel[:first, :first], targets[:first], kernel[first:, :first], ridge) - targets[first:])
+                    ** 2,
+                    axis=0,
+                )
                 for ridge in ridges
-            ]  # fmt: skip
+            ]
             chosen = np.array(ridges)[np.argmin(errors, axis=0)]
         predicted = np.empty((len(test), targets.shape[1]))
         for ridge in np.unique(chosen):

@@ -21,14 +21,7 @@ from sslzoo.losses.contrastive import (
     queue_nce,
     queue_nce_terms,
 )
-from sslzoo.losses.decorrelation import (
-    barlow_twins,
-    barlow_twins_terms,
-    corinfomax_terms,
-    vicreg_terms,
-    w_mse,
-    whiten,
-)
+from sslzoo.losses.decorrelation import barlow_twins, barlow_twins_terms, corinfomax_terms, vicreg_terms, w_mse, whiten
 from sslzoo.losses.distillation import dino
 from sslzoo.losses.elbo import (
     bernoulli_reconstruction,

@@ -281,10 +281,7 @@ def cluster_terms(logits, logits_view, prior=None):
                 f"Received: prior.shape={static_shape(prior)}"
             )
         shares = ops.sum(prior * log_share)
-    return {
-        "invariance": -ops.mean(ops.sum(ops.softmax(logits_view, axis=1) * log_p, axis=1)),
-        "prior": -shares,
-    }
+    return {"invariance": -ops.mean(ops.sum(ops.softmax(logits_view, axis=1) * log_p, axis=1)), "prior": -shares}
 
 
 def pseudo_label_terms(logits, labels, weights=None):
@@ -320,10 +317,7 @@ def pseudo_label_terms(logits, labels, weights=None):
     labels = ops.convert_to_tensor(labels, dtype="int32")
     score = ops.take_along_axis(logits, labels[:, None], axis=1)[:, 0]
     weights = 1.0 if weights is None else ops.stop_gradient(float32(weights))
-    return {
-        "alignment": -ops.mean(weights * score),
-        "contrast": ops.mean(weights * ops.logsumexp(logits, axis=1)),
-    }
+    return {"alignment": -ops.mean(weights * score), "contrast": ops.mean(weights * ops.logsumexp(logits, axis=1))}
 
 
 def _log(weights):

@@ -115,10 +115,7 @@ def mmcr_terms(z) -> dict:
         InvalidInputError: `z` is not (B, J, D).
     """
     z = unit(_grouped(z))
-    return {
-        "centroids": -_nuclear_norm(ops.mean(z, axis=1)),
-        "manifolds": ops.mean(_nuclear_norm(z)),
-    }
+    return {"centroids": -_nuclear_norm(ops.mean(z, axis=1)), "manifolds": ops.mean(_nuclear_norm(z))}
 
 
 def frossl_terms(z) -> dict:
@@ -155,10 +152,7 @@ def frossl_terms(z) -> dict:
     # The squared norm of 0, where all is 0, would have no logarithm.
     squared = ops.sum(ops.square(gram / ops.maximum(trace, 1e-12)[:, None, None]), axis=(-2, -1))
     distance = ops.mean(ops.square(z - ops.mean(z, axis=1, keepdims=True)), axis=(0, 2))
-    return {
-        "spectrum": ops.sum(ops.log(ops.maximum(squared, 1e-12))),
-        "invariance": views * size * ops.sum(distance),
-    }
+    return {"spectrum": ops.sum(ops.log(ops.maximum(squared, 1e-12))), "invariance": views * size * ops.sum(distance)}
 
 
 def tico_terms(z_a, z_b, covariance) -> dict:

@@ -77,11 +77,21 @@ class Annulus(MemoryBank):
         **kwargs,
     ):
         super().__init__(
-            encoder, num_images, projector, views,
-            neighbors=neighbors, anneal_steps=anneal_steps, curve=curve,
-            clusters=clusters, clusterings=clusterings, inner=inner,
-            temperature=temperature, momentum=momentum, seed=seed, **kwargs,
-        )  # fmt: skip
+            encoder,
+            num_images,
+            projector,
+            views,
+            neighbors=neighbors,
+            anneal_steps=anneal_steps,
+            curve=curve,
+            clusters=clusters,
+            clusterings=clusterings,
+            inner=inner,
+            temperature=temperature,
+            momentum=momentum,
+            seed=seed,
+            **kwargs,
+        )
         if clusters is None and inner is None:
             raise InvalidInputError(
                 "An annulus leaves out what is close: by clusters or by an inner radius. "

@@ -64,8 +64,16 @@ class Ball(MemoryBank):
         **kwargs,
     ):
         super().__init__(
-            encoder, num_images, projector, views,
-            neighbors=neighbors, anneal_steps=anneal_steps, curve=curve,
-            temperature=temperature, momentum=momentum, seed=seed, **kwargs,
-        )  # fmt: skip
+            encoder,
+            num_images,
+            projector,
+            views,
+            neighbors=neighbors,
+            anneal_steps=anneal_steps,
+            curve=curve,
+            temperature=temperature,
+            momentum=momentum,
+            seed=seed,
+            **kwargs,
+        )
         self.bank = self.make_bank(self.embedding_dim, seed)

@@ -58,10 +58,7 @@ class CMC(MemoryBank):
     """
 
     papers = (
-        {
-            "title": "Contrastive Multiview Coding",
-            "url": "https://arxiv.org/abs/1906.05849",
-        },
+        {"title": "Contrastive Multiview Coding", "url": "https://arxiv.org/abs/1906.05849"},
         {
             "title": "On Mutual Information in Contrastive Learning for Visual Representations",
             "url": "https://arxiv.org/abs/2005.13149",
@@ -90,11 +87,22 @@ class CMC(MemoryBank):
         **kwargs,
     ):
         super().__init__(
-            self._side_by_side(lightness, colour), num_images, None, views,
-            negatives=negatives, neighbors=neighbors, anneal_steps=anneal_steps, curve=curve,
-            clusters=clusters, clusterings=clusterings, inner=inner,
-            temperature=temperature, momentum=momentum, seed=seed, **kwargs,
-        )  # fmt: skip
+            self._side_by_side(lightness, colour),
+            num_images,
+            None,
+            views,
+            negatives=negatives,
+            neighbors=neighbors,
+            anneal_steps=anneal_steps,
+            curve=curve,
+            clusters=clusters,
+            clusterings=clusterings,
+            inner=inner,
+            temperature=temperature,
+            momentum=momentum,
+            seed=seed,
+            **kwargs,
+        )
         self.lightness = lightness
         self.colour = colour
         self.lightness_projector = lightness_projector
@@ -143,10 +151,7 @@ class CMC(MemoryBank):
     def embed(self, views, training=False):
         """Embeddings of views (N, H, W, C), of unit length each, lightness then colour: float tensor (N, 2 P)."""
         embeddings = []
-        for network, head in (
-            (self.lightness, self.lightness_projector),
-            (self.colour, self.colour_projector),
-        ):
+        for network, head in ((self.lightness, self.lightness_projector), (self.colour, self.colour_projector)):
             features = network(views, training=training)
             features = features if head is None else head(features, training=training)
             embeddings.append(unit(full_precision(features)))

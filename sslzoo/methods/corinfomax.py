@@ -109,10 +109,7 @@ class CorInfoMax(JointEmbedding):
         z = self._views(outputs)
         _, covariances = self._estimates(z)
         terms = corinfomax_terms(z[0], z[1], self.regularizer, covariances)
-        return {
-            "invariance": self.invariance_weight * terms["invariance"],
-            "log_determinant": terms["log_determinant"],
-        }
+        return {"invariance": self.invariance_weight * terms["invariance"], "log_determinant": terms["log_determinant"]}
 
     def update(self, images, outputs):
         if self.momentum:

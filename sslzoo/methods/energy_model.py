@@ -219,12 +219,7 @@ class EnergyModel(JointEmbedding):
         self.buffer.assign(ops.scatter_update(ops.convert_to_tensor(self.buffer), slots[:, None], rows))
 
     def sample(
-        self,
-        n: int,
-        steps: int = 500,
-        start: np.ndarray | None = None,
-        seed: int = 0,
-        verbose: bool = True,
+        self, n: int, steps: int = 500, start: np.ndarray | None = None, seed: int = 0, verbose: bool = True
     ) -> np.ndarray:
         """Samples of the model by chains of their own; the replay buffer is left alone.
 
@@ -304,9 +299,19 @@ class ClusterEnergyModel(EnergyModel):
         **kwargs,
     ):
         super().__init__(
-            encoder, projector, views, sgld_steps, step_size, noise, buffer_size, restart, sample_range, clip, seed,
+            encoder,
+            projector,
+            views,
+            sgld_steps,
+            step_size,
+            noise,
+            buffer_size,
+            restart,
+            sample_range,
+            clip,
+            seed,
             **kwargs,
-        )  # fmt: skip
+        )
         self.clusters = checks.count(clusters=clusters)
         self.temperature = checks.positive(temperature=temperature)
         self.energy_decay = checks.number(0, energy_decay=energy_decay)

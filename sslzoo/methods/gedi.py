@@ -109,9 +109,22 @@ class GEDI(ClusterEnergyModel):
             raise InvalidInputError("A loss needs a term: one weight must be above 0. Received: three weights of 0")
         checks.count(2, clusters=clusters)
         super().__init__(
-            encoder, clusters, projector, views, temperature, energy_decay, sgld_steps, step_size, noise, buffer_size,
-            restart, sample_range, clip, seed, **kwargs,
-        )  # fmt: skip
+            encoder,
+            clusters,
+            projector,
+            views,
+            temperature,
+            energy_decay,
+            sgld_steps,
+            step_size,
+            noise,
+            buffer_size,
+            restart,
+            sample_range,
+            clip,
+            seed,
+            **kwargs,
+        )
         self.generative_weight, self.invariance_weight, self.prior_weight = weights
         self.data_noise = checks.number(0, data_noise=data_noise)
         self.generative_steps = checks.count(0, generative_steps=generative_steps)

@@ -79,9 +79,16 @@ class InstanceDiscrimination(MemoryBank):
     ):
         self.momentum = momentum  # decides on the number of views, which the base class checks
         super().__init__(
-            encoder, num_images, projector, views,
-            negatives=negatives, temperature=temperature, momentum=momentum, seed=seed, **kwargs,
-        )  # fmt: skip
+            encoder,
+            num_images,
+            projector,
+            views,
+            negatives=negatives,
+            temperature=temperature,
+            momentum=momentum,
+            seed=seed,
+            **kwargs,
+        )
         self.form = choose("form", form, FORMS)
         self.bank = self.make_bank(self.embedding_dim, seed) if momentum else None
 

@@ -72,9 +72,22 @@ class JEM(ClusterEnergyModel):
         **kwargs,
     ):
         super().__init__(
-            encoder, clusters, projector, views, temperature, energy_decay, sgld_steps, step_size, noise, buffer_size,
-            restart, sample_range, clip, seed, **kwargs,
-        )  # fmt: skip
+            encoder,
+            clusters,
+            projector,
+            views,
+            temperature,
+            energy_decay,
+            sgld_steps,
+            step_size,
+            noise,
+            buffer_size,
+            restart,
+            sample_range,
+            clip,
+            seed,
+            **kwargs,
+        )
         self.buffer = self.make_buffer()
 
     def objective(self, images, outputs, training):

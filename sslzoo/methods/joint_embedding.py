@@ -49,11 +49,7 @@ class JointEmbedding(Pretrainer):
     advice = (Advice("batch normalisation in the head", "has_plain_head", ("complete", "cone", "chance")),)
 
     def __init__(
-        self,
-        encoder: keras.Model,
-        projector: keras.Model | None = None,
-        views: keras.Layer | None = None,
-        **kwargs,
+        self, encoder: keras.Model, projector: keras.Model | None = None, views: keras.Layer | None = None, **kwargs
     ):
         super().__init__(encoder, views, **kwargs)
         self.projector = projector

@@ -90,7 +90,4 @@ class LeJEPA(MultiCrop):
 
     def objective(self, images, outputs, training):
         terms = self.marginal_terms(lejepa_terms, outputs, training)
-        return {
-            "invariance": (1 - self.weight) * terms["invariance"],
-            "sigreg": self.weight * terms["sigreg"],
-        }
+        return {"invariance": (1 - self.weight) * terms["invariance"], "sigreg": self.weight * terms["sigreg"]}

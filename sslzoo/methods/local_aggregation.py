@@ -78,11 +78,20 @@ class LocalAggregation(MemoryBank):
         **kwargs,
     ):
         super().__init__(
-            encoder, num_images, projector, views,
-            neighbors=neighbors, anneal_steps=anneal_steps, curve=curve,
-            clusters=clusters, clusterings=clusterings,
-            temperature=temperature, momentum=momentum, seed=seed, **kwargs,
-        )  # fmt: skip
+            encoder,
+            num_images,
+            projector,
+            views,
+            neighbors=neighbors,
+            anneal_steps=anneal_steps,
+            curve=curve,
+            clusters=clusters,
+            clusterings=clusterings,
+            temperature=temperature,
+            momentum=momentum,
+            seed=seed,
+            **kwargs,
+        )
         self.bank = self.make_bank(self.embedding_dim, seed)
 
     def sets(self, cosines, places, index, bank):

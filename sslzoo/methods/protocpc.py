@@ -72,10 +72,7 @@ class ProtoCPC(TeacherStudent):
     remembers = ("a slow teacher", "the prior of its prototypes")
     view_counts = (2, None)
     taught = ("encoder", "projector", "prototype_head")
-    advice = (
-        Advice("a higher teacher temperature", "teacher_temperature", ("prototypes",)),
-        LOWER_TEMPERATURE,
-    )
+    advice = (Advice("a higher teacher temperature", "teacher_temperature", ("prototypes",)), LOWER_TEMPERATURE)
 
     def __init__(
         self,

@@ -110,10 +110,7 @@ class VAE(Pretrainer):
 
     def objective(self, images, outputs, training):
         kl = gaussian_kl(outputs["mean"], outputs["log_var"])
-        return {
-            "reconstruction": self.reconstruction(outputs),
-            "prior": self.beta * ops.mean(ops.sum(kl, axis=1)),
-        }
+        return {"reconstruction": self.reconstruction(outputs), "prior": self.beta * ops.mean(ops.sum(kl, axis=1))}
 
     def reconstruction(self, outputs):
         """-log p(x | z), summed over pixels and views, mean over images: scalar."""

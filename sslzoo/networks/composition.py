@@ -14,9 +14,18 @@ from sslzoo.networks import blocks
 
 # Layers that run code from the file, or read files that the file names.
 _REFUSED_CLASSES = {
-    "Lambda", "__lambda__", "TFSMLayer", "JaxLayer", "FlaxLayer", "TorchModuleWrapper", "TextVectorization",
-    "StringLookup", "IntegerLookup", "IndexLookup", "__typespec__",
-}  # fmt: skip
+    "Lambda",
+    "__lambda__",
+    "TFSMLayer",
+    "JaxLayer",
+    "FlaxLayer",
+    "TorchModuleWrapper",
+    "TextVectorization",
+    "StringLookup",
+    "IntegerLookup",
+    "IndexLookup",
+    "__typespec__",
+}
 # Building takes time: milliseconds for each call of a layer. Those of a model inside another are called when it is
 # built, and again wherever it stands in the other. ResNet-152 has 564 layers.
 _MOST_CALLS, _MOST_OBJECTS = 2000, 20_000

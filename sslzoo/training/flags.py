@@ -16,15 +16,38 @@ from sslzoo.zoo.results import is_licence
 # Settings that have a flag of their own beside --set.
 SHORT = ("epochs", "batch_size", "num_views", "learning_rate", "queue_size")
 POSITIVE = (
-    "epochs", "batch_size", "num_views", "queue_size", "max_minutes", "grace", "limit", "stop_on_collapse", "until_knn",
-    "accumulate", "image_size", "processes",
-)  # fmt: skip
+    "epochs",
+    "batch_size",
+    "num_views",
+    "queue_size",
+    "max_minutes",
+    "grace",
+    "limit",
+    "stop_on_collapse",
+    "until_knn",
+    "accumulate",
+    "image_size",
+    "processes",
+)
 LARGEST = 2**31
 # What does not change the weights that come out.
 PASSING = (
-    "data_dir", "stream", "out", "resume", "max_minutes", "grace", "protocols", "name", "show", "fuse_steps", "devices",
-    "processes", "licence", "remark", "probe_data",
-)  # fmt: skip
+    "data_dir",
+    "stream",
+    "out",
+    "resume",
+    "max_minutes",
+    "grace",
+    "protocols",
+    "name",
+    "show",
+    "fuse_steps",
+    "devices",
+    "processes",
+    "licence",
+    "remark",
+    "probe_data",
+)
 
 
 def parser(method: str, variants: dict, description: str) -> argparse.ArgumentParser:
@@ -46,20 +69,32 @@ def parser(method: str, variants: dict, description: str) -> argparse.ArgumentPa
     add("--num-views", type=int, help="views of each image")
     add("--learning-rate", type=float, help="peak learning rate")
     add("--queue-size", type=int, help="what a method with a queue remembers, at most an eighth of the images")
-    add("--set", nargs="+", action="extend", default=[], metavar="NAME=VALUE",
-        help="any of the settings that --show prints")  # fmt: skip
+    add(
+        "--set",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="NAME=VALUE",
+        help="any of the settings that --show prints",
+    )
     add("--show", action="store_true", help="print the settings in force, and stop")
     add("--init", metavar="NAME|FOLDER", help="begin with the weights of a trained model, as sslzoo.load takes it")
     add("--views", choices=("device", "tf.data"), default="device", help="where views are made (device)")
     add("--precision", choices=("float32", "mixed_bfloat16", "mixed_float16"), default="float32")
     add("--seed", type=int, default=0)
-    add("--image-size", type=int,
-        help="pixels: crop and resize a folder's images (where sizes differ: the median, at most 64)")  # fmt: skip
+    add(
+        "--image-size",
+        type=int,
+        help="pixels: crop and resize a folder's images (where sizes differ: the median, at most 64)",
+    )
     add("--labels", choices=("folders",), help="the folders in a folder of images are classes")
     add("--test-share", type=float, default=0.0, help="with --labels folders: share of each class that is held out")
     add("--on-error", choices=("fail", "skip"), default="fail", help="images of a folder that cannot be read (fail)")
-    add("--stream", action="store_true",
-        help="read a folder's images while it trains (done anyway if they exceed half of the free memory)")  # fmt: skip
+    add(
+        "--stream",
+        action="store_true",
+        help="read a folder's images while it trains (done anyway if they exceed half of the free memory)",
+    )
     add("--limit", type=int, help="use the first N images of each split only")
     add("--name", help=f"of the model ({method}-<dataset>, with .<variant> or .seed<n> where they are not the default)")
     add("--out", help="folder of the run (runs/<name>); the model is written to <out>/<name>")
@@ -73,8 +108,12 @@ def parser(method: str, variants: dict, description: str) -> argparse.ArgumentPa
     add("--grace", type=float, default=30, help="seconds for the end after SIGTERM, SIGHUP or SIGUSR1 (30)")
     lasting = "stop in good order once a sign of collapse has lasted so many epochs (5)"
     add("--stop-on-collapse", type=int, nargs="?", const=5, metavar="EPOCHS", help=lasting)
-    add("--protocols", nargs="*", action="extend",
-        help=f"what to measure at the end: some of {' '.join(evaluation.ALL_PROTOCOLS)}")  # fmt: skip
+    add(
+        "--protocols",
+        nargs="*",
+        action="extend",
+        help=f"what to measure at the end: some of {' '.join(evaluation.ALL_PROTOCOLS)}",
+    )
     add("--probe-data", metavar="D", help="measure on this labelled set (name, .npz or folder) instead of --dataset's")
     add("--licence", help="of the model, as the Hub writes it (apache-2.0; none for images of your own)")
     add("--remark", action="append", default=[], metavar="TEXT", help="what the card must say, of the data for example")

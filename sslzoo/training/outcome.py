@@ -188,8 +188,11 @@ def evaluate(run, encoder, decoder=None):
     )
     if elsewhere:
         report.data["name"] = elsewhere if elsewhere in SETUPS else data_name(elsewhere)
-        report.remarks.insert(0, f"It was trained on {run.dataset if run.dataset in SETUPS else data_name(run.dataset)}"
-                              f", and measured on {report.data['name']}.")  # fmt: skip
+        report.remarks.insert(
+            0,
+            f"It was trained on {run.dataset if run.dataset in SETUPS else data_name(run.dataset)}"
+            f", and measured on {report.data['name']}.",
+        )
     elif not as_published:
         report.data["name"] = data_name(run.dataset)
     print(report)
@@ -216,9 +219,14 @@ def clusters_and_outliers(run, head) -> dict[str, dict[str, Number]]:
     numbers = {}
     if labels.ndim == 1:
         found = evaluation.features(head, images).argmax(axis=1)
-        rows = (("", evaluation.scores, "the model's own clusters, no probe"),
-                ("minibatch100_", lambda *pair: evaluation.minibatch_scores(*pair, 100),
-                 "mean over batches of 100, as the GEDI paper's tables appear to be"))  # fmt: skip
+        rows = (
+            ("", evaluation.scores, "the model's own clusters, no probe"),
+            (
+                "minibatch100_",
+                lambda *pair: evaluation.minibatch_scores(*pair, 100),
+                "mean over batches of 100, as the GEDI paper's tables appear to be",
+            ),
+        )
         guessed = np.random.default_rng(run.seed).permutation(labels)
         numbers["clusters"] = {
             f"{kind}{metric}": Number(score(labels, found)[metric], label, note, score(guessed, found)[metric])
@@ -262,9 +270,14 @@ def bank_and_views(run, model: keras.Model) -> dict[str, dict[str, Number]]:
         network = keras.Model(seen, model.representation(view))  # new views at every call
         tested = evaluation.features(model.live_encoder(run.image_shape), images)
         found = evaluation.train_probe_on_views(
-            lambda epoch: evaluation.features(network, run.images), known, tested, labels, len(classes), epochs,
+            lambda epoch: evaluation.features(network, run.images),
+            known,
+            tested,
+            labels,
+            len(classes),
+            epochs,
             seed=run.seed,
-        )  # fmt: skip
+        )
         note = f"SGD 0.01, momentum 0.9, {epochs} epochs of new views, after the last epoch"
         numbers["views"] = {"accuracy": Number(float(found.accuracies[-1]), "accuracy", note, chance)}
     _tell(numbers)
@@ -274,8 +287,10 @@ def bank_and_views(run, model: keras.Model) -> dict[str, dict[str, Number]]:
 def _tell(numbers):
     for protocol, metrics in numbers.items():
         for number in metrics.values():
-            print(f"{protocol}: {number.label} {100 * number.value:.2f} %, chance {100 * number.chance:.1f} % "
-                  f"({number.note})")  # fmt: skip
+            print(
+                f"{protocol}: {number.label} {100 * number.value:.2f} %, chance {100 * number.chance:.1f} % "
+                f"({number.note})"
+            )
 
 
 def draw(run, model, encoder) -> dict[str, Path]:
@@ -331,8 +346,12 @@ def results(run, method: type, report=None) -> dict:
         "dataset": run.dataset if run.dataset in SETUPS else data_name(run.dataset),
         "recipe": flags.command(run.method, run.arguments, run.defaults),
         "settings": {
-            "variant": run.variant, **run.settings, "precision": run.arguments.precision,
-            "views_on": run.arguments.views, "images": len(run.images), "backend": keras.backend.backend(),
+            "variant": run.variant,
+            **run.settings,
+            "precision": run.arguments.precision,
+            "views_on": run.arguments.views,
+            "images": len(run.images),
+            "backend": keras.backend.backend(),
         },
         "seeds": [run.seed],
         "metrics": [] if report is None else report.metrics(published),
@@ -344,9 +363,13 @@ def results(run, method: type, report=None) -> dict:
         "papers": list(method.papers),
         "description": (inspect.getdoc(method) or method.__name__).partition("\n")[0],
         "remarks": [
-            *run.arguments.remark, *run.data_remarks, *run.extensions(),
-            *(run.beginning.remarks if run.beginning else ()), *endings(run), *run.checkpoint.remarks,
+            *run.arguments.remark,
+            *run.data_remarks,
+            *run.extensions(),
+            *(run.beginning.remarks if run.beginning else ()),
+            *endings(run),
+            *run.checkpoint.remarks,
             *([] if report is None else report.remarks),
         ],
         **({} if report is None else {"evaluation": report.to_dict()}),
-    }  # fmt: skip
+    }

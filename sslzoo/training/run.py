@@ -165,9 +165,17 @@ class Run:
         if split == "train" and self.dataset not in SETUPS and Path(self.dataset).expanduser().is_dir():
             print(f"Reading the images below {self.dataset}")  # which may take minutes; a log file shows this first
         images, labels = data.load(
-            self.dataset, split, data_dir=a.data_dir, image_size=a.image_size or "auto", labels=a.labels,
-            test_share=a.test_share, seed=self.seed, on_error=a.on_error, remarks=remarks, stream=a.stream or "auto",
-        )  # fmt: skip
+            self.dataset,
+            split,
+            data_dir=a.data_dir,
+            image_size=a.image_size or "auto",
+            labels=a.labels,
+            test_share=a.test_share,
+            seed=self.seed,
+            on_error=a.on_error,
+            remarks=remarks,
+            stream=a.stream or "auto",
+        )
         for remark in remarks:
             if remark not in self.data_remarks:  # the train split's were told
                 print(remark)
@@ -489,9 +497,11 @@ class Run:
     def data(self):
         """Batches for `fit`: raw images for views on the device, or views made in `tf.data`."""
         common = {
-            "batch_size": self.settings["batch_size"], "with_index": self.model.indexed, "seed": self.seed,
+            "batch_size": self.settings["batch_size"],
+            "with_index": self.model.indexed,
+            "seed": self.seed,
             "start_epoch": self.initial_epoch,
-        }  # fmt: skip
+        }
         if processes.count() > 1:
             common["shard"] = processes.index(), processes.count()
         if self.fused > 1:

@@ -146,24 +146,43 @@ RELEASED = VAE_PAPER | {"network": Per(mnist="mlp-released", fashion_mnist="mlp-
 # against solo-learn's.
 STRONG = Variant(
     {
-        "network": "resnet18", "latent_dim": None, "policy": "simclr-cifar10", "flip": "horizontal", "num_views": 2,
-        "batch_size": 256, "epochs": 200, "warmup_epochs": 10, "protocols": ("linear", "knn"),
+        "network": "resnet18",
+        "latent_dim": None,
+        "policy": "simclr-cifar10",
+        "flip": "horizontal",
+        "num_views": 2,
+        "batch_size": 256,
+        "epochs": 200,
+        "warmup_epochs": 10,
+        "protocols": ("linear", "knn"),
     },
     only=("cifar10", "cifar100", "colour images"),
     published=False,
-)  # fmt: skip
+)
 # Section B.3 of "On Mutual Information in Contrastive Learning", for methods with a memory bank, but for one thing:
 # images stay at 32 pixels (the paper enlarges them to 256 and cuts 224), so the first convolution is 3x3. 200 epochs at
 # most: training ends when accuracy by the bank stalls for the third time.
 MI = Variant(
     {
-        "network": "resnet18", "latent_dim": None, "head": (128,), "policy": "mi-cifar10", "flip": "horizontal",
-        "batch_size": 256, "epochs": 200, "warmup_steps": 0, "optimizer": "sgd", "learning_rate": 0.03,
-        "weight_decay": 1e-4, "temperature": 0.07, "fill_bank": False, "schedule": "plateau",
-        "protocols": ("linear", "knn"), "probe_on_views": 30,
+        "network": "resnet18",
+        "latent_dim": None,
+        "head": (128,),
+        "policy": "mi-cifar10",
+        "flip": "horizontal",
+        "batch_size": 256,
+        "epochs": 200,
+        "warmup_steps": 0,
+        "optimizer": "sgd",
+        "learning_rate": 0.03,
+        "weight_decay": 1e-4,
+        "temperature": 0.07,
+        "fill_bank": False,
+        "schedule": "plateau",
+        "protocols": ("linear", "knn"),
+        "probe_on_views": 30,
     },
     only=("cifar10", "cifar100", "colour images"),
-)  # fmt: skip
+)
 
 
 def resolve(

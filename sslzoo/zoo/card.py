@@ -24,9 +24,7 @@ HUB_DATASETS = {
     "celeb_a": "flwrlabs/celeba",
 }
 UNSTATED = "unknown"  # licence of a model of somebody's own images, until they state one
-_KINDS = {
-    "nmi": "nmi", "ari": "ari", "mse": "mse", "fid": "fid", "auroc": "roc_auc", "r2": "r_squared", "nll": "nll",
-}  # fmt: skip
+_KINDS = {"nmi": "nmi", "ari": "ari", "mse": "mse", "fid": "fid", "auroc": "roc_auc", "r2": "r_squared", "nll": "nll"}
 _PART_LINES = {
     "encoder": "raw images `(B, {shape})`, values 0..255, uint8 or float → representations `(B, {features})`",
     "posterior": "raw images → `[mean, log_var]` of the posterior, `(B, {features})` each",

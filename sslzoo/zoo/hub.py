@@ -190,9 +190,13 @@ class _Source:
             try:
                 with _Watch(self):
                     return huggingface_hub.hf_hub_download(
-                        self.repository, self.file, revision=self.revision, token=self.token, force_download=again,
+                        self.repository,
+                        self.file,
+                        revision=self.revision,
+                        token=self.token,
+                        force_download=again,
                         library_name="sslzoo",
-                    )  # fmt: skip
+                    )
             except LocalEntryNotFoundError as error:
                 if optional and _is_offline(_origin(error)):
                     return None

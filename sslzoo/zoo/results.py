@@ -154,10 +154,7 @@ METRIC = {
     "error": (False, "a number or null", lambda value: value is None or checks.is_number(value)),
     "chance": (False, "a number or null", lambda value: value is None or checks.is_number(value)),
 }
-PAPER = {
-    "title": (True, "a text", is_text),
-    "url": (False, "an https:// address", matches(r"https://\S+")),
-}
+PAPER = {"title": (True, "a text", is_text), "url": (False, "an https:// address", matches(r"https://\S+"))}
 _PICTURE = {
     "file": (True, f"a file in {PICTURES}/", matches(rf"{PICTURES}/[^/\\]+")),
     "caption": (True, "a text", is_text),

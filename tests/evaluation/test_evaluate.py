@@ -252,8 +252,11 @@ def test_names_and_files_of_data_sets(tmp_path):
     images, labels = (raw.images * 255 / 16).astype("uint8")[..., None], raw.target
     np.savez(
         tmp_path / "mine.npz",
-        train_images=images[:300], train_labels=labels[:300], test_images=images[300:400], test_labels=labels[300:400],
-    )  # fmt: skip
+        train_images=images[:300],
+        train_labels=labels[:300],
+        test_images=images[300:400],
+        test_labels=labels[300:400],
+    )
     split = (images[:300], labels[:300]), (images[300:400], labels[300:400])
     from_file = evaluate(encoder, tmp_path / "mine.npz", "knn")
     assert from_file.data["name"] == "mine.npz"

@@ -12,14 +12,7 @@ from scipy.stats import multivariate_normal
 import sslzoo
 from sslzoo import networks
 from sslzoo.data import catalogue
-from sslzoo.errors import (
-    ArtefactError,
-    HubError,
-    IntegrityError,
-    InvalidInputError,
-    MissingDataError,
-    UnknownNameError,
-)
+from sslzoo.errors import ArtefactError, HubError, IntegrityError, InvalidInputError, MissingDataError, UnknownNameError
 from sslzoo.evaluation import generation, image_protocols, outliers
 from sslzoo.evaluation.generation import ClassGaussians, Extractor, frechet, frechet_distance
 from sslzoo.methods import GEDI
@@ -210,9 +203,14 @@ def test_what_a_network_sees_is_what_a_decoder_rebuilds():
 # ---------------------------------------------------------------------- all of it
 
 BUDGET = {
-    "style_images": (60, 30), "reconstruction_images": 40, "frechet_images": 40, "likelihood_images": 6,
-    "likelihood_samples": 4, "outlier_images": 20, "decoder_epochs": 1,
-}  # fmt: skip
+    "style_images": (60, 30),
+    "reconstruction_images": 40,
+    "frechet_images": 40,
+    "likelihood_images": 6,
+    "likelihood_samples": 4,
+    "outlier_images": 20,
+    "decoder_epochs": 1,
+}
 
 
 @pytest.fixture
@@ -226,9 +224,17 @@ def no_inception(monkeypatch):
 def test_all_protocols_of_a_model_of_the_zoo(tmp_path, no_inception):
     noise = np.random.default_rng(0).integers(0, 256, (40, 8, 8, 1)).astype("uint8")
     report = sslzoo.evaluate(
-        "simvae-digits", "digits", "all", epochs=1, gmm_restarts=1, max_train=200, budget=BUDGET,
-        extractor="simclr-digits", outside={"noise": noise}, pictures=tmp_path / "pictures",
-    )  # fmt: skip
+        "simvae-digits",
+        "digits",
+        "all",
+        epochs=1,
+        gmm_restarts=1,
+        max_train=200,
+        budget=BUDGET,
+        extractor="simclr-digits",
+        outside={"noise": noise},
+        pictures=tmp_path / "pictures",
+    )
     assert set(report) == {*sslzoo.evaluation.ALL_PROTOCOLS} - {"attributes"}
     reconstruction = report.numbers["reconstruction"]["mse"]
     assert 0 < reconstruction.value < 0.4 * reconstruction.chance and reconstruction.unit == ""
@@ -244,9 +250,13 @@ def test_all_protocols_of_a_model_of_the_zoo(tmp_path, no_inception):
     assert units["likelihood.nll"] == "nats" and units["reconstruction.mse"] == "" and units["style.kept"] == "%"
     drawn = {path.name for path in (tmp_path / "pictures").iterdir()}
     assert drawn == {
-        "confusion_linear.png", "confusion_mlp.png", "neighbours.png", "embedding.png", "reconstructions.png",
+        "confusion_linear.png",
+        "confusion_mlp.png",
+        "neighbours.png",
+        "embedding.png",
+        "reconstructions.png",
         "classes.png",
-    }  # fmt: skip
+    }
 
 
 def test_an_encoder_without_decoder_gets_one_and_says_so():
@@ -417,9 +427,11 @@ def test_attributes_and_tasks_of_celeba():
 
 @pytest.mark.parametrize(
     ("protocols", "options", "told"),
-    [("knn", {"extractor": "nope"}, r"'generation', which is not among knn.*Received: extractor='nope'"),
-     (("knn", "generation"), {"outside": ["mnist"]}, r"'outliers', .* not among .*Received: outside=\['mnist'\]")],
-)  # fmt: skip
+    [
+        ("knn", {"extractor": "nope"}, r"'generation', which is not among knn.*Received: extractor='nope'"),
+        (("knn", "generation"), {"outside": ["mnist"]}, r"'outliers', .* not among .*Received: outside=\['mnist'\]"),
+    ],
+)
 def test_what_no_protocol_takes_is_not_passed_over(protocols, options, told):
     with pytest.raises(InvalidInputError, match=told):
         sslzoo.evaluate("simclr-digits", "digits", protocols, **options)

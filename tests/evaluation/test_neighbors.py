@@ -122,9 +122,12 @@ def test_random_labels_score_chance(metric):
 )
 def test_bad_input_is_refused(change, message):
     good = {
-        "train_features": np.zeros((10, 2)), "train_labels": np.zeros(10, int),
-        "test_features": np.zeros((4, 2)), "test_labels": np.zeros(4, int), "k": 3,
-    }  # fmt: skip
+        "train_features": np.zeros((10, 2)),
+        "train_labels": np.zeros(10, int),
+        "test_features": np.zeros((4, 2)),
+        "test_labels": np.zeros(4, int),
+        "k": 3,
+    }
     assert knn_accuracy(**good) == 1.0
     with pytest.raises(InvalidInputError, match=message):
         knn_accuracy(**{**good, **change})

@@ -61,8 +61,11 @@ def test_metrics_are_in_percent_beside_the_paper():
         "protocol": "after the last of 200 epochs",
     }
     assert [metric["name"] for metric in metrics] == [
-        "linear.accuracy", "linear.best_accuracy", "gmm.accuracy", "gmm.ari",
-    ]  # fmt: skip
+        "linear.accuracy",
+        "linear.best_accuracy",
+        "gmm.accuracy",
+        "gmm.ari",
+    ]
     assert [metric["paper"] for metric in metrics[1:]] == [None] * 3
     assert Report.mean([make_report(), make_report(0.92, 1)]).metrics()[0]["error"] == 1.0
     with pytest.raises(UnknownNameError, match=r"Did you mean 'linear.accuracy'"):

@@ -144,8 +144,11 @@ def test_in_a_report():
     assert list(report) == ["style"] and report.headline == {"style": report["style"]["kept"]}
     assert "hue_r2" not in report["style"] and report.protocols["style"]["train"] == 60
     assert [metric["name"] for metric in report.metrics()] == [
-        "style.kept", "style.flip_accuracy", "style.position_r2", "style.size_r2",
-    ]  # fmt: skip
+        "style.kept",
+        "style.flip_accuracy",
+        "style.position_r2",
+        "style.size_r2",
+    ]
     assert report["style"] == sslzoo.evaluate(pixels, splits, ("style",))["style"]
     assert report["style"] != sslzoo.evaluate(pixels, splits, ("style",), seed=1)["style"]
     with pytest.raises(InvalidInputError, match="style_images"):

@@ -154,13 +154,7 @@ def test_corinfomax_is_the_bound_that_gedi_states():
 @pytest.mark.parametrize("normalize", [True, False])
 def test_w_mse_equals_the_reference(views, normalize):
     z = grouped(views=views)
-    check(
-        lambda z: losses.w_mse(z, normalize),
-        lambda z: w_mse_reference(z, normalize),
-        z,
-        rtol=2e-4,
-        atol=1e-4,
-    )
+    check(lambda z: losses.w_mse(z, normalize), lambda z: w_mse_reference(z, normalize), z, rtol=2e-4, atol=1e-4)
 
 
 def test_w_mse_whitens_each_leading_batch_by_itself():

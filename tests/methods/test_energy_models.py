@@ -237,11 +237,7 @@ def test_the_first_view_is_the_image_with_noise_in_training_only():
 
 @pytest.mark.parametrize(
     "arguments, views, buffer",
-    [
-        ({"generative_weight": 0}, 3, False),
-        ({"invariance_weight": 0}, 2, True),
-        ({"prior_weight": 0}, 4, True),
-    ],
+    [({"generative_weight": 0}, 3, False), ({"invariance_weight": 0}, 2, True), ({"prior_weight": 0}, 4, True)],
 )
 def test_a_term_of_weight_zero_costs_nothing(arguments, views, buffer):
     model = gedi(**arguments)
@@ -335,9 +331,19 @@ def test_a_published_model_keeps_its_head(tmp_path):
     model.views = Flips(2)
     parts = model.parts((8, 8, 1))
     results = {
-        "name": "gedi-test", "method": "GEDI", "dataset": "test", "recipe": "none", "settings": {}, "seeds": [0],
-        "metrics": [], "versions": {}, "wall_seconds": 0, "views_seen": 0, "licence": "apache-2.0", "papers": [],
-    }  # fmt: skip
+        "name": "gedi-test",
+        "method": "GEDI",
+        "dataset": "test",
+        "recipe": "none",
+        "settings": {},
+        "seeds": [0],
+        "metrics": [],
+        "versions": {},
+        "wall_seconds": 0,
+        "views_seen": 0,
+        "licence": "apache-2.0",
+        "papers": [],
+    }
     folder = artefact.write(tmp_path / "gedi-test", parts, results)
     logits = artefact.read(folder, "projection")
     x = images(7).astype("float32")

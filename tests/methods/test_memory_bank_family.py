@@ -288,9 +288,12 @@ def test_similar_images_are_remembered():
     np.testing.assert_array_equal(others, cosines.argmax(axis=1))  # none finds itself
     labels = np.arange(BATCH) % 3
     history = model.fit(
-        inputs(model, BATCH), batch_size=BATCH, epochs=3, verbose=0,
+        inputs(model, BATCH),
+        batch_size=BATCH,
+        epochs=3,
+        verbose=0,
         callbacks=[BankMonitor(images(BATCH), labels, labels, every=2)],
-    ).history  # fmt: skip
+    ).history
     assert len(history["bank_accuracy"]) == 2 and history["bank_accuracy"][-1] > 0.9
 
 

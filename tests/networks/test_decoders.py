@@ -42,10 +42,11 @@ def test_every_decoder_has_an_encoder():
             64,
             65 * 4096
             + sum(o * 9 * (i + o) + o * i + 6 * o for i, o in ((256, 128), (128, 64), (64, 32), (32, 16)))
-            + 25 * 16 * 3 + 3,
+            + 25 * 16 * 3
+            + 3,
         ),
     ],
-)  # fmt: skip
+)
 def test_parameters_are_those_of_the_papers(name, shape, latent, expected):
     model = networks.decoder(name, shape, latent)
     assert trainable(model) == expected

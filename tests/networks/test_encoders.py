@@ -55,7 +55,8 @@ def test_every_encoder_is_tested_here():
             (64, 64, 3),
             64,
             {},
-            16 * 48 + 32
+            16 * 48
+            + 32
             + sum(o * 9 * (i + o) + o * i + 6 * o for i, o in ((16, 32), (32, 64), (64, 128), (128, 256)))
             + 4097 * 128,
         ),
@@ -63,7 +64,7 @@ def test_every_encoder_is_tested_here():
         ("resnet8-gedi", (32, 32, 3), None, {}, 1_037_184),
         ("resnet8-gedi", (32, 32, 3), None, {"width": 256}, 4_138_752),
     ],
-)  # fmt: skip
+)
 def test_parameters_are_those_of_the_papers(name, shape, latent, options, expected):
     assert trainable(networks.encoder(name, shape, latent, posterior=latent is not None, **options)) == expected
 

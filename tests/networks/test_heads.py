@@ -15,8 +15,13 @@ def weights(model):
 
 def test_hidden_layers_are_normalised_and_the_output_is_linear():
     model = networks.projector(6, (8, 4), seed=0)
-    assert weights(model) == [("fc1", "kernel"), ("bn1", "gamma"), ("bn1", "beta"), ("projection", "kernel"),
-                              ("projection", "bias")]  # fmt: skip
+    assert weights(model) == [
+        ("fc1", "kernel"),
+        ("bn1", "gamma"),
+        ("bn1", "beta"),
+        ("projection", "kernel"),
+        ("projection", "bias"),
+    ]
     x = np.random.default_rng(0).normal(size=(5, 6))
     h = x @ model.get_layer("fc1").get_weights()[0]
     h = np.maximum(h / np.sqrt(1 + 1e-5), 0)  # fresh moving statistics are 0 and 1

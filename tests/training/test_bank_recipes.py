@@ -18,10 +18,24 @@ def test_variant_mi_trains_is_probed_on_views_and_by_its_bank_and_loads(name, tm
     monkeypatch.setattr(tfds_sets, "LABELS", dict.fromkeys(tfds_sets.LABELS, 3))
     tfds_sets.write("cifar10", tmp_path / "sets", {"train": 36, "test": 24})
     small = ["network=convnet", "latent_dim=16", "probe_on_views=2", "negatives=8"]  # a ResNet-18 takes minutes
-    folder = recipe(name).main([
-        "--dataset", "cifar10", "--variant", "mi", "--data-dir", str(tmp_path / "sets"), "--epochs", "2",
-        "--batch-size", "12", "--out", str(tmp_path / "run"), "--set", *small,
-    ])  # fmt: skip
+    folder = recipe(name).main(
+        [
+            "--dataset",
+            "cifar10",
+            "--variant",
+            "mi",
+            "--data-dir",
+            str(tmp_path / "sets"),
+            "--epochs",
+            "2",
+            "--batch-size",
+            "12",
+            "--out",
+            str(tmp_path / "run"),
+            "--set",
+            *small,
+        ]
+    )
     metrics = {metric["name"]: metric["value"] for metric in read_results(folder)["metrics"]}
     assert np.isfinite(list(metrics.values())).all() and {"bank.accuracy", "views.accuracy"} <= metrics.keys()
     images, _ = data.load("cifar10", "test", data_dir=tmp_path / "sets")

@@ -37,10 +37,24 @@ def test_a_recipe_trains_and_its_model_does_what_energy_models_do(name, dataset,
     small = ["sgld_steps=1", "buffer_size=12", "width=4", "widths=(8,)", "standardize=12"]
     if name != "gedi":
         small = small[:3]
-    folder = recipe(name).main([
-        "--dataset", dataset, "--data-dir", str(sets), "--out", str(tmp_path / "run"), "--epochs", "1",
-        "--batch-size", "12", "--protocols", "knn", "--set", *small,
-    ])  # fmt: skip
+    folder = recipe(name).main(
+        [
+            "--dataset",
+            dataset,
+            "--data-dir",
+            str(sets),
+            "--out",
+            str(tmp_path / "run"),
+            "--epochs",
+            "1",
+            "--batch-size",
+            "12",
+            "--protocols",
+            "knn",
+            "--set",
+            *small,
+        ]
+    )
     assert folder.name == f"{name}-{dataset.replace('_', '-')}"
     metrics = {metric["name"]: metric["value"] for metric in read_results(folder)["metrics"]}
     assert np.isfinite(list(metrics.values())).all()
@@ -62,11 +76,21 @@ def test_a_recipe_trains_and_its_model_does_what_energy_models_do(name, dataset,
 
 # Name of the setting -> values for SVHN, CIFAR-10, CIFAR-100 and MNIST, of table 9 and the text of appendix I.
 TABLE_9 = {
-    "sgld_steps": 20, "buffer_size": 10_000, "restart": 0.05, "step_size": 1.0, "noise": 0.01, "learning_rate": 1e-4,
-    "generative_weight": 1.0, "invariance_weight": 50.0, "flip": (None, "horizontal", "horizontal", None),
-    "batch_size": (64, 64, 64, 60), "epochs": (20, 200, 200, 25), "prior_weight": (25.0, 25.0, 50.0, 25.0),
-    "weight_decay": (0.0, 0.0, 0.0, 1e-4), "width": (128, 128, 256, 128),
-}  # fmt: skip
+    "sgld_steps": 20,
+    "buffer_size": 10_000,
+    "restart": 0.05,
+    "step_size": 1.0,
+    "noise": 0.01,
+    "learning_rate": 1e-4,
+    "generative_weight": 1.0,
+    "invariance_weight": 50.0,
+    "flip": (None, "horizontal", "horizontal", None),
+    "batch_size": (64, 64, 64, 60),
+    "epochs": (20, 200, 200, 25),
+    "prior_weight": (25.0, 25.0, 50.0, 25.0),
+    "weight_decay": (0.0, 0.0, 0.0, 1e-4),
+    "width": (128, 128, 256, 128),
+}
 
 
 @pytest.mark.parametrize("column, dataset", list(enumerate(["svhn_cropped", "cifar10", "cifar100", "mnist"])))

@@ -182,10 +182,22 @@ for key in one:
         ("annulus", ("cluster_every=1", "clusterings=2", "clusters=5")),
         ("deepcluster", ("clusters=5",)),
         # Weights and steps of a size that leaves gradients, and so all that is compared, of order one.
-        ("gedi", ("network=mlp", "latent_dim=10", "head=()", "standardize=50", "sgld_steps=2", "step_size=0.1",
-                  "generative_weight=0.1", "invariance_weight=0.1", "prior_weight=0.1")),
+        (
+            "gedi",
+            (
+                "network=mlp",
+                "latent_dim=10",
+                "head=()",
+                "standardize=50",
+                "sgld_steps=2",
+                "step_size=0.1",
+                "generative_weight=0.1",
+                "invariance_weight=0.1",
+                "prior_weight=0.1",
+            ),
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_run_in_two_processes_is_the_run_in_one(method, changes, tmp_path):
     arguments = ("--epochs", 2, "--fuse-steps", 4, *(("--set", *changes) if changes else ()))
     side_by_side(f"""

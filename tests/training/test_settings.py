@@ -120,8 +120,11 @@ def test_every_set_counts_and_no_setting_has_two_values():
         return flags.changes(arguments, numbers())
 
     assert given("--set", "temperature=0.2", "--epochs", "3", "--set", "flip=None", "network=mlp") == {
-        "temperature": 0.2, "flip": None, "network": "mlp", "epochs": 3,
-    }  # fmt: skip
+        "temperature": 0.2,
+        "flip": None,
+        "network": "mlp",
+        "epochs": 3,
+    }
     assert given() == {}  # what was given before does not stay
     with pytest.raises(InvalidInputError, match=r"temperature must have one value.*=0.2 temperature=0.3"):
         given("--set", "temperature=0.2", "--set", "temperature=0.3")

@@ -17,10 +17,25 @@ def test_fastsiams_record_trains_stops_at_its_mark_and_loads(tmp_path):
     arrays = {f"x_{split}": draw.integers(0, 256, (count, 32, 32, 3), "uint8") for split, count in splits.items()}
     labels = {f"y_{split}": (np.arange(count) % 12 == 0).astype("int64") for split, count in splits.items()}
     np.savez(tmp_path / "small.npz", **arrays, **labels)
-    folder = recipe("fastsiam").main([
-        "--dataset", str(tmp_path / "small.npz"), "--variant", "record", "--epochs", "3", "--batch-size", "12",
-        "--until-knn", "1", "--out", str(tmp_path / "run"), "--set", "network=convnet", "latent_dim=16",
-    ])  # fmt: skip
+    folder = recipe("fastsiam").main(
+        [
+            "--dataset",
+            str(tmp_path / "small.npz"),
+            "--variant",
+            "record",
+            "--epochs",
+            "3",
+            "--batch-size",
+            "12",
+            "--until-knn",
+            "1",
+            "--out",
+            str(tmp_path / "run"),
+            "--set",
+            "network=convnet",
+            "latent_dim=16",
+        ]
+    )
     results = read_results(folder)
     assert {metric["name"].partition(".")[0] for metric in results["metrics"]} == {"knn"}  # nothing else is asked
     assert (results["settings"]["num_views"], results["settings"]["learning_rate"]) == (8, 0.48)
