@@ -8,6 +8,9 @@ w <- w - v. PyTorch, and so the peers' LARS, has it outside: v <- momentum v + g
 the two are one rule; under a schedule they differ by what the rate changes in about 1 / (1 - momentum) steps.
 """
 
+import math
+import re
+
 import keras
 from keras import ops
 
@@ -192,6 +195,86 @@ class LARS(L2SGD):
     def get_config(self):
         own = {"trust_coefficient": self.trust_coefficient, "clip": self.clip, "epsilon": self.epsilon}
         return {**super().get_config(), **own}
+
+
+@keras.saving.register_keras_serializable("sslzoo")
+class Muon(keras.optimizers.Muon):
+    """Keras' Muon, which here moves convolution kernels too: by momentum that is made orthogonal, not by Adam.
+
+        m <- momentum m + g,    u = g + momentum m,    w <- w - rate 0.2 sqrt(max(n, k)) orthogonal(u)
+
+    with u a matrix of n rows and k columns; a kernel (height, width, in, out) is the matrix (height width in, out).
+    orthogonal(u) is U V' of u = U S V', to the accuracy of five Newton-Schulz steps, which leave singular values
+    between about 0.7 and 1.2. The factor gives the update the root mean square of an update by Adam, so that one rate
+    serves both. All else (biases, scales, kernels that `exclude_layers` names) moves by Adam at the same rate.
+
+    Example:
+        import keras
+        from sslzoo import optimizers
+
+        model = keras.Sequential([keras.Input((8, 8, 3)), keras.layers.Conv2D(4, 3), keras.layers.Flatten()])
+        model.compile(optimizers.Muon(4e-3), loss="mse")
+
+    Args:
+        learning_rate: float > 0, or a `keras.optimizers.schedules.LearningRateSchedule`.
+        weight_decay: float >= 0, decoupled: w <- w - rate weight_decay w, for every variable that decays.
+        exclude_layers: list of str, regular expressions; kernels whose path has one move by Adam. None excludes the
+            first convolutions and last layers of this package's networks (`ENDS`), as Muon's author advises.
+        iteration_dtype: str, dtype of the Newton-Schulz steps; "bfloat16" is enough, and faster where the processor
+            has such instructions.
+        **kwargs: what `keras.optimizers.Muon` takes (`momentum`, `ns_steps`, `gradient_accumulation_steps` ...).
+
+    Raises:
+        InvalidInputError: weight_decay is not a number >= 0.
+
+    References:
+        Jordan et al., "Muon: An optimizer for hidden layers in neural networks" (2024); the factor is that of Liu et
+        al., "Muon is Scalable for LLM Training" (arXiv 2502.16982), eq. 4.
+    """
+
+    ENDS = ("stem", "latent", "mean/", "log_var", "projection", "prototypes", "output")
+
+    def __init__(
+        self,
+        learning_rate: Rate = 0.004,
+        weight_decay: float = 0.0,
+        exclude_layers: "list[str] | None" = None,
+        iteration_dtype: str = "float32",
+        **kwargs,
+    ):
+        checks.number(0, weight_decay=weight_decay)
+        kwargs.setdefault("adam_weight_decay", weight_decay)
+        exclude_layers = list(self.ENDS if exclude_layers is None else exclude_layers)
+        super().__init__(learning_rate, weight_decay=weight_decay, exclude_layers=exclude_layers, **kwargs)
+        self.iteration_dtype = iteration_dtype
+
+    def _should_use_adamw(self, variable) -> bool:
+        excluded = any(re.search(pattern, variable.path) for pattern in self.exclude_layers)
+        return excluded or len(variable.shape) not in (2, 4)
+
+    def zeropower_via_newtonschulz5(self, x, steps: int):
+        """`x`, a matrix or a kernel, with its singular values moved towards 1; float32, of the same shape."""
+        matrix = ops.reshape(x, (-1, x.shape[-1]))
+        tall = matrix.shape[0] > matrix.shape[1]
+        matrix = ops.transpose(matrix) if tall else matrix
+        norm = ops.sqrt(ops.sum(ops.square(matrix)))  # at least the largest singular value
+        matrix = ops.cast(matrix / (norm + 1e-7), self.iteration_dtype)
+        for _ in range(steps):
+            gram = ops.matmul(matrix, ops.transpose(matrix))
+            polynomial = self.muon_b * gram + self.muon_c * ops.matmul(gram, gram)
+            matrix = self.muon_a * matrix + ops.matmul(polynomial, matrix)
+        matrix = ops.transpose(matrix) if tall else matrix
+        return ops.reshape(ops.cast(matrix, x.dtype), x.shape)
+
+    def lr_adjust(self, x):
+        """`x`, a matrix or a kernel, times 0.2 sqrt(max(n, k)): `rms_rate` in place of 0.2, nothing if it is None."""
+        if self.rms_rate is None:
+            return x
+        columns = x.shape[-1]
+        return x * (self.rms_rate * math.sqrt(max(math.prod(x.shape[:-1]), columns)))
+
+    def get_config(self):
+        return {**super().get_config(), "iteration_dtype": self.iteration_dtype}
 
 
 def warmup_cosine(

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from keras import ops
 
-from sslzoo import optimizers
+from sslzoo import networks, optimizers
 from sslzoo.errors import InvalidInputError
-from sslzoo.optimizers import L2SGD, LARS, L2Adam, warmup_cosine
+from sslzoo.optimizers import L2SGD, LARS, L2Adam, Muon, warmup_cosine
 
 SHAPES = {"kernel": (5, 3), "bias": (3,), "temperature": ()}
 STEPS = 6
@@ -318,3 +318,90 @@ def test_bad_input_is_refused(build, message):
     with pytest.raises(ValueError, match=message) as error:
         build()
     assert isinstance(error.value, InvalidInputError) or message == "momentum"
+
+
+# ---------------------------------------------------------------- Muon
+
+KERNELS = {
+    "conv/kernel": (3, 3, 4, 5),
+    "fc/kernel": (6, 4),
+    "wide/kernel": (3, 8),
+    "bias": (5,),
+    "projection/kernel": (6, 4),
+}
+
+
+def muon_recursion(weights, steps, rate, momentum=0.95, weight_decay=0.0):
+    """The weights after each step in float64: Newton-Schulz on matrices and kernels, Adam on the bias and the head."""
+    w = {name: np.array(value, "float64") for name, value in weights.items()}
+    m = {name: np.zeros_like(value) for name, value in w.items()}
+    v = {name: np.zeros_like(value) for name, value in w.items()}
+    path = []
+    for count, step in enumerate(steps, 1):
+        for name, g in step.items():
+            w[name] = w[name] - rate * weight_decay * w[name]
+            if name in ("bias", "projection/kernel"):
+                m[name] = 0.9 * m[name] + 0.1 * g
+                v[name] = 0.999 * v[name] + 0.001 * g * g
+                alpha = rate * np.sqrt(1 - 0.999**count) / (1 - 0.9**count)
+                w[name] = w[name] - alpha * m[name] / (np.sqrt(v[name]) + 1e-7)
+                continue
+            m[name] = momentum * m[name] + g
+            u = (g + momentum * m[name]).reshape(-1, g.shape[-1])
+            left, singular, right = np.linalg.svd(u, full_matrices=False)
+            singular = singular / (np.linalg.norm(u) + 1e-7)
+            for _ in range(5):  # the polynomial acts on singular values alone
+                singular = 3.4445 * singular - 4.7750 * singular**3 + 2.0315 * singular**5
+            step_size = rate * 0.2 * np.sqrt(max(u.shape))
+            w[name] = w[name] - step_size * (left * singular @ right).reshape(g.shape)
+        path.append({name: value.copy() for name, value in w.items()})
+    return path
+
+
+class Named(keras.Variable):
+    """A variable whose path is its name, as that of a layer's kernel has the layer's name."""
+
+    @property
+    def path(self):
+        return self.name.replace("|", "/")
+
+
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+def test_muon_is_its_rule_in_float64(weight_decay):
+    rng = np.random.default_rng(0)
+    weights = {name: rng.normal(size=shape) for name, shape in KERNELS.items()}
+    steps = [{name: rng.normal(size=shape) for name, shape in KERNELS.items()} for _ in range(4)]
+    variables = [Named(value, name=name.replace("/", "|")) for name, value in weights.items()]
+    optimizer = Muon(0.02, weight_decay=weight_decay)
+    optimizer.build(variables)
+    for step, expected in zip(steps, muon_recursion(weights, steps, 0.02, weight_decay=weight_decay)):
+        gradients = [ops.convert_to_tensor(step[v.path], dtype="float32") for v in variables]
+        optimizer.apply(gradients, variables)
+        for v in variables:
+            np.testing.assert_allclose(ops.convert_to_numpy(v), expected[v.path], atol=2e-5)
+
+
+def test_muon_in_bfloat16_leaves_singular_values_near_one():
+    x = np.random.default_rng(0).normal(size=(3, 3, 8, 12)).astype("float32")
+    for dtype, slack in (("float32", 0.0), ("bfloat16", 0.05)):
+        y = Muon(iteration_dtype=dtype).zeropower_via_newtonschulz5(ops.convert_to_tensor(x), 5)
+        singular = np.linalg.svd(ops.convert_to_numpy(y).reshape(-1, 12), compute_uv=False)
+        assert singular.min() > 0.65 - slack and singular.max() < 1.25 + slack
+        assert keras.backend.standardize_dtype(y.dtype) == "float32"
+
+
+def test_muon_survives_a_config_and_a_gradient_of_zero():
+    optimizer = Muon(0.01, weight_decay=0.1, exclude_layers=["head"], iteration_dtype="bfloat16", momentum=0.9)
+    again = Muon.from_config(json.loads(json.dumps(optimizer.get_config())))
+    assert again.get_config() == optimizer.get_config()
+    zero = ops.zeros((3, 3, 2, 4))
+    assert not ops.convert_to_numpy(optimizer.zeropower_via_newtonschulz5(zero, 5)).any()
+    with pytest.raises(InvalidInputError, match="weight_decay"):
+        Muon(weight_decay=-1.0)
+
+
+def test_muon_moves_what_it_should_in_a_network():
+    network = networks.encoder("convnet", (16, 16, 3), 4, seed=0)
+    optimizer = Muon()
+    by_muon = [v.path for v in network.trainable_variables if not optimizer._should_use_adamw(v)]
+    assert by_muon == ["conv1/kernel", "conv2/kernel", "conv3/kernel", "conv4/kernel"]

@@ -12,6 +12,7 @@ from keras import initializers, layers
 
 from sslzoo.errors import InvalidInputError
 from sslzoo.networks.initialization import defer, restore
+from sslzoo.networks.normalization import BatchNormalization
 from sslzoo.networks.transposed import hasten
 
 CHANNELS_LAST = {"data_format": "channels_last"}
@@ -52,8 +53,8 @@ def output_dtype():
     return keras.config.dtype_policy().variable_dtype
 
 
-def batch_norm(x, name):
-    return layers.BatchNormalization(momentum=0.9, epsilon=1e-5, name=name)(x)
+def batch_norm(x, name, **options):
+    return BatchNormalization(momentum=0.9, epsilon=1e-5, name=name, **options)(x)
 
 
 def relu(x, name):

@@ -64,8 +64,7 @@ def projector(
     dtype = blocks.output_dtype()
     x = blocks.dense(x, output, "projection", use_bias=output_bias and not output_batch_norm, dtype=dtype)
     if output_batch_norm:
-        plain = {"center": False, "scale": False, "dtype": dtype}
-        x = layers.BatchNormalization(momentum=0.9, epsilon=1e-5, name="projection_bn", **plain)(x)
+        x = blocks.batch_norm(x, "projection_bn", center=False, scale=False, dtype=dtype)
     return initialize(keras.Model(features, x, name=name), seed)
 
 
