@@ -106,16 +106,21 @@ def size(**arguments):
     )
 
 
-def shape(rank: int | None = None, **arguments):
-    """Shapes without the batch, all sizes known and at least 1 (of `rank` axes, if given): tuples of int."""
+def shape(rank: int | None = None, open_sides: bool = False, **arguments):
+    """Shapes without the batch, all sizes known and at least 1 (of `rank` axes, if given): tuples of int.
+
+    With `open_sides` (None, None, C) is one, too: images of any size.
+    """
 
     def fits(value):
-        known = isinstance(value, (tuple, list)) and bool(value) and all(is_integer(n) and n >= 1 for n in value)
-        return known and (rank is None or len(value) == rank)
+        if not isinstance(value, (tuple, list)) or not value:
+            return False
+        sides = value[2:] if open_sides and len(value) == 3 and tuple(value[:2]) == (None, None) else value
+        return all(is_integer(n) and n >= 1 for n in sides) and (rank is None or len(value) == rank)
 
     expected = "(height, width, channels)" if rank == 3 else "a tuple such as (height, width, channels)"
     needed = f"{expected} of positive integers, without the batch"
-    return _each(arguments, fits, needed, lambda value: tuple(int(n) for n in value))
+    return _each(arguments, fits, needed, lambda value: tuple(n if n is None else int(n) for n in value))
 
 
 def _each(arguments, fits, needed, kept=lambda value: value):

@@ -186,12 +186,13 @@ _MAKE = {
 }
 
 
-def _fit_size(steps, size):
-    """`steps` that make views of `size`: set in the first crop that leaves it open, else by a Resize before all."""
+def _fit_size(steps, size, replace=False):
+    """`steps` that make views of `size`: set in the first crop, if it leaves it open or `replace` says so, else by a
+    Resize before all."""
     size = checks.size(size=size)
     for index, step in enumerate(steps):
         if isinstance(step, (augment.RandomResizedCrop, augment.Resize)):
-            if step.size is None:
+            if step.size is None or replace:
                 sized = type(step).from_config({**step.get_config(), "size": size})
                 return [*steps[:index], sized, *steps[index + 1 :]]
             if step.size == size:
@@ -231,7 +232,8 @@ class Views(RandomLayer):
         num_views: int, in place of the constructor's for this call.
 
     Returns of a call:
-        float32 (B, J, h, w, C), or (J, h, w, C) of one image; range [0, 1] unless the policy normalises.
+        float32 (B, J, h, w, C), or (J, h, w, C) of one image; range [0, 1] unless the policy normalises. `size` is
+        theirs when training, `eval_size` otherwise.
 
     Steps: any Keras layer from images (B, H, W, C) in [0, 1] to images. Say `value_range=(0, 1)` where a layer asks for
     one. Keras' image layers draw from this layer's seeds too. KerasCV layers need TensorFlow (`tf.data` or its
@@ -243,6 +245,9 @@ class Views(RandomLayer):
         num_views: int J, at least 1.
         size: int or (height, width) of the views, or None for what the policy makes of the images.
         seed: int in [0, 2**31), or None for a random one.
+        eval_size: int or (height, width) of what `prepare` and `preprocessor` make, or None for that of the views.
+            Random crops enlarge what they show, so a network of any size that is trained on small views does better
+            on larger images (Touvron et al., "Fixing the train-test resolution discrepancy").
 
     Raises:
         UnknownNameError: no policy of that name.
@@ -255,17 +260,20 @@ class Views(RandomLayer):
         num_views: int,
         size: int | tuple[int, int] | None = None,
         seed: int | None = None,
+        eval_size: int | tuple[int, int] | None = None,
         **kwargs,
     ):
         super().__init__(seed=seed, **kwargs)
         self.num_views = checks.count(num_views=num_views)
         self.size = checks.size(size=size)
+        self.eval_size = checks.size(eval_size=eval_size)
         steps = _named_steps(policy) if isinstance(policy, str) else policy
         if not isinstance(steps, (list, tuple)) or not all(isinstance(step, keras.Layer) for step in steps):
             raise InvalidInputError(f"policy must be a name or a list of Keras layers. Received: policy={policy!r}")
         self.steps = list(steps) if self.size is None else _fit_size(list(steps), self.size)
+        self.eval_steps = self.steps if self.eval_size is None else _fit_size(list(steps), self.eval_size, replace=True)
         self.policy = policy if isinstance(policy, str) else self.steps
-        for step in self.steps:
+        for step in {id(step): step for step in (*self.steps, *self.eval_steps)}.values():
             adopt(step)
         self.generator = keras.random.SeedGenerator(self.seed)
         self._warn_of_steps()
@@ -306,7 +314,7 @@ class Views(RandomLayer):
         batch = batch if rank == 2 else batch * (1 / 255)
         batch = batch[None] if rank == 3 else batch
         if training is not None and not training:
-            batch = self._apply(self.steps, batch, False, None)
+            batch = self._apply(self.eval_steps, batch, False, None)
             shape = (self.backend.shape(batch)[0], count, *batch.shape[1:])
             batch = nx.broadcast_to(batch[:, None], shape)
         else:
@@ -369,7 +377,7 @@ class Views(RandomLayer):
 
         inputs = outputs = keras.Input(image_shape, dtype="float32", name="images")
         outputs = keras.layers.Rescaling(1 / 255, dtype="float32", name="unit_range")(outputs)
-        for index, step in enumerate(self.steps):
+        for index, step in enumerate(self.eval_steps):
             for layer in self._core_layers(step, tuple(outputs.shape[1:]), f"step_{index}"):
                 outputs = layer(outputs)
         return keras.Model(inputs, outputs, name="preprocessor")

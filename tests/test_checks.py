@@ -84,3 +84,10 @@ def test_a_message_lists_names_that_can_be_read_at_a_glance():
         choose("model", "MODEL7", many)
     with pytest.raises(UnknownNameError, match=r"Expected one of model-0, .*, model-9\. Received: model='x'"):
         choose("model", "x", many)  # nothing is near: all of them
+
+
+def test_open_sides_are_both_open_and_only_where_they_may_be():
+    assert checks.shape(3, open_sides=True, input_shape=(None, None, 3)) == (None, None, 3)
+    for shape, options in (((None, None, 3), {}), ((None, 8, 3), {"open_sides": True})):
+        with pytest.raises(InvalidInputError, match=r"input_shape must be .* Received: input_shape=\(None"):
+            checks.shape(3, **options, input_shape=shape)

@@ -14,7 +14,7 @@ import scipy.stats
 from keras import ops
 
 import sslzoo
-from sslzoo import augment
+from sslzoo import augment, methods, networks
 from sslzoo.errors import InvalidInputError, UnknownNameError
 from sslzoo.views import POLICIES, Views, policy
 
@@ -551,3 +551,30 @@ def test_wrong_arguments(call, message):
 def test_wrong_images(name, images, message):
     with pytest.raises(InvalidInputError, match=message):
         Views(name, 2)(images, training=True)
+
+
+def test_evaluation_can_see_larger_images_than_training():
+    images = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3)).astype("uint8")
+    views = Views("simclr-cifar10", 2, size=24, eval_size=32, seed=0)
+    again = Views.from_config(views.get_config())
+    listed = Views(policy("simclr-cifar10"), 2, size=24, eval_size=32, seed=0)
+    for made in (views, again, listed, Views.from_config(listed.get_config())):
+        assert made(images, training=True).shape == (3, 2, 24, 24, 3)
+        assert made(images, training=False).shape == (3, 2, 32, 32, 3)
+        np.testing.assert_allclose(array(made.prepare(images)), images / 255, atol=1e-6)
+    preprocessor = views.preprocessor((32, 32, 3))
+    np.testing.assert_allclose(array(preprocessor(images.astype("float32"))), images / 255, atol=1e-6)
+    smaller = Views("simclr-cifar10", 2, size=24, eval_size=16, seed=0)
+    assert smaller.prepare(images).shape == (3, 16, 16, 3)
+
+
+def test_a_network_of_any_size_trains_on_small_views_and_is_published_at_the_images_own():
+    images = np.random.default_rng(0).integers(0, 256, (8, 32, 32, 3)).astype("uint8")
+    network = networks.encoder("airnet", (None, None, 3), None, seed=0)
+    model = methods.SimCLR(network, views=Views("simclr-cifar10", 2, size=24, eval_size=32, seed=0))
+    model.compile("adam")
+    model.fit(images, batch_size=4, verbose=0)
+    encoder = model.parts((32, 32, 3))["encoder"]
+    assert encoder.input_shape == (None, 32, 32, 3) and encoder.output_shape == (None, 192)
+    expected = network(images.astype("float32") / 255, training=False)
+    np.testing.assert_allclose(array(encoder(images.astype("float32"))), array(expected), atol=1e-5)

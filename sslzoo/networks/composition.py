@@ -80,7 +80,7 @@ def compose(
             raise InvalidInputError(f"{role} must have one input. Received: {role} with {len(model.inputs)} inputs")
     network = as_functional("network", network)
     first = network if preprocessor is None else as_functional("preprocessor", preprocessor)
-    if preprocessor is not None and first.output_shape != network.input_shape:
+    if preprocessor is not None and not _fits(first.output_shape, network.input_shape):
         raise InvalidInputError(
             "preprocessor must give what the network takes. "
             f"Received: preprocessor -> {first.output_shape}, network of {network.input_shape}"
@@ -101,6 +101,11 @@ def compose(
         tensors = [keras.layers.Activation(activation, name=n)(t) for n, t in zip(labels, tensors)]
     outputs = tensors[0] if len(tensors) == 1 else tensors
     return check_published(keras.Model(raw, outputs, name=name or network.name))
+
+
+def _fits(given, taken):
+    """Whether a tensor of shape `given` is one that a network of the input shape `taken` takes; None is any size."""
+    return len(given) == len(taken) and all(side in (None, size) for size, side in zip(given, taken))
 
 
 def without_preprocessing(model: keras.Model) -> keras.Model:

@@ -41,15 +41,18 @@ def encoder(
             "resnet18-simvae": the small ResNet of SimVAE's released code (CIFAR-10, CelebA);
             "resnet18-simvae-paper": the one of the paper's Table 4;
             "resnet18": the standard ResNet-18 for small images: 3x3 stem, no max-pooling, 512 features;
+            "airnet": six convolutions that pool early, for colour images in CPU hours (CIFAR-10);
             "resnet8-gedi": GEDI's (and VERA's) eight 3x3 convolutions without batch normalisation, `width` features.
         input_shape: tuple, shape of one view without the batch: (H, W, C), or of any rank >= 1 for the MLPs.
+            (None, None, C) makes networks that end in a mean over positions ("airnet", "resnet18") take any size.
         latent_dim: int, size L of the representation; a linear layer named "latent" makes it. None leaves that layer
-            out where the features themselves serve as representation ("resnet18": 512, "resnet8-gedi": `width`).
+            out where the features themselves serve as representation ("airnet": 192, "resnet18": 512,
+            "resnet8-gedi": `width`).
         posterior: bool. With True the outputs are [mean, log_var], (B, L) each, of a diagonal Gaussian posterior, from
             linear layers of those names; log_var is not clipped.
         seed: int >= 0, of the initial weights, which NumPy draws: equal on every backend (`networks.initialize`).
             None takes one from Python's `random`, which `keras.utils.set_random_seed` seeds.
-        **options: `widths` (tuple of int) of the MLPs, `width` (int) of "resnet8-gedi".
+        **options: `widths` (tuple of int) of the MLPs and "airnet", `width` (int) of "resnet8-gedi".
 
     Returns:
         Functional `keras.Model` named `name`: float (B, *input_shape) -> (B, L), or [mean, log_var].
@@ -59,7 +62,9 @@ def encoder(
         InvalidInputError: a shape, size or option that does not fit the network.
     """
     builder = ENCODERS[choose("encoder", name, ENCODERS)]
-    input_shape = checks.shape(input_shape=input_shape, rank=None if name.startswith("mlp") else 3)
+    input_shape = checks.shape(
+        None if name.startswith("mlp") else 3, open_sides=name in ANY_SIZE, input_shape=input_shape
+    )
     blocks.check_options("encoder", name, builder, options)
     if latent_dim is not None:
         latent_dim = checks.count(latent_dim=latent_dim)
@@ -248,6 +253,32 @@ def resnet18(x):
     return layers.GlobalAveragePooling2D(name="features", dtype=blocks.output_dtype(), **blocks.CHANNELS_LAST)(x)
 
 
+def airnet(x, *, widths=(64, 128, 192)):
+    """The network of the airbench speed runs (Jordan, arXiv 2404.00498), narrower and with an ordinary stem.
+
+    | layer | 32x32 | 24x24 | |
+    |---|---|---|---|
+    | stem_conv, ReLU | 31x31, 24 | 23x23, 24 | 2x2 with bias, no padding |
+    | block1 | 15x15, 64 | 11x11, 64 | 3x3, max-pooling 2x2, BN, ReLU, 3x3, BN, ReLU |
+    | block2 | 7x7, 128 | 5x5, 128 | the same |
+    | block3 | 3x3, 192 | 2x2, 192 | the same |
+    | features | 192 | 192 | mean over positions |
+
+    825,816 trainable parameters for three channels. It is narrow where images are large, and normalises after pooling,
+    so that most of a step is convolution. Initial weights He normal (fan out), those of the stem Keras' own.
+    """
+    _check_side("airnet", x, 2 ** len(widths) + 1)
+    stem = layers.Conv2D(24, 2, padding="valid", name="stem_conv", **blocks.CHANNELS_LAST)
+    x = relu(blocks.apply(stem, x), "stem_relu")
+    for block, filters in enumerate(_widths(widths), 1):
+        x = conv(x, filters, 3, f"block{block}_conv1")
+        x = layers.MaxPooling2D(2, name=f"block{block}_pool", **blocks.CHANNELS_LAST)(x)
+        x = relu(batch_norm(x, f"block{block}_bn1"), f"block{block}_relu1")
+        x = conv(x, filters, 3, f"block{block}_conv2")
+        x = relu(batch_norm(x, f"block{block}_bn2"), f"block{block}_relu2")
+    return layers.GlobalAveragePooling2D(name="features", dtype=blocks.output_dtype(), **blocks.CHANNELS_LAST)(x)
+
+
 def resnet8_gedi(x, *, width=128):
     """Table 8 of the GEDI paper (arXiv 2212.13425), the ResNet of VERA: eight 3x3 convolutions, no normalisation.
 
@@ -313,7 +344,7 @@ def _widths(widths):
 
 
 def _check_side(name, x, least):
-    if min(x.shape[1:3]) < least:
+    if min(side or least for side in x.shape[1:3]) < least:
         raise InvalidInputError(
             f"encoder {name!r} needs images of at least {least}x{least}. Received: input_shape={tuple(x.shape[1:])}"
         )
@@ -327,6 +358,8 @@ ENCODERS = {
     "resnet18-simvae": resnet18_simvae,
     "resnet18-simvae-paper": resnet18_simvae_paper,
     "resnet18": resnet18,
+    "airnet": airnet,
     "resnet8-gedi": resnet8_gedi,
 }
-FEATURE_ENCODERS = {"resnet18", "resnet8-gedi"}
+FEATURE_ENCODERS = {"airnet", "resnet18", "resnet8-gedi"}
+ANY_SIZE = {"airnet", "resnet18"}
