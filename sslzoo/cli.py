@@ -311,7 +311,8 @@ def _add_embed(commands):
         "any, with the names of the `classes`; or a .csv of the same, a row for each image; - writes that to standard "
         "output. Images of another size are cropped around their middle and resized, "
         "colour is turned to grey or grey to colour, as the encoder needs it. A folder is read with all folders below "
-        "it; its sub-folders train, validation and test are splits, and theirs are classes.",
+        "it; its sub-folders train, validation and test are splits, and theirs are classes; --labels folders takes the "
+        "folders in it for classes.",
         [
             "sslzoo embed simvae-mnist scans/ -o features.npz",
             "sslzoo embed simvae-mnist a.png b.png -o features.npz --on-error skip",
@@ -336,6 +337,8 @@ def _add_embed(commands):
         help="what to embed with (encoder); posterior writes means as `features`, and `log_var`",
     )
     add("--split", help="split of a folder or .npz that has several")
+    add("--labels", choices=("folders",), help="the folders in a folder of images are classes")
+    add("--background", default="white", metavar="COLOUR", help="what transparent images are laid on (white)")
     add("--batch-size", type=_positive, default=256, metavar="N", help="images per call of the encoder (256)")
     add(
         "--on-error",
@@ -368,6 +371,8 @@ def _embed(arguments):
             arguments.batch_size,
             arguments.on_error,
             progress.line("embedded"),
+            arguments.labels,
+            arguments.background,
         )
         arrays = embedding.arrays()
         if arguments.output.suffix == ".npz":

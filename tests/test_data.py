@@ -19,7 +19,7 @@ from keras import ops
 from PIL import Image
 
 from sslzoo import data, errors
-from sslzoo.data import inputs, sources
+from sslzoo.data import inputs, streams
 from sslzoo.data.__main__ import main
 from sslzoo.views import Views
 
@@ -540,7 +540,7 @@ def test_a_folder_that_would_not_fit_the_memory_is_refused_before_it_is_taken(tm
     Image.new("L", (100, 100)).save(tmp_path / "0.png")
     for n in range(1, 20):
         (tmp_path / f"{n}.png").symlink_to("0.png")
-    monkeypatch.setattr(sources, "memory", lambda: 150_000)
+    monkeypatch.setattr(streams, "memory", lambda: 150_000)
     with pytest.raises(errors.InvalidInputError, match=r"fit the memory.*20 images of shape \(100, 100, 1\)"):
         data.load(tmp_path, "train")
     assert data.load(tmp_path, "train", image_size=50)[0].shape == (20, 50, 50, 1)
@@ -923,3 +923,133 @@ def test_export_of_a_tfds_set_and_of_a_folder(tmp_path):
     save(tmp_path / "pictures", "a.png", 3, size=(10, 12))
     data.export(tmp_path / "pictures", tmp_path / "p.npz", image_size=8)
     assert data.load(tmp_path / "p.npz", "train")[0].shape == (1, 8, 8, 1)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Every entry of a folder is used or named, and one odd file does not change the rest
+
+
+def remarks_of(folder, split="train", **options):
+    remarks = []
+    return *data.load(folder, split, remarks=remarks, **options), remarks
+
+
+def test_every_entry_of_a_folder_is_used_or_counted(tmp_path):
+    for name in ("a.jpg", "b.jfif", "c.jpe"):
+        save(tmp_path, name, 9)
+    for name in ("d.HEIC", "e.heic", "f.avif", "g", ".DS_Store", "deep/h.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    (tmp_path / "none").mkdir()
+    (tmp_path / "back").symlink_to(tmp_path)
+    images, _, remarks = remarks_of(tmp_path)
+    assert (
+        len(images) == 3 and len(remarks) == 1 and remarks[0].startswith("8 entries of the folder were passed over: ")
+    )
+    for what in ("2 .heic", "1 .avif", "1 without suffix", "1 hidden", "1 .txt", "1 empty folder", "1 linked folder"):
+        assert what in remarks[0]
+    assert inputs.source_of(tmp_path).remarks() == inputs.source_of([tmp_path]).remarks() == remarks
+    for image in tmp_path.glob("*.j*"):
+        image.unlink()
+    with pytest.raises(errors.MissingDataError, match=r"found none \(8 entries"):
+        data.load(tmp_path, "train")
+
+
+def test_what_lies_beside_the_splits_is_counted(tmp_path):
+    for name in ("train/cat/1.png", "train/dog/2.png", "test/cat/3.png", "extra/4.png", "5.png"):
+        save(tmp_path, name, 1)
+    images, labels, remarks = remarks_of(tmp_path)
+    assert len(images) == 2 and labels.tolist() == [0, 1]
+    assert remarks == ["2 entries of the folder were passed over: 2 beside the splits."]
+    save(tmp_path, "train/stray.png", 1)
+    assert "No labels: 1 of 3 images of 'train' lie beside the folders of classes." in remarks_of(tmp_path)[2]
+    with pytest.raises(errors.InvalidInputError, match=r"stray\.png"):
+        data.load(tmp_path, "train", labels="folders")
+    assert data.load(tmp_path, "test", labels="folders")[1].tolist() == [0]
+
+
+def test_transparent_images_are_laid_on_a_ground(tmp_path):
+    """Black icons of different outlines were one black image."""
+    rng = np.random.default_rng(0)
+    shapes = rng.integers(0, 2, (4, 6, 5), "uint8") * 255
+    for n, shape in enumerate(shapes):
+        Image.fromarray(np.stack([*np.zeros((3, 6, 5), "uint8"), shape], axis=-1)).save(tmp_path / f"{n}.png")
+    images, _, remarks = remarks_of(tmp_path)
+    np.testing.assert_array_equal(images, np.repeat(255 - shapes[..., None], 3, axis=-1))
+    assert remarks == ["4 of 4 images have a transparency channel and were laid on a ground (background)."]
+    assert inputs.source_of(tmp_path).read(0).getpixel((0, 0)) == tuple(images[0, 0, 0])
+    images, _ = data.load(tmp_path, "train", background="#0a0b0c")
+    assert set(map(tuple, images.reshape(-1, 3).tolist())) == {(10, 11, 12), (0, 0, 0)}
+    with pytest.raises(errors.InvalidInputError, match="background='whit'"):
+        data.load(tmp_path, "train", background="whit")
+
+
+@pytest.mark.parametrize("mode, value", [("LA", (0, 0)), ("P", 0), ("L", 0), ("RGB", (0, 0, 0))])
+def test_every_kind_of_transparency_shows_the_ground(tmp_path, mode, value):
+    image = Image.new(mode, (4, 4), value)
+    image.save(tmp_path / "a.png", **({} if mode == "LA" else {"transparency": value}))
+    assert (data.load(tmp_path, "train")[0] == 255).all()
+
+
+def test_of_several_frames_the_first_is_read_and_the_remark_says_so(tmp_path):
+    frames = [Image.new("L", (6, 5), value) for value in (10, 200, 90)]
+    for name in ("a.gif", "b.tif"):
+        frames[0].save(tmp_path / name, save_all=True, append_images=frames[1:])
+    save(tmp_path, "c.png", 10)
+    images, _, remarks = remarks_of(tmp_path)
+    assert images[:, 0, 0, 0].tolist() == [10, 10, 10]
+    assert "2 of 3 images have several frames or pages, of which the first was read." in remarks
+
+
+def test_sizes_are_compared_once_upright(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    for n in range(4):
+        lying = n % 2
+        image = Image.new("L", (16, 24) if lying else (24, 16), 9)
+        image.save(tmp_path / f"{n}.jpg", **({"exif": exif} if lying else {}))
+    for size in (None, "auto"):
+        images, _, remarks = remarks_of(tmp_path, image_size=size)
+        assert images.shape == (4, 16, 24, 1) and remarks == []
+
+
+def test_one_odd_size_does_not_crop_all(tmp_path):
+    for n in range(19):
+        save(tmp_path, f"{n}.png", n, size=(24, 16))
+    save(tmp_path, "odd.png", 99, size=(30, 30))
+    images, _, remarks = remarks_of(tmp_path, image_size="auto")
+    assert images.shape == (20, 16, 24, 1) and remarks[0].startswith(
+        "1 of 20 images were cropped and resized to the size"
+    )
+    with pytest.raises(errors.InvalidInputError, match=r"Expected one size.*odd\.png|odd\.png.*Expected one size"):
+        data.load(tmp_path, "train")
+
+
+def test_one_colour_image_is_said(tmp_path):
+    save(tmp_path, "train/a.png", 7)
+    save(tmp_path, "test/b.png", (1, 2, 3), mode="RGB")
+    images, _, remarks = remarks_of(tmp_path)
+    assert images.shape[-1] == 3  # of all splits, which one encoder sees
+    assert "1 of 2 images are grey and were read as colour, as the others are." in remarks
+
+
+def test_a_class_of_one_image_stays_in_training(tmp_path):
+    for name, count in (("cat", 10), ("dog", 10), ("rare", 1)):
+        for n in range(count):
+            save(tmp_path, f"{name}/{n}.png", n)
+    for share in (0.2, 0.99):
+        options = {"labels": "folders", "test_share": share}
+        (_, train, remarks), (_, test, _) = (remarks_of(tmp_path, split, **options) for split in ("train", "test"))
+        assert set(test) == {0, 1} and set(train) == {0, 1, 2} and len(train) + len(test) == 21
+        assert remarks == ["Classes of one image, which stays in training: rare."]
+
+
+def test_embed_and_load_see_the_same_classes(tmp_path):
+    for name in ("cat/1.png", "dog/2.png", "dog/3.png"):
+        save(tmp_path, name, 1)
+    assert inputs.source_of(tmp_path).labels is None
+    source = inputs.source_of(tmp_path, labels="folders")
+    np.testing.assert_array_equal(source.labels, data.load(tmp_path, "train", labels="folders")[1])
+    assert source.classes == data.ImageFolder(tmp_path).class_folders == ["cat", "dog"]
+    with pytest.raises(errors.InvalidInputError, match="labels='folders'"):
+        inputs.source_of([tmp_path / "cat", tmp_path / "dog"], labels="folders")

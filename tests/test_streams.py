@@ -63,19 +63,21 @@ def test_bad_images_and_odd_sizes_are_told_beforehand(photos):
     assert len(images) == 40 and "2 of 42 images could not be read" in remarks[0]
     with pytest.raises(errors.InvalidInputError, match=r"Expected one size; .* is 12 x 12 pixels"):
         data.load(photos, "train", on_error="skip", stream=True)
-    with pytest.raises(errors.InvalidInputError, match=r"reads a folder of images.*stream=True of 'digits'"):
+    with pytest.raises(
+        errors.InvalidInputError, match=r"`stream` is for a folder of images; 'digits' is none. Received: stream=True"
+    ):
         data.load("digits", "train", stream=True)
 
 
 def test_memory_decides_unless_it_is_said(photos, monkeypatch):
     options = {"image_size": 8, "on_error": "skip", "stream": "auto"}
-    monkeypatch.setattr(streams, "available_memory", lambda whole: 2.0 * 42 * 8 * 8 * 3)
+    monkeypatch.setattr(streams, "available_memory", lambda: 2.0 * 42 * 8 * 8 * 3)
     assert isinstance(data.load(photos, "train", **options)[0], np.ndarray)
-    monkeypatch.setattr(streams, "available_memory", lambda whole: 2.0 * 30 * 8 * 8 * 3)
+    monkeypatch.setattr(streams, "available_memory", lambda: 2.0 * 30 * 8 * 8 * 3)
     remarks = []
     images, _ = data.load(photos, "train", **options, remarks=remarks)
     assert isinstance(images, data.StreamedImages) and "read from their files while it trains" in remarks[0]
-    assert streams.available_memory(8.0) > 0
+    assert streams.available_memory() > 0
 
 
 def batches_of(source, images, labels, **options):

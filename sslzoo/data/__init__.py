@@ -7,14 +7,16 @@ batches = sslzoo.data.Batches(images, labels, 128, seed=0)            # the same
 
 from sslzoo.data.batches import Batches, Stacked, epoch_order, pipeline
 from sslzoo.data.catalogue import CELEBA_ATTRIBUTES, DatasetInfo, celeba_task, class_names, info
-from sslzoo.data.inputs import fit_images
-from sslzoo.data.sources import check, class_folders, export, is_prepared, load, memory, splits
-from sslzoo.data.streams import StreamedImages
+from sslzoo.data.image_files import fit_images
+from sslzoo.data.image_folder import ImageFolder
+from sslzoo.data.sources import check, class_folders, export, is_prepared, load, splits
+from sslzoo.data.streams import StreamedImages, memory
 
 __all__ = [
     "CELEBA_ATTRIBUTES",
     "Batches",
     "DatasetInfo",
+    "ImageFolder",
     "Stacked",
     "StreamedImages",
     "celeba_task",

@@ -6,26 +6,21 @@
 
 * a known name, see `info`. `digits` comes with scikit-learn. The others are read by TensorFlow Datasets (TFDS) from
   `data_dir`, else from the folder in the environment variable `TFDS_DATA_DIR`, else from TFDS' default
-  (`~/tensorflow_datasets`); what is not there, TFDS downloads. Without TensorFlow, sets that TFDS has prepared there
-  are read all the same (`sslzoo.data.records`), but for celeb_a.
+  (`~/tensorflow_datasets`); what is not there, TFDS downloads.
 * the path of an `.npz` file. The arrays `<split>_images` and `<split>_labels`, or `x_<split>` and `y_<split>` as in
   Keras' own files (where (N, H, W) is grey), make the split `<split>`; plain `images` and `labels` make the split
   "train". Labels are optional.
-* the path of a folder of images. With sub-folders `train`, `validation` or `test`, these are the splits, and where all
-  images of a split lie in sub-folders of it (at least two), these are the classes, numbered by their sorted names.
-  Without, every image below the folder, however deep, is the unlabelled split "train". Images are sorted by path, and
-  read as grey if all of them are, else as colour; transparency is dropped.
+* the path of a folder of images (`ImageFolder`), sorted by path. Images are read as grey if all of the folder are, else
+  as colour; photographs are turned upright; transparent images are laid on white, or another `background`; of several
+  frames or pages the first is read. What is no image is passed over, and counted in a remark.
 
 A known name wins over a file of that name; write `./mnist` to mean the file.
 
 TensorFlow is imported here and nowhere else in the package (`import_tensorflow`), only to read TFDS or to make a
-`tf.data.Dataset`. Where it is missing, other sets travel as `.npz`: `python -m sslzoo.data celeb_a -o celeb_a.npz`
-writes one.
+`tf.data.Dataset`. Where it is missing, sets travel as `.npz`: `python -m sslzoo.data mnist -o mnist.npz` writes one.
 """
 
 import contextlib
-import functools
-import math
 import os
 import pathlib
 import re
@@ -35,8 +30,9 @@ import keras
 import numpy as np
 
 from sslzoo import checks, errors, progress
-from sslzoo.data import records, streams
+from sslzoo.data import streams
 from sslzoo.data.catalogue import CELEBA_ATTRIBUTES, CELEBA_CROP, CELEBA_SIZE, KNOWN
+from sslzoo.data.image_folder import ImageFolder
 from sslzoo.files import write_beside
 
 
@@ -55,7 +51,7 @@ def splits(name: str | os.PathLike) -> tuple[str, ...]:
     if kind == "npz":
         with _open_npz(name) as arrays:
             return tuple(_npz_keys(arrays, name))
-    return tuple(_folder_splits(pathlib.Path(name).expanduser()))
+    return ImageFolder(name).splits
 
 
 def load(
@@ -70,6 +66,7 @@ def load(
     on_error: str = "fail",
     remarks: list[str] | None = None,
     stream: "bool | str" = False,
+    background: str = "white",
 ) -> "tuple[np.ndarray | streams.StreamedImages, np.ndarray | None]":
     """Read one split of a data set into memory.
 
@@ -80,20 +77,22 @@ def load(
             `sslzoo.data`.
         split: "train", "test", or another that `splits(name)` gives ("validation" of celeb_a, "extra" of svhn_cropped).
         data_dir: TFDS folder, which must exist; used for the known sets other than `digits`.
-        image_size: pixels, for a folder of images only: each image is cropped to its largest centred square and
-            resized to (image_size, image_size), bilinear and antialiased. None: all images must share one size. "auto":
-            where they do not, the median of their shorter sides, at most 64.
-        labels: "folders", for a folder of images without splits: the folders in it are classes, numbered by their
-            sorted names. None: as at the top of `sslzoo.data`.
-        test_share: float in [0, 1), with labels="folders": the share of each class that makes the split "test", at
-            least one image of each, chosen by `seed`.
+        image_size: int, for a folder of images only: each image is cropped to its largest centred square and resized to
+            (image_size, image_size), bilinear and antialiased. None: all images must share one size. "auto": where they
+            do not, the size that nine in ten share, or else the median of their shorter sides, at most 64.
+        labels: "folders", for a folder of images: the folders in it (in its splits) are classes, numbered by their
+            sorted names. None: where a folder has splits and all images of a split lie in folders, they are classes.
+        test_share: float in [0, 1), with labels="folders" and a folder without splits: the share of each class that
+            makes the split "test", at least one image and never all, chosen by `seed`.
         seed: int, of that choice.
         on_error: "fail": images of a folder that cannot be read are an error that lists them; "skip": they are left
             out.
-        remarks: list, to which sentences are added that say what was done: images left out, and sizes changed.
+        remarks: list, to which sentences are added that say what was done: files passed over, images left out or
+            changed.
         stream: for a folder of images only. True leaves them in their files, to be read batch by batch; each is read
-            once beforehand, to tell the bad ones. "auto" does so where they would take more than half of the memory
+            once beforehand, to name the bad ones. "auto" does so where they would take more than half of the memory
             that is free. Weights that are trained on them are the same.
+        background: str, colour that transparent images of a folder are laid on: a name, or "#rrggbb".
 
     Returns:
         `(images, labels)`: images uint8 (N, H, W, C) in 0..255 with C = 1 or 3 (of an `.npz` that holds floats in
@@ -108,29 +107,24 @@ def load(
             of channels or range.
     """
     checks.seed(needed=True, seed=seed)
+    errors.choose("on_error", on_error, ("fail", "skip"))
+    if stream not in (False, True, "auto"):
+        raise errors.InvalidInputError(f"`stream` must be True, False or 'auto'. Received: stream={stream!r}")
     kind = _kind(name)
-    if stream not in (False, True, "auto") or (stream is True and kind != "folder"):
-        raise errors.InvalidInputError(
-            f"`stream` (--stream) reads a folder of images as it trains: True, or 'auto', or False. "
-            f"Received: stream={stream!r} of {os.fspath(name)!r}"
-        )
-    if kind != "folder" and image_size == "auto":
-        image_size = None
-    if kind != "folder" and (labels is not None or test_share or on_error != "fail"):
-        errors.choose("on_error", on_error, ("fail", "skip"))
-        if labels is not None or test_share:
+    if kind == "folder":
+        folder = ImageFolder(name, labels, test_share, seed, background)
+        images, labels, done = folder.load(split, image_size, on_error, stream)
+        (remarks if remarks is not None else []).extend(done)
+        return images, labels
+    idle = {"image_size": (None, "auto"), "labels": (None,), "test_share": (0,), "stream": (False, "auto")}
+    for option, values in idle.items():
+        if locals()[option] not in values:
             raise errors.InvalidInputError(
-                f"`labels` and `test_share` are for a folder of images; {name!r} is not one. "
-                f"Received: {labels=}, {test_share=}"
+                f"`{option}` is for a folder of images; {os.fspath(name)!r} is none. "
+                f"Received: {option}={locals()[option]!r}"
             )
-    if image_size is not None and kind != "folder":
-        raise errors.InvalidInputError(
-            f"`image_size` resizes a folder of images; {name!r} is not one. Received: image_size={image_size!r}"
-        )
     if kind == "npz":
         return _load_npz(name, split)
-    if kind == "folder":
-        return _Folder(name, image_size, labels, test_share, seed, on_error, stream).load(split, remarks)
     errors.choose("split", split, KNOWN[name].splits)
     return _load_digits(split) if name == "digits" else _load_tfds(name, split, data_dir)
 
@@ -140,7 +134,8 @@ def is_prepared(name: str, data_dir: "str | os.PathLike | None" = None) -> bool:
     if errors.choose("dataset", name, KNOWN) == "digits":
         return True
     root = data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
-    return records.folder(name, pathlib.Path(root).expanduser()) is not None
+    found = pathlib.Path(root, name).expanduser().glob("*/dataset_info.json")
+    return any(re.fullmatch(r"\d+\.\d+\.\d+", path.parent.name) for path in found)
 
 
 def check(images, labels=None) -> tuple[np.ndarray, np.ndarray | None]:
@@ -287,311 +282,16 @@ def _load_npz(name, split):
             raise errors.InvalidInputError(f"In {os.fspath(name)}, split {split!r}: {error}") from None
 
 
-IMAGE_SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
-# What Pillow may take a file for, whatever its name says. It knows sixty formats, and hands PostScript to Ghostscript.
-IMAGE_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
-GREY_MODES = {"1", "L", "LA"}
-DEEP_MODES = {"F", "I", "I;16", "I;16B", "I;16L", "I;16N"}
-MOST_SIDE = 2**14  # of images that are resized
-MOST_PIXELS = 2**27  # of one image: 134 million, 11,585 x 11,585
-
-
-def image_files(root):
-    """Image files below a folder, sorted, without hidden ones; nor are there pipes, devices, or folders among them."""
-
-    def counts(path):
-        return path.suffix.lower() in IMAGE_SUFFIXES and is_visible(path, root) and path.is_file()
-
-    return sorted(filter(counts, root.rglob("*")))
-
-
-def open_image(path):
-    """A Pillow image of 8 bits a channel and a size that fits the memory, of which only the head is read.
-
-    Raises:
-        OSError, ValueError, or another error of Pillow's decoders: it is none.
-    """
-    from PIL import Image
-
-    if not path.is_file():  # a pipe would wait for ever
-        raise ValueError("this is no file")
-    image = Image.open(path, formats=IMAGE_FORMATS)
-    try:
-        check_image(image)
-    except errors.InvalidInputError:
-        image.close()
-        raise
-    return image
-
-
-def check_image(image):
-    """Raise InvalidInputError if a Pillow image has more than 8 bits a channel, or too many pixels."""
-    if image.mode in DEEP_MODES or _has_deep_colours(image):
-        raise errors.InvalidInputError(
-            "Expected images of 8 bits per channel; this one has more, and cutting it to 8 is not ours to choose. "
-            f"Received: Pillow mode {image.mode!r}"
-        )
-    if image.width * image.height > MOST_PIXELS:
-        raise errors.InvalidInputError(
-            f"Expected an image of at most {MOST_PIXELS:,} pixels. Received: {image.height} x {image.width} pixels"
-        )
-
-
-def _has_deep_colours(image):
-    """Whether the file has 16 bits a channel, which Pillow cuts to 8 without a word where there are several."""
-    raw = image.tile[0][3] if getattr(image, "tile", None) else ""
-    modes = [part for part in (raw if isinstance(raw, tuple) else (raw,)) if isinstance(part, str)]
-    return any(";16" in mode for mode in modes) or (image.format == "PPM" and _deepest(image) > 255)
-
-
-def _deepest(image):
-    """The largest value that a PPM file says its samples have."""
-    arguments = image.tile[0][3] if image.tile else ()
-    return max((part for part in arguments if isinstance(part, int)), default=0) if isinstance(arguments, tuple) else 0
-
-
-def check_room(count, shape, where):
-    """Raise if so many images of a shape would not fit the memory of this machine."""
-    need, has = count * math.prod(shape), memory()
-    if need > has:
-        raise errors.InvalidInputError(
-            f"Expected images that fit the memory of this machine ({has / 2**30:.1f} GiB): make them smaller "
-            f"(image_size), take fewer, or leave them in their files (stream=True, --stream). "
-            f"Received: {count:,} images of shape {tuple(shape)}, {need / 2**30:.1f} GiB, in {os.fspath(where)!r}"
-        )
-
-
-def memory() -> float:
-    """Bytes of this machine's memory; endless where it does not say."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # Windows
-        return math.inf
-
-
-def is_visible(path, root):
-    return not any(part.startswith(".") for part in path.relative_to(root).parts)
-
-
-def _folder_splits(root):
-    return [split for split in ("train", "validation", "test") if (root / split).is_dir()] or ["train"]
-
-
-def folder_labels(root, split, files):
-    """Class of each file of a split folder, or None where the files are not sorted into at least two classes."""
-    if not (root / split).is_dir() or any(len(file.relative_to(root / split).parts) < 2 for file in files):
-        return None
-    # Over all splits, so that a class has the same number in each of them.
-    folders = [folder for name in _folder_splits(root) for folder in (root / name).iterdir() if folder.is_dir()]
-    classes = sorted({folder.name for folder in folders if not folder.name.startswith(".")})
-    if len(classes) < 2:
-        return None
-    return np.array([classes.index(file.relative_to(root / split).parts[0]) for file in files], "int64")
-
-
-class _Folder:
-    """A folder of images: its files, classes and splits, and how they become arrays."""
-
-    def __init__(self, name, image_size, labels, test_share, seed, on_error, stream):
-        self.root = pathlib.Path(name).expanduser()
-        if image_size not in (None, "auto") and not (isinstance(image_size, int) and 1 <= image_size <= MOST_SIDE):
-            raise errors.InvalidInputError(
-                f"Expected a size in pixels, from 1 to {MOST_SIDE}. Received: image_size={image_size!r}"
-            )
-        self.image_size = image_size
-        self.stream = stream
-        self.labelled = labels is not None and bool(errors.choose("labels", labels, ("folders",)))
-        self.test_share = checks.number(0, 1, test_share=test_share)
-        self.seed = seed
-        self.skips = errors.choose("on_error", on_error, ("fail", "skip")) == "skip"
-        own = [split for split in ("train", "validation", "test") if (self.root / split).is_dir()]
-        if (self.labelled or test_share) and own:
-            raise errors.InvalidInputError(
-                "`labels` and `test_share` are for a folder without splits of its own. "
-                f"Received: {os.fspath(self.root)!r} with {', '.join(own)}"
-            )
-        if test_share and (not self.labelled or test_share == 1):
-            raise errors.InvalidInputError(
-                f"`test_share` must be less than 1, and needs labels='folders'. Received: {test_share=}, {labels=}"
-            )
-
-    def load(self, split, remarks):
-        files, labels = self._files_of(split)
-        remarks = [] if remarks is None else remarks
-        heads, bad = self._heads(files)
-        sizes, modes = {size for size, _ in heads.values()}, {mode for _, mode in heads.values()}
-        mode = "L" if modes <= GREY_MODES else "RGB"  # one colour image makes the whole set a colour set
-        side = self.image_size
-        if side == "auto":
-            side = self._default_size(sizes, remarks)
-        reader = functools.partial(_read_image, mode=mode, side=side)
-        images, shape = None, self._first_shape(heads, reader, bad)
-        if shape is None:
-            images, kept, odd = np.empty(0), [], None
-        elif self._streams(len(heads), shape, remarks):
-            readable = [index for index, file in enumerate(files) if file in heads]
-            found = streams.StreamedImages([files[index] for index in readable], reader, shape)
-            images, rows, odd = streams.verified(found, bad)
-            kept = [readable[row] for row in rows]
-        else:
-            check_room(len(files), shape, self.root)
-            images, kept, odd = self._in_memory(files, heads, reader, shape, bad)
-        self._report(bad, len(files), kept, remarks)
-        if odd is not None:
-            file = odd[0]
-            raise errors.InvalidInputError(
-                f"Expected one size; {file} is {odd[1][0]} x {odd[1][1]} pixels (height x width), {files[kept[0]]} "
-                f"{shape[0]} x {shape[1]}. Pass `image_size` (--image-size), such as "
-                f"{_median_side(sizes)}, to crop each to its centred square and resize it. "
-                f"Received: image_size={self.image_size}"
-            )
-        return images, None if labels is None else labels[kept]
-
-    def _first_shape(self, heads, reader, bad):
-        """Shape of the first image that can be read, or None."""
-        for file in heads:
-            try:
-                return reader(file).shape
-            except Exception as error:  # as in `_heads`
-                bad[file] = error
-        return None
-
-    def _streams(self, count, shape, remarks):
-        """Whether the images stay in their files."""
-        need, has = count * math.prod(shape), streams.available_memory(memory())
-        if self.stream == "auto" and need > has / 2:
-            remarks.append(
-                f"The images would take {need / 2**30:.3g} GiB in memory, of which {has / 2**30:.3g} GiB are free: "
-                "they are read from their files while it trains (--stream)."
-            )
-            return True
-        return self.stream is True
-
-    def _in_memory(self, files, heads, reader, shape, bad):
-        """Images (N, H, W, C), which of the files they are, and (file, shape) of one that is of another size."""
-        images, kept, odd = np.empty((len(files), *shape), "uint8"), [], None
-        show = progress.line("read", after=5)
-        for index, file in enumerate(files):
-            show(index + 1, len(files))
-            if file not in heads:
-                continue
-            try:
-                pixels = reader(file)
-            except Exception as error:  # as in `_heads`
-                bad[file] = error
-                continue
-            if pixels.shape != shape:
-                odd = odd or (file, pixels.shape)
-                continue
-            images[len(kept)] = pixels
-            kept.append(index)
-        return images[: len(kept)], kept, odd
-
-    def _files_of(self, split):
-        """Files of a split, sorted, and the class of each, or None."""
-        if not self.labelled:
-            errors.choose("split", split, _folder_splits(self.root))
-            base = self.root / split if (self.root / split).is_dir() else self.root
-            files = self._found(base)
-            return files, folder_labels(self.root, split, files)
-        errors.choose("split", split, ("train", "test") if self.test_share else ("train",))
-        files = self._found(self.root)
-        names = [file.relative_to(self.root).parts for file in files]
-        loose = next((file for file, parts in zip(files, names) if len(parts) < 2), None)
-        classes = sorted({parts[0] for parts in names})
-        if loose is not None or len(classes) < 2:
-            raise errors.InvalidInputError(
-                "labels='folders' needs each image in one of at least two folders, its class. "
-                f"Received: {loose or self.root}"
-            )
-        labels = np.array([classes.index(parts[0]) for parts in names], "int64")
-        held_out = np.zeros(len(files), bool)
-        order = np.random.default_rng(self.seed).permutation(len(files))
-        for label in range(len(classes)) if self.test_share else ():
-            rows = order[labels[order] == label]
-            held_out[rows[: max(1, round(self.test_share * len(rows)))]] = True
-        chosen = np.flatnonzero(held_out == (split == "test"))
-        if not len(chosen):
-            raise errors.InvalidInputError(
-                f"No image is left for the split {split!r}. Received: test_share={self.test_share}, {len(files)} images"
-            )
-        return [files[row] for row in chosen], labels[chosen]
-
-    def _found(self, base):
-        files = image_files(base)
-        if not files:
-            raise errors.MissingDataError(
-                f"Looked below {base.absolute()} for images ({' '.join(sorted(IMAGE_SUFFIXES))}) and found none. "
-                f"Received: name={os.fspath(self.root)!r}"
-            )
-        return files
-
-    def _heads(self, files):
-        """file -> (size, mode) of those that have a head, and file -> what is wrong with the others."""
-        heads, bad = {}, {}
-        for file in files:
-            try:
-                with open_image(file) as image:
-                    heads[file] = image.size, image.mode
-            except Exception as error:  # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error ...
-                bad[file] = error
-        return heads, bad
-
-    def _default_size(self, sizes, remarks):
-        """None where all images of the folder, of every split, have one size."""
-        heads, _ = self._heads(image_files(self.root))
-        sizes = {size for size, _ in heads.values()}
-        if len(sizes) < 2:
-            return None
-        side = min(_median_side([size for size, _ in heads.values()]), 64)
-        shorter = [min(size) for size in sizes]
-        remarks.append(
-            f"The images differ in size (shorter sides of {min(shorter)} to {max(shorter)} pixels): each was cropped "
-            f"to its centred square and resized to {side} x {side}; --image-size chooses another size."
-        )
-        return side
-
-    def _report(self, bad, total, kept, remarks):
-        """Raise for images that cannot be read, all at once, or say that they were left out."""
-        if not bad:
-            return
-        told = [f"{file} ({' '.join(str(error).split())})" for file, error in sorted(bad.items())]
-        listed = "; ".join(told[:10]) + (f"; and {len(told) - 10:,} more" if len(told) > 10 else "")
-        if not self.skips or not kept:
-            raise errors.InvalidInputError(
-                f"{len(bad):,} of {total:,} images cannot be read; repair them, take them away, or leave them out with "
-                f"on_error='skip' (in the shell --on-error skip). Received: {listed}"
-            ) from next(iter(bad.values()))
-        remarks.append(f"{len(bad):,} of {total:,} images could not be read and were left out: {listed}.")
-
-
-def _read_image(file, mode, side):
-    """Pixels (H, W, C) of an image file, upright, in a Pillow mode; cropped to its square of `side` unless None."""
-    from PIL import Image, ImageOps
-
-    with open_image(file) as image:
-        image = ImageOps.exif_transpose(image).convert(mode)
-        if side is not None:
-            image = ImageOps.fit(image, (side, side), method=Image.Resampling.BILINEAR)
-        return np.asarray(image).reshape(image.height, image.width, len(mode))
-
-
-def _median_side(sizes):
-    return int(np.median([min(size) for size in sizes]))
-
-
 def class_folders(name: str | os.PathLike) -> list[str]:
     """Names of the folders in a folder that look like classes: it has no splits, and all images lie in two or more.
 
     Args:
         name: a folder of images; anything else has none.
     """
-    root = pathlib.Path(name).expanduser()
-    if name in KNOWN or not root.is_dir() or any((root / split).is_dir() for split in ("train", "validation", "test")):
+    if name in KNOWN or not pathlib.Path(name).expanduser().is_dir():
         return []
-    tops = [file.relative_to(root).parts for file in image_files(root)]
-    found = sorted({parts[0] for parts in tops})
-    return found if len(found) > 1 and all(len(parts) > 1 for parts in tops) else []
+    folder = ImageFolder(name)
+    return folder.class_folders if folder.looks_sorted else []
 
 
 def _load_tfds(name, split, data_dir):
@@ -607,14 +307,9 @@ def _load_tfds(name, split, data_dir):
         tf = import_tensorflow()
         import tensorflow_datasets as tfds
     except ImportError as error:
-        root = pathlib.Path(chosen or "~/tensorflow_datasets").expanduser()
-        prepared = records.folder(name, root)
-        if prepared and name != "celeb_a":  # whose crops are TensorFlow's
-            return check(*records.read(prepared, split))
         raise errors.MissingDataError(
-            f"Looked for a prepared {name!r} in {root.absolute()}, and it is not there; preparing it takes TensorFlow "
-            f"and TensorFlow Datasets (pip install 'sslzoo[tensorflow]'), and importing them failed ({error}). Where "
-            f"they are installed, write the set to a file with\n"
+            f"Reading {name!r} takes TensorFlow and TensorFlow Datasets (pip install 'sslzoo[tensorflow]'), and "
+            f"importing them failed ({error}). Where they are installed, write the set to a file with\n"
             f"    python -m sslzoo.data {name} -o {name}.npz\n"
             f"and pass that file instead of the name: it is read without TensorFlow. Received: name={name!r}"
         ) from error

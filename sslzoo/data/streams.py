@@ -4,12 +4,11 @@ import functools
 import hashlib
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from sslzoo import progress
 from sslzoo.errors import InvalidInputError
 
 _CHUNK = 256  # images read at once where all are gone through
@@ -75,26 +74,18 @@ class StreamedImages:
 
     def head(self, count: int) -> "StreamedImages":
         """The first `count` of them, read as these are."""
-        return StreamedImages(self.files[:count], self.read, self.shape[1:])
+        return self.take(range(min(count, len(self))))
 
-    def go_through(self, told: Callable[[int, int], None], keep: Callable) -> list[int]:
-        """Reads every image once, in order.
+    def take(self, rows: Sequence[int]) -> "StreamedImages":
+        """Those of some rows, read as these are."""
+        return StreamedImages([self.files[row] for row in rows], self.read, self.shape[1:])
 
-        Args:
-            told: callable (images done, images in all).
-            keep: callable (row, array (H, W, C) or the exception that reading ended in) -> whether it is a good one.
-
-        Returns:
-            list of the rows that are good.
-        """
-        good = []
+    def each(self, show: Callable[[int, int], None]) -> Iterator[tuple[int, np.ndarray | Exception]]:
+        """Each row and its image, or the exception that reading it ended in; `show(done, total)` as it goes."""
         for start in range(0, len(self), _CHUNK):
             rows = range(start, min(start + _CHUNK, len(self)))
-            for row, read in zip(rows, self._pool.map(self._try, rows)):
-                if keep(row, read):
-                    good.append(row)
-            told(rows[-1] + 1, len(self))
-        return good
+            yield from zip(rows, self._pool.map(self._try, rows))
+            show(rows[-1] + 1, len(self))
 
     @functools.cached_property
     def sha256(self) -> str:
@@ -107,9 +98,9 @@ class StreamedImages:
     def _gather(self, rows):
         out = np.empty((rows.size, *self.shape[1:]), "uint8")
         for place, read in enumerate(self._pool.map(self._try, rows.ravel())):
-            if isinstance(read, Exception) or read.shape != self.shape[1:]:
+            if isinstance(read, Exception):
                 raise InvalidInputError(
-                    f"An image that could be read when training began cannot be now ({_what(read)}). Bring it back, "
+                    f"An image that could be read when training began cannot be now ({read}). Bring it back, "
                     f"and go on with --resume. Received: '{self.files[rows.ravel()[place]]}'"
                 )
             out[place] = read
@@ -118,7 +109,10 @@ class StreamedImages:
     def _try(self, row):
         """The image, or the exception: a bad one must not hide what the others are."""
         try:
-            return self.read(self.files[row])
+            pixels = self.read(self.files[row])
+            if pixels.shape != self.shape[1:]:
+                raise InvalidInputError(f"Expected the shape {self.shape[1:]}. Received: shape={pixels.shape}")
+            return pixels
         except Exception as error:  # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error ...
             return error
 
@@ -131,11 +125,15 @@ class StreamedImages:
         return ThreadPoolExecutor(1, "sslzoo-next-batch")
 
 
-def _what(read):
-    return str(read) if isinstance(read, Exception) else f"it has another size, {read.shape}"
+def memory() -> float:
+    """Bytes of this machine's memory; endless where it does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # Windows
+        return math.inf
 
 
-def available_memory(whole: float) -> float:
+def available_memory() -> float:
     """Bytes that this machine could give without writing to disk; half of its memory where it does not say."""
     try:
         with open("/proc/meminfo") as file:
@@ -144,36 +142,4 @@ def available_memory(whole: float) -> float:
                     return 1024.0 * int(line.split()[1])
     except (OSError, ValueError):
         pass
-    return whole / 2
-
-
-def verified(
-    images: StreamedImages, bad: dict, shown: str = "checked"
-) -> tuple[StreamedImages, list[int], tuple | None]:
-    """Reads every image once, before anything depends on it.
-
-    Args:
-        images: `StreamedImages`.
-        bad: dict, to which file -> what is wrong with it is added.
-        shown: str, what the progress line calls it.
-
-    Returns:
-        `(images, kept, odd)`: those that are good, with their hash taken on the way; their rows; and (file, shape) of
-        the first that is of another size, or None.
-    """
-    digest, odd = hashlib.sha256(), []
-
-    def keep(row, read):
-        if isinstance(read, Exception):
-            bad[images.files[row]] = read
-            return False
-        if read.shape != images.shape[1:]:
-            odd.append((images.files[row], read.shape))
-            return False
-        digest.update(np.ascontiguousarray(read))
-        return True
-
-    kept = images.go_through(progress.line(shown, after=5), keep)
-    good = StreamedImages([images.files[row] for row in kept], images.read, images.shape[1:])
-    good.sha256 = digest.hexdigest()
-    return good, kept, odd[0] if odd else None
+    return memory() / 2

@@ -10,7 +10,8 @@ import keras
 import numpy as np
 
 from sslzoo import checks
-from sslzoo.data.inputs import Fit, source_of
+from sslzoo.data.image_files import Fit
+from sslzoo.data.inputs import source_of
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.evaluation.features import check_finite, load_encoder, outputs_of
 
@@ -92,6 +93,8 @@ def embed(
     batch_size: int = 256,
     on_error: str = "fail",
     progress: Callable[[int, int], None] | None = None,
+    labels: str | None = None,
+    background: str = "white",
 ) -> Embedding:
     """Features of images of any size and kind.
 
@@ -114,6 +117,8 @@ def embed(
         batch_size: int, images per call of the encoder.
         on_error: "fail": an image that cannot be read is an error; "skip": it is left out, and told in `skipped`.
         progress: callable (images done, images in all), or None.
+        labels: "folders": the folders in a folder are classes, as in `sslzoo.data.load`.
+        background: str, colour that transparent images are laid on.
 
     Returns:
         `Embedding`, one row per image that was read.
@@ -126,7 +131,7 @@ def embed(
     """
     checks.count(batch_size=batch_size)
     choose("on_error", on_error, ("fail", "skip"))
-    source = source_of(images, split)  # first: a wrong path is told before a model is loaded
+    source = source_of(images, split, labels, background)  # first: a wrong path is told before a model is loaded
     named = isinstance(encoder, (str, os.PathLike)) and part != "projection"
     model = np.array(os.fspath(encoder)) if named else None
     encoder = load_encoder(encoder, part=part, revision=revision)
@@ -157,7 +162,7 @@ def embed(
         classes=None if source.classes is None else np.array(source.classes),
         model=model,
         skipped=skipped,
-        remarks=fit.remarks(len(rows)),
+        remarks=source.remarks() + fit.remarks(len(rows)),
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from sslzoo import checks
+from sslzoo.data.image_files import decode, open_image
 from sslzoo.errors import InvalidInputError, MissingDataError
 from sslzoo.evaluation.embedding import Embedding, embed
 from sslzoo.evaluation.neighbors import nearest
@@ -181,12 +182,12 @@ def _figure(image, name, line, kind="match"):
 
 def _thumbnail(image):
     """A data address of the image at the size of a thumbnail; None where it cannot be shown."""
-    from PIL import Image, ImageOps
+    from PIL import Image
 
     try:
         if isinstance(image, (str, os.PathLike)):
-            with Image.open(image) as opened:
-                image = ImageOps.exif_transpose(opened).convert("RGB")
+            with open_image(Path(image)) as opened:
+                image = decode(opened).convert("RGB")
         elif isinstance(image, np.ndarray):
             image = Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
         else:

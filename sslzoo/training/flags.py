@@ -90,6 +90,7 @@ def parser(method: str, variants: dict, description: str) -> argparse.ArgumentPa
     add("--labels", choices=("folders",), help="the folders in a folder of images are classes")
     add("--test-share", type=float, default=0.0, help="with --labels folders: share of each class that is held out")
     add("--on-error", choices=("fail", "skip"), default="fail", help="images of a folder that cannot be read (fail)")
+    add("--background", default="white", metavar="COLOUR", help="what transparent images are laid on (white)")
     add(
         "--stream",
         action="store_true",

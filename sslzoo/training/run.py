@@ -175,6 +175,7 @@ class Run:
             on_error=a.on_error,
             remarks=remarks,
             stream=a.stream or "auto",
+            background=a.background,
         )
         for remark in remarks:
             if remark not in self.data_remarks:  # the train split's were told

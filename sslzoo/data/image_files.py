@@ -1,0 +1,204 @@
+"""One image file to pixels: opened, checked, turned upright, laid on a ground, fitted to a size and channels."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from sslzoo.errors import InvalidInputError
+
+IMAGE_SUFFIXES = {".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+# What Pillow may take a file for, whatever its name says. It knows sixty formats, and hands PostScript to Ghostscript.
+IMAGE_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+GREY_MODES = {"1", "L", "LA"}
+DEEP_MODES = {"F", "I", "I;16", "I;16B", "I;16L", "I;16N"}
+MOST_PIXELS = 2**27  # of one image: 134 million, 11,585 x 11,585
+ORIENTATION = 0x0112  # Exif; from 5 on the stored image lies on its side
+COLOURS = {"1": "black and white", "L": "grey", "P": "palette", "RGB": "colour"}
+
+
+class Head(NamedTuple):
+    """What a file says of its image before pixels are decoded: (width, height) once upright, Pillow mode, and so on."""
+
+    size: tuple[int, int]
+    mode: str
+    transparent: bool
+    frames: bool
+
+    @classmethod
+    def of(cls, image) -> "Head":
+        """The head of an opened Pillow image."""
+        # Pillow decodes a whole PNG to look for Exif behind its pixels.
+        exif = image.getexif() if image.format != "PNG" or "exif" in image.info else {}
+        size = image.size[::-1] if exif.get(ORIENTATION, 1) >= 5 else image.size
+        # The second picture of an MPO (a photograph with its depth map) is no frame.
+        frames = image.format != "MPO" and getattr(image, "is_animated", False)
+        return cls(size, image.mode, _is_transparent(image), frames)
+
+    @property
+    def is_grey(self) -> bool:
+        return self.mode in GREY_MODES
+
+
+def remarks_on(heads: Sequence[Head]) -> list[str]:
+    """What decoding does to images with such heads, beyond their size and colours."""
+    done = {
+        "have a transparency channel and were laid on a ground (background)": sum(head.transparent for head in heads),
+        "have several frames or pages, of which the first was read": sum(head.frames for head in heads),
+    }
+    return [f"{count:,} of {len(heads):,} images {what}." for what, count in done.items() if count]
+
+
+def open_image(path: Path):
+    """A Pillow image of 8 bits a channel and a size that fits the memory, of which only the head is read.
+
+    Raises:
+        OSError, ValueError, or another error of Pillow's decoders: it is none.
+    """
+    from PIL import Image
+
+    if not path.is_file():  # a pipe would wait for ever
+        raise ValueError("this is no file")
+    image = Image.open(path, formats=IMAGE_FORMATS)
+    try:
+        check_image(image)
+    except InvalidInputError:
+        image.close()
+        raise
+    return image
+
+
+def check_image(image) -> None:
+    """Raise InvalidInputError if a Pillow image has more than 8 bits a channel, or too many pixels."""
+    if image.mode in DEEP_MODES or _has_deep_colours(image):
+        raise InvalidInputError(
+            "Expected images of 8 bits per channel; this one has more, and cutting it to 8 is not ours to choose. "
+            f"Received: Pillow mode {image.mode!r}"
+        )
+    if image.width * image.height > MOST_PIXELS:
+        raise InvalidInputError(
+            f"Expected an image of at most {MOST_PIXELS:,} pixels. Received: {image.height} x {image.width} pixels"
+        )
+
+
+def _has_deep_colours(image):
+    """Whether the file has 16 bits a channel, which Pillow cuts to 8 without a word where there are several."""
+    arguments = image.tile[0][3] if getattr(image, "tile", None) else ""
+    parts = arguments if isinstance(arguments, tuple) else (arguments,)
+    largest = max((part for part in parts if isinstance(part, int)), default=0)  # sample that a PPM file announces
+    return any(isinstance(part, str) and ";16" in part for part in parts) or (image.format == "PPM" and largest > 255)
+
+
+def ground(background: "str | tuple[int, int, int]") -> tuple[int, int, int]:
+    """The colour (red, green, blue), 0..255, that transparent images are laid on, of Pillow's name for it.
+
+    Raises:
+        InvalidInputError: no such colour.
+    """
+    from PIL import ImageColor
+
+    if isinstance(background, tuple) and len(background) == 3:
+        background = "rgb({},{},{})".format(*background)
+    try:
+        return ImageColor.getrgb(background)[:3]
+    except (ValueError, AttributeError, TypeError) as error:
+        raise InvalidInputError(
+            "background must be the name of a colour, such as 'white' or '#ffcc00'. "
+            f"Received: background={background!r}"
+        ) from error
+
+
+def decode(image, background: "str | tuple[int, int, int]" = "white"):
+    """A Pillow image as it is meant to be seen: its first frame, upright, laid on the background where transparent.
+
+    Dropping the transparency channel instead would show what lies under it, black for most icons.
+    """
+    from PIL import Image, ImageOps
+
+    check_image(image)
+    image.load()
+    image = ImageOps.exif_transpose(image)
+    if not _is_transparent(image):
+        return image
+    mode = "L" if image.mode in GREY_MODES else "RGB"
+    image = image.convert("LA" if mode == "L" else "RGBA")
+    opaque = Image.new("RGB", image.size, ground(background)).convert(mode)
+    opaque.paste(image.convert(mode), mask=image.getchannel("A"))
+    return opaque
+
+
+def _is_transparent(image):
+    return image.mode in ("LA", "PA", "RGBA") or "transparency" in image.info
+
+
+def fitted(image, size: tuple[int, int] | None, channels: int) -> np.ndarray:
+    """uint8 pixels (H, W, C) of a Pillow image.
+
+    Args:
+        image: what `decode` gives.
+        size: (width, height): the largest part around the middle that has the right proportions, averaged over what
+            each pixel covers; or None for the image's own.
+        channels: 1 or 3.
+    """
+    from PIL import Image, ImageOps
+
+    image = image.convert("L" if channels == 1 else "RGB")
+    if size is not None and image.size != size:
+        image = ImageOps.fit(image, size, method=Image.Resampling.BILINEAR)
+    return np.asarray(image).reshape(image.height, image.width, channels)
+
+
+class Fit:
+    """Brings images to the size and the channels that a model takes, and counts what it had to do.
+
+    Args:
+        shape: (H, W, C); what is None is taken from the first image, as a batch has one shape.
+    """
+
+    def __init__(self, shape):
+        self.height, self.width, self.channels = shape
+        self.done = Counter()
+
+    def __call__(self, image):
+        """Pixels (H, W, C) of an array (H, W, C) with values 0..255, or of a Pillow image."""
+        from PIL import Image
+
+        if isinstance(image, np.ndarray):
+            if image.shape == (self.height, self.width, self.channels):
+                return image
+            pixels = np.rint(image).astype("uint8")
+            image = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
+        if self.channels is None:
+            self.channels = 1 if image.mode in GREY_MODES else 3
+        if None in (self.height, self.width):
+            self.height, self.width = image.height, image.width
+        mode = "L" if self.channels == 1 else "RGB"
+        if image.mode != mode:
+            self.done[f"converted from {COLOURS.get(image.mode, image.mode)} to {COLOURS[mode]}"] += 1
+        size = (self.width, self.height)
+        if image.size != size:
+            cut = image.width * self.height != image.height * self.width
+            self.done[f"{'cropped and ' if cut else ''}resized to {self.height} x {self.width} pixels"] += 1
+        return fitted(image, size, self.channels)
+
+    def remarks(self, total: int) -> list[str]:
+        return [f"{count:,} of {total:,} images were {what}" for what, count in sorted(self.done.items())]
+
+
+def fit_images(images: np.ndarray, shape: tuple) -> tuple[np.ndarray, list[str]]:
+    """Images brought to the size and the channels that an encoder takes.
+
+    Args:
+        images: array (N, H, W, C), uint8 or floats in 0..255.
+        shape: (H, W, C), such as `encoder.input_shape[1:]`; None stands for what the images have.
+
+    Returns:
+        `(images, remarks)`: array (N, *shape), as it came where it fits already; and list of str, what was done. Images
+        are cropped around their middle to the proportions and resized, bilinear and antialiased.
+    """
+    if all(wanted in (None, given) for wanted, given in zip(shape, images.shape[1:])):
+        return images, []
+    fit = Fit(shape)
+    return np.stack([fit(image) for image in images]), fit.remarks(len(images))

@@ -1,0 +1,351 @@
+"""A folder of images: its files, splits and classes, and how they become arrays."""
+
+import functools
+import hashlib
+import math
+import os
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+from sslzoo import checks, progress
+from sslzoo.data import streams
+from sslzoo.data.image_files import IMAGE_SUFFIXES, Head, decode, fitted, ground, open_image, remarks_on
+from sslzoo.errors import InvalidInputError, MissingDataError, choose, printable
+
+SPLITS = ("train", "validation", "test")
+MOST_SIDE = 2**14  # of images that are resized
+AUTO_SIDE = 64  # the largest side that image_size="auto" chooses
+USUAL = 0.9  # share of the images whose common size the others are brought to
+
+
+def list_images(folder: Path) -> tuple[list[Path], Counter]:
+    """Image files below a folder, however deep, sorted by path; and what else lies there, how often."""
+    files, others = [], Counter()
+
+    def unreadable(error):
+        others["unreadable folder"] += 1
+
+    for place, folders, names in os.walk(folder, onerror=unreadable):
+        if not folders and not names and place != os.fspath(folder):
+            others["empty folder"] += 1
+        linked = [name for name in folders if os.path.islink(os.path.join(place, name))]
+        others["linked folder"] += len(linked)  # it may lead back up
+        hidden = [name for name in folders + names if name.startswith(".")]
+        others["hidden"] += len(hidden)
+        folders[:] = [name for name in folders if name not in {*linked, *hidden}]
+        for path in (Path(place, name) for name in names if not name.startswith(".")):
+            suffix = path.suffix.lower()
+            if suffix not in IMAGE_SUFFIXES:
+                others[suffix or "without suffix"] += 1
+            elif path.is_file():
+                files.append(path)
+            else:
+                others["no regular file"] += 1  # a pipe, a device, a link to nowhere
+    return sorted(files), +others
+
+
+def passed_over(others: Counter) -> list[str]:
+    """One remark on what is no image of a folder, or none."""
+    if not others:
+        return []
+    kinds = [f"{count:,} {printable(kind)[:30]}" for kind, count in others.most_common(10)]
+    more = [f"{len(others) - 10} other kinds"] * (len(others) > 10)
+    plural = "entries of the folder were" if others.total() > 1 else "entry of the folder was"
+    return [f"{others.total():,} {plural} passed over: {', '.join(kinds + more)}."]
+
+
+class ImageFolder:
+    """A folder of images: its files, splits and classes, and how they become arrays.
+
+    With sub-folders `train`, `validation` or `test`, these are the splits; without, every image below the folder is the
+    split "train". With `labels="folders"` the folders in it (in its splits) are classes, numbered by their sorted names
+    over all splits; folders with splits have them unasked where all images of a split lie in such folders.
+
+    Example:
+        import pathlib
+        import tempfile
+
+        from PIL import Image
+        from sslzoo.data.image_folder import ImageFolder
+
+        root = pathlib.Path(tempfile.mkdtemp())
+        for name in ("cat", "dog"):
+            (root / name).mkdir()
+            Image.new("L", (8, 8)).save(root / name / "1.png")
+        folder = ImageFolder(root, labels="folders")
+        folder.classes, folder.select("train")[1]  # ["cat", "dog"], array([0, 1])
+
+    Args:
+        root: path of the folder.
+        labels: "folders" or None.
+        test_share: float in [0, 1), with labels="folders" and no splits: the share of each class that makes the split
+            "test", at least one image of each, and never all.
+        seed: int, of that choice.
+        background: str, the colour that transparent images are laid on.
+
+    Attributes:
+        splits: tuple of str.
+    """
+
+    def __init__(self, root, labels=None, test_share=0.0, seed=0, background="white"):
+        self.root = Path(root).expanduser()
+        self.labelled = labels is not None and bool(choose("labels", labels, ("folders",)))
+        self.test_share = checks.number(0, 1, test_share=test_share)
+        self.seed = seed
+        self.background = ground(background)
+        self._own_splits = tuple(split for split in SPLITS if (self.root / split).is_dir())
+        if test_share and self._own_splits:
+            raise InvalidInputError(
+                "`test_share` is for a folder without splits of its own. "
+                f"Received: {os.fspath(self.root)!r} with {', '.join(self._own_splits)}"
+            )
+        if test_share and (not self.labelled or test_share == 1):
+            raise InvalidInputError(
+                f"`test_share` must be less than 1, and needs labels='folders'. Received: {test_share=}, {labels=}"
+            )
+        self.splits = self._own_splits or (("train", "test") if test_share else ("train",))
+
+    # ------------------------------------------------------------------ which files
+
+    @functools.cached_property
+    def _listing(self):
+        """Path relative to its split -> file, for each split; and what else lies in the folder."""
+        files, others = list_images(self.root)
+        if not self._own_splits:
+            return {"train": {file.relative_to(self.root).parts: file for file in files}}, others
+        splits = {split: {} for split in self._own_splits}
+        for file in files:
+            first, *parts = file.relative_to(self.root).parts
+            if first in splits:
+                splits[first][tuple(parts)] = file
+            else:
+                others["beside the splits"] += 1
+        return splits, others
+
+    @functools.cached_property
+    def class_folders(self) -> list[str]:
+        """Sorted names of the folders right below the folder, or its splits, that hold images."""
+        return sorted({parts[0] for files in self._listing[0].values() for parts in files if len(parts) > 1})
+
+    @property
+    def classes(self) -> list[str] | None:
+        """Names of the classes in the order of their labels; None without."""
+        wanted = self.labelled or self._own_splits
+        return self.class_folders if wanted and len(self.class_folders) > 1 else None
+
+    @property
+    def looks_sorted(self) -> bool:
+        """Whether the folders of a folder without splits could be classes: all images lie in two or more of them."""
+        loose = any(len(parts) < 2 for parts in self._listing[0].get("train", ()))
+        return not self._own_splits and not loose and len(self.class_folders) > 1
+
+    def select(self, split: str) -> tuple[list[Path], np.ndarray | None]:
+        """Files of a split, sorted, and the class of each, int64 (N,), or None.
+
+        Raises:
+            UnknownNameError: another split.
+            MissingDataError: no images.
+            InvalidInputError: labels="folders", and images beside the folders, or fewer than two; or nothing is left.
+        """
+        choose("split", split, self.splits)
+        listed = self._listing[0]["train" if self.test_share else split]
+        if not listed:
+            place = self.root / split if self._own_splits else self.root
+            raise MissingDataError(
+                f"Looked below {place.absolute()} for images ({' '.join(sorted(IMAGE_SUFFIXES))}) and found none"
+                f"{' (' + passed_over(self._listing[1])[0] + ')' if self._listing[1] else ''}. "
+                f"Received: name={os.fspath(self.root)!r}"
+            )
+        files, labels = list(listed.values()), self._labels(listed)
+        if not self.test_share:
+            return files, labels
+        rows = np.flatnonzero(self._held_out(labels) == (split == "test"))
+        if not len(rows):
+            raise InvalidInputError(
+                f"No image is left for the split {split!r}. Received: test_share={self.test_share}, {len(files)} images"
+            )
+        return [files[row] for row in rows], labels[rows]
+
+    def _loose(self, listed):
+        return [file for parts, file in listed.items() if len(parts) < 2]
+
+    def _labels(self, listed):
+        loose = self._loose(listed)
+        if self.labelled and (loose or self.classes is None):
+            raise InvalidInputError(
+                "labels='folders' needs each image in one of at least two folders, its class. "
+                f"Received: {loose[0] if loose else self.root}"
+            )
+        if loose or self.classes is None:
+            return None
+        return np.array([self.classes.index(parts[0]) for parts in listed], "int64")
+
+    def _held_out(self, labels):
+        """Which images are the test share: bool (N,). A class of one image stays in training."""
+        held_out = np.zeros(len(labels), bool)
+        order = np.random.default_rng(self.seed).permutation(len(labels))
+        for label in range(len(self.classes)):
+            rows = order[labels[order] == label]
+            held_out[rows[: min(max(1, round(self.test_share * len(rows))), len(rows) - 1)]] = True
+        return held_out
+
+    def remarks(self, split: str) -> list[str]:
+        """What of the folder is not used, or not as one may think."""
+        listed, said = self._listing[0]["train" if self.test_share else split], passed_over(self._listing[1])
+        loose = len(self._loose(listed))
+        if self._own_splits and self.classes and loose:
+            said.append(
+                f"No labels: {loose:,} of {len(listed):,} images of {split!r} lie beside the folders of classes."
+            )
+        if self.test_share:
+            sizes = Counter(parts[0] for parts in listed)
+            single = [printable(name) for name in self.classes if sizes[name] == 1]
+            if single:
+                said.append(f"Classes of one image, which stays in training: {', '.join(single)}.")
+        return said
+
+    # ------------------------------------------------------------------ how they become arrays
+
+    @functools.cached_property
+    def heads(self) -> dict:
+        """File -> `Head`, or the exception that reading it ended in, for all splits: they share size and channels."""
+        heads = {}
+        for file in (file for files in self._listing[0].values() for file in files.values()):
+            try:
+                with open_image(file) as image:
+                    heads[file] = Head.of(image)
+            except Exception as error:  # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error ...
+                heads[file] = error
+        return heads
+
+    def pixels(self, file: Path, size: tuple[int, int] | None, channels: int) -> np.ndarray:
+        """uint8 (H, W, channels) of a file, upright, cropped and resized to `size` (width, height) unless None."""
+        with open_image(file) as image:
+            return fitted(decode(image, self.background), size, channels)
+
+    def load(
+        self, split: str, image_size: "int | str | None" = None, on_error: str = "fail", stream: "bool | str" = False
+    ) -> "tuple[np.ndarray | streams.StreamedImages, np.ndarray | None, list[str]]":
+        """Images (N, H, W, C), labels (N,) or None, and remarks; arguments as in `sslzoo.data.load`."""
+        if image_size not in (None, "auto") and not (checks.is_integer(image_size) and 1 <= image_size <= MOST_SIDE):
+            raise InvalidInputError(
+                f"Expected a size in pixels, from 1 to {MOST_SIDE}. Received: image_size={image_size!r}"
+            )
+        choose("on_error", on_error, ("fail", "skip"))
+        files, labels = self.select(split)
+        remarks = self.remarks(split)
+        heads = [head for head in self.heads.values() if isinstance(head, Head)]
+        bad = {file: self.heads[file] for file in files if not isinstance(self.heads[file], Head)}
+        rows = [row for row, file in enumerate(files) if file not in bad]
+        if rows:
+            channels = 1 if all(head.is_grey for head in heads) else 3
+            size = self._size(image_size, heads, remarks)
+            shape = *self._common_size([files[row] for row in rows], size)[::-1], channels
+            reader = functools.partial(self.pixels, size=size, channels=channels)
+            images = streams.StreamedImages([files[row] for row in rows], reader, shape)
+            images, good = self._checked(images, self._streams(stream, images, remarks), bad)
+            rows = [rows[row] for row in good]
+        if bad and (on_error == "fail" or not rows):
+            raise _unreadable(bad, len(files)) from next(iter(bad.values()))
+        if bad:
+            remarks.append(
+                f"{len(bad):,} of {len(files):,} images could not be read and were left out: {_listed(bad)}."
+            )
+        remarks += remarks_on([self.heads[files[row]] for row in rows])
+        grey = sum(head.is_grey for head in heads)
+        if channels == 3 and grey:
+            remarks.append(f"{grey:,} of {len(heads):,} images are grey and were read as colour, as the others are.")
+        return images, None if labels is None else labels[rows], remarks
+
+    def _size(self, image_size, heads, remarks):
+        """(width, height) that images are brought to; None for their own."""
+        if image_size != "auto":
+            return image_size and (int(image_size),) * 2
+        sizes = Counter(head.size for head in heads)
+        (usual, count), shorter = sizes.most_common(1)[0], sorted(min(head.size) for head in heads)
+        if len(sizes) < 2:
+            return None
+        if count >= USUAL * len(heads):
+            remarks.append(
+                f"{len(heads) - count:,} of {len(heads):,} images were cropped and resized to the size of the others, "
+                f"{usual[1]} x {usual[0]}; --image-size chooses another size."
+            )
+            return usual
+        side = min(int(np.median(shorter)), AUTO_SIDE)
+        remarks.append(
+            f"The images differ in size (shorter sides of {shorter[0]} to {shorter[-1]} pixels): each was cropped "
+            f"to its centred square and resized to {side} x {side}; --image-size chooses another size."
+        )
+        return side, side
+
+    def _common_size(self, files, size):
+        """(width, height) of all files of a split, or an error that names the first of another size."""
+        sizes = {file: size or self.heads[file].size for file in files}
+        odd = next((file for file in files if sizes[file] != sizes[files[0]]), None)
+        if odd is None:
+            return sizes[files[0]]
+        raise InvalidInputError(
+            f"Expected one size; {odd} is {sizes[odd][1]} x {sizes[odd][0]} pixels (height x width), {files[0]} "
+            f"{sizes[files[0]][1]} x {sizes[files[0]][0]}. Pass `image_size` (--image-size), such as "
+            f"{int(np.median([min(size) for size in sizes.values()]))}, to crop each to its centred square and resize "
+            "it. Received: image_size=None"
+        )
+
+    def _streams(self, stream, images, remarks):
+        """Whether the images stay in their files."""
+        if stream != "auto":
+            return stream
+        free = streams.available_memory()
+        if images.nbytes <= free / 2:
+            return False
+        remarks.append(
+            f"The images would take {images.nbytes / 2**30:.3g} GiB in memory, of which {free / 2**30:.3g} GiB are "
+            "free: they are read from their files while it trains (--stream)."
+        )
+        return True
+
+    def _checked(self, images, stay, bad):
+        """Images that can be read, in memory unless they `stay` in their files, and their rows; adds to `bad`."""
+        if not stay:
+            check_room(images.shape, self.root)
+        array = None if stay else np.empty(images.shape, "uint8")
+        show, digest, good = progress.line("checked" if stay else "read", after=5), hashlib.sha256(), []
+        for row, pixels in images.each(show):
+            if isinstance(pixels, Exception):
+                bad[images.files[row]] = pixels
+                continue
+            if stay:
+                digest.update(np.ascontiguousarray(pixels))
+            else:
+                array[len(good)] = pixels
+            good.append(row)
+        if not stay:
+            return array[: len(good)], good
+        images = images.take(good)
+        images.sha256 = digest.hexdigest()
+        return images, good
+
+
+def _listed(bad):
+    reasons = [f"{file} ({' '.join(str(error).split())})" for file, error in sorted(bad.items())]
+    return "; ".join(reasons[:10]) + (f"; and {len(reasons) - 10:,} more" if len(reasons) > 10 else "")
+
+
+def _unreadable(bad, total):
+    return InvalidInputError(
+        f"{len(bad):,} of {total:,} images cannot be read; repair them, take them away, or leave them out with "
+        f"on_error='skip' (in the shell --on-error skip). Received: {_listed(bad)}"
+    )
+
+
+def check_room(shape, where):
+    """Raise if images of a shape (N, H, W, C) would not fit the memory of this machine."""
+    need, has = math.prod(shape), streams.memory()
+    if need > has:
+        raise InvalidInputError(
+            f"Expected images that fit the memory of this machine ({has / 2**30:.1f} GiB): make them smaller "
+            f"(image_size), take fewer, or leave them in their files (stream=True, --stream). "
+            f"Received: {shape[0]:,} images of shape {shape[1:]}, {need / 2**30:.1f} GiB, in {os.fspath(where)!r}"
+        )
