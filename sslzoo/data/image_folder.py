@@ -56,6 +56,15 @@ def passed_over(others: Counter) -> list[str]:
     return [f"{others.total():,} {plural} passed over: {', '.join(kinds + more)}."]
 
 
+def no_images(folder: Path, others: Counter) -> MissingDataError:
+    """The error for a folder in which nothing but `others` was found."""
+    rest = f" ({passed_over(others)[0]})" if others else ""
+    return MissingDataError(
+        f"Looked below {folder.absolute()} for images ({' '.join(sorted(IMAGE_SUFFIXES))}) and found none{rest}. "
+        f"Received: '{folder}'"
+    )
+
+
 class ImageFolder:
     """A folder of images: its files, splits and classes, and how they become arrays.
 
@@ -152,12 +161,7 @@ class ImageFolder:
         choose("split", split, self.splits)
         listed = self._listing[0]["train" if self.test_share else split]
         if not listed:
-            place = self.root / split if self._own_splits else self.root
-            raise MissingDataError(
-                f"Looked below {place.absolute()} for images ({' '.join(sorted(IMAGE_SUFFIXES))}) and found none"
-                f"{' (' + passed_over(self._listing[1])[0] + ')' if self._listing[1] else ''}. "
-                f"Received: name={os.fspath(self.root)!r}"
-            )
+            raise no_images(self.root / split if self._own_splits else self.root, self._listing[1])
         files, labels = list(listed.values()), self._labels(listed)
         if not self.test_share:
             return files, labels

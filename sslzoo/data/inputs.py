@@ -145,7 +145,7 @@ def _files_of(inputs, split, labels, background):
         if path.is_dir():
             below, rest = image_folder.list_images(path)
             if not below:
-                raise MissingDataError(f"There are no images below the folder. Received: '{path}'")
+                raise image_folder.no_images(path, rest)
             files += below
             others += rest
         elif path.is_file():
