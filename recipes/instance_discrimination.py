@@ -10,7 +10,7 @@ al., "On Mutual Information in Contrastive Learning for Visual Representations" 
 """
 
 from sslzoo import training
-from sslzoo.methods import InstanceDiscrimination
+from sslzoo.methods import InBatchDiscrimination, InstanceDiscrimination
 from sslzoo.training import MI, PAPER, Per
 
 # Zoo and paper: the loss sees the representation itself. negatives: as many images are drawn for each step. fill_bank:
@@ -31,12 +31,14 @@ PUBLISHED = {"cifar10": {"views": 81.2}}
 def main(argv=None):
     run = training.Run("instance-discrimination", SETTINGS, VARIANTS, argv, __doc__, PUBLISHED)
     encoder = run.encoder()
-    options = run.options("negatives", "temperature", "momentum")
-    model = InstanceDiscrimination(
-        encoder, len(run.images), run.projector(encoder), run.views(), seed=run.seed, **options
-    )
-    if run.settings["fill_bank"] and model.banks():
-        model.fill_bank(run.images)
+    head, views = run.projector(encoder), run.views()
+    if run.settings["momentum"]:
+        options = run.options("negatives", "temperature", "momentum")
+        model = InstanceDiscrimination(encoder, len(run.images), head, views, seed=run.seed, **options)
+        if run.settings["fill_bank"]:
+            model.fill_bank(run.images)
+    else:
+        model = InBatchDiscrimination(encoder, head, views, **run.options("temperature"))
     run.prepare(model)
     model.fit(run.data(), **run.fit_arguments())
     return run.finish(model)

@@ -114,10 +114,7 @@ CASES = {
         1,
         joint_embedding(methods.InstanceDiscrimination, num_images=48, negatives=20, temperature=0.5, form="nce"),
     ),
-    "instance-discrimination-no-bank": (
-        2,
-        joint_embedding(methods.InstanceDiscrimination, num_images=48, momentum=0.0, temperature=0.2),
-    ),
+    "instance-discrimination-no-bank": (2, joint_embedding(methods.InBatchDiscrimination, temperature=0.2)),
     "ball": (1, joint_embedding(methods.Ball, num_images=48, neighbors=9, temperature=0.2)),
     "ball-annealed": (
         2,

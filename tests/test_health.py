@@ -1,6 +1,5 @@
 """Measures of collapse against their formulas, the sentence for each collapse, and a callback that moves nothing."""
 
-import inspect
 import json
 import re
 import warnings
@@ -339,7 +338,7 @@ def test_advice_names_settings_and_signs_that_there_are():
     for method in family():
         for advice in vars(method).get("advice", ()):
             assert set(advice.against) <= set(SIGNS)
-            known = {*inspect.signature(method).parameters, *dir(method), "optimizer.learning_rate", None}
+            known = {*method.arguments(), *dir(method), "optimizer.learning_rate", None}
             if method is not methods.joint_embedding.TeacherStudent:  # of what it says the methods have it
                 assert advice.setting in known, (method, advice)
 

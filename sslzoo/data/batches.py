@@ -266,6 +266,15 @@ class Batches(keras.utils.PyDataset):
         return self._plan.seed
 
     @property
+    def batch_size(self) -> int:
+        return self._plan.batch_size
+
+    @property
+    def images_per_epoch(self) -> int:
+        """Images of an epoch, without a remainder that is dropped."""
+        return min(len(self._plan.images), len(self) * self.batch_size)
+
+    @property
     def num_batches(self) -> int | None:
         """What Keras reads: the steps of an epoch, or None for an endless stream."""
         return None if self.repeat else len(self)

@@ -23,7 +23,7 @@ from keras import ops
 
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError
-from sslzoo.losses.tensors import check_pairs, differ, float32, static_shape, total
+from sslzoo.losses.tensors import check_pairs, differ, float32, pairs, static_shape, total
 
 
 def sinkhorn(scores, epsilon: float = 0.05, iterations: int = 3, weights=None):
@@ -101,18 +101,18 @@ def swapped_terms(
     checks.positive(temperature=temperature)
 
     logits = [view / temperature for view in scores]
-    alignment = contrast = 0.0
+    targets = []
     for u in range(assigning):
         if queue is None:
-            targets = sinkhorn(scores[u], epsilon, iterations)
+            targets.append(sinkhorn(scores[u], epsilon, iterations))
         else:
-            targets = _assign_with_queue(scores[u], float32(queue[u]), queue_weights, epsilon, iterations)
-        for v, predicted in enumerate(logits):
-            if v != u:
-                alignment -= ops.mean(ops.sum(targets * predicted, axis=1))
-                contrast += ops.mean(ops.logsumexp(predicted, axis=1))
-    pairs = assigning * (len(scores) - 1)
-    return {"alignment": alignment / pairs, "contrast": contrast / pairs}
+            targets.append(_assign_with_queue(scores[u], float32(queue[u]), queue_weights, epsilon, iterations))
+    views = pairs(assigning, len(scores))
+    alignment = contrast = 0.0
+    for u, v in views:
+        alignment -= ops.mean(ops.sum(targets[u] * logits[v], axis=1))
+        contrast += ops.mean(ops.logsumexp(logits[v], axis=1))
+    return {"alignment": alignment / len(views), "contrast": contrast / len(views)}
 
 
 def swapped_prediction(

@@ -8,7 +8,7 @@ from keras import ops
 
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError
-from sslzoo.losses.tensors import differ, float32, static_shape
+from sslzoo.losses.tensors import differ, float32, pairs, static_shape
 
 
 def dino(student, teacher, center, student_temperature: float = 0.1, teacher_temperature: float = 0.04):
@@ -45,10 +45,10 @@ def dino(student, teacher, center, student_temperature: float = 0.1, teacher_tem
             "student and teacher must have shapes (batch, views, prototypes), alike but for the views. "
             f"Received: student.shape={ours}, teacher.shape={theirs}"
         )
-    pairs = [(t, s) for t in range(theirs[1]) for s in range(ours[1]) if t != s]
-    if not pairs:
+    views = pairs(theirs[1], ours[1])
+    if not views:
         raise InvalidInputError("A student's view needs a teacher's of another. Received: one view")
     targets = ops.softmax((teacher - center) / teacher_temperature, axis=-1)
     named = ops.log_softmax(student / student_temperature, axis=-1)
-    each = [-ops.mean(ops.sum(targets[:, t] * named[:, s], axis=-1)) for t, s in pairs]
+    each = [-ops.mean(ops.sum(targets[:, t] * named[:, s], axis=-1)) for t, s in views]
     return sum(each) / len(each)

@@ -46,6 +46,11 @@ def mean_terms(each) -> dict:
     return {term: sum(terms[term] for terms in each) / len(each) for term in each[0]}
 
 
+def pairs(assigning: int, predicting: int) -> list[tuple[int, int]]:
+    """Ordered pairs (u, v) of different views, u one of the first `assigning` and v of the first `predicting`."""
+    return [(u, v) for u in range(assigning) for v in range(predicting) if u != v]
+
+
 def float32(x):
     return ops.convert_to_tensor(x, dtype="float32")
 

@@ -17,7 +17,7 @@ from sslzoo.methods.fastsiam import FastSiam
 from sslzoo.methods.frossl import FroSSL
 from sslzoo.methods.gedi import GEDI
 from sslzoo.methods.info_nce import InfoNCE
-from sslzoo.methods.instance_discrimination import InstanceDiscrimination
+from sslzoo.methods.instance_discrimination import InBatchDiscrimination, InstanceDiscrimination
 from sslzoo.methods.jem import JEM
 from sslzoo.methods.joint_embedding import JointEmbedding, MultiCrop, TeacherStudent
 from sslzoo.methods.lejepa import LeJEPA
@@ -103,6 +103,7 @@ __all__ = [
     "DeepCluster",
     "FastSiam",
     "FroSSL",
+    "InBatchDiscrimination",
     "InfoNCE",
     "InstanceDiscrimination",
     "JointEmbedding",

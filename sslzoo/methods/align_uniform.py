@@ -6,6 +6,7 @@ from sslzoo import checks
 from sslzoo.losses import align_uniform_terms
 from sslzoo.methods.advice import Advice
 from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.papers import paper
 
 
 @keras.saving.register_keras_serializable("sslzoo")
@@ -19,16 +20,6 @@ class AlignUniform(JointEmbedding):
     sphere, of the highest entropy, is where it is least. Views of one image do not repel, so style is lost.
 
     Images repel within a view, those of the whole batch on however many devices it lies.
-
-    Example:
-        import numpy as np
-        from sslzoo import methods, networks, views
-
-        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
-        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
-        model = methods.AlignUniform(encoder, networks.projector(10, (16, 16)), views.Views("simvae-digits", 2))
-        model.compile("adam")
-        model.fit(images, batch_size=16, verbose=0)
 
     Args:
         encoder, projector, views: as in `JointEmbedding`; exactly two views.
@@ -44,29 +35,18 @@ class AlignUniform(JointEmbedding):
     """
 
     papers = (
-        {
-            "title": "Understanding Contrastive Representation Learning through Alignment and Uniformity on the "
-            "Hypersphere",
-            "url": "https://arxiv.org/abs/2005.10242",
-        },
+        paper(
+            "Understanding Contrastive Representation Learning through Alignment and Uniformity on the Hypersphere",
+            "https://arxiv.org/abs/2005.10242",
+        ),
     )
     terms = ("alignment", "uniformity")
     roles = ("prior", "substitute")
     advice = (Advice("a higher uniformity weight", "uniformity_weight", ("complete", "dimensional", "cone", "chance")),)
 
-    def __init__(
-        self,
-        encoder: keras.Model,
-        projector: keras.Model | None = None,
-        views: keras.Layer | None = None,
-        uniformity_weight: float = 1.0,
-        t: float = 2.0,
-        **kwargs,
-    ):
+    def __init__(self, encoder, projector=None, views=None, uniformity_weight=1.0, t=2.0, **kwargs):
         super().__init__(encoder, projector, views, **kwargs)
-        checks.positive(uniformity_weight=uniformity_weight, t=t)
-        self.uniformity_weight = uniformity_weight
-        self.t = t
+        self.uniformity_weight, self.t = checks.positive(uniformity_weight=uniformity_weight, t=t)
 
     def objective(self, images, outputs, training):
         z = outputs["z"]

@@ -3,6 +3,7 @@
 import keras
 
 from sslzoo.methods.memory_bank import MemoryBank
+from sslzoo.methods.papers import MUTUAL_INFORMATION
 
 
 @keras.saving.register_keras_serializable("sslzoo")
@@ -19,16 +20,6 @@ class Ball(MemoryBank):
 
     The ball is exact, that of the view itself (the paper takes the neighbours of M_i; its code does as is done here).
 
-    Example:
-        import numpy as np
-        from sslzoo import methods, networks, views
-
-        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
-        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
-        model = methods.Ball(encoder, 64, views=views.Views("simvae-digits", 1), neighbors=16, anneal_steps=8)
-        model.compile(optimizer="sgd")
-        model.fit({"images": images, "index": np.arange(64)}, batch_size=16, epochs=2, verbose=0)
-
     Args:
         encoder, projector, views, num_images, temperature, momentum, seed: as in `MemoryBank`.
         neighbors: int >= 1, images in the ball; all images if there are not as many.
@@ -42,38 +33,8 @@ class Ball(MemoryBank):
         Wu et al., "On Mutual Information in Contrastive Learning for Visual Representations", lemma 5.1 and section 5.
     """
 
-    papers = (
-        {
-            "title": "On Mutual Information in Contrastive Learning for Visual Representations",
-            "url": "https://arxiv.org/abs/2005.13149",
-        },
-    )
+    papers = (MUTUAL_INFORMATION,)
+    without = ("negatives", "clusters", "clusterings", "inner")
 
-    def __init__(
-        self,
-        encoder: keras.Model,
-        num_images: int,
-        projector: keras.Model | None = None,
-        views: keras.Layer | None = None,
-        neighbors: int = 4096,
-        anneal_steps: int = 0,
-        curve: str = "linear",
-        temperature: float = 0.07,
-        momentum: float = 0.5,
-        seed: int = 0,
-        **kwargs,
-    ):
-        super().__init__(
-            encoder,
-            num_images,
-            projector,
-            views,
-            neighbors=neighbors,
-            anneal_steps=anneal_steps,
-            curve=curve,
-            temperature=temperature,
-            momentum=momentum,
-            seed=seed,
-            **kwargs,
-        )
-        self.bank = self.make_bank(self.embedding_dim, seed)
+    def __init__(self, encoder, num_images, projector=None, views=None, neighbors=4096, **kwargs):
+        super().__init__(encoder, num_images, projector, views, neighbors=neighbors, **kwargs)

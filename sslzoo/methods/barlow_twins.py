@@ -6,6 +6,7 @@ from sslzoo import checks
 from sslzoo.losses import barlow_twins_terms
 from sslzoo.methods.advice import Advice
 from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.papers import SIMVAE, paper
 
 
 @keras.saving.register_keras_serializable("sslzoo")
@@ -19,16 +20,6 @@ class BarlowTwins(JointEmbedding):
     it differ between images. `redundancy` spreads the images over all directions and stands for the reconstruction.
 
     Each view is encoded by itself; the correlations are those of the whole batch, on however many devices it lies.
-
-    Example:
-        import numpy as np
-        from sslzoo import methods, networks, views
-
-        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
-        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
-        model = methods.BarlowTwins(encoder, networks.projector(10, (10, 8)), views.Views("simvae-digits", 2))
-        model.compile("adam")
-        model.fit(images, batch_size=16, verbose=0)
 
     Args:
         encoder, projector, views: as in `JointEmbedding`; exactly two views.
@@ -44,30 +35,17 @@ class BarlowTwins(JointEmbedding):
     """
 
     papers = (
-        {
-            "title": "Barlow Twins: Self-Supervised Learning via Redundancy Reduction",
-            "url": "https://arxiv.org/abs/2103.03230",
-        },
-        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+        paper("Barlow Twins: Self-Supervised Learning via Redundancy Reduction", "https://arxiv.org/abs/2103.03230"),
+        SIMVAE,
     )
     terms = ("invariance", "redundancy")
     roles = ("prior", "substitute")
     joint_statistics = False
     advice = (Advice("a higher off-diagonal weight", "off_diagonal_weight", ("dimensional",)),)
 
-    def __init__(
-        self,
-        encoder: keras.Model,
-        projector: keras.Model | None = None,
-        views: keras.Layer | None = None,
-        off_diagonal_weight: float = 0.0051,
-        scale: float = 1.0,
-        **kwargs,
-    ):
+    def __init__(self, encoder, projector=None, views=None, off_diagonal_weight=0.0051, scale=1.0, **kwargs):
         super().__init__(encoder, projector, views, **kwargs)
-        checks.positive(off_diagonal_weight=off_diagonal_weight, scale=scale)
-        self.off_diagonal_weight = off_diagonal_weight
-        self.scale = scale
+        self.off_diagonal_weight, self.scale = checks.positive(off_diagonal_weight=off_diagonal_weight, scale=scale)
 
     def objective(self, images, outputs, training):
         terms = barlow_twins_terms(outputs["z"][:, 0], outputs["z"][:, 1])

@@ -6,6 +6,7 @@ from keras import ops
 from sslzoo import checks
 from sslzoo.losses import normalized_regression
 from sslzoo.methods.joint_embedding import TeacherStudent
+from sslzoo.methods.papers import paper
 from sslzoo.methods.simsiam import SimSiam
 from sslzoo.methods.state import counter, rising_momentum, snapshot
 
@@ -35,17 +36,6 @@ class BYOL(SimSiam, TeacherStudent):
     given to it after construction reach the teacher. Teacher and step counter are variables of the model, so part of
     every checkpoint, but not of `parts`.
 
-    Example:
-        import numpy as np
-        from sslzoo import methods, networks, views
-
-        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
-        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
-        projector, predictor = networks.projector(10, (10, 8)), networks.predictor(8, 4)
-        model = methods.BYOL(encoder, projector, predictor, views.Views("simvae-digits", 2), total_steps=1000)
-        model.compile("adam")
-        model.fit(images, batch_size=16, verbose=0)
-
     Args:
         encoder, projector, predictor, views: as in `SimSiam`; exactly two views, one at a time. The paper's heads for
             features of size D are `networks.projector(D, (4096, 256))` and `networks.predictor(256, 4096)`.
@@ -61,29 +51,16 @@ class BYOL(SimSiam, TeacherStudent):
     """
 
     papers = (
-        {
-            "title": "Bootstrap Your Own Latent: A New Approach to Self-Supervised Learning",
-            "url": "https://arxiv.org/abs/2006.07733",
-        },
+        paper(
+            "Bootstrap Your Own Latent: A New Approach to Self-Supervised Learning", "https://arxiv.org/abs/2006.07733"
+        ),
     )
     remembers = ("a slow teacher",)
 
-    def __init__(
-        self,
-        encoder: keras.Model,
-        projector: keras.Model | None,
-        predictor: keras.Model,
-        views: keras.Layer | None = None,
-        momentum: float = 0.996,
-        total_steps: int | None = None,
-        **kwargs,
-    ):
+    def __init__(self, encoder, projector, predictor, views=None, momentum=0.996, total_steps=None, **kwargs):
         super().__init__(encoder, projector, predictor, views, **kwargs)
-        checks.fraction(momentum=momentum)
-        if total_steps is not None:
-            checks.count(total_steps=total_steps)
-        self.momentum = momentum
-        self.total_steps = total_steps
+        self.momentum = checks.fraction(momentum=momentum)
+        self.total_steps = None if total_steps is None else checks.count(total_steps=total_steps)
         self.make_teacher()
         self.step = counter(self, "step")
 

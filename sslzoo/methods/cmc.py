@@ -6,6 +6,7 @@ from keras import ops
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import unit
 from sslzoo.methods.memory_bank import MemoryBank
+from sslzoo.methods.papers import MUTUAL_INFORMATION, paper
 from sslzoo.methods.pretrainer import full_precision
 
 
@@ -31,17 +32,6 @@ class CMC(MemoryBank):
     policy "mi-cifar10-lab". Grey images have no colour; any two parts that share something will do, such as their upper
     and lower halves. The representation is both, side by side.
 
-    Example:
-        import numpy as np
-        from sslzoo import methods, networks, views
-
-        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 3)).astype("uint8")
-        lightness = networks.on_part(networks.encoder("mlp-small", (8, 8, 1), 10), (8, 8, 3), channels=(0, 1))
-        colour = networks.on_part(networks.encoder("mlp-small", (8, 8, 2), 10), (8, 8, 3), channels=(1, 3))
-        model = methods.CMC(lightness, colour, 64, views=views.Views("mi-cifar10-lab", 1), negatives=32)
-        model.compile(optimizer="sgd")
-        model.fit({"images": images, "index": np.arange(64)}, batch_size=16, verbose=0)
-
     Args:
         lightness: built model, view (N, H, W, 3) -> representation (N, L); `colour` likewise.
         num_images: int >= 2, N, size of the training set.
@@ -57,52 +47,23 @@ class CMC(MemoryBank):
         Learning for Visual Representations", eq. 3.
     """
 
-    papers = (
-        {"title": "Contrastive Multiview Coding", "url": "https://arxiv.org/abs/1906.05849"},
-        {
-            "title": "On Mutual Information in Contrastive Learning for Visual Representations",
-            "url": "https://arxiv.org/abs/2005.13149",
-        },
-    )
+    papers = (paper("Contrastive Multiview Coding", "https://arxiv.org/abs/1906.05849"), MUTUAL_INFORMATION)
+    without = ("encoder", "projector")
     learned = ("lightness", "colour", "lightness_projector", "colour_projector")
 
     def __init__(
         self,
-        lightness: keras.Model,
-        colour: keras.Model,
-        num_images: int,
-        lightness_projector: keras.Model | None = None,
-        colour_projector: keras.Model | None = None,
-        views: keras.Layer | None = None,
-        negatives: int | None = 4096,
-        neighbors: int | None = None,
-        anneal_steps: int = 0,
-        curve: str = "linear",
-        clusters: int | None = None,
-        clusterings: int = 10,
-        inner: float | None = None,
-        temperature: float = 0.07,
-        momentum: float = 0.5,
-        seed: int = 0,
+        lightness,
+        colour,
+        num_images,
+        lightness_projector=None,
+        colour_projector=None,
+        views=None,
+        negatives=4096,
         **kwargs,
     ):
-        super().__init__(
-            self._side_by_side(lightness, colour),
-            num_images,
-            None,
-            views,
-            negatives=negatives,
-            neighbors=neighbors,
-            anneal_steps=anneal_steps,
-            curve=curve,
-            clusters=clusters,
-            clusterings=clusterings,
-            inner=inner,
-            temperature=temperature,
-            momentum=momentum,
-            seed=seed,
-            **kwargs,
-        )
+        encoder = self._side_by_side(lightness, colour)
+        super().__init__(encoder, num_images, None, views, negatives=negatives, **kwargs)
         self.lightness = lightness
         self.colour = colour
         self.lightness_projector = lightness_projector
@@ -123,8 +84,11 @@ class CMC(MemoryBank):
                 "Both modalities must be embedded in as many numbers, to be compared. "
                 f"Received: lightness in {sizes[0]}, colour in {sizes[1]}"
             )
-        self.lightness_bank = self.make_bank(sizes[0], seed, "lightness_bank")
-        self.colour_bank = self.make_bank(sizes[0], seed + 1, "colour_bank")
+        self.lightness_bank = self.make_bank(sizes[0], self.seed, "lightness_bank")
+        self.colour_bank = self.make_bank(sizes[0], self.seed + 1, "colour_bank")
+
+    def make_banks(self):
+        """Not yet: their size is that of the projectors, which come later."""
 
     @staticmethod
     def _side_by_side(lightness, colour):

@@ -11,6 +11,7 @@ from sslzoo.losses.decorrelation import covariance
 from sslzoo.methods import state
 from sslzoo.methods.advice import Advice
 from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.papers import SIMVAE, paper
 
 
 @keras.saving.register_keras_serializable("sslzoo")
@@ -27,16 +28,6 @@ class CorInfoMax(JointEmbedding):
 
     Covariances are estimated over steps: C <- momentum C + (1 - momentum) C of the batch, about a mean estimated in the
     same way, starting from 0 and I. Gradients flow through the part of the batch.
-
-    Example:
-        import numpy as np
-        from sslzoo import methods, networks, views
-
-        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
-        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
-        model = methods.CorInfoMax(encoder, networks.projector(10, (10, 8)), views.Views("simvae-digits", 2))
-        model.compile("adam")
-        model.fit(images, batch_size=16, verbose=0)
 
     Args:
         encoder, projector, views: as in `JointEmbedding`; exactly two views.
@@ -55,11 +46,10 @@ class CorInfoMax(JointEmbedding):
     """
 
     papers = (
-        {
-            "title": "Self-Supervised Learning with an Information Maximization Criterion",
-            "url": "https://arxiv.org/abs/2209.07999",
-        },
-        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+        paper(
+            "Self-Supervised Learning with an Information Maximization Criterion", "https://arxiv.org/abs/2209.07999"
+        ),
+        SIMVAE,
     )
     terms = ("invariance", "log_determinant")
     roles = ("prior", "substitute")
@@ -69,21 +59,21 @@ class CorInfoMax(JointEmbedding):
 
     def __init__(
         self,
-        encoder: keras.Model,
-        projector: keras.Model | None = None,
-        views: keras.Layer | None = None,
-        invariance_weight: float = 250.0,
-        regularizer: float = 1e-6,
-        momentum: float = 0.01,
-        normalize: bool = True,
+        encoder,
+        projector=None,
+        views=None,
+        invariance_weight=250.0,
+        regularizer=1e-6,
+        momentum=0.01,
+        normalize=True,
         **kwargs,
     ):
         super().__init__(encoder, projector, views, **kwargs)
-        checks.positive(invariance_weight=invariance_weight, regularizer=regularizer)
         if checks.fraction(momentum=momentum) == 1:
             raise InvalidInputError("momentum must be below 1, to see any batch. Received: momentum=1")
-        self.invariance_weight = invariance_weight
-        self.regularizer = regularizer
+        self.invariance_weight, self.regularizer = checks.positive(
+            invariance_weight=invariance_weight, regularizer=regularizer
+        )
         self.momentum = momentum
         self.normalize = normalize
         if momentum:

@@ -5,6 +5,7 @@ from keras import ops
 
 from sslzoo import checks
 from sslzoo.losses import gaussian_kl_between
+from sslzoo.methods.papers import SIMVAE, paper
 from sslzoo.methods.vae import VAE
 
 
@@ -16,18 +17,6 @@ class CRVAE(VAE):
 
     x is the first view and x' the second; the gradient flows through both. `reconstruction` pushes images apart,
     `prior` pulls everything to one centre, `consistency` pulls the two views of an image together.
-
-    Example:
-        import numpy as np
-        from sslzoo import methods, networks, views
-
-        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
-        encoder = networks.encoder("mlp-small", (8, 8, 1), 10, posterior=True)
-        decoder = networks.decoder("mlp-small", (8, 8, 1), 10)
-        model = methods.CRVAE(encoder, decoder, views.Views("simvae-digits", 2))
-        model.compile("adam")
-        model.fit(images, batch_size=16, verbose=0)
-        model.encode(images[:8])  # posterior means, float32 (8, 10)
 
     Args:
         consistency_weight: float > 0, lambda: 0.1 in the SimVAE paper, 0.01 in its workshop version, 1e-3 originally.
@@ -43,30 +32,16 @@ class CRVAE(VAE):
     """
 
     papers = (
-        {
-            "title": "Consistency Regularization for Variational Auto-Encoders",
-            "url": "https://arxiv.org/abs/2105.14859",
-        },
-        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+        paper("Consistency Regularization for Variational Auto-Encoders", "https://arxiv.org/abs/2105.14859"),
+        SIMVAE,
     )
     terms = ("reconstruction", "prior", "consistency")
     roles = ("reconstruction", "marginal", "prior")
     view_counts = (2, 2)
 
-    def __init__(
-        self,
-        encoder: keras.Model,
-        decoder: keras.Model,
-        views: keras.Layer | None = None,
-        consistency_weight: float = 0.1,
-        likelihood: str = "gaussian",
-        likelihood_variance: float = 0.01,
-        seed: int = 0,
-        **kwargs,
-    ):
-        super().__init__(encoder, decoder, views, likelihood, likelihood_variance, seed, **kwargs)
-        checks.positive(consistency_weight=consistency_weight)
-        self.consistency_weight = consistency_weight
+    def __init__(self, encoder, decoder, views=None, consistency_weight=0.1, likelihood_variance=0.01, **kwargs):
+        super().__init__(encoder, decoder, views, likelihood_variance=likelihood_variance, **kwargs)
+        self.consistency_weight = checks.positive(consistency_weight=consistency_weight)
 
     def objective(self, images, outputs, training):
         mean, log_var = outputs["mean"], outputs["log_var"]

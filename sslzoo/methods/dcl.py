@@ -7,6 +7,7 @@ import keras
 from sslzoo import checks
 from sslzoo.losses import dcl_terms
 from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.papers import paper
 
 
 @keras.saving.register_keras_serializable("sslzoo")
@@ -18,16 +19,6 @@ class DCL(JointEmbedding):
     with s the cosine similarity of embeddings. `alignment` pulls the views of an image together and stands for the
     prior; `contrast` pushes them from those of all others and stands for the reconstruction. SimCLR has the positive in
     the sum too, and its gradient fades for pairs that are close already, the more so the smaller the batch.
-
-    Example:
-        import numpy as np
-        from sslzoo import methods, networks, views
-
-        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
-        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
-        model = methods.DCL(encoder, networks.projector(10, (16, 16)), views.Views("simvae-digits", 2))
-        model.compile("adam")
-        model.fit(images, batch_size=16, verbose=0)
 
     Args:
         encoder, projector, views: as in `JointEmbedding`; exactly two views.
@@ -41,25 +32,14 @@ class DCL(JointEmbedding):
         Yeh et al., "Decoupled Contrastive Learning" (arXiv 2110.06848), eq. 5 and 6.
     """
 
-    papers = ({"title": "Decoupled Contrastive Learning", "url": "https://arxiv.org/abs/2110.06848"},)
+    papers = (paper("Decoupled Contrastive Learning", "https://arxiv.org/abs/2110.06848"),)
     terms = ("alignment", "contrast")
     roles = ("prior", "substitute")
 
-    def __init__(
-        self,
-        encoder: keras.Model,
-        projector: keras.Model | None = None,
-        views: keras.Layer | None = None,
-        temperature: float = 0.1,
-        sigma: float | None = None,
-        **kwargs,
-    ):
+    def __init__(self, encoder, projector=None, views=None, temperature=0.1, sigma=None, **kwargs):
         super().__init__(encoder, projector, views, **kwargs)
-        checks.positive(temperature=temperature)
-        if sigma is not None:
-            checks.positive(sigma=sigma)
-        self.temperature = temperature
-        self.sigma = sigma
+        self.temperature = checks.positive(temperature=temperature)
+        self.sigma = None if sigma is None else checks.positive(sigma=sigma)
 
     def objective(self, images, outputs, training):
         z = outputs["z"]

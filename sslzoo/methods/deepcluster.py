@@ -12,6 +12,7 @@ from sslzoo.losses import pseudo_label_terms
 from sslzoo.losses.tensors import mean_terms
 from sslzoo.methods.joint_embedding import JointEmbedding
 from sslzoo.methods.kmeans import kmeans_labels
+from sslzoo.methods.papers import SIMVAE, paper
 from sslzoo.methods.state import forget, snapshot, variable
 from sslzoo.networks import blocks
 from sslzoo.networks.initialization import claim
@@ -36,18 +37,6 @@ class DeepCluster(JointEmbedding):
     Inputs are {"images": images, "index": int (B,)}, the place of each image in the training set
     (`data.pipeline(with_index=True)`, `data.Batches(with_index=True)`). An index outside it makes the loss NaN.
 
-    Example:
-        import numpy as np
-        from sslzoo import methods, networks, views
-        from sslzoo.methods.deepcluster import Recluster
-
-        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
-        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
-        model = methods.DeepCluster(encoder, 64, clusters=8, views=views.Views("simvae-digits", 2))
-        model.compile("adam")
-        given = {"images": images, "index": np.arange(64)}
-        model.fit(given, batch_size=16, verbose=0, callbacks=[Recluster(images)])
-
     Args:
         encoder: as in `JointEmbedding`. Features and classifier's input are its representation; the paper's network
             has a ReLU between the two.
@@ -69,39 +58,24 @@ class DeepCluster(JointEmbedding):
     """
 
     papers = (
-        {
-            "title": "Deep Clustering for Unsupervised Learning of Visual Features",
-            "url": "https://arxiv.org/abs/1807.05520",
-        },
-        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+        paper("Deep Clustering for Unsupervised Learning of Visual Features", "https://arxiv.org/abs/1807.05520"),
+        SIMVAE,
     )
     terms = ("alignment", "contrast")
     roles = ("prior", "substitute")
     remembers = ("features and a label of each training image",)
+    without = ("projector",)
     indexed = True
     view_counts = (1, None)
 
-    def __init__(
-        self,
-        encoder: keras.Model,
-        num_images: int,
-        clusters: int,
-        views: keras.Layer | None = None,
-        whitened_dim: int = 256,
-        balanced: bool = True,
-        seed: int = 0,
-        **kwargs,
-    ):
+    def __init__(self, encoder, num_images, clusters, views=None, whitened_dim=256, balanced=True, seed=0, **kwargs):
         super().__init__(encoder, None, views, **kwargs)
-        checks.count(2, num_images=num_images, clusters=clusters)
-        checks.count(1, whitened_dim=whitened_dim)
+        self.num_images, self.clusters = checks.count(2, num_images=num_images, clusters=clusters)
+        self.whitened_dim = checks.count(whitened_dim=whitened_dim)
         if clusters > num_images:
             raise InvalidInputError(
                 f"clusters must be at most the number of images, {num_images}. Received: clusters={clusters}"
             )
-        self.num_images = num_images
-        self.clusters = clusters
-        self.whitened_dim = whitened_dim
         self.balanced = bool(balanced)
         self.seed = checks.seed(needed=True, seed=seed)
         features = keras.Input((self.embedding_dim,), name="features")
@@ -202,18 +176,6 @@ class Recluster(keras.callbacks.Callback):
     Agreement with the clusters before and their number stand in the logs as `cluster_nmi` and `clusters_used`. Which
     epochs do so, and with what random numbers, depends on the epoch alone: a run resumed from a checkpoint has the
     clusters it would have had.
-
-    Example:
-        import numpy as np
-        from sslzoo import methods, networks, views
-        from sslzoo.methods.deepcluster import Recluster
-
-        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
-        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
-        model = methods.DeepCluster(encoder, 64, clusters=8, views=views.Views("simvae-digits", 2))
-        model.compile("adam")
-        given = {"images": images, "index": np.arange(64)}
-        model.fit(given, batch_size=16, verbose=0, callbacks=[Recluster(images, every=5)])
 
     Args:
         images: array (num_images, H, W, C), raw images in the order of the index.

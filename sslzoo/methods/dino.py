@@ -10,6 +10,7 @@ from sslzoo import checks
 from sslzoo.losses import dino, unit
 from sslzoo.methods.advice import Advice
 from sslzoo.methods.joint_embedding import MultiCrop, TeacherStudent
+from sslzoo.methods.papers import paper
 from sslzoo.methods.state import counter, rising_momentum, snapshot, variable
 from sslzoo.networks import prototype_head
 
@@ -31,16 +32,6 @@ class DINO(MultiCrop, TeacherStudent):
     taken; the center takes this batch in. Teacher, center and step counter are variables of the model, so part of every
     checkpoint, but not of `parts`.
 
-    Example:
-        import numpy as np
-        from sslzoo import methods, networks, views
-
-        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
-        crops = views.Views("simvae-digits", 2), views.Views("simvae-digits", 4)
-        model = methods.DINO(networks.encoder("mlp-small", (8, 8, 1), 10), 50, None, *crops)
-        model.compile("adam")
-        model.fit(images, batch_size=16, verbose=0)
-
     Args:
         encoder, projector, views, local_views: as in `MultiCrop`; two global views or more. The paper's head for
             features of size D is `networks.projector(D, (2048, 2048, 256))`.
@@ -61,12 +52,7 @@ class DINO(MultiCrop, TeacherStudent):
         Transformers", eq. 1-4 and algorithm 1.
     """
 
-    papers = (
-        {
-            "title": "Emerging Properties in Self-Supervised Vision Transformers",
-            "url": "https://arxiv.org/abs/2104.14294",
-        },
-    )
+    papers = (paper("Emerging Properties in Self-Supervised Vision Transformers", "https://arxiv.org/abs/2104.14294"),)
     terms = ("alignment",)
     roles = ("prior",)
     remembers = ("a slow teacher", "the center of its scores")
@@ -80,20 +66,20 @@ class DINO(MultiCrop, TeacherStudent):
 
     def __init__(
         self,
-        encoder: keras.Model,
-        prototypes: int,
-        projector: keras.Model | None = None,
-        views: keras.Layer | None = None,
-        local_views: keras.Layer | None = None,
-        temperature: float = 0.1,
-        teacher_temperature: float = 0.07,
-        first_teacher_temperature: float = 0.04,
-        warmup_steps: int = 0,
-        momentum: float = 0.996,
-        total_steps: int | None = None,
-        center_momentum: float = 0.9,
-        freeze_prototypes: int = 0,
-        seed: int = 0,
+        encoder,
+        prototypes,
+        projector=None,
+        views=None,
+        local_views=None,
+        temperature=0.1,
+        teacher_temperature=0.07,
+        first_teacher_temperature=0.04,
+        warmup_steps=0,
+        momentum=0.996,
+        total_steps=None,
+        center_momentum=0.9,
+        freeze_prototypes=0,
+        seed=0,
         **kwargs,
     ):
         super().__init__(encoder, projector, views, local_views, **kwargs)

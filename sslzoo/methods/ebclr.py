@@ -11,6 +11,7 @@ from sslzoo.errors import InvalidInputError
 from sslzoo.losses import generative_term, nt_xent_terms, pair_log_density
 from sslzoo.methods.advice import LOWER_TEMPERATURE
 from sslzoo.methods.energy_model import EnergyModel, langevin
+from sslzoo.methods.papers import paper
 from sslzoo.methods.pretrainer import full_precision
 from sslzoo.methods.state import variable
 
@@ -30,17 +31,6 @@ class EBCLR(EnergyModel):
 
     Langevin dynamics have several stages here: a chain starts at an augmented image, shaken strongly (`max_noise`),
     and is cooled to `noise` over its first `cooling` visits. Slopes are clipped.
-
-    Example:
-        import numpy as np
-        from sslzoo import callbacks, methods, networks, views
-
-        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
-        encoder = networks.encoder("resnet8-gedi", (8, 8, 1), None, width=8)
-        model = methods.EBCLR(encoder, views=views.Views("ebclr-mnist", num_views=2), sgld_steps=2, buffer_size=64)
-        model.compile(optimizer="adam")
-        model.fit(images, batch_size=16, verbose=0)
-        density = model.log_density(images[:8], reference=images)  # (8,), up to a constant
 
     Args:
         encoder, projector, views: as in `JointEmbedding`; exactly two views, in [-1, 1]. The paper's networks have no
@@ -63,50 +53,33 @@ class EBCLR(EnergyModel):
         code, which draws new chains from the whole training set rather than from batches gone by.
     """
 
-    papers = (
-        {
-            "title": "Energy-Based Contrastive Learning of Visual Representations",
-            "url": "https://arxiv.org/abs/2202.04933",
-        },
-    )
+    papers = (paper("Energy-Based Contrastive Learning of Visual Representations", "https://arxiv.org/abs/2202.04933"),)
     terms = ("alignment", "contrast", "generative", "norm")
     roles = ("prior", "substitute", "density", "marginal")
     view_counts = (2, 2)
     advice = (LOWER_TEMPERATURE,)
+    without = ("sample_range",)
     buffer = None
 
     def __init__(
         self,
-        encoder: keras.Model,
-        projector: keras.Model | None = None,
-        views: keras.Layer | None = None,
-        temperature: float = 0.1,
-        generative_weight: float = 0.1,
-        norm_weight: float = 0.0128,
-        sgld_steps: int = 10,
-        step_size: float = 0.05,
-        noise: float = 0.01,
-        max_noise: float = 0.05,
-        cooling: float = 3.0,
-        clip: float = 1.0,
-        buffer_size: int = 50_000,
-        restart: float = 0.2,
-        seed: int = 0,
+        encoder,
+        projector=None,
+        views=None,
+        temperature=0.1,
+        generative_weight=0.1,
+        norm_weight=0.0128,
+        sgld_steps=10,
+        step_size=0.05,
+        buffer_size=50_000,
+        restart=0.2,
+        clip=1.0,
+        max_noise=0.05,
+        cooling=3.0,
         **kwargs,
     ):
-        super().__init__(
-            encoder,
-            projector,
-            views,
-            sgld_steps,
-            step_size,
-            noise,
-            buffer_size,
-            restart,
-            clip=clip,
-            seed=seed,
-            **kwargs,
-        )
+        chains = {"sgld_steps": sgld_steps, "step_size": step_size, "buffer_size": buffer_size, "restart": restart}
+        super().__init__(encoder, projector, views, clip=clip, **chains, **kwargs)
         self.temperature, self.cooling = checks.positive(temperature=temperature, cooling=cooling)
         self.generative_weight, self.norm_weight, self.max_noise = checks.number(
             0, generative_weight=generative_weight, norm_weight=norm_weight, max_noise=max_noise

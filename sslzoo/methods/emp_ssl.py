@@ -5,6 +5,7 @@ import keras
 from sslzoo import checks
 from sslzoo.losses import emp_ssl_terms
 from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.papers import paper
 
 
 @keras.saving.register_keras_serializable("sslzoo")
@@ -17,16 +18,6 @@ class EMPSSL(JointEmbedding):
     `alignment` pulls the views of an image together and stands for the prior; `coding_rate`, the log-volume that a
     batch fills, pushes images apart and stands for the reconstruction.
 
-    Example:
-        import numpy as np
-        from sslzoo import methods, networks, views
-
-        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
-        encoder = networks.encoder("mlp-small", (8, 8, 1), latent_dim=10)
-        model = methods.EMPSSL(encoder, views=views.Views("simvae-digits", 8))
-        model.compile(optimizer="adam")
-        model.fit(images, batch_size=16, verbose=0)
-
     Args:
         encoder, projector, views: as in `JointEmbedding`; two views or more, 20 to 200 small crops in the paper. The
             paper's head for features of size D is `networks.projector(D, (4096, 4096, 512))`.
@@ -38,24 +29,13 @@ class EMPSSL(JointEmbedding):
     """
 
     papers = (
-        {
-            "title": "EMP-SSL: Towards Self-Supervised Learning in One Training Epoch",
-            "url": "https://arxiv.org/abs/2304.03977",
-        },
+        paper("EMP-SSL: Towards Self-Supervised Learning in One Training Epoch", "https://arxiv.org/abs/2304.03977"),
     )
     terms = ("coding_rate", "alignment")
     roles = ("substitute", "prior")
     view_counts = (2, None)
 
-    def __init__(
-        self,
-        encoder: keras.Model,
-        projector: keras.Model | None = None,
-        views: keras.Layer | None = None,
-        alignment_weight: float = 200.0,
-        epsilon: float = 0.2**0.5,
-        **kwargs,
-    ):
+    def __init__(self, encoder, projector=None, views=None, alignment_weight=200.0, epsilon=0.2**0.5, **kwargs):
         super().__init__(encoder, projector, views, **kwargs)
         self.alignment_weight, self.epsilon = checks.positive(alignment_weight=alignment_weight, epsilon=epsilon)
 

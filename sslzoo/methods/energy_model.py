@@ -280,42 +280,12 @@ class ClusterEnergyModel(EnergyModel):
 
     buffer = None
 
-    def __init__(
-        self,
-        encoder: keras.Model,
-        clusters: int,
-        projector: keras.Model | None = None,
-        views: keras.Layer | None = None,
-        temperature: float = 1.0,
-        energy_decay: float = 0.0,
-        sgld_steps: int = 20,
-        step_size: float = 1.0,
-        noise: float = 0.01,
-        buffer_size: int = 10_000,
-        restart: float = 0.05,
-        sample_range: tuple[float, float] = (-1.0, 1.0),
-        clip: float | None = None,
-        seed: int = 0,
-        **kwargs,
-    ):
-        super().__init__(
-            encoder,
-            projector,
-            views,
-            sgld_steps,
-            step_size,
-            noise,
-            buffer_size,
-            restart,
-            sample_range,
-            clip,
-            seed,
-            **kwargs,
-        )
+    def __init__(self, encoder, clusters, projector=None, views=None, temperature=1.0, energy_decay=0.0, **kwargs):
+        super().__init__(encoder, projector, views, **kwargs)
         self.clusters = checks.count(clusters=clusters)
         self.temperature = checks.positive(temperature=temperature)
         self.energy_decay = checks.number(0, energy_decay=energy_decay)
-        self.cluster_head = cluster_head((projector or encoder).output_shape[-1], clusters, temperature, seed)
+        self.cluster_head = cluster_head((projector or encoder).output_shape[-1], clusters, temperature, self.seed)
 
     def standardize(self, images):
         """`networks.standardize` of encoder and projector on raw images (N, H, W, C), 0..255: before training, once."""

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from sslzoo.losses import negative_cosine
+from sslzoo.methods.papers import paper
 from sslzoo.methods.simsiam import SimSiam
 
 
@@ -17,17 +18,6 @@ class FastSiam(SimSiam):
     apart. The mean of several views is a steadier target than one, so that small batches and few epochs suffice. Two
     views make it SimSiam.
 
-    Example:
-        import numpy as np
-        from sslzoo import methods, networks, views
-
-        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
-        encoder = networks.encoder("mlp-small", (8, 8, 1), latent_dim=10)
-        heads = networks.projector(10, (16, 16)), networks.predictor(16, 8)
-        model = methods.FastSiam(encoder, *heads, views.Views("simvae-digits", 4))
-        model.compile(optimizer="adam")
-        model.fit(images, batch_size=16, verbose=0)
-
     Args:
         encoder, projector, predictor, views: as in `SimSiam`, with two views or more; the paper has four, and 32 images
             a step.
@@ -38,10 +28,10 @@ class FastSiam(SimSiam):
     """
 
     papers = (
-        {
-            "title": "FastSiam: Resource-Efficient Self-Supervised Learning on a Single GPU",
-            "url": "https://doi.org/10.1007/978-3-031-16788-1_4",
-        },
+        paper(
+            "FastSiam: Resource-Efficient Self-Supervised Learning on a Single GPU",
+            "https://doi.org/10.1007/978-3-031-16788-1_4",
+        ),
     )
     view_counts = (2, None)
 

@@ -6,6 +6,7 @@ from sslzoo import checks
 from sslzoo.losses import frossl_terms
 from sslzoo.methods.advice import Advice
 from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.papers import paper
 
 
 @keras.saving.register_keras_serializable("sslzoo")
@@ -19,16 +20,6 @@ class FroSSL(JointEmbedding):
     order 2 of each view's spectrum, pushes images apart and stands for the reconstruction. It needs no eigenvalues, and
     the logarithm makes it the same demand at every number of coordinates.
 
-    Example:
-        import numpy as np
-        from sslzoo import methods, networks, views
-
-        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
-        encoder = networks.encoder("mlp-small", (8, 8, 1), latent_dim=10)
-        model = methods.FroSSL(encoder, views=views.Views("simvae-digits", 4))
-        model.compile(optimizer="adam")
-        model.fit(images, batch_size=16, verbose=0)
-
     Args:
         encoder, projector, views: as in `JointEmbedding`; two views or more. The paper's head for features of size D is
             `networks.projector(D, (2048, 2048, 1024))`.
@@ -40,24 +31,17 @@ class FroSSL(JointEmbedding):
     """
 
     papers = (
-        {
-            "title": "FroSSL: Frobenius Norm Minimization for Efficient Multiview Self-Supervised Learning",
-            "url": "https://arxiv.org/abs/2310.02903",
-        },
+        paper(
+            "FroSSL: Frobenius Norm Minimization for Efficient Multiview Self-Supervised Learning",
+            "https://arxiv.org/abs/2310.02903",
+        ),
     )
     terms = ("spectrum", "invariance")
     roles = ("substitute", "prior")
     view_counts = (2, None)
     advice = (Advice("a lower invariance weight", "invariance_weight"),)
 
-    def __init__(
-        self,
-        encoder: keras.Model,
-        projector: keras.Model | None = None,
-        views: keras.Layer | None = None,
-        invariance_weight: float = 1.0,
-        **kwargs,
-    ):
+    def __init__(self, encoder, projector=None, views=None, invariance_weight=1.0, **kwargs):
         super().__init__(encoder, projector, views, **kwargs)
         self.invariance_weight = checks.positive(invariance_weight=invariance_weight)
 

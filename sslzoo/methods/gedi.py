@@ -10,6 +10,7 @@ from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import cluster_terms
 from sslzoo.methods.energy_model import ClusterEnergyModel
+from sslzoo.methods.papers import GEDI
 from sslzoo.methods.pretrainer import full_precision
 from sslzoo.methods.state import snapshot, variable
 
@@ -39,17 +40,6 @@ class GEDI(ClusterEnergyModel):
     | JEM | both, or `JEM` |
     | two-stage | `generative_steps`: the density first, then all terms |
 
-    Example:
-        import numpy as np
-        from sslzoo import callbacks, methods, networks, views
-
-        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
-        encoder = networks.encoder("resnet8-gedi", (8, 8, 1), None, width=8)
-        model = methods.GEDI(encoder, clusters=10, views=views.Views("gedi-mnist", num_views=1), sgld_steps=2)
-        model.compile(optimizer="adam")
-        model.fit(images, batch_size=16, verbose=0, callbacks=[callbacks.EnergyHealth(images)])
-        clusters = model.predict_clusters(images)  # (32,), 0..9
-
     Args:
         encoder, projector, temperature, energy_decay: as in `ClusterEnergyModel`.
         clusters: int >= 2, K. The paper gives none; one for each class is what its numbers fit.
@@ -70,36 +60,21 @@ class GEDI(ClusterEnergyModel):
         algorithm 1, table 9. The paper's sums over images are means here, as in its figures.
     """
 
-    papers = (
-        {
-            "title": "Unifying Self-Supervised Clustering and Energy-Based Models",
-            "url": "https://arxiv.org/abs/2212.13425",
-        },
-    )
+    papers = (GEDI,)
     terms = ("generative", "invariance", "prior")
     roles = ("density", "prior", "substitute")
 
     def __init__(
         self,
-        encoder: keras.Model,
-        clusters: int,
-        projector: keras.Model | None = None,
-        views: keras.Layer | None = None,
-        generative_weight: float = 1.0,
-        invariance_weight: float = 50.0,
-        prior_weight: float = 25.0,
-        data_noise: float = 0.03,
-        generative_steps: int = 0,
-        temperature: float = 1.0,
-        energy_decay: float = 0.0,
-        sgld_steps: int = 20,
-        step_size: float = 1.0,
-        noise: float = 0.01,
-        buffer_size: int = 10_000,
-        restart: float = 0.05,
-        sample_range: tuple[float, float] = (-1.0, 1.0),
-        clip: float | None = None,
-        seed: int = 0,
+        encoder,
+        clusters,
+        projector=None,
+        views=None,
+        generative_weight=1.0,
+        invariance_weight=50.0,
+        prior_weight=25.0,
+        data_noise=0.03,
+        generative_steps=0,
         **kwargs,
     ):
         weights = checks.number(
@@ -107,24 +82,7 @@ class GEDI(ClusterEnergyModel):
         )
         if not any(weights):
             raise InvalidInputError("A loss needs a term: one weight must be above 0. Received: three weights of 0")
-        checks.count(2, clusters=clusters)
-        super().__init__(
-            encoder,
-            clusters,
-            projector,
-            views,
-            temperature,
-            energy_decay,
-            sgld_steps,
-            step_size,
-            noise,
-            buffer_size,
-            restart,
-            sample_range,
-            clip,
-            seed,
-            **kwargs,
-        )
+        super().__init__(encoder, checks.count(2, clusters=clusters), projector, views, **kwargs)
         self.generative_weight, self.invariance_weight, self.prior_weight = weights
         self.data_noise = checks.number(0, data_noise=data_noise)
         self.generative_steps = checks.count(0, generative_steps=generative_steps)

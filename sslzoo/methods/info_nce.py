@@ -9,6 +9,7 @@ from sslzoo.errors import InvalidInputError
 from sslzoo.losses import info_nce_terms
 from sslzoo.losses.tensors import mean_terms
 from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.papers import paper
 from sslzoo.networks import critics
 
 
@@ -25,16 +26,6 @@ class InfoNCE(JointEmbedding):
 
     A pair is two views of an image, made by `views`; or anything that belongs together, such as consecutive frames of
     a video, given ready-made as (B, 2, H, W, C).
-
-    Example:
-        import numpy as np
-        from sslzoo import methods, networks, views
-
-        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
-        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
-        model = methods.InfoNCE(encoder, views=views.Views("simvae-digits", 2), critic="gaussian")
-        model.compile("adam")
-        model.fit(images, batch_size=16, verbose=0)
 
     Args:
         encoder: built model of one output, view (N, H, W, C) -> representation (N, L); it serves as both g and g'.
@@ -53,19 +44,11 @@ class InfoNCE(JointEmbedding):
         den Oord, Li and Vinyals, "Representation Learning with Contrastive Predictive Coding", eq. 4.
     """
 
-    papers = ({"title": "InfoNCE is a variational autoencoder", "url": "https://arxiv.org/abs/2107.02495"},)
+    papers = (paper("InfoNCE is a variational autoencoder", "https://arxiv.org/abs/2107.02495"),)
     terms = ("alignment", "contrast")
     roles = ("prior", "substitute")
 
-    def __init__(
-        self,
-        encoder: keras.Model,
-        projector: keras.Model | None = None,
-        views: keras.Layer | None = None,
-        critic: str | keras.Layer = "bilinear",
-        symmetric: bool = False,
-        **kwargs,
-    ):
+    def __init__(self, encoder, projector=None, views=None, critic="bilinear", symmetric=False, **kwargs):
         super().__init__(encoder, projector, views, **kwargs)
         self.symmetric = symmetric
         self.critic = critics.critic(critic, self.embedding_dim) if isinstance(critic, str) else critic

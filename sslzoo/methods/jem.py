@@ -3,6 +3,7 @@
 import keras
 
 from sslzoo.methods.energy_model import ClusterEnergyModel
+from sslzoo.methods.papers import GEDI, paper
 
 
 @keras.saving.register_keras_serializable("sslzoo")
@@ -18,17 +19,6 @@ class JEM(ClusterEnergyModel):
 
     Training may diverge, as that of energy models does: see `sslzoo.callbacks.DivergenceGuard`.
 
-    Example:
-        import numpy as np
-        from sslzoo import methods, networks, views
-
-        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
-        encoder = networks.encoder("resnet8-gedi", (8, 8, 1), None, width=8)
-        one = views.Views("gedi-mnist", 1)
-        model = methods.JEM(encoder, clusters=4, views=one, buffer_size=64, sgld_steps=2)
-        model.compile("adam")
-        model.fit(images, batch_size=16, verbose=0)
-
     Args:
         encoder, clusters, projector, temperature, energy_decay: as in `ClusterEnergyModel`. The papers' encoder is
             "resnet8-gedi".
@@ -41,53 +31,17 @@ class JEM(ClusterEnergyModel):
     """
 
     papers = (
-        {
-            "title": "Your Classifier is Secretly an Energy Based Model and You Should Treat it Like One",
-            "url": "https://arxiv.org/abs/1912.03263",
-        },
-        {
-            "title": "Unifying Self-Supervised Clustering and Energy-Based Models",
-            "url": "https://arxiv.org/abs/2212.13425",
-        },
+        paper(
+            "Your Classifier is Secretly an Energy Based Model and You Should Treat it Like One",
+            "https://arxiv.org/abs/1912.03263",
+        ),
+        GEDI,
     )
     terms = ("generative",)
     roles = ("density",)
 
-    def __init__(
-        self,
-        encoder: keras.Model,
-        clusters: int,
-        projector: keras.Model | None = None,
-        views: keras.Layer | None = None,
-        temperature: float = 1.0,
-        energy_decay: float = 0.0,
-        sgld_steps: int = 20,
-        step_size: float = 1.0,
-        noise: float = 0.01,
-        buffer_size: int = 10_000,
-        restart: float = 0.05,
-        sample_range: tuple[float, float] = (-1.0, 1.0),
-        clip: float | None = None,
-        seed: int = 0,
-        **kwargs,
-    ):
-        super().__init__(
-            encoder,
-            clusters,
-            projector,
-            views,
-            temperature,
-            energy_decay,
-            sgld_steps,
-            step_size,
-            noise,
-            buffer_size,
-            restart,
-            sample_range,
-            clip,
-            seed,
-            **kwargs,
-        )
+    def __init__(self, encoder, clusters, projector=None, views=None, **kwargs):
+        super().__init__(encoder, clusters, projector, views, **kwargs)
         self.buffer = self.make_buffer()
 
     def objective(self, images, outputs, training):

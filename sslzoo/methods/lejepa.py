@@ -7,6 +7,7 @@ from sslzoo import checks
 from sslzoo.losses import lejepa_terms
 from sslzoo.losses.marginal import directions
 from sslzoo.methods.joint_embedding import MultiCrop
+from sslzoo.methods.papers import paper
 
 
 @keras.saving.register_keras_serializable("sslzoo")
@@ -19,16 +20,6 @@ class LeJEPA(MultiCrop):
     `sigreg` stands for the reconstruction, but does not push images apart: it fixes the distribution of all embeddings
     along random directions, drawn anew each step. No teacher, no stopped gradient, no negatives. At a total collapse to
     0 its gradient vanishes, so embeddings must start with some spread, as any network's do.
-
-    Example:
-        import numpy as np
-        from sslzoo import methods, networks, views
-
-        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
-        encoder = networks.encoder("mlp-small", (8, 8, 1), latent_dim=10)
-        model = methods.LeJEPA(encoder, views=views.Views("simvae-digits", 4))
-        model.compile(optimizer="adam")
-        model.fit(images, batch_size=16, verbose=0)
 
     Args:
         encoder, projector, views, local_views: as in `MultiCrop`; two views or more. The paper's head for features of
@@ -43,10 +34,10 @@ class LeJEPA(MultiCrop):
     """
 
     papers = (
-        {
-            "title": "LeJEPA: Provable and Scalable Self-Supervised Learning Without the Heuristics",
-            "url": "https://arxiv.org/abs/2511.08544",
-        },
+        paper(
+            "LeJEPA: Provable and Scalable Self-Supervised Learning Without the Heuristics",
+            "https://arxiv.org/abs/2511.08544",
+        ),
     )
     roles = ("prior", "marginal")
     terms: tuple[str, ...] = ("invariance", "sigreg")
@@ -54,14 +45,14 @@ class LeJEPA(MultiCrop):
 
     def __init__(
         self,
-        encoder: keras.Model,
-        projector: keras.Model | None = None,
-        views: keras.Layer | None = None,
-        local_views: keras.Layer | None = None,
-        weight: float = 0.05,
-        slices: int = 1024,
-        num_global: int | None = None,
-        seed: int = 0,
+        encoder,
+        projector=None,
+        views=None,
+        local_views=None,
+        weight=0.05,
+        slices=1024,
+        num_global=None,
+        seed=0,
         **kwargs,
     ):
         super().__init__(encoder, projector, views, local_views, **kwargs)

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from sslzoo.methods.memory_bank import MemoryBank
+from sslzoo.methods.papers import MUTUAL_INFORMATION, paper
 
 
 @keras.saving.register_keras_serializable("sslzoo")
@@ -23,18 +24,6 @@ class LocalAggregation(MemoryBank):
     instance discrimination. Here that is `anneal_steps` of so many epochs with `curve="step"`, which compares with all
     images until then, and `ClusterBank(start=10)`; or `start_from` a model trained so.
 
-    Example:
-        import numpy as np
-        from sslzoo import methods, networks, views
-        from sslzoo.methods.memory_bank import ClusterBank
-
-        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
-        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
-        model = methods.LocalAggregation(encoder, 64, views=views.Views("simvae-digits", 1), neighbors=32, clusters=8)
-        model.compile(optimizer="sgd")
-        given = {"images": images, "index": np.arange(64)}
-        model.fit(given, batch_size=16, epochs=2, verbose=0, callbacks=[ClusterBank()])
-
     Args:
         encoder, projector, views, num_images, temperature, momentum, seed: as in `MemoryBank`.
         neighbors, anneal_steps, curve: as in `Ball`.
@@ -50,49 +39,14 @@ class LocalAggregation(MemoryBank):
     """
 
     papers = (
-        {
-            "title": "Local Aggregation for Unsupervised Learning of Visual Embeddings",
-            "url": "https://arxiv.org/abs/1903.12355",
-        },
-        {
-            "title": "On Mutual Information in Contrastive Learning for Visual Representations",
-            "url": "https://arxiv.org/abs/2005.13149",
-        },
+        paper("Local Aggregation for Unsupervised Learning of Visual Embeddings", "https://arxiv.org/abs/1903.12355"),
+        MUTUAL_INFORMATION,
     )
+    without = ("negatives", "inner")
     remembers = ("an embedding of each training image", "its clusters")
 
-    def __init__(
-        self,
-        encoder: keras.Model,
-        num_images: int,
-        projector: keras.Model | None = None,
-        views: keras.Layer | None = None,
-        neighbors: int = 4096,
-        anneal_steps: int = 0,
-        curve: str = "linear",
-        clusters: int = 300,
-        clusterings: int = 10,
-        temperature: float = 0.07,
-        momentum: float = 0.5,
-        seed: int = 0,
-        **kwargs,
-    ):
-        super().__init__(
-            encoder,
-            num_images,
-            projector,
-            views,
-            neighbors=neighbors,
-            anneal_steps=anneal_steps,
-            curve=curve,
-            clusters=clusters,
-            clusterings=clusterings,
-            temperature=temperature,
-            momentum=momentum,
-            seed=seed,
-            **kwargs,
-        )
-        self.bank = self.make_bank(self.embedding_dim, seed)
+    def __init__(self, encoder, num_images, projector=None, views=None, neighbors=4096, clusters=300, **kwargs):
+        super().__init__(encoder, num_images, projector, views, neighbors=neighbors, clusters=clusters, **kwargs)
 
     def sets(self, cosines, places, index, bank):
         ball = self.ball(cosines)

@@ -125,40 +125,32 @@ class MemoryBank(JointEmbedding):
         **kwargs,
     ):
         super().__init__(encoder, projector, views, **kwargs)
-        checks.positive(temperature=temperature)
-        checks.fraction(momentum=momentum)
-        checks.count(2, num_images=num_images)
-        checks.count(0, anneal_steps=anneal_steps)
-        checks.count(1, clusterings=clusterings)
-        for name, value, least in (("negatives", negatives, 1), ("neighbors", neighbors, 1), ("clusters", clusters, 2)):
-            if value is not None:
-                checks.count(least, **{name: value})
+        self.num_images = checks.count(2, num_images=num_images)
+        self.negatives = None if negatives is None else checks.count(negatives=negatives)
+        self.neighbors = None if neighbors is None else checks.count(neighbors=neighbors)
+        self.anneal_steps = checks.count(0, anneal_steps=anneal_steps)
+        self.curve = choose("curve", curve, CURVES)
+        self.clusters = None if clusters is None else checks.count(2, clusters=clusters)
+        self.clusterings = checks.count(clusterings=clusterings)
+        self.inner = None if inner is None else checks.fraction(inner=inner)
         if clusters is not None and clusters > num_images:
             raise InvalidInputError(
                 f"clusters must be at most the number of images, {num_images}. Received: clusters={clusters}"
             )
-        if inner is not None:
-            checks.fraction(inner=inner)
         if inner is not None and clusters is not None:
-            raise InvalidInputError(
-                "What is close is told by clusters or by an inner radius, not by both. "
-                f"Received: clusters={clusters}, inner={inner}"
-            )
-        self.num_images = num_images
-        self.negatives = negatives
-        self.neighbors = neighbors
-        self.anneal_steps = anneal_steps
-        self.curve = choose("curve", curve, CURVES)
-        self.clusters = clusters
-        self.clusterings = clusterings
-        self.inner = inner
-        self.temperature = temperature
-        self.momentum = momentum
+            raise InvalidInputError(f"Pass either `clusters` or `inner`, not both. Received: {clusters=}, {inner=}")
+        self.temperature = checks.positive(temperature=temperature)
+        self.momentum = checks.fraction(momentum=momentum)
         self.seed = checks.seed(needed=True, seed=seed)
         if anneal_steps:
             self.step = counter(self, "step")
         if negatives is not None:
             self.random = keras.random.SeedGenerator(seed)
+        self.make_banks()
+
+    def make_banks(self) -> None:
+        """Makes what `banks` lists: one bank of embeddings."""
+        self.bank = self.make_bank(self.embedding_dim, self.seed)
 
     def make_bank(self, size: int, seed: int, name: str = "bank") -> Bank:
         """A bank of all training images, of vectors of `size` numbers."""

@@ -5,6 +5,7 @@ import keras
 from sslzoo import checks
 from sslzoo.losses import mmcr_terms
 from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.papers import paper
 
 
 @keras.saving.register_keras_serializable("sslzoo")
@@ -20,16 +21,6 @@ class MMCR(JointEmbedding):
 
     Singular values are taken in float32; their gradient has no unique value where two are equal, and is finite there.
 
-    Example:
-        import numpy as np
-        from sslzoo import methods, networks, views
-
-        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
-        encoder = networks.encoder("mlp-small", (8, 8, 1), latent_dim=10)
-        model = methods.MMCR(encoder, views=views.Views("simvae-digits", 4))
-        model.compile(optimizer="adam")
-        model.fit(images, batch_size=16, verbose=0)
-
     Args:
         encoder, projector, views: as in `JointEmbedding`; two views or more, 2 to 8 in the paper. The paper's head for
             features of size D is `networks.projector(D, (8192, 8192, 512))`, for CIFAR-10 `(512, 128)`.
@@ -41,23 +32,16 @@ class MMCR(JointEmbedding):
     """
 
     papers = (
-        {
-            "title": "Learning Efficient Coding of Natural Images with Maximum Manifold Capacity Representations",
-            "url": "https://arxiv.org/abs/2303.03307",
-        },
+        paper(
+            "Learning Efficient Coding of Natural Images with Maximum Manifold Capacity Representations",
+            "https://arxiv.org/abs/2303.03307",
+        ),
     )
     terms = ("centroids", "manifolds")
     roles = ("prior, substitute", "prior")
     view_counts = (2, None)
 
-    def __init__(
-        self,
-        encoder: keras.Model,
-        projector: keras.Model | None = None,
-        views: keras.Layer | None = None,
-        manifold_weight: float = 0.0,
-        **kwargs,
-    ):
+    def __init__(self, encoder, projector=None, views=None, manifold_weight=0.0, **kwargs):
         super().__init__(encoder, projector, views, **kwargs)
         self.manifold_weight = checks.number(0, manifold_weight=manifold_weight)
 

@@ -10,6 +10,7 @@ from sslzoo.errors import InvalidInputError
 from sslzoo.losses import queue_nce_terms, unit
 from sslzoo.methods.advice import LOWER_TEMPERATURE
 from sslzoo.methods.joint_embedding import TeacherStudent
+from sslzoo.methods.papers import SIMVAE, paper
 from sslzoo.methods.state import counter, enqueue, snapshot, variable
 from sslzoo.networks.initialization import unit_rows
 
@@ -27,16 +28,6 @@ class MoCo(TeacherStudent):
     A training step, in this order: the teacher moves; it makes the keys, batch normalisation by their own statistics;
     the loss looks at the queue as it was; the keys replace the oldest rows of the queue; the optimizer moves the
     encoder. Teacher and queue are variables of the model, so part of every checkpoint, but not of `parts`.
-
-    Example:
-        import numpy as np
-        from sslzoo import methods, networks, views
-
-        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
-        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
-        model = methods.MoCo(encoder, networks.projector(10, (10, 8)), views.Views("simvae-digits", 2), queue_size=64)
-        model.compile("adam")
-        model.fit(images, batch_size=16, verbose=0)
 
     Args:
         encoder, projector, views: as in `JointEmbedding`; exactly two views, embedded one at a time.
@@ -57,11 +48,8 @@ class MoCo(TeacherStudent):
     """
 
     papers = (
-        {
-            "title": "Momentum Contrast for Unsupervised Visual Representation Learning",
-            "url": "https://arxiv.org/abs/1911.05722",
-        },
-        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+        paper("Momentum Contrast for Unsupervised Visual Representation Learning", "https://arxiv.org/abs/1911.05722"),
+        SIMVAE,
     )
     terms = ("alignment", "contrast")
     roles = ("prior", "substitute")
@@ -71,23 +59,20 @@ class MoCo(TeacherStudent):
 
     def __init__(
         self,
-        encoder: keras.Model,
-        projector: keras.Model | None = None,
-        views: keras.Layer | None = None,
-        queue_size: int = 4096,
-        momentum: float = 0.99,
-        temperature: float = 0.1,
-        symmetric: bool = False,
-        seed: int = 0,
+        encoder,
+        projector=None,
+        views=None,
+        queue_size=4096,
+        momentum=0.99,
+        temperature=0.1,
+        symmetric=False,
+        seed=0,
         **kwargs,
     ):
         super().__init__(encoder, projector, views, **kwargs)
-        checks.positive(temperature=temperature)
-        checks.count(queue_size=queue_size)
-        checks.fraction(momentum=momentum)
-        self.queue_size = queue_size
-        self.momentum = momentum
-        self.temperature = temperature
+        self.queue_size = checks.count(queue_size=queue_size)
+        self.momentum = checks.fraction(momentum=momentum)
+        self.temperature = checks.positive(temperature=temperature)
         self.symmetric = bool(symmetric)
         self.seed = checks.seed(needed=True, seed=seed)
         self.make_teacher()

@@ -9,6 +9,7 @@ from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import info_nce_terms, unit
 from sslzoo.methods.advice import LOWER_TEMPERATURE
+from sslzoo.methods.papers import paper
 from sslzoo.methods.simsiam import SimSiam
 from sslzoo.methods.state import counter, enqueue, snapshot, variable
 from sslzoo.networks.initialization import unit_rows
@@ -29,17 +30,6 @@ class NNCLR(SimSiam):
     of the first views take the places of the oldest rows. The queue is a variable of the model, so part of every
     checkpoint, but not of `parts`.
 
-    Example:
-        import numpy as np
-        from sslzoo import methods, networks, views
-
-        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
-        encoder = networks.encoder("mlp-small", (8, 8, 1), latent_dim=10)
-        heads = networks.projector(10, (16, 16)), networks.predictor(16, 8)
-        model = methods.NNCLR(encoder, *heads, views.Views("simvae-digits", 2), queue_size=32)
-        model.compile(optimizer="adam")
-        model.fit(images, batch_size=16, verbose=0)
-
     Args:
         encoder, projector, predictor, views: as in `SimSiam`; exactly two views. The paper's heads for features of size
             D are `networks.projector(D, (2048, 2048, 256))` and `networks.predictor(256, 4096)`.
@@ -53,11 +43,10 @@ class NNCLR(SimSiam):
     """
 
     papers = (
-        {
-            "title": "With a Little Help from My Friends: Nearest-Neighbor Contrastive Learning of Visual "
-            "Representations",
-            "url": "https://arxiv.org/abs/2104.14548",
-        },
+        paper(
+            "With a Little Help from My Friends: Nearest-Neighbor Contrastive Learning of Visual Representations",
+            "https://arxiv.org/abs/2104.14548",
+        ),
     )
     terms = ("alignment", "contrast")
     roles = ("prior", "substitute")
@@ -65,17 +54,7 @@ class NNCLR(SimSiam):
     apart_by = ""
     advice = (LOWER_TEMPERATURE,)
 
-    def __init__(
-        self,
-        encoder: keras.Model,
-        projector: keras.Model | None,
-        predictor: keras.Model,
-        views: keras.Layer | None = None,
-        queue_size: int = 4096,
-        temperature: float = 0.1,
-        seed: int = 0,
-        **kwargs,
-    ):
+    def __init__(self, encoder, projector, predictor, views=None, queue_size=4096, temperature=0.1, seed=0, **kwargs):
         super().__init__(encoder, projector, predictor, views, **kwargs)
         self.queue_size = checks.count(queue_size=queue_size)
         self.temperature = checks.positive(temperature=temperature)

@@ -9,6 +9,7 @@ from sslzoo import checks
 from sslzoo.losses import instance_terms, unit
 from sslzoo.methods.advice import LOWER_TEMPERATURE
 from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.papers import NON_PARAMETRIC, SIMVAE, paper
 from sslzoo.methods.pretrainer import check_index, check_training_images
 from sslzoo.methods.state import variable
 from sslzoo.networks.initialization import unit_rows
@@ -32,17 +33,6 @@ class ParametricInstanceDiscrimination(JointEmbedding):
     Inputs are {"images": images, "index": int (B,)}, the place of each image in the training set
     (`data.pipeline(with_index=True)`, `data.Batches(with_index=True)`).
 
-    Example:
-        import numpy as np
-        from sslzoo import methods, networks, views
-
-        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
-        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
-        pairs = views.Views("simvae-digits", 2)
-        model = methods.ParametricInstanceDiscrimination(encoder, 64, views=pairs, temperature=0.1)
-        model.compile("adam")
-        model.fit({"images": images, "index": np.arange(64)}, batch_size=16, verbose=0)
-
     Args:
         encoder, projector, views: as in `JointEmbedding`; any number of views, each classified on its own.
         num_images: int >= 2, size of the training set.
@@ -61,15 +51,12 @@ class ParametricInstanceDiscrimination(JointEmbedding):
     """
 
     papers = (
-        {
-            "title": "Discriminative Unsupervised Feature Learning with Convolutional Neural Networks",
-            "url": "https://arxiv.org/abs/1406.6909",
-        },
-        {
-            "title": "Unsupervised Feature Learning via Non-Parametric Instance Discrimination",
-            "url": "https://arxiv.org/abs/1805.01978",
-        },
-        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+        paper(
+            "Discriminative Unsupervised Feature Learning with Convolutional Neural Networks",
+            "https://arxiv.org/abs/1406.6909",
+        ),
+        NON_PARAMETRIC,
+        SIMVAE,
     )
     terms = ("alignment", "contrast")
     roles = ("prior", "substitute")
@@ -77,22 +64,10 @@ class ParametricInstanceDiscrimination(JointEmbedding):
     view_counts = (1, None)
     advice = (LOWER_TEMPERATURE,)
 
-    def __init__(
-        self,
-        encoder: keras.Model,
-        num_images: int,
-        projector: keras.Model | None = None,
-        views: keras.Layer | None = None,
-        temperature: float | None = None,
-        seed: int = 0,
-        **kwargs,
-    ):
+    def __init__(self, encoder, num_images, projector=None, views=None, temperature=None, seed=0, **kwargs):
         super().__init__(encoder, projector, views, **kwargs)
-        checks.count(2, num_images=num_images)
-        if temperature is not None:
-            checks.positive(temperature=temperature)
-        self.num_images = num_images
-        self.temperature = temperature
+        self.num_images = checks.count(2, num_images=num_images)
+        self.temperature = None if temperature is None else checks.positive(temperature=temperature)
         self.seed = checks.seed(needed=True, seed=seed)
         initial = INITIAL_LENGTH * unit_rows(num_images, self.embedding_dim, seed)
         self.class_vectors = variable(self, initial, "class_vectors", trainable=True)

@@ -8,13 +8,9 @@ Keras 3 has three trainers, one per backend, and each of their `train_step`s cal
 
 and nothing of the trainers again: `compute_loss` below is the objective of each method inside the training step of
 each backend. That is why no method overrides `train_step`.
-
-What Keras lacks stands here too: under JAX, before Keras 3.16, `compile(steps_per_execution=K)` calls one compiled step
-K times. Here the K steps are one program (`make_train_function`).
 """
 
 import inspect
-import itertools
 import warnings
 
 import keras
@@ -22,9 +18,11 @@ import numpy as np
 from keras import ops
 
 from sslzoo import checks
-from sslzoo.data import Stacked
-from sslzoo.errors import InvalidInputError
+from sslzoo.data import Batches
+from sslzoo.errors import InvalidInputError, choose
 from sslzoo.methods.advice import Advice
+from sslzoo.methods.fusing import fused_steps, fuses_its_steps, refuse_parts_of_batches
+from sslzoo.methods.state import is_moved_by_hand
 from sslzoo.networks.composition import compose, scales_twice
 
 
@@ -33,71 +31,6 @@ def full_precision(tensor):
     if "float" in keras.backend.standardize_dtype(tensor.dtype):
         return ops.cast(tensor, "float32")
     return tensor
-
-
-def fuses_its_steps():
-    """Whether `steps_per_execution` is made one program here: Keras 3.16 does so itself, TensorFlow has its loop."""
-    version = tuple(int(number) for number in keras.__version__.split(".")[:2])
-    return keras.backend.backend() == "jax" and version < (3, 16)
-
-
-def _refuse_parts_of_batches():
-    """Under PyTorch Keras wraps a model in DistributedDataParallel, whose loss sees what its process was given."""
-    import torch
-
-    group = torch.distributed
-    count = group.get_world_size() if group.is_available() and group.is_initialized() else 1
-    if count > 1 or keras.distribution.distribution() is not None:
-        raise InvalidInputError(
-            "Under PyTorch Keras hands each process a part of the batch, and losses would compare the images of that "
-            "part alone: other negatives and statistics than on one device. KERAS_BACKEND=jax trains on several "
-            f"devices and in several processes. Received: {count} process{'es' * (count > 1)}, "
-            f"distribution={keras.distribution.distribution()}"
-        )
-
-
-def _fused_steps(model):
-    """(state, iterator) -> (logs, state), as Keras' trainer calls it: up to K steps of the model in one program."""
-    import jax
-
-    def program(state, x, y):
-        def step(state, batch):
-            logs, state = model.train_step(state, batch)
-            return state, logs
-
-        steps_first = jax.tree.map(lambda stack: jax.numpy.swapaxes(stack, 0, 1), (x, y))
-        state, logs = jax.lax.scan(step, state, steps_first)
-        return jax.tree.map(lambda log: log[-1], logs), state
-
-    shardings = None
-    if keras.distribution.distribution() is not None:
-        groups = model.trainable_variables, model.non_trainable_variables
-        groups = *groups, model.optimizer.variables, model.metrics_variables
-        shardings = None, tuple([variable.value.sharding for variable in group] for group in groups)
-    program = jax.jit(program, donate_argnums=0, out_shardings=shardings)
-
-    def run(state, iterator):
-        batch = next(iterator)
-        if isinstance(batch, Stacked):
-            return program(state, *batch)
-        batches = [batch, *itertools.islice(iterator, model.steps_per_execution - 1)]
-        for _, alike in itertools.groupby(batches, key=lambda batch: keras.tree.map_structure(np.shape, batch)):
-            logs, state = program(state, *_stack(list(alike)))
-        return logs, state
-
-    return run
-
-
-def _stack(batches):
-    """Batches of one shape as one (x, y), stacked as `data.Batches` would have."""
-    batches = [keras.utils.unpack_x_y_sample_weight(batch) for batch in batches]
-    if batches[0][2] is not None:
-        raise InvalidInputError(
-            "Self-supervised losses have no weights of samples. Received: batches of (x, y, sample_weight)"
-        )
-    stack = np.stack if isinstance(keras.tree.flatten(batches[0])[0], np.ndarray) else ops.stack
-    pairs = [(x, y) for x, y, _ in batches]
-    return keras.tree.map_structure(lambda *arrays: None if arrays[0] is None else stack(arrays, axis=1), *pairs)
 
 
 def check_index(index, num_images):
@@ -138,6 +71,29 @@ ROLES = {
 }
 
 
+_STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def _parameters(cls):
+    """What the constructor of a class takes by name, without what it hands up."""
+    parameters = inspect.signature(cls.__init__).parameters
+    return {name: each for name, each in parameters.items() if name != "self" and each.kind not in _STARRED}
+
+
+def _takes(cls, kind):
+    """Whether the constructor of a class takes arguments of that kind."""
+    return any(parameter.kind == kind for parameter in inspect.signature(cls.__init__).parameters.values())
+
+
+def _equal(value, default):
+    return value is default or (isinstance(value, (int, float, str, tuple)) and value == default)
+
+
+def _all_but(variables, excluded):
+    excluded = {id(variable) for variable in excluded}
+    return [variable for variable in variables if id(variable) not in excluded]
+
+
 class Pretrainer(keras.Model):
     """Trains an encoder on views of unlabelled images with `model.fit`.
 
@@ -148,8 +104,9 @@ class Pretrainer(keras.Model):
     method says which of them pulls the views of an image together and which pushes images apart (eq. 5 of "A
     Probabilistic Model behind Self-Supervised Learning").
 
-    Every constructor argument is kept as an attribute of the same name. That makes each method serialisable without
-    further code, and makes attribute names part of the file format.
+    Every constructor argument is an attribute of the same name, so each method can be saved without further code, and
+    attribute names are part of the file format. A subclass writes its own arguments, and hands on the rest as
+    `**kwargs`; what it decides itself it names in `without`.
 
     Example:
         import numpy as np
@@ -193,6 +150,10 @@ class Pretrainer(keras.Model):
     papers: tuple[dict, ...] = ()
     # How many views of an image the method takes: (least, most), None for no limit.
     view_counts: tuple[int, int | None] = (1, None)
+    # The fewest images that a training step can tell apart, or take statistics of.
+    least_batch = 1
+    # Arguments of the base classes that the constructor decides itself, or has no use for.
+    without: tuple[str, ...] = ()
     # True for methods that know each image by its place in the training set: their inputs are
     # {"images": (B, H, W, C) or (B, J, H, W, C), "index": int32 (B,)}, as `data.pipeline(with_index=True)` gives them.
     indexed = False
@@ -209,7 +170,14 @@ class Pretrainer(keras.Model):
         Advice("float32", against=("not finite",)),
     )
 
+    def __new__(cls, *args, **kwargs):
+        cls._check_arguments(kwargs.keys() & {name for base in cls.__mro__ for name in vars(base).get("without", ())})
+        model = super().__new__(cls, *args, **kwargs)
+        object.__setattr__(model, "_given", frozenset(kwargs))  # Keras is not ready to track attributes
+        return model
+
     def __init__(self, encoder: keras.Model, views: keras.Layer | None = None, **kwargs):
+        self._check_arguments(kwargs)
         super().__init__(**kwargs)
         if not getattr(encoder, "built", False):
             raise InvalidInputError(f"encoder must be a built Keras model. Received: encoder={encoder!r}")
@@ -235,12 +203,52 @@ class Pretrainer(keras.Model):
         """
         return self.variable_dtype
 
-    def fit(self, x=None, *arguments, **options):
-        """`keras.Model.fit`; warns of raw images in 0..1, which all look black."""
+    @property
+    def trainable_variables(self):
+        """As in Keras, but for teachers: `model.trainable = True` would hand them to the optimizer."""
+        return [variable for variable in super().trainable_variables if not is_moved_by_hand(variable)]
+
+    @property
+    def non_trainable_variables(self):
+        return _all_but(self.variables, self.trainable_variables)
+
+    @property
+    def trainable_weights(self):
+        return [variable for variable in super().trainable_weights if not is_moved_by_hand(variable)]
+
+    @property
+    def non_trainable_weights(self):
+        return _all_but(self.weights, self.trainable_weights)
+
+    def fit(self, x=None, y=None, batch_size=None, *arguments, **options):
+        """`keras.Model.fit`; warns of raw images in 0..1, which all look black.
+
+        Raises:
+            InvalidInputError: a batch, or what is left over at the end of an epoch, that the method cannot take
+                (`check_batch`), before the first step.
+        """
         images = x["images"] if isinstance(x, dict) and "images" in x else x
-        if len(getattr(images, "shape", ())) == 4 and checks.is_unit_range(images[:1000]):
-            warnings.warn(checks.UNIT_RANGE, stacklevel=2)
-        return super().fit(x, *arguments, **options)
+        if len(getattr(images, "shape", ())) >= 4:
+            if len(images.shape) == 4 and checks.is_unit_range(images[:1000]):
+                warnings.warn(checks.UNIT_RANGE, stacklevel=2)
+            if options.get("steps_per_epoch") is None:
+                self._check_batches(len(images), batch_size or 32)
+        elif isinstance(x, Batches):
+            self._check_batches(x.images_per_epoch, x.batch_size)
+        return super().fit(x, y, batch_size, *arguments, **options)
+
+    def _check_batches(self, count, batch_size):
+        """Raise unless a pass over so many images can be cut into batches; the last may be smaller."""
+        if count >= batch_size:
+            self.check_batch(batch_size)
+        if count % batch_size:
+            try:
+                self.check_batch(count % batch_size)
+            except InvalidInputError as error:
+                raise InvalidInputError(
+                    f"The last batch of an epoch must be one that {type(self).__name__} can take: drop "
+                    f"{count % batch_size} of {count} images, or take another batch_size. {error}"
+                ) from None
 
     def objective(self, images, outputs, training):
         """Named loss terms, scalars, whose sum is the loss."""
@@ -271,14 +279,14 @@ class Pretrainer(keras.Model):
             InvalidInputError: several processes under PyTorch.
         """
         if keras.backend.backend() == "torch":
-            _refuse_parts_of_batches()
+            refuse_parts_of_batches()
         if self.optimizer is not None and not self.optimizer.built:
             # Variables made while TensorFlow traces a step cost it two branches each, which it never forgets.
             self.optimizer.build(self.trainable_variables)
         if self.steps_per_execution == 1 or self.run_eagerly or not self.jit_compile or not fuses_its_steps():
             return super().make_train_function(force)
         if self.train_function is None or force:
-            self.train_function = _fused_steps(self)
+            self.train_function = fused_steps(self)
 
     def split(self, inputs):
         """Inputs of an indexed method -> images, index (B,)."""
@@ -297,8 +305,13 @@ class Pretrainer(keras.Model):
             batch_size: int, images of a step.
 
         Raises:
-            InvalidInputError: they do not fit the method's settings.
+            InvalidInputError: they do not fit the method's settings, or are fewer than `least_batch`.
         """
+        if batch_size < self.least_batch:
+            raise InvalidInputError(
+                f"{type(self).__name__} tells images of a batch apart and needs at least {self.least_batch} of them in "
+                f"every batch: drop a remainder of {batch_size}. Received: a batch of {batch_size} image"
+            )
 
     def check_view_count(self, count: int | None) -> None:
         """Raise unless the method takes that many views of an image; None is a number that is not known yet."""
@@ -398,11 +411,33 @@ class Pretrainer(keras.Model):
         """
         return {"encoder": compose(self.preprocessor(image_shape), self.encoder)}
 
+    @classmethod
+    def arguments(cls) -> dict[str, inspect.Parameter]:
+        """Arguments of the constructor, those that it hands up to its bases included, by name."""
+        known, left_out = {}, set()
+        for base in cls.__mro__[: cls.__mro__.index(Pretrainer) + 1]:
+            if "__init__" in vars(base):
+                own = {name: parameter for name, parameter in _parameters(base).items() if name not in left_out}
+                known = own | known
+                if not _takes(base, inspect.Parameter.VAR_KEYWORD):
+                    break  # nothing is handed up
+            left_out.update(vars(base).get("without", ()))
+        return known
+
+    @classmethod
+    def _check_arguments(cls, names):
+        known = {*cls.arguments(), *inspect.signature(keras.Layer.__init__).parameters} - {"self", "kwargs"}
+        for name in names:
+            choose(f"argument of {cls.__name__}", name, known)
+
     def get_config(self):
+        own, given = _parameters(type(self)), _takes(type(self), inspect.Parameter.VAR_POSITIONAL)
         config = super().get_config()
-        for name in inspect.signature(type(self).__init__).parameters:
-            if name not in ("self", "kwargs"):
-                config[name] = keras.saving.serialize_keras_object(getattr(self, name))
+        for name, parameter in self.arguments().items():
+            value = getattr(self, name)
+            # What is neither given nor left at its default, a subclass has decided, and decides again.
+            if given or name in own or name in self._given or _equal(value, parameter.default):
+                config[name] = keras.saving.serialize_keras_object(value)
         return config
 
     @classmethod
@@ -412,4 +447,16 @@ class Pretrainer(keras.Model):
                 return keras.saving.deserialize_keras_object(value, custom_objects=custom_objects)
             return value
 
-        return cls(**{name: restore(value) for name, value in config.items()})
+        config = {name: restore(value) for name, value in config.items()}
+        try:
+            return cls(**config)
+        except TypeError:  # a subclass may decide an argument to be what it is by default, too
+            own, known = _parameters(cls), cls.arguments()
+            needed = {
+                name: value
+                for name, value in config.items()
+                if name in own or name not in known or not _equal(value, known[name].default)
+            }
+            if len(needed) == len(config):
+                raise
+            return cls(**needed)

@@ -7,9 +7,10 @@ from keras import ops
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import proto_cpc_terms, unit
-from sslzoo.losses.tensors import mean_terms
+from sslzoo.losses.tensors import mean_terms, pairs
 from sslzoo.methods.advice import LOWER_TEMPERATURE, Advice
 from sslzoo.methods.joint_embedding import TeacherStudent
+from sslzoo.methods.papers import GEDI, paper
 from sslzoo.methods.state import snapshot, variable
 from sslzoo.networks.heads import prototype_head
 
@@ -31,16 +32,6 @@ class ProtoCPC(TeacherStudent):
     A training step, in this order: the teacher moves; both look at all views; the loss is taken; the optimizer moves
     the student. Teacher and prior are variables of the model, so part of every checkpoint, but not of `parts`.
 
-    Example:
-        import numpy as np
-        from sslzoo import methods, networks, views
-
-        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
-        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
-        model = methods.ProtoCPC(encoder, 20, networks.projector(10, (10, 8)), views.Views("simvae-digits", 2))
-        model.compile("adam")
-        model.fit(images, batch_size=16, verbose=0)
-
     Args:
         encoder, projector, views: as in `JointEmbedding`; two views or more.
         prototypes: int >= 2, C.
@@ -58,14 +49,11 @@ class ProtoCPC(TeacherStudent):
     """
 
     papers = (
-        {
-            "title": "Representation Distillation by Prototypical Contrastive Predictive Coding",
-            "url": "https://openreview.net/forum?id=8la28hZOwug",
-        },
-        {
-            "title": "Unifying Self-Supervised Clustering and Energy-Based Models",
-            "url": "https://arxiv.org/abs/2212.13425",
-        },
+        paper(
+            "Representation Distillation by Prototypical Contrastive Predictive Coding",
+            "https://openreview.net/forum?id=8la28hZOwug",
+        ),
+        GEDI,
     )
     terms = ("alignment", "contrast")
     roles = ("prior", "substitute")
@@ -76,28 +64,25 @@ class ProtoCPC(TeacherStudent):
 
     def __init__(
         self,
-        encoder: keras.Model,
-        prototypes: int,
-        projector: keras.Model | None = None,
-        views: keras.Layer | None = None,
-        temperature: float = 0.1,
-        teacher_temperature: float = 0.04,
-        momentum: float = 0.996,
-        prior_momentum: float = 0.9,
-        seed: int = 0,
+        encoder,
+        prototypes,
+        projector=None,
+        views=None,
+        temperature=0.1,
+        teacher_temperature=0.04,
+        momentum=0.996,
+        prior_momentum=0.9,
+        seed=0,
         **kwargs,
     ):
         super().__init__(encoder, projector, views, **kwargs)
-        checks.positive(temperature=temperature, teacher_temperature=teacher_temperature)
-        checks.count(2, prototypes=prototypes)
-        checks.fraction(momentum=momentum, prior_momentum=prior_momentum)
+        self.temperature, self.teacher_temperature = checks.positive(
+            temperature=temperature, teacher_temperature=teacher_temperature
+        )
+        self.prototypes = checks.count(2, prototypes=prototypes)
+        self.momentum, self.prior_momentum = checks.fraction(momentum=momentum, prior_momentum=prior_momentum)
         if prior_momentum == 1:
             raise InvalidInputError("prior_momentum must be below 1, to see any batch. Received: prior_momentum=1")
-        self.prototypes = prototypes
-        self.temperature = temperature
-        self.teacher_temperature = teacher_temperature
-        self.momentum = momentum
-        self.prior_momentum = prior_momentum
         self.seed = checks.seed(needed=True, seed=seed)
         self.prototype_head = prototype_head(self.embedding_dim, prototypes, seed)
         self.make_teacher()
@@ -130,9 +115,8 @@ class ProtoCPC(TeacherStudent):
 
     def objective(self, images, outputs, training):
         student, teacher, prior = outputs["student"], outputs["teacher"], self.moved_prior(outputs)
-        count = student.shape[1]
-        pairs = [(u, v) for u in range(count) for v in range(count) if u != v]
-        each = [proto_cpc_terms(student[:, v], teacher[:, u], self.temperature, prior) for u, v in pairs]
+        views = pairs(teacher.shape[1], student.shape[1])
+        each = [proto_cpc_terms(student[:, v], teacher[:, u], self.temperature, prior) for u, v in views]
         return mean_terms(each)
 
     def update(self, images, outputs):

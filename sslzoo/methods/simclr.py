@@ -8,6 +8,7 @@ from sslzoo import checks
 from sslzoo.losses import nt_xent_terms
 from sslzoo.methods.advice import LOWER_TEMPERATURE
 from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.papers import SIMVAE, paper
 
 
 @keras.saving.register_keras_serializable("sslzoo")
@@ -22,16 +23,6 @@ class SimCLR(JointEmbedding):
 
     Negatives are those of the whole batch, on however many devices it lies.
 
-    Example:
-        import numpy as np
-        from sslzoo import methods, networks, views
-
-        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
-        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
-        model = methods.SimCLR(encoder, networks.projector(10, (10, 8)), views.Views("simvae-digits", 2))
-        model.compile("adam")
-        model.fit(images, batch_size=16, verbose=0)
-
     Args:
         encoder, projector, views: as in `JointEmbedding`; exactly two views.
         temperature: float > 0. 0.5 is the paper's for CIFAR-10; the SimVAE paper has 0.7.
@@ -45,27 +36,18 @@ class SimCLR(JointEmbedding):
     """
 
     papers = (
-        {
-            "title": "A Simple Framework for Contrastive Learning of Visual Representations",
-            "url": "https://arxiv.org/abs/2002.05709",
-        },
-        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+        paper(
+            "A Simple Framework for Contrastive Learning of Visual Representations", "https://arxiv.org/abs/2002.05709"
+        ),
+        SIMVAE,
     )
     terms = ("alignment", "contrast")
     roles = ("prior", "substitute")
     advice = (LOWER_TEMPERATURE,)
 
-    def __init__(
-        self,
-        encoder: keras.Model,
-        projector: keras.Model | None = None,
-        views: keras.Layer | None = None,
-        temperature: float = 0.5,
-        **kwargs,
-    ):
+    def __init__(self, encoder, projector=None, views=None, temperature=0.5, **kwargs):
         super().__init__(encoder, projector, views, **kwargs)
-        checks.positive(temperature=temperature)
-        self.temperature = temperature
+        self.temperature = checks.positive(temperature=temperature)
 
     def objective(self, images, outputs, training):
         z = outputs["z"]

@@ -5,7 +5,9 @@ from keras import ops
 
 from sslzoo import checks
 from sslzoo.losses import coding_rate, unit
+from sslzoo.losses.tensors import pairs
 from sslzoo.methods.joint_embedding import MultiCrop, TeacherStudent
+from sslzoo.methods.papers import paper
 from sslzoo.methods.state import counter, rising_momentum, snapshot
 
 
@@ -20,16 +22,6 @@ class SimDINO(MultiCrop, TeacherStudent):
     stands for the prior; `coding_rate` pushes images apart and stands for the reconstruction: what DINO leaves to
     centring and sharpening stands in the loss.
 
-    Example:
-        import numpy as np
-        from sslzoo import methods, networks, views
-
-        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
-        crops = views.Views("simvae-digits", 2), views.Views("simvae-digits", 4)
-        model = methods.SimDINO(networks.encoder("mlp-small", (8, 8, 1), 10), None, *crops)
-        model.compile("adam")
-        model.fit(images, batch_size=16, verbose=0)
-
     Args:
         encoder, projector, views, local_views: as in `MultiCrop`; two global views or more. The paper's head for
             features of size D is `networks.projector(D, (2048, 2048, 256))`.
@@ -42,7 +34,7 @@ class SimDINO(MultiCrop, TeacherStudent):
         Wu, Zhang, Pai, Wang, Singh, Yang, Gao and Ma, "Simplifying DINO via Coding Rate Regularization", eq. 8 and 10.
     """
 
-    papers = ({"title": "Simplifying DINO via Coding Rate Regularization", "url": "https://arxiv.org/abs/2502.10385"},)
+    papers = (paper("Simplifying DINO via Coding Rate Regularization", "https://arxiv.org/abs/2502.10385"),)
     terms = ("alignment", "coding_rate")
     roles = ("prior", "substitute")
     remembers = ("a slow teacher",)
@@ -50,14 +42,14 @@ class SimDINO(MultiCrop, TeacherStudent):
 
     def __init__(
         self,
-        encoder: keras.Model,
-        projector: keras.Model | None = None,
-        views: keras.Layer | None = None,
-        local_views: keras.Layer | None = None,
-        rate_weight: float = 1.0,
-        epsilon: float = 0.5,
-        momentum: float = 0.996,
-        total_steps: int | None = None,
+        encoder,
+        projector=None,
+        views=None,
+        local_views=None,
+        rate_weight=1.0,
+        epsilon=0.5,
+        momentum=0.996,
+        total_steps=None,
         **kwargs,
     ):
         super().__init__(encoder, projector, views, local_views, **kwargs)
@@ -79,11 +71,11 @@ class SimDINO(MultiCrop, TeacherStudent):
     def objective(self, images, outputs, training):
         z, target = unit(outputs["z"]), unit(outputs["target"])
         student = ops.concatenate([z, unit(outputs["local"])], axis=1) if "local" in outputs else z
-        pairs = [(t, s) for t in range(target.shape[1]) for s in range(student.shape[1]) if t != s]
         # Half the squared distance of unit vectors, also where one is zero.
-        squares = [ops.mean(ops.sum(ops.square(student[:, s] - target[:, t]), axis=-1)) for t, s in pairs]
+        views = pairs(target.shape[1], student.shape[1])
+        squares = [ops.mean(ops.sum(ops.square(student[:, s] - target[:, t]), axis=-1)) for t, s in views]
         rate = ops.mean(coding_rate(ops.swapaxes(z, 0, 1), self.epsilon))
-        return {"alignment": 0.5 * sum(squares) / len(pairs), "coding_rate": -self.rate_weight * rate}
+        return {"alignment": 0.5 * sum(squares) / len(squares), "coding_rate": -self.rate_weight * rate}
 
     def update(self, images, outputs):
         self.step.assign(snapshot(self.step) + 1)

@@ -6,6 +6,7 @@ from keras import ops
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import negative_cosine
 from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.papers import paper
 from sslzoo.methods.pretrainer import full_precision
 
 
@@ -24,17 +25,6 @@ class SimSiam(JointEmbedding):
 
     Each view goes through the networks by itself, batch normalisation by its own statistics, as in the released code.
 
-    Example:
-        import numpy as np
-        from sslzoo import methods, networks, views
-
-        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
-        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
-        projector, predictor = networks.projector(10, (10, 8)), networks.predictor(8, 4)
-        model = methods.SimSiam(encoder, projector, predictor, views.Views("simvae-digits", 2))
-        model.compile("adam")
-        model.fit(images, batch_size=16, verbose=0)
-
     Args:
         encoder, projector, views: as in `JointEmbedding`; exactly two views. The paper's projector for features of size
             D is `networks.projector(D, (2048, 2048, 2048), output_batch_norm=True)`, without the first 2048 for
@@ -49,20 +39,13 @@ class SimSiam(JointEmbedding):
         Chen and He, "Exploring Simple Siamese Representation Learning", eq. 1-4 and algorithm 1.
     """
 
-    papers = ({"title": "Exploring Simple Siamese Representation Learning", "url": "https://arxiv.org/abs/2011.10566"},)
+    papers = (paper("Exploring Simple Siamese Representation Learning", "https://arxiv.org/abs/2011.10566"),)
     terms = ("alignment",)
     roles = ("prior",)
     apart_by = "predictor and stop-gradient"
     joint_statistics = False
 
-    def __init__(
-        self,
-        encoder: keras.Model,
-        projector: keras.Model | None,
-        predictor: keras.Model,
-        views: keras.Layer | None = None,
-        **kwargs,
-    ):
+    def __init__(self, encoder, projector, predictor, views=None, **kwargs):
         super().__init__(encoder, projector, views, **kwargs)
         if not getattr(predictor, "built", False):
             raise InvalidInputError(f"predictor must be a built Keras model. Received: predictor={predictor!r}")

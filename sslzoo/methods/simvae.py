@@ -6,6 +6,7 @@ from keras import ops
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import gaussian_entropy, group_prior
+from sslzoo.methods.papers import SIMVAE
 from sslzoo.methods.vae import VAE
 
 
@@ -19,18 +20,6 @@ class SimVAE(VAE):
     `prior` pulls the views of an image together, `reconstruction` pushes images (and views) apart, and `entropy`
     keeps the posterior from shrinking to a point. Terms are contributions to the loss, so `entropy` is minus the
     entropy. Without reconstruction the posterior variance settles at entropy_weight prior_variance J / (J - 1).
-
-    Example:
-        import numpy as np
-        from sslzoo import methods, networks, views
-
-        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
-        encoder = networks.encoder("mlp-small", (8, 8, 1), 10, posterior=True)
-        decoder = networks.decoder("mlp-small", (8, 8, 1), 10)
-        model = methods.SimVAE(encoder, decoder, views.Views("simvae-digits", 4))
-        model.compile("adam")
-        model.fit(images, batch_size=16, verbose=0)
-        model.sample(16, like=images[:4])  # sixteen relatives of four images
 
     Args:
         prior_variance: float > 0, variance of views around their centre.
@@ -48,33 +37,27 @@ class SimVAE(VAE):
         there adds the entropy to a minimised loss and averages the squared error over pixels; the text is followed.
     """
 
-    papers = (
-        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
-    )
+    papers = (SIMVAE,)
     terms = ("reconstruction", "entropy", "prior")
     roles = ("reconstruction", "entropy", "prior")
     view_counts = (2, None)  # of one view alone the prior says nothing
 
     def __init__(
         self,
-        encoder: keras.Model,
-        decoder: keras.Model,
-        views: keras.Layer | None = None,
-        prior_variance: float = 0.15,
-        centre_variance: float | None = None,
-        entropy_weight: float = 1.0,
-        likelihood: str = "gaussian",
-        likelihood_variance: float = 0.01,
-        seed: int = 0,
+        encoder,
+        decoder,
+        views=None,
+        prior_variance=0.15,
+        centre_variance=None,
+        entropy_weight=1.0,
+        likelihood_variance=0.01,
         **kwargs,
     ):
-        super().__init__(encoder, decoder, views, likelihood, likelihood_variance, seed, **kwargs)
-        checks.positive(prior_variance=prior_variance, entropy_weight=entropy_weight)
-        if centre_variance is not None:
-            checks.positive(centre_variance=centre_variance)
-        self.prior_variance = prior_variance
-        self.centre_variance = centre_variance
-        self.entropy_weight = entropy_weight
+        super().__init__(encoder, decoder, views, likelihood_variance=likelihood_variance, **kwargs)
+        self.prior_variance, self.entropy_weight = checks.positive(
+            prior_variance=prior_variance, entropy_weight=entropy_weight
+        )
+        self.centre_variance = None if centre_variance is None else checks.positive(centre_variance=centre_variance)
 
     def objective(self, images, outputs, training):
         entropy = ops.mean(ops.sum(gaussian_entropy(outputs["log_var"]), axis=1))

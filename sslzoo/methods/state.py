@@ -47,7 +47,10 @@ def snapshot(variable: keras.Variable):
 
 
 def make_teacher(student: keras.Model) -> keras.Model:
-    """A model like `student`, with the same weights, that the optimizer never sees.
+    """A model like `student`, with the same weights, that the optimizer of a `Pretrainer` never sees.
+
+    That its variables are moved by hand is a mark of their own: `trainable` is a flag that Keras sets for all variables
+    of a model at once.
 
     Args:
         student: built Functional or Sequential model.
@@ -61,7 +64,13 @@ def make_teacher(student: keras.Model) -> keras.Model:
     teacher.set_weights(student.get_weights())
     for weight in teacher.weights:
         weight.trainable = False
+        weight.moved_by_hand = True
     return teacher
+
+
+def is_moved_by_hand(variable: keras.Variable) -> bool:
+    """Whether a variable is a teacher's, whatever its `trainable` says."""
+    return getattr(variable, "moved_by_hand", False)
 
 
 def ema_update(teacher: keras.Model, student: keras.Model, momentum) -> None:

@@ -11,6 +11,7 @@ from sslzoo.errors import InvalidInputError
 from sslzoo.losses import swapped_terms, unit
 from sslzoo.methods.advice import LOWER_TEMPERATURE, Advice
 from sslzoo.methods.joint_embedding import MultiCrop
+from sslzoo.methods.papers import SIMVAE, paper
 from sslzoo.methods.state import counter, enqueue, snapshot, variable
 from sslzoo.networks import prototype_head
 
@@ -30,17 +31,6 @@ class SwAV(MultiCrop):
     A batch of B images spreads over B prototypes at most: with K >> B, balance within a batch is noise, and the queue
     of earlier embeddings, scored with the prototypes of today, makes the sample larger. Fewer images than prototypes
     without a queue are allowed, since assignments are soft.
-
-    Example:
-        import numpy as np
-        from sslzoo import methods, networks, views
-
-        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
-        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
-        head, pairs = networks.projector(10, (10, 8)), views.Views("simvae-digits", 2)
-        model = methods.SwAV(encoder, 20, head, pairs, queue_size=32)
-        model.compile("adam")
-        model.fit(images, batch_size=16, verbose=0)
 
     Args:
         encoder, projector, views: as in `JointEmbedding`; two views or more, each of which assigns and predicts.
@@ -70,11 +60,11 @@ class SwAV(MultiCrop):
     """
 
     papers = (
-        {
-            "title": "Unsupervised Learning of Visual Features by Contrasting Cluster Assignments",
-            "url": "https://arxiv.org/abs/2006.09882",
-        },
-        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+        paper(
+            "Unsupervised Learning of Visual Features by Contrasting Cluster Assignments",
+            "https://arxiv.org/abs/2006.09882",
+        ),
+        SIMVAE,
     )
     terms = ("alignment", "contrast")
     roles = ("prior", "substitute")
@@ -87,37 +77,32 @@ class SwAV(MultiCrop):
 
     def __init__(
         self,
-        encoder: keras.Model,
-        prototypes: int,
-        projector: keras.Model | None = None,
-        views: keras.Layer | None = None,
-        local_views: keras.Layer | None = None,
-        temperature: float = 0.1,
-        epsilon: float = 0.05,
-        iterations: int = 3,
-        queue_size: int = 0,
-        queue_start: int = 0,
-        freeze_prototypes: int = 313,
-        seed: int = 0,
+        encoder,
+        prototypes,
+        projector=None,
+        views=None,
+        local_views=None,
+        temperature=0.1,
+        epsilon=0.05,
+        iterations=3,
+        queue_size=0,
+        queue_start=0,
+        freeze_prototypes=313,
+        seed=0,
         **kwargs,
     ):
         super().__init__(encoder, projector, views, local_views, **kwargs)
-        checks.positive(temperature=temperature, epsilon=epsilon)
-        checks.count(2, prototypes=prototypes)
-        checks.count(1, iterations=iterations)
-        checks.count(0, queue_size=queue_size, queue_start=queue_start, freeze_prototypes=freeze_prototypes)
+        self.prototypes = checks.count(2, prototypes=prototypes)
+        self.temperature, self.epsilon = checks.positive(temperature=temperature, epsilon=epsilon)
+        self.iterations = checks.count(iterations=iterations)
+        self.queue_size, self.queue_start, self.freeze_prototypes = checks.count(
+            0, queue_size=queue_size, queue_start=queue_start, freeze_prototypes=freeze_prototypes
+        )
         if queue_size and views is None:
             raise InvalidInputError(
                 "A queue has one column for each view, so `views` must say how many there are. "
                 f"Received: queue_size={queue_size}, views=None"
             )
-        self.prototypes = prototypes
-        self.temperature = temperature
-        self.epsilon = epsilon
-        self.iterations = iterations
-        self.queue_size = queue_size
-        self.queue_start = queue_start
-        self.freeze_prototypes = freeze_prototypes
         self.seed = checks.seed(needed=True, seed=seed)
         self.prototype_head = prototype_head(self.embedding_dim, prototypes, seed)
         self.step = counter(self, "step")

@@ -7,6 +7,7 @@ from keras import ops
 from sslzoo import checks
 from sslzoo.losses import tico_terms, unit
 from sslzoo.methods.joint_embedding import TeacherStudent
+from sslzoo.methods.papers import paper
 from sslzoo.methods.state import snapshot, variable
 
 
@@ -21,15 +22,6 @@ class TiCo(TeacherStudent):
     stands for the reconstruction: a MoCo whose queue is summed up in its covariance, at any length for the same memory.
     C is a variable of the model, so part of every checkpoint; the gradient flows through this batch's part of it.
 
-    Example:
-        import numpy as np
-        from sslzoo import methods, networks, views
-
-        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
-        model = methods.TiCo(networks.encoder("mlp-small", (8, 8, 1), 10), views=views.Views("simvae-digits", 2))
-        model.compile("adam")
-        model.fit(images, batch_size=16, verbose=0)
-
     Args:
         encoder, projector, views: as in `JointEmbedding`; exactly two views. The paper's head for features of size D is
             `networks.projector(D, (4096, 256))`.
@@ -43,27 +35,18 @@ class TiCo(TeacherStudent):
     """
 
     papers = (
-        {
-            "title": "TiCo: Transformation Invariance and Covariance Contrast for Self-Supervised Visual "
-            "Representation Learning",
-            "url": "https://arxiv.org/abs/2206.10698",
-        },
+        paper(
+            "TiCo: Transformation Invariance and Covariance Contrast for Self-Supervised Visual Representation "
+            "Learning",
+            "https://arxiv.org/abs/2206.10698",
+        ),
     )
     terms = ("invariance", "contrast")
     roles = ("prior", "substitute")
     remembers = ("a slow teacher", "a moving second moment")
     joint_statistics = False
 
-    def __init__(
-        self,
-        encoder: keras.Model,
-        projector: keras.Model | None = None,
-        views: keras.Layer | None = None,
-        contrast_weight: float = 8.0,
-        memory: float = 0.9,
-        momentum: float = 0.99,
-        **kwargs,
-    ):
+    def __init__(self, encoder, projector=None, views=None, contrast_weight=8.0, memory=0.9, momentum=0.99, **kwargs):
         super().__init__(encoder, projector, views, **kwargs)
         self.contrast_weight = checks.positive(contrast_weight=contrast_weight)
         self.memory, self.momentum = checks.fraction(memory=memory, momentum=momentum)

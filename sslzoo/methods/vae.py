@@ -7,6 +7,7 @@ from sslzoo import checks
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.losses import bernoulli_reconstruction, gaussian_kl, gaussian_reconstruction
 from sslzoo.methods.advice import Advice
+from sslzoo.methods.papers import SIMVAE, paper
 from sslzoo.methods.pretrainer import Pretrainer, full_precision
 from sslzoo.networks.composition import compose
 
@@ -51,32 +52,19 @@ class VAE(Pretrainer):
         Self-Supervised Learning", appendix A.7.
     """
 
-    papers = (
-        {"title": "Auto-Encoding Variational Bayes", "url": "https://arxiv.org/abs/1312.6114"},
-        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
-    )
+    papers = (paper("Auto-Encoding Variational Bayes", "https://arxiv.org/abs/1312.6114"), SIMVAE)
     terms = ("reconstruction", "prior")
     roles = ("reconstruction", "marginal")
     advice = (Advice("a lower likelihood variance", "likelihood_variance"),)
     beta = 1.0
 
-    def __init__(
-        self,
-        encoder: keras.Model,
-        decoder: keras.Model,
-        views: keras.Layer | None = None,
-        likelihood: str = "gaussian",
-        likelihood_variance: float = 1.0,
-        seed: int = 0,
-        **kwargs,
-    ):
+    def __init__(self, encoder, decoder, views=None, likelihood="gaussian", likelihood_variance=1.0, seed=0, **kwargs):
         super().__init__(encoder, views, **kwargs)
         self.decoder = decoder
         self.likelihood = choose("likelihood", likelihood, ("gaussian", "bernoulli"))
-        self.likelihood_variance = likelihood_variance
+        self.likelihood_variance = checks.positive(likelihood_variance=likelihood_variance)
         self.seed = checks.seed(needed=True, seed=seed)
         self.random = keras.random.SeedGenerator(seed)
-        checks.positive(likelihood_variance=likelihood_variance)
         if len(encoder.outputs) != 2 or encoder.outputs[0].shape != encoder.outputs[1].shape:
             raise InvalidInputError(
                 "encoder must have two outputs of one shape, [mean, log_var]; see networks.encoder(posterior=True). "
@@ -173,18 +161,6 @@ class BetaVAE(VAE):
     the variance alone (its "0.02" is the divisor of the squared error, hence 0.01 here) and beta = 1; the workshop
     paper's table has beta = 1.2 at variance 1, its text 0.1.
 
-    Example:
-        import numpy as np
-        from sslzoo import methods, networks, views
-
-        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
-        encoder = networks.encoder("mlp-small", (8, 8, 1), 10, posterior=True)
-        decoder = networks.decoder("mlp-small", (8, 8, 1), 10)
-        model = methods.BetaVAE(encoder, decoder, views.Views("simvae-digits", 1), beta=4.0)
-        model.compile("adam")
-        model.fit(images, batch_size=16, verbose=0)
-        model.reconstruct(images[:8])  # float32 (8, 8, 8, 1) in [0, 1]
-
     Args:
         beta: float > 0, weight of the prior.
         encoder, decoder, views, likelihood, likelihood_variance, seed: as in `VAE`.
@@ -194,24 +170,13 @@ class BetaVAE(VAE):
     """
 
     papers = (
-        {
-            "title": "beta-VAE: Learning Basic Visual Concepts with a Constrained Variational Framework",
-            "url": "https://openreview.net/forum?id=Sy2fzU9gl",
-        },
-        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+        paper(
+            "beta-VAE: Learning Basic Visual Concepts with a Constrained Variational Framework",
+            "https://openreview.net/forum?id=Sy2fzU9gl",
+        ),
+        SIMVAE,
     )
 
-    def __init__(
-        self,
-        encoder: keras.Model,
-        decoder: keras.Model,
-        views: keras.Layer | None = None,
-        beta: float = 1.0,
-        likelihood: str = "gaussian",
-        likelihood_variance: float = 0.01,
-        seed: int = 0,
-        **kwargs,
-    ):
-        super().__init__(encoder, decoder, views, likelihood, likelihood_variance, seed, **kwargs)
-        checks.positive(beta=beta)
-        self.beta = beta
+    def __init__(self, encoder, decoder, views=None, beta=1.0, likelihood_variance=0.01, **kwargs):
+        super().__init__(encoder, decoder, views, likelihood_variance=likelihood_variance, **kwargs)
+        self.beta = checks.positive(beta=beta)

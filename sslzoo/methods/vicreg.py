@@ -6,6 +6,7 @@ from sslzoo import checks
 from sslzoo.losses import vicreg_terms
 from sslzoo.methods.advice import Advice
 from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.papers import SIMVAE, paper
 
 
 @keras.saving.register_keras_serializable("sslzoo")
@@ -22,16 +23,6 @@ class VICReg(JointEmbedding):
 
     Each view is encoded by itself, and its statistics are its own, of the whole batch on however many devices it lies.
 
-    Example:
-        import numpy as np
-        from sslzoo import methods, networks, views
-
-        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
-        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
-        model = methods.VICReg(encoder, networks.projector(10, (10, 8)), views.Views("simvae-digits", 2))
-        model.compile("adam")
-        model.fit(images, batch_size=16, verbose=0)
-
     Args:
         encoder, projector, views: as in `JointEmbedding`; exactly two views.
         invariance_weight: float > 0, the paper's lambda.
@@ -47,11 +38,11 @@ class VICReg(JointEmbedding):
     """
 
     papers = (
-        {
-            "title": "VICReg: Variance-Invariance-Covariance Regularization for Self-Supervised Learning",
-            "url": "https://arxiv.org/abs/2105.04906",
-        },
-        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+        paper(
+            "VICReg: Variance-Invariance-Covariance Regularization for Self-Supervised Learning",
+            "https://arxiv.org/abs/2105.04906",
+        ),
+        SIMVAE,
     )
     terms = ("invariance", "variance", "covariance")
     roles = ("prior", "substitute", "substitute")
@@ -64,26 +55,19 @@ class VICReg(JointEmbedding):
 
     def __init__(
         self,
-        encoder: keras.Model,
-        projector: keras.Model | None = None,
-        views: keras.Layer | None = None,
-        invariance_weight: float = 25.0,
-        variance_weight: float = 25.0,
-        covariance_weight: float = 1.0,
+        encoder,
+        projector=None,
+        views=None,
+        invariance_weight=25.0,
+        variance_weight=25.0,
+        covariance_weight=1.0,
         **kwargs,
     ):
         super().__init__(encoder, projector, views, **kwargs)
-        checks.positive(
+        self.invariance_weight, self.variance_weight, self.covariance_weight = checks.positive(
             invariance_weight=invariance_weight, variance_weight=variance_weight, covariance_weight=covariance_weight
         )
-        self.invariance_weight = invariance_weight
-        self.variance_weight = variance_weight
-        self.covariance_weight = covariance_weight
 
     def objective(self, images, outputs, training):
         terms = vicreg_terms(outputs["z"][:, 0], outputs["z"][:, 1])
-        return {
-            "invariance": self.invariance_weight * terms["invariance"],
-            "variance": self.variance_weight * terms["variance"],
-            "covariance": self.covariance_weight * terms["covariance"],
-        }
+        return {name: getattr(self, f"{name}_weight") * terms[name] for name in self.terms}

@@ -4,6 +4,7 @@ import keras
 
 from sslzoo.losses import visreg_terms
 from sslzoo.methods.lejepa import LeJEPA
+from sslzoo.methods.papers import paper
 
 
 @keras.saving.register_keras_serializable("sslzoo")
@@ -16,16 +17,6 @@ class VISReg(LeJEPA):
     place of reconstruction: `scale` as VICReg's variance does, also after a collapse; `shape` by the sliced Wasserstein
     distance to N(0, I), which decorrelates and more; `center` keeps the mean at 0.
 
-    Example:
-        import numpy as np
-        from sslzoo import methods, networks, views
-
-        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
-        encoder = networks.encoder("mlp-small", (8, 8, 1), latent_dim=10)
-        model = methods.VISReg(encoder, views=views.Views("simvae-digits", 4), slices=64)
-        model.compile(optimizer="adam")
-        model.fit(images, batch_size=16, verbose=0)
-
     Args:
         encoder, projector, views, local_views, num_global, seed: as in `LeJEPA`.
         weight: float in 0..1, the paper's lambda: 0.9 on ImageNet, 0.6 on small sets.
@@ -35,23 +26,12 @@ class VISReg(LeJEPA):
         "Variance-Invariance-Sketching Regularization" (arXiv 2606.02572).
     """
 
-    papers = ({"title": "Variance-Invariance-Sketching Regularization", "url": "https://arxiv.org/abs/2606.02572"},)
+    papers = (paper("Variance-Invariance-Sketching Regularization", "https://arxiv.org/abs/2606.02572"),)
     terms = ("invariance", "scale", "shape", "center")
     roles = ("prior", "marginal", "marginal", "marginal")
 
-    def __init__(
-        self,
-        encoder: keras.Model,
-        projector: keras.Model | None = None,
-        views: keras.Layer | None = None,
-        local_views: keras.Layer | None = None,
-        weight: float = 0.6,
-        slices: int = 4096,
-        num_global: int | None = None,
-        seed: int = 0,
-        **kwargs,
-    ):
-        super().__init__(encoder, projector, views, local_views, weight, slices, num_global, seed, **kwargs)
+    def __init__(self, encoder, projector=None, views=None, local_views=None, weight=0.6, slices=4096, **kwargs):
+        super().__init__(encoder, projector, views, local_views, weight, slices, **kwargs)
 
     def objective(self, images, outputs, training):
         terms = self.marginal_terms(visreg_terms, outputs, training)

@@ -7,6 +7,7 @@ from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import w_mse
 from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.papers import SIMVAE, paper
 
 
 @keras.saving.register_keras_serializable("sslzoo")
@@ -21,16 +22,6 @@ class WMSE(JointEmbedding):
 
     Covariances of few embeddings are rough, those of many change little from step to step. The paper therefore whitens
     `whitening_size` embeddings at a time, another random split of the batch at each step.
-
-    Example:
-        import numpy as np
-        from sslzoo import methods, networks, views
-
-        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
-        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
-        model = methods.WMSE(encoder, networks.projector(10, (10, 4)), views.Views("simvae-digits", 2))
-        model.compile("adam")
-        model.fit(images, batch_size=16, verbose=0)
 
     Args:
         encoder, projector, views: as in `JointEmbedding`; two views or more, compared in all pairs.
@@ -50,8 +41,8 @@ class WMSE(JointEmbedding):
     """
 
     papers = (
-        {"title": "Whitening for Self-Supervised Representation Learning", "url": "https://arxiv.org/abs/2007.06346"},
-        {"title": "A Probabilistic Model behind Self-Supervised Learning", "url": "https://arxiv.org/abs/2402.01399"},
+        paper("Whitening for Self-Supervised Representation Learning", "https://arxiv.org/abs/2007.06346"),
+        SIMVAE,
     )
     terms = ("invariance",)
     roles = ("prior",)
@@ -60,25 +51,16 @@ class WMSE(JointEmbedding):
     joint_statistics = False
 
     def __init__(
-        self,
-        encoder: keras.Model,
-        projector: keras.Model | None = None,
-        views: keras.Layer | None = None,
-        whitening_size: int | None = None,
-        iterations: int = 1,
-        normalize: bool = True,
-        seed: int = 0,
-        **kwargs,
+        self, encoder, projector=None, views=None, whitening_size=None, iterations=1, normalize=True, seed=0, **kwargs
     ):
         super().__init__(encoder, projector, views, **kwargs)
-        checks.count(iterations=iterations)
         if whitening_size is not None and whitening_size <= self.embedding_dim:
             raise InvalidInputError(
                 f"whitening_size must be larger than the {self.embedding_dim} features of an embedding. "
                 f"Received: whitening_size={whitening_size!r}"
             )
         self.whitening_size = whitening_size
-        self.iterations = iterations
+        self.iterations = checks.count(iterations=iterations)
         self.normalize = normalize
         self.seed = checks.seed(needed=True, seed=seed)
         self.random = keras.random.SeedGenerator(seed)

@@ -260,7 +260,7 @@ def bank_and_views(run, model: keras.Model) -> dict[str, dict[str, Number]]:
     classes, known = np.unique(run.labels, return_inverse=True)
     labels = np.searchsorted(classes, labels)
     chance = float(np.mean(labels == np.bincount(known).argmax()))
-    if isinstance(model, MemoryBank) and model.banks():
+    if isinstance(model, MemoryBank):
         value = float(np.mean(known[model.remembered(images)] == labels))
         note = f"class of the nearest of {len(run.images):,} images remembered"
         numbers["bank"] = {"accuracy": Number(value, "accuracy", note, chance)}

@@ -539,7 +539,7 @@ class Run:
             bank, queries = ((self.images[rows], self.labels[rows]) for rows in self.monitor_rows)
             watchers.append(callbacks.KNNMonitor(encoder, bank, queries, every))
             watchers += [self.until] if self.until else []
-            remembers = isinstance(self.model, MemoryBank) and self.model.banks()
+            remembers = isinstance(self.model, MemoryBank)
             if remembers:
                 watchers.append(BankMonitor(*queries, self.labels, every, index=self.monitor_rows[1]))
             if self.settings["schedule"] == "plateau":

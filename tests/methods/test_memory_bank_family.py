@@ -13,7 +13,7 @@ from oracle import gradient
 from sslzoo import losses, networks, views
 from sslzoo.callbacks import Checkpoint, Journal, Stopwatch
 from sslzoo.errors import ArtefactError, InvalidInputError, UnknownNameError
-from sslzoo.methods import CMC, Annulus, Ball, InstanceDiscrimination, LocalAggregation
+from sslzoo.methods import CMC, Annulus, Ball, InBatchDiscrimination, InstanceDiscrimination, LocalAggregation
 from sslzoo.methods.kmeans import mini_batch_kmeans
 from sslzoo.methods.memory_bank import BankMonitor, ClusterBank
 
@@ -167,8 +167,8 @@ def test_the_original_form_is_noise_contrastive_estimation():
 
 
 def test_without_a_bank_the_batch_is_the_memory():
-    model, z = make(InstanceDiscrimination, num_views=2, momentum=0.0), draw(5, 2, 4)
-    assert not model.indexed and model.bank is None
+    model, z = InBatchDiscrimination(plain_encoder(), views=Flips(2), temperature=T), draw(5, 2, 4)
+    model.compile(optimizer=keras.optimizers.SGD(0.05))
     scores = unit(z[:, 0]) @ unit(z[:, 1]).T / T
     found = sum(float(v) for v in model.objective(None, {"z": tensor(z)}, True).values())
     assert found == pytest.approx(float(losses.info_nce(scores)), rel=1e-5)
@@ -176,7 +176,9 @@ def test_without_a_bank_the_batch_is_the_memory():
     assert np.abs(slope[:, 0]).max() > 0.01 and np.abs(slope[:, 1]).max() > 0.01
     model.fit(images(24), batch_size=BATCH, verbose=0)
     with pytest.raises(InvalidInputError, match="exactly 2 views"):
-        make(InstanceDiscrimination, num_views=1, momentum=0.0)
+        InBatchDiscrimination(plain_encoder(), views=Flips(1))
+    with pytest.raises(InvalidInputError, match="momentum must be above 0; without a memory, InBatchDiscrimination"):
+        make(InstanceDiscrimination, momentum=0.0)
 
 
 # ---------------------------------------------------------------- the bank
@@ -537,6 +539,6 @@ def test_chance_is_the_loss_of_a_collapsed_encoder():
         assert loss_of(model, z) == pytest.approx(model.chance_level(BATCH), rel=1e-5)
     assert make(InstanceDiscrimination, num_images=50_000).chance_level(1) == pytest.approx(np.log(4097))
     assert make(Ball, num_images=50_000).chance_level(1) == pytest.approx(np.log(4097))
-    assert make(InstanceDiscrimination, num_views=2, momentum=0.0).chance_level(128) == pytest.approx(np.log(128))
+    assert InBatchDiscrimination(plain_encoder()).chance_level(128) == pytest.approx(np.log(128))
     assert make(Annulus, clusters=3).chance_level(1) is None
     assert make(InstanceDiscrimination, form="nce").chance_level(1) is None

@@ -1,0 +1,78 @@
+"""Several training steps as one program under JAX, until Keras 3.16, which does so itself, is the least version.
+
+Before it `compile(steps_per_execution=K)` calls one compiled step K times.
+"""
+
+import itertools
+
+import keras
+import numpy as np
+from keras import ops
+
+from sslzoo.data import Stacked
+from sslzoo.errors import InvalidInputError
+
+
+def fuses_its_steps():
+    """Whether `steps_per_execution` is made one program here: Keras 3.16 does so itself, TensorFlow has its loop."""
+    version = tuple(int(number) for number in keras.__version__.split(".")[:2])
+    return keras.backend.backend() == "jax" and version < (3, 16)
+
+
+def refuse_parts_of_batches():
+    """Under PyTorch Keras wraps a model in DistributedDataParallel, whose loss sees what its process was given."""
+    import torch
+
+    group = torch.distributed
+    count = group.get_world_size() if group.is_available() and group.is_initialized() else 1
+    if count > 1 or keras.distribution.distribution() is not None:
+        raise InvalidInputError(
+            "Under PyTorch Keras hands each process a part of the batch, and losses would compare the images of that "
+            "part alone: other negatives and statistics than on one device. KERAS_BACKEND=jax trains on several "
+            f"devices and in several processes. Received: {count} process{'es' * (count > 1)}, "
+            f"distribution={keras.distribution.distribution()}"
+        )
+
+
+def fused_steps(model):
+    """(state, iterator) -> (logs, state), as Keras' trainer calls it: up to K steps of the model in one program."""
+    import jax
+
+    def program(state, x, y):
+        def step(state, batch):
+            logs, state = model.train_step(state, batch)
+            return state, logs
+
+        steps_first = jax.tree.map(lambda stack: jax.numpy.swapaxes(stack, 0, 1), (x, y))
+        state, logs = jax.lax.scan(step, state, steps_first)
+        return jax.tree.map(lambda log: log[-1], logs), state
+
+    shardings = None
+    if keras.distribution.distribution() is not None:
+        groups = model.trainable_variables, model.non_trainable_variables
+        groups = *groups, model.optimizer.variables, model.metrics_variables
+        shardings = None, tuple([variable.value.sharding for variable in group] for group in groups)
+    program = jax.jit(program, donate_argnums=0, out_shardings=shardings)
+
+    def run(state, iterator):
+        batch = next(iterator)
+        if isinstance(batch, Stacked):
+            return program(state, *batch)
+        batches = [batch, *itertools.islice(iterator, model.steps_per_execution - 1)]
+        for _, alike in itertools.groupby(batches, key=lambda batch: keras.tree.map_structure(np.shape, batch)):
+            logs, state = program(state, *_stack(list(alike)))
+        return logs, state
+
+    return run
+
+
+def _stack(batches):
+    """Batches of one shape as one (x, y), stacked as `data.Batches` would have."""
+    batches = [keras.utils.unpack_x_y_sample_weight(batch) for batch in batches]
+    if batches[0][2] is not None:
+        raise InvalidInputError(
+            "Self-supervised losses have no weights of samples. Received: batches of (x, y, sample_weight)"
+        )
+    stack = np.stack if isinstance(keras.tree.flatten(batches[0])[0], np.ndarray) else ops.stack
+    pairs = [(x, y) for x, y, _ in batches]
+    return keras.tree.map_structure(lambda *arrays: None if arrays[0] is None else stack(arrays, axis=1), *pairs)
