@@ -220,18 +220,23 @@ def fixed_uniform(shape, minval=0.0, maxval=1.0, *args, **kwargs):
 class EightSteps:
     """A method after eight SGD steps without randomness: equal on every backend, and fitted once for many tests.
 
+    With `thawed` it was frozen and unfrozen before.
+
     Attributes:
         model: the trained method, still compiled.
         before: its variables before training.
         arrays: terms per epoch and final variables, what a golden file holds.
     """
 
-    def __init__(self, name):
+    def __init__(self, name, thawed=False):
         num_views, make = CASES[name]
         drawn = keras.random.normal, keras.random.randint, keras.random.uniform
         keras.random.normal, keras.random.randint, keras.random.uniform = fixed_normal, fixed_randint, fixed_uniform
         try:
             self.model = make(Flips(num_views))
+            if thawed:
+                self.model.trainable = False
+                self.model.trainable = True
             self.before = state(self.model)
             self.model.compile(optimizer=keras.optimizers.SGD(1e-3, momentum=0.9))
             history = self.model.fit(inputs(self.model), batch_size=12, epochs=2, shuffle=False, verbose=0).history

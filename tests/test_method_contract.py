@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+from sslzoo import data
 from sslzoo.errors import choose
 from sslzoo.methods import METHODS
 
@@ -63,6 +64,44 @@ def test_training_moves_every_variable(run):
         if np.array_equal(old, new) and weight.name not in contract.STILL.get(run.name, ())
     ]
     assert not still
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_freezing_and_unfreezing_leaves_what_is_trained(name):
+    """Keras sets `trainable` of all variables at once; teachers stay where no optimizer sees them."""
+    num_views, make = contract.CASES[name]
+    model = make(contract.Flips(num_views))
+    groups = [[w.path for w in group] for group in (model.trainable_variables, model.non_trainable_variables)]
+    weights = [[w.path for w in group] for group in (model.trainable_weights, model.non_trainable_weights)]
+    model.trainable = False
+    assert model.trainable_variables == model.trainable_weights == []
+    model.trainable = True
+    for layer in model.layers:
+        layer.trainable = True
+    assert groups == [[w.path for w in group] for group in (model.trainable_variables, model.non_trainable_variables)]
+    assert weights == [[w.path for w in group] for group in (model.trainable_weights, model.non_trainable_weights)]
+
+
+@pytest.mark.parametrize("name", ["moco", "byol", "protocpc", "tico", "dino", "simdino"])
+def test_eight_steps_after_unfreezing_equal_those_of_a_model_never_frozen(name):
+    same_as_golden(contract.EightSteps(name, thawed=True).arrays, name)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_remainder_that_cannot_be_taken_is_refused_before_the_first_step(name):
+    num_views, make = contract.CASES[name]
+    model = make(contract.Flips(num_views))
+    model.compile(optimizer=keras.optimizers.SGD(1e-3))
+    inputs = contract.inputs(model, 13)
+    images = inputs["images"] if model.indexed else inputs
+    batches = data.Batches(images, None, 12, with_index=model.indexed, drop_remainder=False)
+    if model.least_batch == 1 and name != "wmse":
+        model._check_batches(13, 12)
+        return
+    steps = keras.callbacks.LambdaCallback(on_train_batch_begin=lambda batch, logs: pytest.fail("a step was taken"))
+    for given in ({"x": inputs, "batch_size": 12}, {"x": batches, "shuffle": False}, {"x": images[:1]}):
+        with pytest.raises(ValueError, match=r"drop 1 of|last batch of an epoch"):
+            model.fit(**given, verbose=0, callbacks=[steps])
 
 
 def test_evaluate_leaves_weights_alone(run):

@@ -42,6 +42,7 @@ class AlignUniform(JointEmbedding):
     )
     terms = ("alignment", "uniformity")
     roles = ("prior", "substitute")
+    least_batch = 2
     advice = (Advice("a higher uniformity weight", "uniformity_weight", ("complete", "dimensional", "cone", "chance")),)
 
     def __init__(self, encoder, projector=None, views=None, uniformity_weight=1.0, t=2.0, **kwargs):

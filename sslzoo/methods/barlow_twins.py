@@ -40,6 +40,7 @@ class BarlowTwins(JointEmbedding):
     )
     terms = ("invariance", "redundancy")
     roles = ("prior", "substitute")
+    least_batch = 2
     joint_statistics = False
     advice = (Advice("a higher off-diagonal weight", "off_diagonal_weight", ("dimensional",)),)
 

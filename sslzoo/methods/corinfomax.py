@@ -53,6 +53,7 @@ class CorInfoMax(JointEmbedding):
     )
     terms = ("invariance", "log_determinant")
     roles = ("prior", "substitute")
+    least_batch = 2
     remembers = ("moving means and covariances of both views",)
     joint_statistics = False
     advice = (Advice("a lower invariance weight", "invariance_weight"),)

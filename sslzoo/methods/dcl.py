@@ -35,6 +35,7 @@ class DCL(JointEmbedding):
     papers = (paper("Decoupled Contrastive Learning", "https://arxiv.org/abs/2110.06848"),)
     terms = ("alignment", "contrast")
     roles = ("prior", "substitute")
+    least_batch = 2
 
     def __init__(self, encoder, projector=None, views=None, temperature=0.1, sigma=None, **kwargs):
         super().__init__(encoder, projector, views, **kwargs)

@@ -56,6 +56,7 @@ class EBCLR(EnergyModel):
     papers = (paper("Energy-Based Contrastive Learning of Visual Representations", "https://arxiv.org/abs/2202.04933"),)
     terms = ("alignment", "contrast", "generative", "norm")
     roles = ("prior", "substitute", "density", "marginal")
+    least_batch = 2
     view_counts = (2, 2)
     advice = (LOWER_TEMPERATURE,)
     without = ("sample_range",)
@@ -123,11 +124,6 @@ class EBCLR(EnergyModel):
 
     def objective(self, images, outputs, training):
         z = outputs["z"]
-        if training and z.shape[0] == 1:
-            raise InvalidInputError(
-                "EBCLR tells images of a batch apart and needs at least 2 of them in every batch: drop a remainder of "
-                "1. Received: a batch of 1 image"
-            )
         lengths, generative = ops.mean(ops.sum(ops.square(z[:, 0]), axis=1)), ops.zeros(())
         if self.buffer is not None:
             z_q = outputs["z_samples"]

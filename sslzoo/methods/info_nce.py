@@ -47,6 +47,7 @@ class InfoNCE(JointEmbedding):
     papers = (paper("InfoNCE is a variational autoencoder", "https://arxiv.org/abs/2107.02495"),)
     terms = ("alignment", "contrast")
     roles = ("prior", "substitute")
+    least_batch = 2
 
     def __init__(self, encoder, projector=None, views=None, critic="bilinear", symmetric=False, **kwargs):
         super().__init__(encoder, projector, views, **kwargs)
@@ -72,8 +73,6 @@ class InfoNCE(JointEmbedding):
             )
 
     def objective(self, images, outputs, training):
-        if training:
-            self.check_negatives(outputs["z"])
         scores = self.critic(outputs["z"][:, 0], outputs["z"][:, 1])
         terms = info_nce_terms(scores)
         if not self.symmetric:

@@ -79,14 +79,6 @@ class JointEmbedding(Pretrainer):
         normalised = any(isinstance(layer, keras.layers.BatchNormalization) for layer in layers)
         return True if layers and not normalised else None
 
-    def check_negatives(self, z) -> None:
-        """Raise in training on a batch of one image: telling it from the others of the batch takes others."""
-        if z.shape[0] == 1:
-            raise InvalidInputError(
-                f"{type(self).__name__} tells images of a batch apart and needs at least 2 of them in every batch: "
-                "drop a remainder of 1. Received: a batch of 1 image"
-            )
-
     def embed(self, views, training=False):
         """Embeddings of views (N, H, W, C): float tensor (N, P), what the loss compares."""
         features = self.representation(views, training)

@@ -97,6 +97,7 @@ class MoCo(TeacherStudent):
         enqueue(self.queue, self.pointer, ops.reshape(outputs["keys"], (-1, self.embedding_dim)))
 
     def check_batch(self, batch_size):
+        super().check_batch(batch_size)
         keys = batch_size * (1 + self.symmetric)
         if keys > self.queue_size:
             raise InvalidInputError(

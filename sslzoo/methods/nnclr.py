@@ -50,6 +50,7 @@ class NNCLR(SimSiam):
     )
     terms = ("alignment", "contrast")
     roles = ("prior", "substitute")
+    least_batch = 2
     remembers = ("a queue of embeddings",)
     apart_by = ""
     advice = (LOWER_TEMPERATURE,)
@@ -80,6 +81,7 @@ class NNCLR(SimSiam):
         enqueue(self.queue, self.pointer, unit(outputs["target"][:, 0]))
 
     def check_batch(self, batch_size):
+        super().check_batch(batch_size)
         if batch_size > self.queue_size:
             raise InvalidInputError(
                 "The queue must hold the images of a step. "

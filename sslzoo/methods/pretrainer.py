@@ -259,11 +259,14 @@ class Pretrainer(keras.Model):
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         outputs = keras.tree.map_structure(full_precision, y_pred)
+        images = keras.tree.flatten(x)[0]
+        if training and images.shape[0] is not None:
+            self.check_batch(images.shape[0])
         losses = self.objective(x, outputs, training)
         if training:
             self.update(x, outputs)
         # Weighted by images, as Keras weighs the loss itself, so that the reported terms sum to the reported loss.
-        batch_size = ops.shape(keras.tree.flatten(x)[0])[0]
+        batch_size = ops.shape(images)[0]
         for term, mean in self.term_means.items():
             mean.update_state(losses[term], sample_weight=batch_size)
         return sum(losses[term] for term in self.terms)

@@ -43,6 +43,7 @@ class SimCLR(JointEmbedding):
     )
     terms = ("alignment", "contrast")
     roles = ("prior", "substitute")
+    least_batch = 2
     advice = (LOWER_TEMPERATURE,)
 
     def __init__(self, encoder, projector=None, views=None, temperature=0.5, **kwargs):
@@ -51,8 +52,6 @@ class SimCLR(JointEmbedding):
 
     def objective(self, images, outputs, training):
         z = outputs["z"]
-        if training:
-            self.check_negatives(z)
         return nt_xent_terms(z[:, 0], z[:, 1], self.temperature)
 
     def chance_level(self, batch_size: int) -> float:

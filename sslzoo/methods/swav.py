@@ -152,6 +152,7 @@ class SwAV(MultiCrop):
         self.step.assign(snapshot(self.step) + 1)
 
     def check_batch(self, batch_size):
+        super().check_batch(batch_size)
         if 0 < self.queue_size < batch_size:
             raise InvalidInputError(
                 "The queue must hold the images of a step. "

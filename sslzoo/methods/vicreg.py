@@ -46,6 +46,7 @@ class VICReg(JointEmbedding):
     )
     terms = ("invariance", "variance", "covariance")
     roles = ("prior", "substitute", "substitute")
+    least_batch = 2
     joint_statistics = False
     advice = (
         Advice("a higher covariance weight", "covariance_weight", ("dimensional",)),

@@ -68,8 +68,6 @@ class WMSE(JointEmbedding):
     def objective(self, images, outputs, training):
         z = outputs["z"]
         size = self.whitening_size
-        if z.shape[0] is not None:
-            self.check_batch(z.shape[0])
         if size is None:
             return {"invariance": w_mse(z, self.normalize)}
         # Evaluation draws nothing: it takes the batch as it comes.
@@ -78,6 +76,7 @@ class WMSE(JointEmbedding):
         return {"invariance": w_mse(ops.concatenate(slices, axis=0), self.normalize)}
 
     def check_batch(self, batch_size):
+        super().check_batch(batch_size)
         size = self.whitening_size
         if size is not None and batch_size % size:
             raise InvalidInputError(

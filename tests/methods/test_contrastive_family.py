@@ -211,7 +211,7 @@ def test_moco_zero_embeddings_leave_a_finite_queue():
 
 
 def test_moco_refuses_more_keys_than_the_queue_holds():
-    with pytest.raises(InvalidInputError, match="Received: 12 rows"):
+    with pytest.raises(InvalidInputError, match="must hold the keys of a step, 12 here"):
         compiled(make(MoCo, queue_size=8)).fit(images(BATCH), batch_size=BATCH, verbose=0)
 
 

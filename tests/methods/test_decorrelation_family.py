@@ -194,8 +194,8 @@ def test_a_batch_of_one_and_three_views_are_refused(method):
 
 def test_wmse_refuses_batches_it_cannot_whiten():
     with pytest.raises(InvalidInputError, match=r"more than 4 embeddings.*Received: batch=4, features=4"):
-        make(WMSE).objective(None, embeddings(n=4), True)
+        make(WMSE).check_batch(4)
     with pytest.raises(InvalidInputError, match=r"multiple of whitening_size=5. Received: a batch of 12 images"):
-        make(WMSE, whitening_size=5).objective(None, embeddings(n=12), True)
+        make(WMSE, whitening_size=5).check_batch(12)
     with pytest.raises(InvalidInputError, match=r"WMSE needs at least 2 views.*Received: num_views=1"):
         make(WMSE, num_views=1)
