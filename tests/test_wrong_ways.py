@@ -34,7 +34,7 @@ RECIPES = {
     "simvae --learning-rate 0": "learning_rate must be a number > 0",
     "simvae --learning-rate -1": "learning_rate must be a number > 0",
     "simvae --image-size 0": "--image-size must be greater than 0",
-    "simvae --image-size 32": "`image_size` resizes a folder",
+    "simvae --image-size 32": "`image_size` is for a folder",
     "simvae --test-share nan": "test_share must be a number from 0 to 1",
     "simvae --test-share -0.5": "test_share must be a number from 0 to 1",
     "simvae --grace inf": "--grace must be less than",

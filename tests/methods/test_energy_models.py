@@ -420,7 +420,7 @@ def test_ebclr_density_is_relative_to_a_reference_and_is_sampled():
 
 def test_ebclr_refuses_a_single_image():
     with pytest.raises(InvalidInputError, match="a batch of 1 image"):
-        ebclr().compute_loss(x=tensor(draw(1, 2, 3)), training=True)
+        ebclr().check_batch(1)
 
 
 def test_a_standardized_model_starts_without_a_favourite_cluster():
