@@ -1,4 +1,9 @@
-"""The objectives as pure functions of tensors: no state, no random numbers, no Keras layers."""
+"""The objectives as pure functions of tensors: no state, no random numbers, no Keras layers.
+
+They take arrays or tensors, of any float dtype; shapes and numbers other than those under "Args" raise
+`InvalidInputError`, where they are known (TensorFlow may leave a batch size open while it traces a graph). Examples
+assume `import numpy as np` and `from sslzoo import losses`; that of `X_terms` is that of `X`.
+"""
 
 from sslzoo.losses.clustering import (
     cluster_terms,

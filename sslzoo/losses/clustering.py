@@ -35,9 +35,6 @@ def sinkhorn(scores, epsilon: float = 0.05, iterations: int = 3, weights=None):
     exponentials of the published algorithm would be 0 / 0.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         scores = np.random.default_rng(0).uniform(-1, 1, size=(32, 5))
         losses.sinkhorn(scores)  # (32, 5), columns sum to about 32 / 5
 
@@ -50,9 +47,6 @@ def sinkhorn(scores, epsilon: float = 0.05, iterations: int = 3, weights=None):
 
     Returns:
         Float32 tensor (B, K) of probabilities, without gradient. Zero scores give 1 / K.
-
-    Raises:
-        InvalidInputError: `scores` is not a matrix, or epsilon or iterations are out of range.
 
     Reference:
         SwAV, eq. 3-5 and appendix A; Cuturi, "Sinkhorn Distances".
@@ -83,13 +77,6 @@ def swapped_terms(
     queue_weights=None,
 ):
     """The two terms of `swapped_prediction`, with its arguments.
-
-    Example:
-        import numpy as np
-        from sslzoo import losses
-
-        scores = np.random.default_rng(0).uniform(-1, 1, size=(2, 32, 5))  # of two views
-        losses.swapped_terms(list(scores))
 
     Returns:
         dict of float32 scalars, means over ordered pairs (u assigns, v predicts) and images:
@@ -130,9 +117,6 @@ def swapped_prediction(
     -mean_i sum_k q_uik log softmax_k(s_vi / temperature),  q_u = sinkhorn(s_u). Zero scores give log K.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         scores = np.random.default_rng(0).uniform(-1, 1, size=(2, 32, 5))  # of two views
         losses.swapped_prediction(list(scores))
 
@@ -148,10 +132,6 @@ def swapped_prediction(
 
     Returns:
         Float32 scalar, in nats.
-
-    Raises:
-        InvalidInputError: fewer than two views, views of unequal shapes, or another number of queues than of views
-            that assign.
 
     Reference:
         SwAV, eq. 2, and multi-crop as in its section 3.3.
@@ -170,9 +150,6 @@ def proto_cpc_terms(student, teacher, temperature: float = 0.1, prior=None):
     """The two terms of `proto_cpc`, with its arguments.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         rng = np.random.default_rng(0)
         student, teacher = rng.normal(size=(32, 5)), rng.dirichlet(np.ones(5), size=32)
         losses.proto_cpc_terms(student, teacher)
@@ -207,9 +184,6 @@ def proto_cpc(student, teacher, temperature: float = 0.1, prior=None):
     targets is -mean_i KL(p_i || q) >= -log K.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         rng = np.random.default_rng(0)
         student, teacher = rng.normal(size=(32, 5)), rng.dirichlet(np.ones(5), size=32)
         losses.proto_cpc(student, teacher)
@@ -222,9 +196,6 @@ def proto_cpc(student, teacher, temperature: float = 0.1, prior=None):
 
     Returns:
         Float32 scalar, in nats; unchanged by a constant added to a row of `student`.
-
-    Raises:
-        InvalidInputError: the two are not matrices of one shape.
 
     Reference:
         The GEDI paper (arXiv 2212.13425), appendix H, last line (z is `student`, p^t is `teacher`).
@@ -244,9 +215,6 @@ def cluster_terms(logits, logits_view, prior=None):
     invariance is 0 and prior the entropy of `prior`: log K for equal shares, not 0.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         logits, logits_view = np.random.default_rng(0).normal(size=(2, 32, 5))
         losses.cluster_terms(logits, logits_view)
 
@@ -258,9 +226,6 @@ def cluster_terms(logits, logits_view, prior=None):
 
     Returns:
         dict of float32 scalars, unweighted, >= 0: "invariance", "prior".
-
-    Raises:
-        InvalidInputError: logits that are not two matrices of one shape, or a prior of another length.
 
     Reference:
         Sansone and Manhaeve, "Unifying Self-Supervised Clustering and Energy-Based Models" (GEDI, arXiv 2212.13425),
@@ -288,9 +253,6 @@ def pseudo_label_terms(logits, labels, weights=None):
     """Cross-entropy of a linear classifier whose classes are clusters, in two terms.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         logits = np.random.default_rng(0).normal(size=(32, 5))
         losses.pseudo_label_terms(logits, np.arange(32) % 5)
 
@@ -303,9 +265,6 @@ def pseudo_label_terms(logits, labels, weights=None):
     Returns:
         dict of float32 scalars: "alignment" = -mean_i w_i s_i,label and "contrast" = mean_i w_i log sum_k exp s_ik.
         Zero logits give a sum of log K (times the mean weight).
-
-    Raises:
-        InvalidInputError: `logits` is not a matrix.
 
     Reference:
         DeepCluster, eq. 1 and section 3.3.

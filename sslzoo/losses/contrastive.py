@@ -26,9 +26,6 @@ def info_nce(scores):
     """InfoNCE of a matrix of scores: mean_i [ -S_ii + log sum_j exp S_ij ].
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         scores = np.random.default_rng(0).normal(size=(32, 32))
         losses.info_nce(scores)
 
@@ -38,23 +35,12 @@ def info_nce(scores):
 
     Returns:
         Float32 scalar, >= 0. Rows of equal scores give log B; log B - loss is a lower bound on the mutual information.
-
-    Raises:
-        InvalidInputError: `scores` is not a square matrix.
     """
     return total(info_nce_terms(scores))
 
 
 def info_nce_terms(scores) -> dict:
-    """The parts of `info_nce`: {"alignment": mean_i -S_ii, "contrast": mean_i log sum_j exp S_ij}.
-
-    Example:
-        import numpy as np
-        from sslzoo import losses
-
-        scores = np.random.default_rng(0).normal(size=(32, 32))
-        losses.info_nce_terms(scores)
-    """
+    """The parts of `info_nce`: {"alignment": mean_i -S_ii, "contrast": mean_i log sum_j exp S_ij}."""
     scores = float32(scores)
     shape = static_shape(scores)
     if len(shape) != 2 or differ(*shape):
@@ -71,9 +57,6 @@ def nt_xent(z_a, z_b, temperature: float):
     over 2 B views (SimCLR's released code has twice that: the sum of the means over either half).
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         z_a, z_b = np.random.default_rng(0).normal(size=(2, 32, 8))
         losses.nt_xent(z_a, z_b, temperature=0.5)
 
@@ -84,23 +67,12 @@ def nt_xent(z_a, z_b, temperature: float):
     Returns:
         Float32 scalar, >= 0. Equal vectors give log(2 B - 1). With one image there is one candidate, the positive:
         the loss is 0 and teaches nothing.
-
-    Raises:
-        InvalidInputError: `z_a` and `z_b` are not two matrices of one shape.
     """
     return total(nt_xent_terms(z_a, z_b, temperature))
 
 
 def nt_xent_terms(z_a, z_b, temperature: float) -> dict:
-    """The parts of `nt_xent`: {"alignment": mean of -positive / temperature, "contrast": mean of log-sum-exp}.
-
-    Example:
-        import numpy as np
-        from sslzoo import losses
-
-        z_a, z_b = np.random.default_rng(0).normal(size=(2, 32, 8))
-        losses.nt_xent_terms(z_a, z_b, temperature=0.5)
-    """
+    """The parts of `nt_xent`: {"alignment": mean of -positive / temperature, "contrast": mean of log-sum-exp}."""
     z_a, z_b = unit(z_a), unit(z_b)
     check_pairs(z_a=z_a, z_b=z_b)
     z = ops.concatenate([z_a, z_b], axis=0)
@@ -120,9 +92,6 @@ def dcl(z_a, z_b, temperature: float, sigma: float | None = None):
     close its pair is already, so small batches do.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         z_a, z_b = np.random.default_rng(0).normal(size=(2, 32, 8))
         losses.dcl(z_a, z_b, temperature=0.1)
 
@@ -136,9 +105,6 @@ def dcl(z_a, z_b, temperature: float, sigma: float | None = None):
     Returns:
         Float32 scalar, which may be negative. Equal vectors give log(2 B - 2).
 
-    Raises:
-        InvalidInputError: `z_a` and `z_b` are not two matrices of one shape, or hold one image.
-
     Reference:
         Yeh et al., "Decoupled Contrastive Learning" (arXiv 2110.06848), eq. 5 and 6.
     """
@@ -146,15 +112,7 @@ def dcl(z_a, z_b, temperature: float, sigma: float | None = None):
 
 
 def dcl_terms(z_a, z_b, temperature: float, sigma: float | None = None) -> dict:
-    """The parts of `dcl`: {"alignment": mean of -w positive / temperature, "contrast": mean of log-sum-exp}.
-
-    Example:
-        import numpy as np
-        from sslzoo import losses
-
-        z_a, z_b = np.random.default_rng(0).normal(size=(2, 32, 8))
-        losses.dcl_terms(z_a, z_b, temperature=0.1)
-    """
+    """The parts of `dcl`: {"alignment": mean of -w positive / temperature, "contrast": mean of log-sum-exp}."""
     z_a, z_b = unit(z_a), unit(z_b)
     check_pairs(z_a=z_a, z_b=z_b)
     if static_shape(z_a)[0] == 1:
@@ -177,9 +135,6 @@ def queue_nce(q, k, queue, temperature: float):
     """MoCo's loss: each query is to tell its key from a queue of earlier keys.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         q, k = np.random.default_rng(0).normal(size=(2, 32, 8))
         queue = losses.unit(np.random.default_rng(1).normal(size=(64, 8)))
         losses.queue_nce(q, k, queue, temperature=0.1)
@@ -192,24 +147,12 @@ def queue_nce(q, k, queue, temperature: float):
 
     Returns:
         Float32 scalar, >= 0: mean over queries of the cross-entropy among 1 + K candidates; log(K + 1) when all agree.
-
-    Raises:
-        InvalidInputError: `q` and `k` are not two matrices of one shape, or the queue's rows have another length.
     """
     return total(queue_nce_terms(q, k, queue, temperature))
 
 
 def queue_nce_terms(q, k, queue, temperature: float) -> dict:
-    """The parts of `queue_nce`: {"alignment": mean of -positive / temperature, "contrast": mean of log-sum-exp}.
-
-    Example:
-        import numpy as np
-        from sslzoo import losses
-
-        q, k = np.random.default_rng(0).normal(size=(2, 32, 8))
-        queue = losses.unit(np.random.default_rng(1).normal(size=(64, 8)))
-        losses.queue_nce_terms(q, k, queue, temperature=0.1)
-    """
+    """The parts of `queue_nce`: {"alignment": mean of -positive / temperature, "contrast": mean of log-sum-exp}."""
     q, k, queue = unit(q), unit(k), float32(queue)
     check_pairs(q=q, k=k)
     shape = static_shape(queue)
@@ -226,9 +169,6 @@ def instance_cross_entropy(scores, index):
     """Cross-entropy of a softmax classifier with one class per training image.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         scores = np.random.default_rng(0).normal(size=(4, 100))
         losses.instance_cross_entropy(scores, np.array([7, 0, 99, 7]))
 
@@ -239,23 +179,12 @@ def instance_cross_entropy(scores, index):
 
     Returns:
         Float32 scalar, >= 0. Equal scores give log N.
-
-    Raises:
-        InvalidInputError: the shapes are others.
     """
     return total(instance_terms(scores, index))
 
 
 def instance_terms(scores, index) -> dict:
-    """The parts of `instance_cross_entropy`: {"alignment": mean of -own score, "contrast": mean of log-sum-exp}.
-
-    Example:
-        import numpy as np
-        from sslzoo import losses
-
-        scores = np.random.default_rng(0).normal(size=(4, 100))
-        losses.instance_terms(scores, np.array([7, 0, 99, 7]))
-    """
+    """The parts of `instance_cross_entropy`: {"alignment": mean of -own score, "contrast": mean of log-sum-exp}."""
     scores, index = float32(scores), ops.convert_to_tensor(index)
     shape, labels = static_shape(scores), static_shape(index)
     if len(shape) != 2 or len(labels) != 1 or differ(shape[0], labels[0]):

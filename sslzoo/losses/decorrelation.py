@@ -37,9 +37,6 @@ def vicreg_terms(z_a, z_b):
     invariance undivided by D.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         z_a, z_b = np.random.default_rng(0).normal(size=(2, 32, 8))
         losses.vicreg_terms(z_a, z_b)
 
@@ -50,9 +47,6 @@ def vicreg_terms(z_a, z_b):
         dict of float32 scalars >= 0: "invariance" (pull), "variance" and "covariance" (push). Each is unchanged by a
         shift of both views, by permuting images, coordinates, or the two views. Equal embeddings of all images score
         a variance of 0.99.
-
-    Raises:
-        InvalidInputError: shapes differ, are not (B, D), or B = 1.
     """
     z_a, z_b = _pair(z_a, z_b)
     covariances = [covariance(z, sample=True) for z in (z_a, z_b)]
@@ -73,9 +67,6 @@ def barlow_twins_terms(z_a, z_b):
     without learned scale does.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         z_a, z_b = np.random.default_rng(0).normal(size=(2, 32, 8))
         losses.barlow_twins_terms(z_a, z_b)
 
@@ -86,9 +77,6 @@ def barlow_twins_terms(z_a, z_b):
         dict of float32 scalars >= 0: "invariance" = sum_i (c_ii - 1)^2 (pull), "redundancy" = sum_{i != j} c_ij^2
         (push). Unchanged by scaling or shifting a coordinate, up to the 1e-5. Equal embeddings of all images score an
         invariance of D: a coordinate without variance correlates with nothing.
-
-    Raises:
-        InvalidInputError: shapes differ, are not (B, D), or B = 1.
     """
     z_a, z_b = (_standardize(z) for z in _pair(z_a, z_b))
     correlation = ops.matmul(ops.transpose(z_a), z_b) / ops.cast(ops.shape(z_a)[0], "float32")
@@ -104,9 +92,6 @@ def barlow_twins(z_a, z_b, off_diagonal_weight: float = 0.0051):
     Appendix I of the GEDI paper writes |C * Lambda - I|^2, which would square the weight; the original is followed.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         z_a, z_b = np.random.default_rng(0).normal(size=(2, 32, 8))
         losses.barlow_twins(z_a, z_b)
 
@@ -116,9 +101,6 @@ def barlow_twins(z_a, z_b, off_diagonal_weight: float = 0.0051):
 
     Returns:
         Float32 scalar >= 0; see `barlow_twins_terms`.
-
-    Raises:
-        InvalidInputError: shapes differ, are not (B, D), or B = 1.
     """
     terms = barlow_twins_terms(z_a, z_b)
     return terms["invariance"] + off_diagonal_weight * terms["redundancy"]
@@ -135,9 +117,6 @@ def corinfomax_terms(z_a, z_b, regularizer: float = 1e-6, covariances=None):
     twice that where both views count, and a regularizer of beta / B.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         z_a, z_b = np.random.default_rng(0).normal(size=(2, 32, 8))
         losses.corinfomax_terms(z_a, z_b)
 
@@ -150,9 +129,6 @@ def corinfomax_terms(z_a, z_b, regularizer: float = 1e-6, covariances=None):
         dict of float32 scalars: "invariance" >= 0 (pull), "log_determinant" (push) of any sign: minus twice the
         entropy per coordinate of two Gaussians, up to a constant, so it has no lower bound unless embeddings are
         bounded (by normalising them).
-
-    Raises:
-        InvalidInputError: shapes differ, are not (B, D), or B = 1.
     """
     z_a, z_b = _pair(z_a, z_b)
     if covariances is None:
@@ -169,9 +145,6 @@ def w_mse(z, normalize: bool = True):
     """W-MSE: the distance between views whose embeddings were whitened, so that they cannot collapse.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         z = np.random.default_rng(0).normal(size=(32, 2, 8))  # two views of each image
         losses.w_mse(z)
 
@@ -185,9 +158,6 @@ def w_mse(z, normalize: bool = True):
         Float32 scalar in [0, 4], or >= 0 without `normalize`. Unchanged by shifting and scaling the coordinates, and
         by adding to one any multiple of those before it. With `normalize`, embeddings without any variance score 2, as
         views that agree in nothing do.
-
-    Raises:
-        InvalidInputError: `z` is not (..., B, J, D), J < 2, or B <= D.
     """
     z = float32(z)
     shape = tuple(z.shape)
@@ -214,9 +184,6 @@ def whiten(z):
     The triangular factor whitens the first coordinate by itself, and each next one after removing those before it.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         z = np.random.default_rng(0).normal(size=(32, 8))
         losses.whiten(z)  # covariance over B - 1: the identity
 
@@ -226,9 +193,6 @@ def whiten(z):
     Returns:
         Float32 tensor like `z`, of mean 0 and covariance I; less than I in directions in which the coordinates cancel
         to about 4e-7 D of their variance or less, of which float32 knows nothing.
-
-    Raises:
-        InvalidInputError: `z` is not (..., B, D), or B <= D.
     """
     z = float32(z)
     shape = tuple(z.shape)

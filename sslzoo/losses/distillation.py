@@ -17,9 +17,6 @@ def dino(student, teacher, center, student_temperature: float = 0.1, teacher_tem
     loss = mean over images and pairs t != s of -sum_k softmax((g_t - center) / T_t)_k log softmax(g_s / T_s)_k
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         rng = np.random.default_rng(0)
         student, teacher = rng.normal(size=(16, 4, 10)), rng.normal(size=(16, 2, 10))
         loss = losses.dino(student, teacher, center=np.zeros(10))
@@ -33,9 +30,6 @@ def dino(student, teacher, center, student_temperature: float = 0.1, teacher_tem
     Returns:
         Float32 scalar, in nats: >= 0, 0 with one prototype, log K where the student is uniform. Collapse to one
         prototype scores 0, collapse to all alike log K.
-
-    Raises:
-        InvalidInputError: shapes that do not fit, or no pair of different views.
     """
     student, teacher, center = float32(student), ops.stop_gradient(float32(teacher)), float32(center)
     checks.positive(student_temperature=student_temperature)

@@ -22,9 +22,6 @@ def gaussian_kl(mean, log_var):
     """KL(N(mean, exp(log_var)) || N(0, I)), summed over the latent dimensions.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         mean, log_var = np.random.default_rng(0).normal(size=(2, 32, 8))
         losses.gaussian_kl(mean, log_var)  # (32,)
 
@@ -45,9 +42,6 @@ def gaussian_kl_between(mean, log_var, mean_to, log_var_to):
     The first pair is the distribution the expectation is taken in; the divergence is not symmetric.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         mean, log_var, mean_to, log_var_to = np.random.default_rng(0).normal(size=(4, 32, 8))
         losses.gaussian_kl_between(mean, log_var, mean_to, log_var_to)  # (32,)
 
@@ -72,9 +66,6 @@ def gaussian_entropy(log_var):
     bound; their eq. 4 and their code subtract it.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         losses.gaussian_entropy(np.zeros((32, 8)))  # (32,), of unit variances
 
     Args:
@@ -95,9 +86,6 @@ def group_prior(z, variance: float, centre_variance: float | None = None):
     of variance `variance + centre_variance`.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         z = np.random.default_rng(0).normal(size=(32, 4, 8))  # four views of each image
         losses.group_prior(z, variance=0.15)  # (32,)
 
@@ -125,9 +113,6 @@ def gaussian_reconstruction(x, x_hat, variance: float):
     """-log N(x; x_hat, variance I) without its constant: squared error summed over pixels / (2 variance).
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         x, x_hat = np.random.default_rng(0).uniform(size=(2, 32, 8, 8, 1))
         losses.gaussian_reconstruction(x, x_hat, variance=0.01)  # (32,)
 
@@ -145,9 +130,6 @@ def bernoulli_reconstruction(x, logits):
     """-log Bernoulli(x; sigmoid(logits)) summed over pixels.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         x, logits = np.random.default_rng(0).uniform(size=(2, 32, 8, 8, 1))
         losses.bernoulli_reconstruction(x, logits)  # (32,)
 

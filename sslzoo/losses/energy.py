@@ -24,9 +24,6 @@ def log_density(logits):
     """f(x) = log sum_y exp(logits_y): a classifier read as a density of its inputs.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         logits = np.random.default_rng(0).normal(size=(32, 5))
         losses.log_density(logits)  # (32,)
 
@@ -47,9 +44,6 @@ def pair_log_density(z, z_other, temperature: float):
     of one view is its sum over the other.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         z, z_other = np.random.default_rng(0).normal(size=(2, 32, 8))
         losses.pair_log_density(z, z_other, temperature=0.1)  # (32,)
 
@@ -60,9 +54,6 @@ def pair_log_density(z, z_other, temperature: float):
 
     Returns:
         Float32 tensor (B,), from log B' - 4 / temperature to log B'.
-
-    Raises:
-        InvalidInputError: the embeddings are not matrices of equally long rows.
     """
     z, z_other = unit(z), unit(z_other)
     shape, other = static_shape(z), static_shape(z_other)
@@ -82,9 +73,6 @@ def generative_term(log_density_data, log_density_samples):
     likelihood and has no lower bound; it is 0 where samples and data are alike.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         data, samples = np.random.default_rng(0).normal(size=(2, 32))
         losses.generative_term(data, samples)
 
@@ -108,9 +96,6 @@ def sgld_step(x, slope, draw, step_size: float = 1.0, noise=0.01, clip: float | 
     is clipped to the range of images: at its border the chain would stick.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         x, slope, draw = np.random.default_rng(0).normal(size=(3, 4, 8, 8, 1))
         losses.sgld_step(x, slope, draw, noise=0.01)  # (4, 8, 8, 1)
 

@@ -33,9 +33,6 @@ def info_nce_bound(positive, negative):
     With few pairs of high information it is limited by its cap of log K.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         rng = np.random.default_rng(0)
         positive, negative = rng.normal(size=32), rng.normal(size=(32, 9))
         losses.info_nce_bound(positive, negative)
@@ -46,9 +43,6 @@ def info_nce_bound(positive, negative):
 
     Returns:
         Float32 scalar, at most log K.
-
-    Raises:
-        InvalidInputError: the shapes are others.
     """
     positive, negative = _pairs(positive, negative)
     everyone = ops.logsumexp(ops.concatenate([positive[:, None], negative], axis=1), axis=1)
@@ -68,9 +62,6 @@ def vince_bound(positive, negative, lower=-math.inf, upper=math.inf, similarity=
     needs them on the scores that are averaged, f(x, y): the default here.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         rng = np.random.default_rng(0)
         positive, negative = rng.normal(size=32), rng.normal(size=(32, 9))
         losses.vince_bound(positive, negative)
@@ -83,9 +74,6 @@ def vince_bound(positive, negative, lower=-math.inf, upper=math.inf, similarity=
 
     Returns:
         Float32 scalar, at most log(1 + M). An anchor without negatives in its region counts as 0.
-
-    Raises:
-        InvalidInputError: the shapes are others.
     """
     positive, negative = _pairs(positive, negative)
     similarity = negative if similarity is None else float32(similarity)
@@ -105,9 +93,6 @@ def vince_threshold(scores):
     """From where on negatives are harder than the average one, log E[exp f] of each anchor: see `vince_bound`.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         scores = np.random.default_rng(0).normal(size=(32, 9))
         losses.vince_threshold(scores)
 
@@ -116,9 +101,6 @@ def vince_threshold(scores):
 
     Returns:
         Float32 tensor (B,), log of the mean of exp(scores) over the draws.
-
-    Raises:
-        InvalidInputError: not a matrix.
     """
     scores = float32(scores)
     if len(static_shape(scores)) != 2:
@@ -137,9 +119,6 @@ def barber_agakov_bound(log_conditional, log_marginal):
     inequality, and the result is then no bound; InfoNCE and TUBA are ways out.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         log_conditional, log_marginal = np.random.default_rng(0).normal(size=(2, 32))
         losses.barber_agakov_bound(log_conditional, log_marginal)
 
@@ -149,9 +128,6 @@ def barber_agakov_bound(log_conditional, log_marginal):
 
     Returns:
         Float32 scalar.
-
-    Raises:
-        InvalidInputError: not two vectors of one length.
     """
     conditional, marginal = float32(log_conditional), float32(log_marginal)
     first, second = static_shape(conditional), static_shape(marginal)
@@ -171,9 +147,6 @@ def tuba_bound(positive, negative, log_baseline=0.0):
     exp I; unlike InfoNCE it has no cap.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         rng = np.random.default_rng(0)
         positive, negative = rng.normal(size=32), rng.normal(size=(32, 9))
         losses.tuba_bound(positive, negative)
@@ -185,9 +158,6 @@ def tuba_bound(positive, negative, log_baseline=0.0):
 
     Returns:
         Float32 scalar.
-
-    Raises:
-        InvalidInputError: the shapes are others.
     """
     positive, negative = _pairs(positive, negative)
     baseline = ops.reshape(float32(log_baseline), (-1,))
@@ -201,9 +171,6 @@ def nwj_bound(positive, negative):
     Bounds I from below in expectation for any critic; tight where f = 1 + log p(y | x) / p(y).
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         rng = np.random.default_rng(0)
         positive, negative = rng.normal(size=32), rng.normal(size=(32, 9))
         losses.nwj_bound(positive, negative)
@@ -214,9 +181,6 @@ def nwj_bound(positive, negative):
 
     Returns:
         Float32 scalar.
-
-    Raises:
-        InvalidInputError: the shapes are others.
     """
     return tuba_bound(positive, negative, log_baseline=1.0)
 

@@ -55,9 +55,6 @@ def sigreg(z, directions):
     averaged over directions and views.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         z = np.random.default_rng(0).normal(size=(32, 4, 8))
         a = np.linalg.qr(np.random.default_rng(1).normal(size=(8, 8)))[0]
         statistic = losses.sigreg(z, directions=a)
@@ -69,9 +66,6 @@ def sigreg(z, directions):
     Returns:
         Float32 scalar >= 0, of about the same size for any B while z is N(0, I), and growing with B otherwise. At
         most `B integral (1 - exp(-t^2/2))^2 exp(-t^2/2) dt` where all embeddings are 0, where its gradient vanishes.
-
-    Raises:
-        InvalidInputError: `z` is not (B, J, D), or directions do not fit it.
     """
     z, directions = float32(z), float32(directions)
     _check_groups(z)
@@ -98,9 +92,6 @@ def lejepa_terms(z, directions, num_global: int | None = None) -> dict:
     sigreg     = `sigreg` of all views
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         z = np.random.default_rng(0).normal(size=(32, 4, 8))
         a = np.linalg.qr(np.random.default_rng(1).normal(size=(8, 8)))[0]
         terms = losses.lejepa_terms(z, a, num_global=2)
@@ -112,9 +103,6 @@ def lejepa_terms(z, directions, num_global: int | None = None) -> dict:
 
     Returns:
         dict of float32 scalars >= 0: "invariance" (pull) and "sigreg" (fixes the marginal).
-
-    Raises:
-        InvalidInputError: as `sigreg`; `num_global` out of range.
     """
     return {"invariance": view_invariance(z, num_global), "sigreg": sigreg(z, directions)}
 
@@ -132,9 +120,6 @@ def visreg_terms(z, directions, num_global: int | None = None) -> dict:
     spread to `scale`, whose gradient is there also where embeddings have collapsed.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         z = np.random.default_rng(0).normal(size=(32, 4, 8))
         a = np.linalg.qr(np.random.default_rng(1).normal(size=(8, 8)))[0]
         terms = losses.visreg_terms(z, a)
@@ -144,9 +129,6 @@ def visreg_terms(z, directions, num_global: int | None = None) -> dict:
 
     Returns:
         dict of float32 scalars >= 0: "invariance" (pull), "scale", "shape" and "center" (fix the marginal).
-
-    Raises:
-        InvalidInputError: as `lejepa_terms`.
     """
     invariance = view_invariance(z, num_global)
     z, directions = float32(z), float32(directions)
@@ -174,9 +156,6 @@ def view_invariance(z, num_global: int | None = None):
     J / 2 times this, summed over coordinates, is SimVAE's prior of unit variance, where all views are global.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         z = np.random.default_rng(0).normal(size=(32, 4, 8))
         distance = losses.view_invariance(z, num_global=2)
 
@@ -202,9 +181,6 @@ def align_uniform_terms(z_a, z_b, t: float = 2.0) -> dict:
     uniformity = mean over both views of log mean_{i != j} exp(-t |z_i - z_j|^2), a view's images among themselves
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         z_a, z_b = np.random.default_rng(0).normal(size=(2, 32, 8))
         terms = losses.align_uniform_terms(z_a, z_b)
 
@@ -216,9 +192,6 @@ def align_uniform_terms(z_a, z_b, t: float = 2.0) -> dict:
     Returns:
         dict of float32 scalars: "alignment" in [0, 4] (pull) and "uniformity" in [-4 t, 0] (push). Both are 0 where
         all embeddings are equal, and the gradient of uniformity vanishes there.
-
-    Raises:
-        InvalidInputError: `z_a` and `z_b` are not two matrices of one shape, or hold one image; `t` is not above 0.
 
     Reference:
         Wang and Isola, "Understanding Contrastive Representation Learning through Alignment and Uniformity on the

@@ -46,9 +46,6 @@ def neighborhood_nce(scores, positive, negative):
     """Share of the positives in the softmax over positives and negatives: see the head of this module.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         rng = np.random.default_rng(0)
         scores = rng.normal(size=(32, 10))
         positive, negative = np.arange(10) < 2, np.arange(10) < 8
@@ -63,25 +60,12 @@ def neighborhood_nce(scores, positive, negative):
     Returns:
         Float32 scalar, >= 0. A row without a positive makes it NaN. With one positive and K - 1 negatives of equal
         scores: log K; without negatives: 0.
-
-    Raises:
-        InvalidInputError: `scores` is not a matrix, or masks are not boolean or of another shape.
     """
     return total(neighborhood_terms(scores, positive, negative))
 
 
 def neighborhood_terms(scores, positive, negative) -> dict:
-    """The parts of `neighborhood_nce`: {"alignment": mean of -lse over positives, "contrast": mean of lse over all}.
-
-    Example:
-        import numpy as np
-        from sslzoo import losses
-
-        rng = np.random.default_rng(0)
-        scores = rng.normal(size=(32, 10))
-        positive, negative = np.arange(10) < 2, np.arange(10) < 8
-        losses.neighborhood_terms(scores, positive[None], negative[None])
-    """
+    """The parts of `neighborhood_nce`: {"alignment": mean of -lse over positives, "contrast": mean of lse over all}."""
     scores, positive, negative = float32(scores), ops.convert_to_tensor(positive), ops.convert_to_tensor(negative)
     _check_masks(scores, positive=positive, negative=negative)
     positive = ops.logical_and(positive, ops.ones_like(scores, dtype="bool"))
@@ -105,9 +89,6 @@ def noise_contrastive(scores, noise_scores, num_images: int, normalizer: float =
     to denominators: on logarithms there is nothing to guard.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         rng = np.random.default_rng(0)
         scores, noise_scores = rng.normal(size=32), rng.normal(size=(32, 10))
         losses.noise_contrastive(scores, noise_scores, num_images=1000)
@@ -120,24 +101,12 @@ def noise_contrastive(scores, noise_scores, num_images: int, normalizer: float =
 
     Returns:
         Float32 scalar, >= 0.
-
-    Raises:
-        InvalidInputError: shapes that do not fit, or numbers out of range.
     """
     return total(noise_contrastive_terms(scores, noise_scores, num_images, normalizer))
 
 
 def noise_contrastive_terms(scores, noise_scores, num_images: int, normalizer: float = NORMALIZER) -> dict:
-    """The parts of `noise_contrastive`: "alignment" of the own images, "contrast" of the drawn ones.
-
-    Example:
-        import numpy as np
-        from sslzoo import losses
-
-        rng = np.random.default_rng(0)
-        scores, noise_scores = rng.normal(size=32), rng.normal(size=(32, 10))
-        losses.noise_contrastive_terms(scores, noise_scores, num_images=1000)
-    """
+    """The parts of `noise_contrastive`: "alignment" of the own images, "contrast" of the drawn ones."""
     scores, noise_scores = float32(scores), float32(noise_scores)
     own, noise = static_shape(scores), static_shape(noise_scores)
     if len(own) != 1 or len(noise) != 2 or differ(own[0], noise[0]):
@@ -163,9 +132,6 @@ def nearest(queries, bank, count: int, block: int = BLOCK):
     same. Gradients flow into the scores.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         rng = np.random.default_rng(0)
         queries, bank = rng.normal(size=(4, 8)), rng.normal(size=(100, 8))
         losses.nearest(queries, bank, count=5)  # products (4, 5) and places (4, 5)
@@ -179,9 +145,6 @@ def nearest(queries, bank, count: int, block: int = BLOCK):
     Returns:
         scores: float32 tensor (B, count), largest first.
         rows: int32 tensor (B, count), their places in the bank. Which of equal scores comes first is the backend's.
-
-    Raises:
-        InvalidInputError: not two matrices of equally long rows, or numbers out of range.
     """
     queries, bank = float32(queries), float32(bank)
     rows = _check_bank(queries, bank)
@@ -230,9 +193,6 @@ def within(cosines, count):
     processor. Exact, and equal on every backend: of equal cosines the first count.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         cosines = np.random.default_rng(0).uniform(-1, 1, size=(4, 100))
         losses.within(cosines, 5)  # bool (4, 100)
 
@@ -320,9 +280,6 @@ def anneal(step, start: float, end: float, steps: int, curve: str = "linear"):
     """A quantity on its way from `start` to `end`, which it reaches at `steps` and keeps.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         losses.anneal(np.array(50), 1000.0, 100.0, steps=100)  # 550
 
     Args:

@@ -18,9 +18,6 @@ def negative_cosine(prediction, target):
     """SimSiam's D: minus the mean cosine similarity of rows.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         prediction, target = np.random.default_rng(0).normal(size=(2, 32, 8))
         losses.negative_cosine(prediction, target)
 
@@ -30,9 +27,6 @@ def negative_cosine(prediction, target):
 
     Returns:
         Float32 scalar in [-1, 1], -1 where all directions agree.
-
-    Raises:
-        InvalidInputError: `prediction` and `target` are not two matrices of one shape.
     """
     prediction, target = unit(prediction), unit(target)
     check_pairs(prediction=prediction, target=target)
@@ -43,9 +37,6 @@ def normalized_regression(prediction, target):
     """BYOL's loss of one direction: mean squared distance of normalised rows, which is 2 - 2 cosine.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         prediction, target = np.random.default_rng(0).normal(size=(2, 32, 8))
         losses.normalized_regression(prediction, target)
 
@@ -54,8 +45,5 @@ def normalized_regression(prediction, target):
 
     Returns:
         Float32 scalar in [0, 4], 0 where all directions agree.
-
-    Raises:
-        InvalidInputError: `prediction` and `target` are not two matrices of one shape.
     """
     return 2.0 + 2.0 * negative_cosine(prediction, target)

@@ -11,9 +11,6 @@ def unit(x, axis: int = -1):
     """x / |x|, and zero where x is zero.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         losses.unit(np.array([[3.0, 4.0], [0.0, 0.0]]))  # [[0.6, 0.8], [0, 0]]
 
     Args:

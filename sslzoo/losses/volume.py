@@ -29,9 +29,6 @@ def coding_rate(z, epsilon: float):
     """Lossy coding rate of embeddings: 1/2 log det(I + D / (B epsilon^2) Z^T Z), in nats.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         z = np.random.default_rng(0).normal(size=(32, 4, 8))
         nats = losses.coding_rate(z[:, 0], epsilon=0.5)
 
@@ -42,9 +39,6 @@ def coding_rate(z, epsilon: float):
     Returns:
         Float32 tensor (...), >= 0: 0 where all are 0, the larger the more directions they fill. For B unit vectors that
         are all alike: 1/2 log(1 + D / epsilon^2).
-
-    Raises:
-        InvalidInputError: `z` has no two axes, or epsilon is not above 0.
     """
     checks.positive(epsilon=epsilon)
     z = float32(z)
@@ -66,9 +60,6 @@ def emp_ssl_terms(z, epsilon: float = 0.2**0.5) -> dict:
     here it is subtracted, as in the paper.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         z = np.random.default_rng(0).normal(size=(32, 4, 8))
         terms = losses.emp_ssl_terms(z)
 
@@ -78,9 +69,6 @@ def emp_ssl_terms(z, epsilon: float = 0.2**0.5) -> dict:
 
     Returns:
         dict of float32 scalars: "coding_rate" <= 0 (push) and "alignment" in [-1, 1] (pull), -1 with one view.
-
-    Raises:
-        InvalidInputError: `z` is not (B, J, D), or epsilon is not above 0.
     """
     z = unit(_grouped(z))
     centre = ops.mean(z, axis=1, keepdims=True)
@@ -97,9 +85,6 @@ def mmcr_terms(z) -> dict:
     manifolds = mean over images of |Z_i|_*,  Z_i (J, D) its normalised views
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         z = np.random.default_rng(0).normal(size=(32, 4, 8))
         terms = losses.mmcr_terms(z)
 
@@ -110,9 +95,6 @@ def mmcr_terms(z) -> dict:
         dict of float32 scalars: "centroids" <= 0 and "manifolds" >= 0, sqrt(J) where views agree. Centroids are as
         long as views agree and as spread as their number allows, so that "centroids" both pulls and pushes: its least
         value, where views agree and centroids are orthogonal (B <= D), is -B.
-
-    Raises:
-        InvalidInputError: `z` is not (B, J, D).
     """
     z = unit(_grouped(z))
     return {"centroids": -_nuclear_norm(ops.mean(z, axis=1)), "manifolds": ops.mean(_nuclear_norm(z))}
@@ -128,9 +110,6 @@ def frossl_terms(z) -> dict:
     code.
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         z = np.random.default_rng(0).normal(size=(32, 4, 8))
         terms = losses.frossl_terms(z)
 
@@ -140,9 +119,6 @@ def frossl_terms(z) -> dict:
     Returns:
         dict of float32 scalars: "spectrum" (push), from -J log min(B, D) where all directions are used alike to 0 where
         one is, and "invariance" >= 0 (pull).
-
-    Raises:
-        InvalidInputError: `z` is not (B, J, D).
     """
     z = unit(_grouped(z), axis=0)
     _, views, size = static_shape(z)
@@ -162,9 +138,6 @@ def tico_terms(z_a, z_b, covariance) -> dict:
     contrast   = mean of z_a^T C z_a
 
     Example:
-        import numpy as np
-        from sslzoo import losses
-
         z = np.random.default_rng(0).normal(size=(32, 4, 8))
         terms = losses.tico_terms(z[:, 0], z[:, 1], covariance=np.eye(8) / 8)
 
@@ -175,9 +148,6 @@ def tico_terms(z_a, z_b, covariance) -> dict:
     Returns:
         dict of float32 scalars: "invariance" in [0, 2] (pull) and "contrast" in [0, 1] (push): how often the directions
         of this batch were seen before.
-
-    Raises:
-        InvalidInputError: shapes that do not fit.
     """
     check_pairs(z_a=float32(z_a), z_b=float32(z_b))
     z_a, z_b, covariance = unit(z_a), unit(z_b), float32(covariance)

@@ -1,7 +1,8 @@
 """Networks by name: Functional Keras models of core layers only, built at once.
 
 Encoders and decoders see what `sslzoo.views.Views` makes, not raw images; `compose` joins an encoder and
-the preprocessing of its views when it is saved.
+the preprocessing of its views when it is saved. Examples assume `import numpy as np` and
+`from sslzoo import networks`.
 """
 
 from sslzoo.networks.centre_of_mass import centre_of_mass_encoder

@@ -48,9 +48,6 @@ def centre_of_mass_encoder(
     it: centres differ by a hundredth and the loss stands still until bn2 has learned to darken the background.
 
     Example:
-        import numpy as np
-        from sslzoo import networks
-
         network = networks.centre_of_mass_encoder((16, 16, 1), maps=2)
         network(np.zeros((4, 16, 16, 1), "float32")).shape  # (4, 4): x and y of two maps
 

@@ -53,7 +53,6 @@ def compose(
     network that goes on training, every layer is trainable, and all compute in float32 even if training did not.
 
     Example:
-        import numpy as np
         from sslzoo import networks, views
 
         preprocessor = views.Views("simvae-digits", 2).preprocessor((8, 8, 1))
@@ -227,9 +226,6 @@ def at_size(network: keras.Model, size: tuple[int, int]) -> keras.Model:
     Networks that end in a mean over positions can ("resnet18"); those that flatten their last maps cannot.
 
     Example:
-        import numpy as np
-        from sslzoo import networks
-
         network = networks.encoder("resnet18", (32, 32, 3), 64)
         small = networks.at_size(network, (16, 16))
         small(np.zeros((4, 16, 16, 3), "float32")).shape  # (4, 64), by the same weights

@@ -44,9 +44,6 @@ class BilinearCritic(_Critic):
     score of z' has no greatest value: it grows for ever in the direction W^T z.
 
     Example:
-        import numpy as np
-        from sslzoo import networks
-
         critic = networks.BilinearCritic(embedding_dim=8)
         z = np.random.default_rng(0).normal(size=(2, 4, 8)).astype("float32")
         critic(z[0], z[1]).shape  # (4, 4), a score for each pair
@@ -81,9 +78,6 @@ class GaussianCritic(_Critic):
     -|z'|^2 / (2 L^2), what a candidate pays for being far out.
 
     Example:
-        import numpy as np
-        from sslzoo import networks
-
         critic = networks.GaussianCritic(length_scale=0.5)
         z = np.random.default_rng(0).normal(size=(2, 4, 8)).astype("float32")
         critic(z[0], z[1]).shape  # (4, 4), a score for each pair

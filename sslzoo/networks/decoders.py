@@ -23,9 +23,6 @@ def decoder(
     """Builds a decoder, the counterpart of the encoder of the same name.
 
     Example:
-        import numpy as np
-        from sslzoo import networks
-
         network = networks.decoder("mlp-small", (8, 8, 1), 10, seed=0)
         latents = np.random.default_rng(0).normal(size=(2, 10)).astype("float32")
         network(latents).shape  # (2, 8, 8, 1), logits

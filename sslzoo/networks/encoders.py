@@ -25,9 +25,6 @@ def encoder(
     """Builds an encoder.
 
     Example:
-        import numpy as np
-        from sslzoo import networks
-
         network = networks.encoder("resnet18", (32, 32, 3), 64, seed=0)
         views = np.random.default_rng(0).uniform(size=(2, 32, 32, 3)).astype("float32")
         network(views).shape  # (2, 64)
@@ -94,9 +91,6 @@ def on_part(
     """A network that takes whole images and looks at a part of them, such as the lightness of Lab images.
 
     Example:
-        import numpy as np
-        from sslzoo import networks
-
         lightness = networks.on_part(networks.encoder("mlp-small", (8, 8, 1), 10), (8, 8, 3), channels=(0, 1))
         lightness(np.zeros((4, 8, 8, 3), "float32")).shape  # (4, 10)
 

@@ -30,9 +30,6 @@ def projector(
     | GEDI | `projector(F, (2 * F, F), batch_norm=False)` |
 
     Example:
-        import numpy as np
-        from sslzoo import networks
-
         head = networks.projector(10, (20, 8), seed=0)
         head(np.zeros((4, 10), "float32")).shape  # (4, 8)
 
@@ -72,9 +69,6 @@ def predictor(input_dim: int, hidden: int, seed: int | None = None, name: str = 
     """The head that one of two branches has on top (BYOL, SimSiam): dense, batch normalisation, ReLU, linear.
 
     Example:
-        import numpy as np
-        from sslzoo import networks
-
         head = networks.predictor(8, hidden=4, seed=0)
         head(np.zeros((4, 8), "float32")).shape  # (4, 8)
 
@@ -97,9 +91,6 @@ def prototype_head(input_dim: int, prototypes: int, seed: int) -> keras.Model:
     random points, drawn by NumPy.
 
     Example:
-        import numpy as np
-        from sslzoo import networks
-
         head = networks.prototype_head(8, prototypes=20, seed=0)
         head(np.zeros((4, 8), "float32")).shape  # (4, 20)
     """

@@ -26,7 +26,6 @@ def initialize(model, seed):
 
     Example:
         import keras
-        from sslzoo import networks
 
         model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
         networks.initialize(model, seed=0)  # the same weights on every backend
@@ -131,9 +130,6 @@ def standardize(model: keras.Model, batch) -> keras.Model:
     untouched network nearly the same output for all, of which losses of clusters make one cluster.
 
     Example:
-        import numpy as np
-        from sslzoo import networks
-
         images = np.random.default_rng(0).uniform(-1, -0.5, (64, 8, 8, 1)).astype("float32")
         encoder = networks.encoder("mlp-small", (8, 8, 1), 10, seed=0)
         networks.standardize(encoder, images)

@@ -68,10 +68,7 @@ def test_arguments_are_those_of_all_bases_but_what_a_method_does_without():
     "make, message",
     [
         (lambda: methods.SimCLR(plain_encoder(), temprature=1.0), "Did you mean 'temperature'.*argument of SimCLR="),
-        (
-            lambda: methods.JEM(plain_encoder(), 5, sgld_step=3),
-            "Did you mean 'sgld_steps'.*of JEM='sgld_step'",
-        ),
+        (lambda: methods.JEM(plain_encoder(), 5, sgld_step=3), "Did you mean 'sgld_steps'.*of JEM='sgld_step'"),
         (lambda: methods.Ball(plain_encoder(), 9, clusters=3), "argument of Ball='clusters'"),
         (lambda: methods.DeepCluster(plain_encoder(), 9, 3, projector=head()), "argument of DeepCluster='projector'"),
     ],
