@@ -19,15 +19,10 @@ class AlignUniform(JointEmbedding):
     images apart, the more the nearer they are, and stands for the reconstruction: the uniform distribution on the
     sphere, of the highest entropy, is where it is least. Views of one image do not repel, so style is lost.
 
-    Images repel within a view, those of the whole batch on however many devices it lies.
-
     Args:
         encoder, projector, views: as in `JointEmbedding`; exactly two views.
         uniformity_weight: float > 0, against an alignment of weight 1.
         t: float > 0, how near another image must be to repel: a Gaussian kernel of variance 1 / (2 t).
-
-    Raises:
-        InvalidInputError: a batch of one image, which has nothing to be pushed from.
 
     Reference:
         Wang and Isola, "Understanding Contrastive Representation Learning through Alignment and Uniformity on the

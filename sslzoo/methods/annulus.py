@@ -33,9 +33,6 @@ class Annulus(MemoryBank):
         clusterings: int >= 1.
         inner: float from 0 to 1, share of the ball that is left out instead of clusters.
 
-    Raises:
-        InvalidInputError: as `MemoryBank`, or neither `clusters` nor `inner`.
-
     Reference:
         Wu et al., "On Mutual Information in Contrastive Learning for Visual Representations", lemma 5.1 and section 5.
     """

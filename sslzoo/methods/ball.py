@@ -26,9 +26,6 @@ class Ball(MemoryBank):
         anneal_steps: int >= 0, steps in which the ball shrinks from all images to that; 0 for BALL.
         curve: "linear", "exponential" or "step", how it shrinks. The paper does not say.
 
-    Raises:
-        InvalidInputError: as `MemoryBank`.
-
     Reference:
         Wu et al., "On Mutual Information in Contrastive Learning for Visual Representations", lemma 5.1 and section 5.
     """

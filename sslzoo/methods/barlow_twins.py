@@ -19,16 +19,11 @@ class BarlowTwins(JointEmbedding):
     image together and stands for the prior; since correlations do not see scale, it also asks of each coordinate that
     it differ between images. `redundancy` spreads the images over all directions and stands for the reconstruction.
 
-    Each view is encoded by itself; the correlations are those of the whole batch, on however many devices it lies.
-
     Args:
         encoder, projector, views: as in `JointEmbedding`; exactly two views.
         off_diagonal_weight: float > 0, the paper's lambda.
         scale: float > 0 of the whole loss, which sums over D coordinates and their pairs: of use where the step of the
             optimizer depends on the size of the gradient (the released code has 0.024, solo-learn 0.1 for CIFAR-10).
-
-    Raises:
-        InvalidInputError: a batch of one image, which has no correlations.
 
     Reference:
         Zbontar et al., "Barlow Twins: Self-Supervised Learning via Redundancy Reduction", eq. 1 and 2.

@@ -20,30 +20,20 @@ class BYOL(SimSiam, TeacherStudent):
     with p the predictor's output, and t the embedding by the teacher: a copy of encoder and projector that follows them
     as an exponential moving average. The loss lies in [0, 8].
 
-    `alignment` pulls the views of an image together and stands for the prior. No term stands for the reconstruction:
-    nothing pushes images apart, and equal embeddings of all images are an optimum, 0. What mimics reconstruction, and
-    in practice keeps training away from that optimum, is outside the loss: the teacher, which no gradient moves
-    towards the prediction, together with the predictor, and batch normalisation. As in SimSiam, which is this
-    method without a teacher of its own, the loss cannot tell learning from collapse; the spread of embeddings can.
+    `alignment` pulls the views of an image together and stands for the prior. No term pushes images apart: as in
+    SimSiam, which is this method without a teacher of its own, what keeps them apart is outside the loss, here the
+    teacher, which no gradient moves towards the prediction, the predictor, and batch normalisation.
 
-    A training step, in this order: the teacher moves; it makes the targets, batch normalisation by their own
-    statistics; the optimizer moves encoder and heads. That is the paper's order (teacher after optimizer), its last
-    step put at the beginning of the next: between steps the teacher is one update behind the paper's, whose momentum
-
-        tau_k = 1 - (1 - momentum) (cos(pi k / total_steps) + 1) / 2
-
-    belongs to the optimizer step k = 0, 1 ... that came before. The first step copies the encoder, so that weights
-    given to it after construction reach the teacher. Teacher and step counter are variables of the model, so part of
-    every checkpoint, but not of `parts`.
+    A step: the teacher moves and makes the targets; the optimizer moves encoder and heads. That is the paper's order
+    (teacher after optimizer), its last step put at the beginning of the next: the momentum
+    tau_k = 1 - (1 - momentum) (cos(pi k / total_steps) + 1) / 2 belongs to the optimizer step k = 0, 1 ... before it.
+    The first step copies the encoder, so that weights given to it after construction reach the teacher.
 
     Args:
         encoder, projector, predictor, views: as in `SimSiam`; exactly two views, one at a time. The paper's heads for
             features of size D are `networks.projector(D, (4096, 256))` and `networks.predictor(256, 4096)`.
         momentum: float in [0, 1], of the teacher, at the beginning: 1 never moves it, 0 copies the encoder.
         total_steps: int > 0, training steps in which the momentum rises to 1, where it stays; None keeps it constant.
-
-    Raises:
-        InvalidInputError: a predictor that does not map embeddings to embeddings, or an argument outside its range.
 
     Reference:
         Grill et al., "Bootstrap Your Own Latent: A New Approach to Self-Supervised Learning", eq. 1-2, algorithm 1 and,

@@ -39,9 +39,6 @@ class CMC(MemoryBank):
         views, negatives, neighbors, anneal_steps, curve, clusters, clusterings, inner, temperature, momentum, seed: as
             in `MemoryBank`.
 
-    Raises:
-        InvalidInputError: as `MemoryBank`, or networks that do not fit each other.
-
     Reference:
         Tian, Krishnan and Isola, "Contrastive Multiview Coding"; Wu et al., "On Mutual Information in Contrastive
         Learning for Visual Representations", eq. 3.

@@ -37,9 +37,6 @@ class CorInfoMax(JointEmbedding):
             GEDI writes it.
         normalize: bool, take embeddings to unit length first.
 
-    Raises:
-        InvalidInputError: a batch of one image, which has no covariance.
-
     Reference:
         Ozsoy et al., "Self-Supervised Learning with an Information Maximization Criterion", eq. 6, with the constants
         of its released code; the GEDI paper (arXiv 2212.13425), section 2.2.

@@ -23,9 +23,6 @@ class CRVAE(VAE):
         likelihood_variance: float > 0; 0.01 is the papers' "0.02" as divisor of the squared error.
         encoder, decoder, views, likelihood, seed: as in `VAE`; views must make exactly two.
 
-    Raises:
-        InvalidInputError: views do not come in pairs.
-
     Reference:
         Sinha and Dieng, "Consistency Regularization for Variational Auto-Encoders", eq. 4 and 5 (their code treats
         exp(log_var) as a standard deviation in this term; the formula, with variances, is followed here).

@@ -25,9 +25,6 @@ class DCL(JointEmbedding):
         temperature: float > 0. The paper has 0.07, lightly 0.1.
         sigma: float > 0, of the weighted form (DCLW; the paper has 0.5), or None.
 
-    Raises:
-        InvalidInputError: a batch of one image, which has nothing to be told from.
-
     Reference:
         Yeh et al., "Decoupled Contrastive Learning" (arXiv 2110.06848), eq. 5 and 6.
     """

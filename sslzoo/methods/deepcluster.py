@@ -31,11 +31,8 @@ class DeepCluster(JointEmbedding):
 
     Clusters are made outside the training step, by `recluster`, or by the callback `Recluster` before each epoch (fewer
     times where an epoch is short: the classifier starts anew with the clusters and must learn them first). Until then
-    image i is in cluster i mod `clusters`. The assignments are variables of the model, so part of every
-    checkpoint, but the optimizer never sees them.
-
-    Inputs are {"images": images, "index": int (B,)}, the place of each image in the training set
-    (`data.pipeline(with_index=True)`, `data.Batches(with_index=True)`). An index outside it makes the loss NaN.
+    image i is in cluster i mod `clusters`. Inputs are those of `MemoryBank`; an index outside the training set makes
+    the loss NaN.
 
     Args:
         encoder: as in `JointEmbedding`. Features and classifier's input are its representation; the paper's network
@@ -48,9 +45,6 @@ class DeepCluster(JointEmbedding):
         balanced: bool. True: w_i = N / (used clusters x size of the image's cluster), the expectation of the paper's
             sampling, which draws clusters uniformly. False: w_i = 1, and a large cluster can swallow the rest.
         seed: int, of the classifier's first weights and of k-means.
-
-    Raises:
-        InvalidInputError: more clusters than images, or a setting out of range.
 
     Reference:
         Caron et al., "Deep Clustering for Unsupervised Learning of Visual Features", eq. 1-2 and section 3.3; in the
@@ -180,9 +174,6 @@ class Recluster(keras.callbacks.Callback):
     Args:
         images: array (num_images, H, W, C), raw images in the order of the index.
         every: int >= 1, epochs between two clusterings.
-
-    Raises:
-        InvalidInputError: at the start of training, if the images are not as many as the model knows.
     """
 
     def __init__(self, images: np.ndarray, every: int = 1):

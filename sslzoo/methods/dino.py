@@ -28,9 +28,8 @@ class DINO(MultiCrop, TeacherStudent):
     prototype always, its low temperature from naming all alike, and both are outside the loss, so that it cannot tell
     learning from collapse; the use of prototypes can.
 
-    A training step, in this order: the teacher moves; it looks at the global views, the student at all; the loss is
-    taken; the center takes this batch in. Teacher, center and step counter are variables of the model, so part of every
-    checkpoint, but not of `parts`.
+    A step: the teacher moves; it looks at the global views, the student at all; the loss is taken; the center takes
+    this batch in.
 
     Args:
         encoder, projector, views, local_views: as in `MultiCrop`; two global views or more. The paper's head for

@@ -45,9 +45,6 @@ class EBCLR(EnergyModel):
         cooling: float > 0, visits over which the noise falls from one to the other.
         clip: float > 0, the largest slope that counts in each coordinate.
 
-    Raises:
-        InvalidInputError: a setting out of range, or training on a batch of one image.
-
     Reference:
         Kim and Ye, "Energy-Based Contrastive Learning of Visual Representations" (arXiv 2202.04933), and its released
         code, which draws new chains from the whole training set rather than from batches gone by.

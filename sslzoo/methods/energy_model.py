@@ -118,6 +118,17 @@ class EnergyModel(JointEmbedding):
     Networks without batch normalisation serve best (as in the papers): the loss sees data and samples in one batch,
     whose statistics are those of neither. Smooth activations (silu, leaky ReLU) keep slopes alive.
 
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), "uint8")
+        encoder = networks.encoder("resnet8-gedi", (8, 8, 1), None, width=8)
+        model = methods.GEDI(encoder, clusters=10, views=views.Views("gedi-mnist", num_views=1), sgld_steps=2)
+        model.compile(optimizer="adam")
+        model.fit(images, batch_size=16, verbose=0)
+        samples, clusters = model.sample(4, steps=10, verbose=False), model.predict_clusters(images)
+
     Args:
         encoder, projector, views: as in `JointEmbedding`; views in [-1, 1] for the settings below.
         sgld_steps: int >= 1, steps of a chain in each training step.

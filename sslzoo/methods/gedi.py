@@ -52,9 +52,6 @@ class GEDI(ClusterEnergyModel):
         generative_steps: int >= 0, training steps in which the generative term alone counts.
         sgld_steps, step_size, noise, buffer_size, restart, sample_range, clip, seed: as in `EnergyModel`.
 
-    Raises:
-        InvalidInputError: a setting out of range, no term left, ready-made views without a second one.
-
     Reference:
         Sansone and Manhaeve, "Unifying Self-Supervised Clustering and Energy-Based Models" (arXiv 2212.13425), eq. 5-7,
         algorithm 1, table 9. The paper's sums over images are means here, as in its figures.

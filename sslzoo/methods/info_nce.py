@@ -35,10 +35,6 @@ class InfoNCE(JointEmbedding):
             `sslzoo.networks.GaussianCritic(length_scale=0.2)`, or any that takes z (B, P), z' (B, P) to log f (B, B).
         symmetric: bool. True averages the loss with that of telling z from the other z, given z'. The paper has False.
 
-    Raises:
-        InvalidInputError: a critic that does not give a score for each pair, another number of views than two, or
-            training on a batch of one pair, which has nothing to be told from.
-
     Reference:
         "InfoNCE is a variational autoencoder", eq. 3, 5 and 36, with the other images of the batch as negatives; van
         den Oord, Li and Vinyals, "Representation Learning with Contrastive Predictive Coding", eq. 4.

@@ -35,9 +35,6 @@ class InstanceDiscrimination(MemoryBank):
         form: "softmax" is the loss above. "nce" is the original one, a yes or no for each drawn image with a constant
             for the denominator that was measured on ImageNet (`losses.noise_contrastive`): unstable elsewhere.
 
-    Raises:
-        InvalidInputError: as `MemoryBank`.
-
     Reference:
         Wu et al., "Unsupervised Feature Learning via Non-Parametric Instance Discrimination"; as InfoNCE in Wu et al.,
         "On Mutual Information in Contrastive Learning for Visual Representations", eq. 5 and 6.

@@ -16,7 +16,8 @@ class JointEmbedding(Pretrainer):
     """Base of methods whose loss compares embeddings of views: `z` (B, J, P), after the projection head, if any.
 
     The representation that is published and evaluated comes before the head. Without a projector the loss is applied
-    to the representation itself, as in the tables of the SimVAE papers.
+    to the representation itself, as in the tables of the SimVAE papers. Losses see the whole batch, on however many
+    devices it lies.
 
     Example:
         import numpy as np
@@ -124,8 +125,9 @@ class TeacherStudent(JointEmbedding):
         if training: self.move_teacher(self.momentum)                   # in call
         targets = self.teach(views[:, 1], training)
 
-    The copies are `teacher_encoder`, `teacher_projector` ...: variables of the model that the optimizer never sees, so
-    part of every checkpoint, but not of `parts`. Batch normalisation in a teacher has statistics of its own.
+    The copies are `teacher_encoder`, `teacher_projector` ...: variables of the model that the optimizer never sees,
+    whatever `trainable` says, so part of every checkpoint, but not of `parts`. Batch normalisation in a teacher has
+    statistics of its own.
 
     Example:
         import numpy as np

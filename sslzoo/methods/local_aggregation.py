@@ -29,9 +29,6 @@ class LocalAggregation(MemoryBank):
         neighbors, anneal_steps, curve: as in `Ball`.
         clusters, clusterings: as in `Annulus`.
 
-    Raises:
-        InvalidInputError: as `MemoryBank`.
-
     Reference:
         Zhuang, Zhai and Yamins, "Local Aggregation for Unsupervised Learning of Visual Embeddings"; Wu et al., "On
         Mutual Information in Contrastive Learning for Visual Representations", eq. 2. The released code adds 1e-7 to

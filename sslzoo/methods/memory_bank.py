@@ -79,6 +79,18 @@ class MemoryBank(JointEmbedding):
     Inputs are {"images": images, "index": int (B,)}, the place of each image in the training set
     (`data.pipeline(with_index=True)`, `data.Batches(with_index=True)`).
 
+    Example:
+        import numpy as np
+        from sslzoo import methods, networks, views
+        from sslzoo.methods.memory_bank import ClusterBank
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
+        model = methods.Annulus(encoder, 64, views=views.Views("simvae-digits", 1), neighbors=32, clusters=8)
+        model.compile(optimizer="sgd")
+        given = {"images": images, "index": np.arange(64)}
+        model.fit(given, batch_size=16, epochs=2, verbose=0, callbacks=[ClusterBank()])
+
     Args:
         encoder, projector, views: as in `JointEmbedding`; any number of views. The paper's embeddings have 128 numbers.
         num_images: int >= 2, N, size of the training set.

@@ -25,22 +25,18 @@ class MoCo(TeacherStudent):
     encoder and projector that follows them as an exponential moving average. `alignment` pulls the views of an image
     together and stands for the prior; `contrast` pushes them from other images' keys and stands for the reconstruction.
 
-    A training step, in this order: the teacher moves; it makes the keys, batch normalisation by their own statistics;
-    the loss looks at the queue as it was; the keys replace the oldest rows of the queue; the optimizer moves the
-    encoder. Teacher and queue are variables of the model, so part of every checkpoint, but not of `parts`.
+    A step: the teacher moves and makes the keys; the loss looks at the queue as it was; the keys replace its oldest
+    rows; the optimizer moves the encoder.
 
     Args:
         encoder, projector, views: as in `JointEmbedding`; exactly two views, embedded one at a time.
-        queue_size: int >= 1, number of keys remembered. Each image is in the queue `queue_size / images` times on
-            average: a queue near the size of the data set holds false negatives of every image.
+        queue_size: int >= 1, keys remembered, no fewer than a step makes. A queue near the size of the data set holds
+            false negatives of every image.
         momentum: float in [0, 1], of the teacher: 1 never moves it, 0 copies the encoder.
         temperature: float > 0.
         symmetric: bool. True also lets the second view query the first one's key: the loss is the mean of both, and
             both keys enter the queue (MoCo's CIFAR-10 demonstration, which has their sum).
         seed: int, of the random unit rows the queue starts with; drawn by NumPy, equal on every backend.
-
-    Raises:
-        InvalidInputError: more keys in a step than the queue holds.
 
     Reference:
         He et al., "Momentum Contrast for Unsupervised Visual Representation Learning", eq. 1-2 and algorithm 1. The

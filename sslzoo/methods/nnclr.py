@@ -26,9 +26,7 @@ class NNCLR(SimSiam):
     that are alike towards each other: a prior that is wider than one image. `contrast` pushes it off the neighbours of
     all others in the batch and stands for the reconstruction.
 
-    A training step, in this order: neighbours are looked up in the queue as it was; the loss is taken; the embeddings
-    of the first views take the places of the oldest rows. The queue is a variable of the model, so part of every
-    checkpoint, but not of `parts`.
+    Neighbours are looked up in the queue as it was; then the embeddings of the first views replace its oldest rows.
 
     Args:
         encoder, projector, predictor, views: as in `SimSiam`; exactly two views. The paper's heads for features of size

@@ -30,8 +30,7 @@ class ParametricInstanceDiscrimination(JointEmbedding):
     for the reconstruction. The centres are parameters, which contrastive methods replace by a second view: memory and
     time of a step grow with the number of training images.
 
-    Inputs are {"images": images, "index": int (B,)}, the place of each image in the training set
-    (`data.pipeline(with_index=True)`, `data.Batches(with_index=True)`).
+    Inputs are those of `MemoryBank`.
 
     Args:
         encoder, projector, views: as in `JointEmbedding`; any number of views, each classified on its own.
@@ -39,10 +38,6 @@ class ParametricInstanceDiscrimination(JointEmbedding):
         temperature: float > 0: scores are cosine similarities / temperature. None: scores are inner products, a plain
             softmax layer without bias.
         seed: int, of the class vectors' random directions; drawn by NumPy, equal on every backend.
-
-    Raises:
-        InvalidInputError: an index outside 0..num_images - 1, where values can be looked at (PyTorch on the CPU, or
-            eager execution). In a compiled step the loss becomes NaN, and such views move nothing.
 
     Reference:
         "A Probabilistic Model behind Self-Supervised Learning", section 3.3 and eq. 6-7. Dosovitskiy et al.,

@@ -29,9 +29,6 @@ class ProtoCPC(TeacherStudent):
     the embeddings, and stands for the reconstruction. No centring of the teacher and no balancing is needed: naming a
     prototype that all images share earns nothing.
 
-    A training step, in this order: the teacher moves; both look at all views; the loss is taken; the optimizer moves
-    the student. Teacher and prior are variables of the model, so part of every checkpoint, but not of `parts`.
-
     Args:
         encoder, projector, views: as in `JointEmbedding`; two views or more.
         prototypes: int >= 2, C.

@@ -21,14 +21,9 @@ class SimCLR(JointEmbedding):
     prior; `contrast` pushes every view from all others, which raises the entropy of the embeddings, and stands for the
     reconstruction. Cosine similarity is bounded, so views of an image end up in one point: style is lost.
 
-    Negatives are those of the whole batch, on however many devices it lies.
-
     Args:
         encoder, projector, views: as in `JointEmbedding`; exactly two views.
         temperature: float > 0. 0.5 is the paper's for CIFAR-10; the SimVAE paper has 0.7.
-
-    Raises:
-        InvalidInputError: training on a batch of one image, which has nothing to be told from.
 
     Reference:
         Chen et al., "A Simple Framework for Contrastive Learning of Visual Representations", eq. 1 and algorithm 1.

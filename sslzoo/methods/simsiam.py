@@ -16,14 +16,10 @@ class SimSiam(JointEmbedding):
 
     loss = mean over images of [ -cos(p_1, stop z_2) - cos(p_2, stop z_1) ] / 2,   p = predictor(z)
 
-    `alignment` pulls the views of an image together and stands for the prior. No term stands for the reconstruction:
-    nothing pushes images apart, and equal embeddings of all images are an optimum, -1. What mimics reconstruction, and
-    in practice keeps training away from that optimum, is outside the loss: the stopped gradient (the target never moves
-    to meet the prediction) together with the predictor, and batch normalisation in the heads. So the loss cannot tell
-    learning from collapse; the spread of the normalised embeddings can, about 1 / sqrt(P) in each coordinate if
-    directions fill the sphere, 0 after collapse.
-
-    Each view goes through the networks by itself, batch normalisation by its own statistics, as in the released code.
+    `alignment` pulls the views of an image together and stands for the prior. No term pushes images apart: equal
+    embeddings of all images are an optimum, -1. What keeps training away from it is outside the loss: the stopped
+    gradient, the predictor, and batch normalisation in the heads. So the loss cannot tell learning from collapse; the
+    spread of the normalised embeddings can, about 1 / sqrt(P) in each coordinate, 0 after collapse.
 
     Args:
         encoder, projector, views: as in `JointEmbedding`; exactly two views. The paper's projector for features of size
@@ -31,9 +27,6 @@ class SimSiam(JointEmbedding):
             CIFAR-10. Batch normalisation of a batch of one image makes all its embeddings equal.
         predictor: built model (N, P) -> (N, P), P the size of embeddings; the paper's is
             `networks.predictor(P, P // 4)`. Training and `load` of a whole model use it, published parts do not.
-
-    Raises:
-        InvalidInputError: a predictor that does not map embeddings to embeddings.
 
     Reference:
         Chen and He, "Exploring Simple Siamese Representation Learning", eq. 1-4 and algorithm 1.

@@ -29,9 +29,6 @@ class SimVAE(VAE):
         likelihood_variance: float > 0; 0.01 is the paper's "0.02" as divisor of the squared error.
         encoder, decoder, views, likelihood, seed: as in `VAE`; at least two views.
 
-    Raises:
-        InvalidInputError: fewer than two views of each image.
-
     Reference:
         Bizeul, Schoelkopf and Allen, "A Probabilistic Model behind Self-Supervised Learning", eq. 4 and 9. Algorithm 1
         there adds the entropy to a minimised loss and averages the squared error over pixels; the text is followed.

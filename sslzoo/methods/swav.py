@@ -51,10 +51,6 @@ class SwAV(MultiCrop):
             are an epoch of its ImageNet recipe.
         seed: int, of the first prototypes.
 
-    Raises:
-        InvalidInputError: a setting out of range, an encoder that cannot take local views of that size, ready-made
-            views given to a model that makes local ones, or a batch larger than the queue.
-
     Reference:
         Caron et al., "Unsupervised Learning of Visual Features by Contrasting Cluster Assignments", eq. 1-6.
     """

@@ -21,16 +21,11 @@ class VICReg(JointEmbedding):
     apart and stand for the reconstruction: the one against collapse to a point, the other against collapse to few
     directions. Both are up to second order only, and neither tells views of one image apart: style is lost.
 
-    Each view is encoded by itself, and its statistics are its own, of the whole batch on however many devices it lies.
-
     Args:
         encoder, projector, views: as in `JointEmbedding`; exactly two views.
         invariance_weight: float > 0, the paper's lambda.
         variance_weight: float > 0, mu.
         covariance_weight: float > 0, nu.
-
-    Raises:
-        InvalidInputError: a batch of one image, which has no variance.
 
     Reference:
         Bardes, Ponce and LeCun, "VICReg: Variance-Invariance-Covariance Regularization for Self-Supervised Learning",

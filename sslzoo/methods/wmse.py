@@ -31,10 +31,6 @@ class WMSE(JointEmbedding):
         normalize: bool. True: compare directions. False: squared differences, per coordinate.
         seed: int, for the splits.
 
-    Raises:
-        InvalidInputError: `whitening_size`, or the batch where it is None, is not larger than D; a batch that it does
-            not divide.
-
     Reference:
         Ermolov et al., "Whitening for Self-Supervised Representation Learning", section 3. The GEDI paper (arXiv
         2212.13425), appendix I, writes the sum of the cosines: the same up to scale and a constant.
