@@ -123,6 +123,15 @@ def shape(rank: int | None = None, open_sides: bool = False, **arguments):
     return _each(arguments, fits, needed, lambda value: tuple(n if n is None else int(n) for n in value))
 
 
+def widths(**arguments):
+    """Widths of layers, at least one of at least 1: tuples of int."""
+
+    def fits(value):
+        return isinstance(value, (tuple, list)) and bool(value) and all(is_integer(n) and n >= 1 for n in value)
+
+    return _each(arguments, fits, "a tuple of positive integers", lambda value: tuple(int(n) for n in value))
+
+
 def _each(arguments, fits, needed, kept=lambda value: value):
     """The one sentence."""
     for name, value in arguments.items():

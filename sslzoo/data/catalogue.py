@@ -9,48 +9,14 @@ from sslzoo import errors
 
 # The 40 attributes of CelebA in the order of the columns of its labels (sorted names, which is also the order of the
 # authors' list_attr_celeba.txt).
-CELEBA_ATTRIBUTES = (
-    "5_o_Clock_Shadow",
-    "Arched_Eyebrows",
-    "Attractive",
-    "Bags_Under_Eyes",
-    "Bald",
-    "Bangs",
-    "Big_Lips",
-    "Big_Nose",
-    "Black_Hair",
-    "Blond_Hair",
-    "Blurry",
-    "Brown_Hair",
-    "Bushy_Eyebrows",
-    "Chubby",
-    "Double_Chin",
-    "Eyeglasses",
-    "Goatee",
-    "Gray_Hair",
-    "Heavy_Makeup",
-    "High_Cheekbones",
-    "Male",
-    "Mouth_Slightly_Open",
-    "Mustache",
-    "Narrow_Eyes",
-    "No_Beard",
-    "Oval_Face",
-    "Pale_Skin",
-    "Pointy_Nose",
-    "Receding_Hairline",
-    "Rosy_Cheeks",
-    "Sideburns",
-    "Smiling",
-    "Straight_Hair",
-    "Wavy_Hair",
-    "Wearing_Earrings",
-    "Wearing_Hat",
-    "Wearing_Lipstick",
-    "Wearing_Necklace",
-    "Wearing_Necktie",
-    "Young",
-)
+_ATTRIBUTES = """
+    5_o_Clock_Shadow Arched_Eyebrows Attractive Bags_Under_Eyes Bald Bangs Big_Lips Big_Nose Black_Hair Blond_Hair
+    Blurry Brown_Hair Bushy_Eyebrows Chubby Double_Chin Eyeglasses Goatee Gray_Hair Heavy_Makeup High_Cheekbones Male
+    Mouth_Slightly_Open Mustache Narrow_Eyes No_Beard Oval_Face Pale_Skin Pointy_Nose Receding_Hairline Rosy_Cheeks
+    Sideburns Smiling Straight_Hair Wavy_Hair Wearing_Earrings Wearing_Hat Wearing_Lipstick Wearing_Necklace
+    Wearing_Necktie Young
+"""
+CELEBA_ATTRIBUTES = tuple(_ATTRIBUTES.split())
 CELEBA_CROP = 178  # pixels: the largest centred square of the 218 x 178 aligned images
 CELEBA_SIZE = 64
 
@@ -194,11 +160,9 @@ def class_names(name: str, labels: np.ndarray) -> "list[str] | None":
     Returns:
         list of str, or None where `name` is not known, has no names, or labels are beyond them.
     """
-    names = KNOWN[name].class_names if name in KNOWN else ()
-    present = np.unique(labels)
-    return (
-        [names[c] for c in present] if names and len(present) and 0 <= present[0] <= present[-1] < len(names) else None
-    )
+    names, present = KNOWN[name].class_names if name in KNOWN else (), np.unique(labels)
+    fits = names and len(present) and 0 <= present[0] <= present[-1] < len(names)
+    return [names[c] for c in present] if fits else None
 
 
 def celeba_task(attributes: np.ndarray, task: str) -> tuple[np.ndarray, np.ndarray]:

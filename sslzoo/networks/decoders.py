@@ -145,10 +145,7 @@ def resnet18_simvae_paper(z, output_shape):
 
 
 def _dense(z, output_shape, widths, initializer):
-    if isinstance(widths, int) or not widths:
-        raise InvalidInputError(f"widths must be a tuple of positive integers. Received: widths={widths!r}")
-    widths = tuple(checks.count(widths=width) for width in widths)
-    x = blocks.dense_stack(z, widths, "fc", initializer)
+    x = blocks.dense_stack(z, checks.widths(widths=widths), "fc", initializer)
     options = initializer(x.shape[-1]) if initializer else {}
     x = blocks.dense(x, math.prod(output_shape), "pixels", **options)
     return layers.Reshape(output_shape, name="logits")(x)

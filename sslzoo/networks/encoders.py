@@ -137,13 +137,13 @@ def mlp(x, *, widths=(500, 500, 2000)):
     The released code turns the widths round (`mlp_released`). Initialisation, on which the paper is silent, is Keras'
     (Glorot uniform, zero bias).
     """
-    return blocks.dense_stack(_flat(x), _widths(widths), "fc")
+    return blocks.dense_stack(_flat(x), checks.widths(widths=widths), "fc")
 
 
 def mlp_released(x, *, widths=(2000, 500, 500)):
     """The MLP of SimVAE's released code: D-2000-500-500-L, the mirror of the printed one, with PyTorch's initial
     weights (kernel and bias uniform within 1 / sqrt(inputs))."""
-    return blocks.dense_stack(_flat(x), _widths(widths), "fc", blocks.pytorch_default)
+    return blocks.dense_stack(_flat(x), checks.widths(widths=widths), "fc", blocks.pytorch_default)
 
 
 def mlp_small(x, *, widths=(128, 64)):
@@ -264,7 +264,7 @@ def airnet(x, *, widths=(64, 128, 192)):
     _check_side("airnet", x, 2 ** len(widths) + 1)
     stem = layers.Conv2D(24, 2, padding="valid", name="stem_conv", **blocks.CHANNELS_LAST)
     x = relu(blocks.apply(stem, x), "stem_relu")
-    for block, filters in enumerate(_widths(widths), 1):
+    for block, filters in enumerate(checks.widths(widths=widths), 1):
         x = conv(x, filters, 3, f"block{block}_conv1")
         x = layers.MaxPooling2D(2, name=f"block{block}_pool", **blocks.CHANNELS_LAST)(x)
         x = relu(batch_norm(x, f"block{block}_bn1"), f"block{block}_relu1")
@@ -329,12 +329,6 @@ def _flat(x):
 def _pool(x):
     """Max 3x3, stride 2, pad 1. It follows a ReLU, so padding with zeros equals PyTorch's padding with -inf."""
     return layers.MaxPooling2D(3, 2, "valid", name="pool", **blocks.CHANNELS_LAST)(blocks.pad(x, 1, "pool_pad"))
-
-
-def _widths(widths):
-    if isinstance(widths, int) or not widths:
-        raise InvalidInputError(f"widths must be a tuple of positive integers. Received: widths={widths!r}")
-    return tuple(checks.count(widths=width) for width in widths)
 
 
 def _check_side(name, x, least):

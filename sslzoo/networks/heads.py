@@ -4,7 +4,6 @@ import keras
 from keras import layers
 
 from sslzoo import checks
-from sslzoo.errors import InvalidInputError
 from sslzoo.networks import blocks
 from sslzoo.networks.initialization import initialize, unit_rows
 
@@ -50,9 +49,7 @@ def projector(
         InvalidInputError: a size that is not a positive integer, or no widths.
     """
     x = features = keras.Input((checks.count(input_dim=input_dim),), name="features")
-    if isinstance(widths, int) or not widths:
-        raise InvalidInputError(f"widths must be a tuple of positive integers. Received: widths={widths!r}")
-    *hidden, output = (checks.count(widths=width) for width in widths)
+    *hidden, output = checks.widths(widths=widths)
     for index, width in enumerate(hidden, 1):
         x = blocks.dense(x, width, f"fc{index}", use_bias=not batch_norm)
         if batch_norm:

@@ -228,7 +228,7 @@ def test_unknown_name_suggests_near_ones():
         (("resnet8-gedi", (32, 32, 3), None), {"widths": (3,)}, "has the options width. Received: widths"),
         (("resnet18", (32, 32, 3), None), {"width": 3}, "has no options"),
         (("mlp", (8, 8, 1), 2), {"widths": 64}, "widths must be a tuple"),
-        (("mlp", (8, 8, 1), 2), {"widths": (64, 0)}, "widths must be an integer >= 1"),
+        (("mlp", (8, 8, 1), 2), {"widths": (64, 0)}, "widths must be a tuple of positive integers"),
         (("mlp", (8, 8, 1), 2), {"seed": -1}, "seed must be an integer from 0 to"),
     ],
 )
