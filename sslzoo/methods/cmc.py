@@ -28,9 +28,8 @@ class CMC(MemoryBank):
     pushes it from those of other images; the banks and their rules are described in `MemoryBank`. Neighbours and
     clusters are those of the bank that is compared with.
 
-    The two networks see the same view and pick their channels themselves (`networks.on_part`); the views are those of
-    policy "mi-cifar10-lab". Grey images have no colour; any two parts that share something will do, such as their upper
-    and lower halves. The representation is both, side by side.
+    The two networks see the same view, of policy "mi-cifar10-lab", and pick their channels themselves
+    (`networks.on_part`); of grey images any two parts will do. The representation is both, side by side.
 
     Args:
         lightness: built model, view (N, H, W, 3) -> representation (N, L); `colour` likewise.

@@ -96,11 +96,7 @@ class DeepCluster(JointEmbedding):
         return mean_terms(each)
 
     def recluster(self, images, epoch: int = 0, encoder: keras.Model | None = None) -> dict[str, float]:
-        """Assigns every image to a cluster of features as they are now, and starts the classifier anew.
-
-        Features are those of images without augmentation, clustered by `kmeans.kmeans_labels`; with fewer different
-        images than clusters, the last ones stay unused, which is no harm. The optimizer's memory of the old classifier
-        is cleared.
+        """Assigns every image to a cluster of its features (`kmeans.kmeans_labels`), and starts the classifier anew.
 
         Args:
             images: array (num_images, H, W, C), raw, 0..255, in the order of the index; without `views`, as the
@@ -111,10 +107,6 @@ class DeepCluster(JointEmbedding):
         Returns:
             dict: "cluster_nmi", mutual information (normalised, 0..1) of old and new assignments, which grows as they
             settle; "clusters_used", how many clusters have images.
-
-        Raises:
-            InvalidInputError: another number of images than num_images.
-            TrainingError: features are not finite.
         """
         from sklearn.metrics import normalized_mutual_info_score
 
@@ -167,9 +159,8 @@ class DeepCluster(JointEmbedding):
 class Recluster(keras.callbacks.Callback):
     """Clusters the images of a `DeepCluster` model anew before epochs 0, every, 2 every ...
 
-    Agreement with the clusters before and their number stand in the logs as `cluster_nmi` and `clusters_used`. Which
-    epochs do so, and with what random numbers, depends on the epoch alone: a run resumed from a checkpoint has the
-    clusters it would have had.
+    Logs what `recluster` returns. All depends on the epoch alone: a run resumed from a checkpoint has the clusters it
+    would have had.
 
     Args:
         images: array (num_images, H, W, C), raw images in the order of the index.

@@ -29,8 +29,8 @@ class EBCLR(EnergyModel):
     pushes too, off what is no image, so that few negatives are enough (the paper: batches of 16 as good as of 128);
     `norm` keeps the length of embeddings, which the rest does not see, from growing.
 
-    Langevin dynamics have several stages here: a chain starts at an augmented image, shaken strongly (`max_noise`),
-    and is cooled to `noise` over its first `cooling` visits. Slopes are clipped.
+    A chain starts at an augmented image, shaken strongly (`max_noise`), and is cooled to `noise` over its first
+    `cooling` visits. Slopes are clipped.
 
     Args:
         encoder, projector, views: as in `JointEmbedding`; exactly two views, in [-1, 1]. The paper's networks have no
@@ -160,18 +160,11 @@ class EBCLR(EnergyModel):
         """Samples of the model by chains of their own; the replay buffer is left alone.
 
         Args:
-            n: int >= 1, how many.
-            steps: int >= 0, of each chain, at the noise of a cooled one.
-            reference: array (R, H, W, C), raw images that a sample may be a view of.
-            start: array (n, ...) as the networks see images, or None for uniform noise.
-            seed: int, of start and chains.
-            verbose: bool, show a progress bar.
+            n, steps, start, seed, verbose: as in `EnergyModel.sample`, at the noise of a cooled chain.
+            reference: array (R, H, W, C), raw images that a sample may be a view of; needed.
 
         Returns:
             float32 array (n, ...) as the networks see images, in [-1, 1] or a little outside.
-
-        Raises:
-            InvalidInputError: no reference.
         """
         checks.count(n=n)
         if reference is None:

@@ -70,9 +70,6 @@ def long_chains(
 
     Returns:
         float32 array (N, ...).
-
-    Raises:
-        InvalidInputError: steps below 0.
     """
     checks.count(0, steps=steps)
     x, rng = np.asarray(start, "float32"), np.random.default_rng(seed)

@@ -29,16 +29,10 @@ class GEDI(ClusterEnergyModel):
     `prior`, by which every cluster gets its share, and `generative`, the likelihood of the images, which a network that
     maps all of them to one point cannot raise.
 
-    At the optimum invariance is 0 and prior is prior_weight log K, not 0, so the terms tell what went wrong
-    (`losses.cluster_terms`, `sslzoo.callbacks.EnergyHealth`). A weight of 0 leaves a term out, with what it costs:
-
-    | ablation of the paper | |
-    |---|---|
-    | no gen | `generative_weight=0`: no chains, no buffer |
-    | no inv | `invariance_weight=0` |
-    | no prior | `prior_weight=0` |
-    | JEM | both, or `JEM` |
-    | two-stage | `generative_steps`: the density first, then all terms |
+    At the optimum invariance is 0 and prior is prior_weight log K, not 0, so the terms say what went wrong
+    (`losses.cluster_terms`, `sslzoo.callbacks.EnergyHealth`). A weight of 0 leaves a term out, with what it costs: the
+    ablations "no gen" (no chains, no buffer), "no inv", "no prior" and, of the last two, `JEM`; "two-stage" is
+    `generative_steps`.
 
     Args:
         encoder, projector, temperature, energy_decay: as in `ClusterEnergyModel`.

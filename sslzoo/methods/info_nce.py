@@ -86,10 +86,7 @@ class InfoNCE(JointEmbedding):
             images: raw images (B, H, W, C), 0..255, or ready-made pairs (B, 2, H, W, C).
 
         Returns:
-            Float32 scalar, in nats.
-
-        Reference:
-            Eq. 3 of the paper, with the N = B candidates that the loss compares.
+            Float32 scalar, in nats: eq. 3 of the paper, with the N = B candidates that the loss compares.
         """
         outputs = self(images, training=False)
         return self.chance_level(len(images)) - sum(self.objective(images, outputs, False).values())

@@ -86,12 +86,7 @@ class JointEmbedding(Pretrainer):
         return full_precision(features if self.projector is None else self.projector(features, training=training))
 
     def embed_images(self, images, batch_size: int = 500) -> np.ndarray:
-        """Embeddings of images as they are, without the random steps of views: float32 (N, P), in their order.
-
-        Args:
-            images: array (N, H, W, C), raw, 0..255.
-            batch_size: int, images at a time.
-        """
+        """Embeddings of raw images (N, H, W, C), 0..255, without the random steps of views: float32 (N, P)."""
         with processes.alone(self):
             batches = (images[start : start + batch_size] for start in range(0, len(images), batch_size))
             found = [ops.convert_to_numpy(self.embed(self.prepare(batch), training=False)) for batch in batches]
@@ -154,8 +149,6 @@ class TeacherStudent(JointEmbedding):
         model.compile("adam")
         model.fit(images, batch_size=16, verbose=0)
 
-    Attributes:
-        taught: tuple of str, names of the networks.
     """
 
     taught = ("encoder", "projector")
@@ -208,7 +201,6 @@ class MultiCrop(JointEmbedding):
         model.fit(images, batch_size=16, verbose=0)
 
     Args:
-        encoder, projector, views: as in `JointEmbedding`.
         local_views: `sslzoo.views.Views` of a size that the encoder can take, or None without.
 
     Raises:

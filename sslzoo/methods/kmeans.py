@@ -26,14 +26,11 @@ def whiten_and_normalize(features: np.ndarray, most: int, seed: int) -> np.ndarr
 def kmeans_labels(features: np.ndarray, clusters: int, whitened_dim: int, seed: int) -> np.ndarray:
     """Clusters of whitened features of unit length, by scikit-learn: 20 iterations from one k-means++ start.
 
-    A cluster that empties on the way is restarted at the image farthest from its centre; with fewer different images
-    than clusters, the last ones stay unused.
+    With fewer different images than clusters, the last ones stay unused.
 
     Args:
-        features: array (N, L).
+        features: array (N, L), of whose principal components at most `whitened_dim` count.
         clusters: int, K <= N.
-        whitened_dim: int >= 1, principal components kept at most.
-        seed: int.
 
     Returns:
         int32 array (N,), 0..clusters - 1.

@@ -306,9 +306,7 @@ class MemoryBank(JointEmbedding):
     # ------------------------------------------------------------------ between epochs
 
     def cluster_bank(self, epoch: int = 0, progress=None) -> dict[str, float]:
-        """Clusters what is remembered anew: k-means of the bank's rows, `clusterings` times from other random numbers.
-
-        By faiss if it is installed (20 iterations, as in the paper), else by scikit-learn's mini-batch k-means.
+        """Clusters what is remembered anew: `kmeans.mini_batch_kmeans`, `clusterings` times from other random numbers.
 
         Args:
             epoch: int, makes the clusterings repeatable, together with the model's seed.
@@ -316,10 +314,6 @@ class MemoryBank(JointEmbedding):
 
         Returns:
             dict: "cluster_nmi", mutual information (normalised, 0..1) of old and new clusters, mean over clusterings.
-
-        Raises:
-            InvalidInputError: a model without clusters.
-            TrainingError: the bank is not finite.
         """
         from sklearn.metrics import normalized_mutual_info_score
 
@@ -344,14 +338,7 @@ class MemoryBank(JointEmbedding):
         return {"cluster_nmi": float(np.mean(agreement))}
 
     def start_from(self, other: "MemoryBank") -> None:
-        """Takes over encoder, projector and bank of a model of this family, as local aggregation does from IR.
-
-        Args:
-            other: model with the same networks and number of images.
-
-        Raises:
-            InvalidInputError: a bank of another data set's size, or other networks.
-        """
+        """Takes over the networks and the bank of a model of this family and the same sizes, as LA does from IR."""
         mine, theirs = ([bank for _, bank in model.banks()] for model in (self, other))
         shapes = [[tuple(bank.rows.shape) for bank in banks] for banks in (mine, theirs)]
         if shapes[0] != shapes[1]:
@@ -380,12 +367,8 @@ class MemoryBank(JointEmbedding):
         the encoder has collapsed by its end, and the bank with it. Filled, the bank is useful from the first step.
 
         Args:
-            images: array (num_images, H, W, C), raw, 0..255, in the order of the index. They are seen as they are,
-                without the random steps of views.
+            images: array (num_images, H, W, C), raw, 0..255, in the order of the index.
             batch_size: int, images at a time.
-
-        Raises:
-            InvalidInputError: another number of images.
         """
         check_training_images(images, self.num_images, "the bank remembers")
         z = self.embed_images(images, batch_size)
@@ -419,17 +402,13 @@ class MemoryBank(JointEmbedding):
 class ClusterBank(keras.callbacks.Callback):
     """Makes the clusters of a memory bank anew before epochs start, start + every, ...
 
-    Their agreement with the clusters before stands in the logs as `cluster_nmi`, the time they took as
-    `cluster_seconds`. Which epochs do so, and with what random numbers, depends on the epoch alone: a run resumed from
-    a checkpoint has the clusters it would have had.
+    Logs their agreement with the clusters before as `cluster_nmi`, and the time they took as `cluster_seconds`. All
+    depends on the epoch alone: a run resumed from a checkpoint has the clusters it would have had.
 
     Args:
         every: int >= 1, epochs between two clusterings.
         start: int >= 0, the first epoch with clusters. Before it each image is alone in its own, so that `Annulus` and
             `LocalAggregation` are `Ball`; a bank that no epoch has written is random.
-
-    Raises:
-        InvalidInputError: at the start of training, if the model has no clusters.
     """
 
     def __init__(self, every: int = 1, start: int = 1):

@@ -90,9 +90,6 @@ class ParametricInstanceDiscrimination(JointEmbedding):
         Args:
             images: array (num_images, H, W, C), raw, 0..255, in the order of the index.
             batch_size: int, images at a time.
-
-        Raises:
-            InvalidInputError: another number of images.
         """
         check_training_images(images, self.num_images, "are classes")
         self.class_vectors.assign(ops.convert_to_numpy(unit(self.embed_images(images, batch_size))))

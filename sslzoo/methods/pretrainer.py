@@ -6,8 +6,7 @@ Keras 3 has three trainers, one per backend, and each of their `train_step`s cal
     objective  outputs -> named loss terms            (the paper)
     update     outputs -> state                       (teachers, queues, banks; after they were used)
 
-and nothing of the trainers again: `compute_loss` below is the objective of each method inside the training step of
-each backend. That is why no method overrides `train_step`.
+and nothing of the trainers again: `compute_loss` is the objective inside the training step of each backend.
 """
 
 import inspect

@@ -35,20 +35,15 @@ class SwAV(MultiCrop):
     Args:
         encoder, projector, views: as in `JointEmbedding`; two views or more, each of which assigns and predicts.
         prototypes: int >= 2, K. Several times the number of classes one expects; more do little harm.
-        local_views: `sslzoo.views.Views` of small crops (multi-crop), which only predict, or None. Where their `size`
-            is not that of the encoder's input, the encoder's layers are applied to the small size
-            (`networks.at_size`), which networks that end in a mean over positions can be ("resnet18"); for others leave
-            the size and crop a small part of the image (`views.policy(name, crop={"scale": (0.05, 0.4)})`). Multi-crop
-            makes its views of raw images.
+        local_views: `sslzoo.views.Views` of small crops, which only predict, or None. Networks that do not end in a
+            mean over positions cannot take another size (`networks.at_size`): for them leave the size and crop a small
+            part of the image (`views.policy(name, crop={"scale": (0.05, 0.4)})`).
         temperature: float > 0, T, of predictions.
         epsilon: float > 0, of the assignments: small is hard.
         iterations: int >= 1, of Sinkhorn.
-        queue_size: int >= 0, images remembered for the balance. It holds at least one batch, and need not be a multiple
-            of it. 0 for none.
-        queue_start: int >= 0, training steps before the queue is used (it fills from the first step). Embeddings of
-            the first epochs change too fast to be worth remembering.
-        freeze_prototypes: int >= 0, training steps in which prototypes stay where they are; the released code's 313
-            are an epoch of its ImageNet recipe.
+        queue_size: int >= 0, images remembered for the balance, at least one batch; 0 for none.
+        queue_start: int >= 0, training steps before the queue is used (it fills from the first step).
+        freeze_prototypes: int >= 0, training steps in which prototypes stay; 313 are an epoch of the released code.
         seed: int, of the first prototypes.
 
     Reference:
