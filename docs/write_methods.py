@@ -36,8 +36,6 @@ and optimizer. Projection heads, optimizers and budgets are the recipe's.
 
 
 def views_in_words(counts):
-    if isinstance(counts, property):  # it depends on a setting, as its docstring says
-        return inspect.getdoc(counts).removesuffix(".")
     least, most = counts
     if most is None:
         return f"{least} or more"

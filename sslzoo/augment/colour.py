@@ -45,16 +45,7 @@ class ColorJitter(ImageTransform):
     colour = True
     affine = ("brightness", "contrast", "saturation")
 
-    def __init__(
-        self,
-        brightness: float | tuple[float, float] = 0.0,
-        contrast: float | tuple[float, float] = 0.0,
-        saturation: float | tuple[float, float] = 0.0,
-        hue: float | tuple[float, float] = 0.0,
-        probability: float = 1.0,
-        seed: int | None = None,
-        **kwargs,
-    ):
+    def __init__(self, brightness=0.0, contrast=0.0, saturation=0.0, hue=0.0, probability=1.0, seed=None, **kwargs):
         super().__init__(seed=seed, **kwargs)
         self.brightness = _factor(brightness=brightness)
         self.contrast = _factor(contrast=contrast)

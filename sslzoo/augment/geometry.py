@@ -94,15 +94,7 @@ class RandomResizedCrop(SeparableTransform):
     Reference: Szegedy et al., Going deeper with convolutions (2015), section 6.
     """
 
-    def __init__(
-        self,
-        size: int | tuple[int, int] | None = None,
-        scale: tuple[float, float] = (0.08, 1.0),
-        ratio: tuple[float, float] = (3 / 4, 4 / 3),
-        whole_pixels: bool = True,
-        seed: int | None = None,
-        **kwargs,
-    ):
+    def __init__(self, size=None, scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3), whole_pixels=True, seed=None, **kwargs):
         super().__init__(seed=seed, **kwargs)
         self.whole_pixels = bool(whole_pixels)
         self.size = checks.size(size=size)
@@ -250,14 +242,7 @@ class GaussianBlur(SeparableTransform):
         seed: as in `ImageTransform`.
     """
 
-    def __init__(
-        self,
-        kernel_size: int = 3,
-        sigma: tuple[float, float] = (0.1, 2.0),
-        probability: float = 1.0,
-        seed: int | None = None,
-        **kwargs,
-    ):
+    def __init__(self, kernel_size=3, sigma=(0.1, 2.0), probability=1.0, seed=None, **kwargs):
         super().__init__(seed=seed, **kwargs)
         self.kernel_size = checks.count(kernel_size=kernel_size)
         if kernel_size % 2 == 0:
