@@ -169,9 +169,6 @@ def pipeline(
 class Batches(keras.utils.PyDataset):
     """The batches of `pipeline` without TensorFlow: arrays in memory to batches, for `model.fit` under any backend.
 
-        batches = sslzoo.data.Batches(images, labels, 128, seed=0, start_epoch=first)
-        model.fit(batches, initial_epoch=first, epochs=epochs, shuffle=False)
-
     `len(batches)` is the number of steps per epoch. The order of the images is the one that `pipeline` has for the same
     seed; `shuffle=False` keeps Keras from shuffling the batches of an epoch once more, in a way that no seed repeats.
 
@@ -192,16 +189,9 @@ class Batches(keras.utils.PyDataset):
         images: raw images (N, H, W, C), uint8 or floats in 0..255; or `StreamedImages`, of which the next batch is read
             while one is trained on.
         labels: integers (N,) or (N, T), or None.
-        batch_size: images per batch.
-        views: None for raw images, or a callable `views(images, training=True, seed=seed)` such as a
-            `sslzoo.views.Views`. `seed` is an int32 array (2,): `seed` of this object, and the number of the step since
-            epoch 0.
-        with_index: also give the position of each image in `images`.
-        seed: integer in 0..2**31-1; None draws one.
-        shuffle: False keeps the order of the arrays, in every epoch.
-        start_epoch: the epoch to begin with.
+        batch_size, views, with_index, seed, shuffle, start_epoch, drop_remainder: as in `pipeline`; the seed that
+            `views` gets is a NumPy array.
         repeat: see above.
-        drop_remainder: leave out the last, smaller batch of each epoch.
         steps_per_execution: K, the number that `model.compile` was given, where a method fuses its steps itself
             (`Pretrainer.make_train_function`): the stream then gives up to K batches at a time, in one array each, the
             last of an epoch what is left of it. Takes `repeat=True`, raw images and whole batches; and a model that
@@ -214,7 +204,7 @@ class Batches(keras.utils.PyDataset):
         with K > 1 it is a `Stacked` of arrays (B, up to K, ...).
 
     Raises:
-        InvalidInputError: arrays that `check` refuses; a set smaller than a batch; an argument out of its range.
+        InvalidInputError: as `pipeline`.
     """
 
     def __init__(

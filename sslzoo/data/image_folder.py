@@ -151,13 +151,7 @@ class ImageFolder:
         return not self._own_splits and not loose and len(self.class_folders) > 1
 
     def select(self, split: str) -> tuple[list[Path], np.ndarray | None]:
-        """Files of a split, sorted, and the class of each, int64 (N,), or None.
-
-        Raises:
-            UnknownNameError: another split.
-            MissingDataError: no images.
-            InvalidInputError: labels="folders", and images beside the folders, or fewer than two; or nothing is left.
-        """
+        """Files of a split, sorted, and the class of each, int64 (N,), or None."""
         choose("split", split, self.splits)
         listed = self._listing[0]["train" if self.test_share else split]
         if not listed:

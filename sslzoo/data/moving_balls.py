@@ -31,13 +31,8 @@ def moving_balls(
 
     From frame to frame each ball moves by `step`, in its previous direction changed by a uniform angle of -2 to +2
     degrees. A move that would cross a wall or end on another ball is drawn again from twice the range of angles, until
-    one is valid (the doubling rule; from +-180 degrees on the range is the full circle). Balls move one after another,
-    in an order drawn for each frame, and are held against where the others are at that moment, so no frame shows two
-    balls that overlap; what they would do between two frames is not looked at. Where a ball finds no way at all, shut
-    in by the others, the whole frame is drawn again, in another order.
-
-    Balls are discs with anti-aliased edges: a pixel takes the colour by radius + 1/2 - (distance of its centre from the
-    ball's), cut to [0, 1].
+    one is valid. Balls move one after another, in an order drawn for each frame; where one finds no way at all, the
+    frame is drawn again. Balls are discs with anti-aliased edges.
 
     Args:
         frames: int, T.

@@ -37,14 +37,7 @@ from sslzoo.files import write_beside
 
 
 def splits(name: str | os.PathLike) -> tuple[str, ...]:
-    """Names of the splits that `load(name, split)` knows; reads no image.
-
-    Args:
-        name: a known name, the path of an `.npz` file, or of a folder of images, as for `load`.
-
-    Raises:
-        UnknownNameError, MissingDataError, InvalidInputError: as `load`.
-    """
+    """Names of the splits that `load(name, split)` knows; reads no image."""
     kind = _kind(name)
     if kind == "known":
         return tuple(KNOWN[name].splits)

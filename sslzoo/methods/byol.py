@@ -61,8 +61,7 @@ class BYOL(SimSiam, TeacherStudent):
             self.move_teacher(ops.where(step > 0, self.momentum_after(step - 1), 0.0))
             self.step.assign(step + 1)
         z = self.embed_groups(views, training)
-        targets = [self.teach(views[:, view], training) for view in range(views.shape[1])]
-        return {"prediction": self.predict_groups(z, training), "target": ops.stack(targets, axis=1)}
+        return {"prediction": self.predict_groups(z, training), "target": self.teach_groups(views, training)}
 
     def momentum_after(self, step):
         """The teacher's momentum tau that follows optimizer step `step`, an int tensor from 0: float32 scalar."""

@@ -11,7 +11,7 @@ from sslzoo.errors import InvalidInputError
 from sslzoo.losses import pseudo_label_terms
 from sslzoo.losses.tensors import mean_terms
 from sslzoo.methods.joint_embedding import JointEmbedding
-from sslzoo.methods.kmeans import kmeans_labels
+from sslzoo.methods.kmeans import Clusters, kmeans_labels
 from sslzoo.methods.papers import SIMVAE, paper
 from sslzoo.methods.state import forget, snapshot, variable
 from sslzoo.networks import blocks
@@ -156,29 +156,20 @@ class DeepCluster(JointEmbedding):
         return ops.softmax(self.classifier(self.embed(views)), axis=-1)
 
 
-class Recluster(keras.callbacks.Callback):
-    """Clusters the images of a `DeepCluster` model anew before epochs 0, every, 2 every ...
-
-    Logs what `recluster` returns. All depends on the epoch alone: a run resumed from a checkpoint has the clusters it
-    would have had.
+class Recluster(Clusters):
+    """Clusters the images of a `DeepCluster` model anew before epochs 0, every, 2 every ..., and logs as `recluster`.
 
     Args:
         images: array (num_images, H, W, C), raw images in the order of the index.
         every: int >= 1, epochs between two clusterings.
     """
 
-    def __init__(self, images: np.ndarray, every: int = 1):
-        super().__init__()
-        checks.count(1, every=every)
-        self.images = images
-        self.every = every
-        self._encoder = None
-        self._agreement = {}
+    logged = ("cluster_nmi", "clusters_used")
 
-    def resume(self, rows):
-        """Takes up what a run had found before it was interrupted, from the rows of its history."""
-        if rows:
-            self._agreement = {key: rows[-1][key] for key in ("cluster_nmi", "clusters_used") if key in rows[-1]}
+    def __init__(self, images: np.ndarray, every: int = 1):
+        super().__init__(every)
+        self.images = images
+        self._encoder = None
 
     def on_train_begin(self, logs=None):
         model = self.model
@@ -188,12 +179,5 @@ class Recluster(keras.callbacks.Callback):
         if model.views is not None:
             self._encoder = model.live_encoder(tuple(self.images.shape[1:]))
 
-    def on_epoch_begin(self, epoch, logs=None):
-        if epoch % self.every == 0:
-            # Under JAX, asking for `self.model` brings its variables up to date, and what is assigned to them before
-            # the first step of the epoch is what that step starts from.
-            self._agreement = self.model.recluster(self.images, epoch, self._encoder)
-
-    def on_epoch_end(self, epoch, logs=None):
-        if logs is not None:
-            logs.update(self._agreement)
+    def cluster(self, epoch):
+        return self.model.recluster(self.images, epoch, self._encoder)

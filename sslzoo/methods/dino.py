@@ -11,7 +11,7 @@ from sslzoo.losses import dino, unit
 from sslzoo.methods.advice import Advice
 from sslzoo.methods.joint_embedding import MultiCrop, TeacherStudent
 from sslzoo.methods.papers import paper
-from sslzoo.methods.state import counter, rising_momentum, snapshot, variable
+from sslzoo.methods.state import counter, held, rising_momentum, snapshot, variable
 from sslzoo.networks import prototype_head
 
 
@@ -104,18 +104,14 @@ class DINO(MultiCrop, TeacherStudent):
         if training:
             self.move_teacher(rising_momentum(self.momentum, snapshot(self.step), self.total_steps))
         z, local = self.embed_groups(views, training), self.embed_local(images, training)
-        targets = [self.teach(views[:, view], training) for view in range(views.shape[1])]
         return {
             "student": self.scores(z if local is None else ops.concatenate([z, local], axis=1)),
-            "teacher": ops.stack(targets, axis=1),
+            "teacher": self.teach_groups(views, training),
         }
 
     def scores(self, z):
         """The student's logits of embeddings (B, J, P): float32 tensor (B, J, prototypes) of cosines."""
-        prototypes = ops.convert_to_tensor(self.prototype_head.trainable_variables[0])
-        if self.freeze_prototypes:
-            frozen = snapshot(self.step) < self.freeze_prototypes
-            prototypes = ops.where(frozen, ops.stop_gradient(prototypes), prototypes)
+        prototypes = held(self.prototype_head.weights[0], self.step, self.freeze_prototypes)
         return ops.matmul(unit(z), prototypes)
 
     def teach(self, views, training=False):

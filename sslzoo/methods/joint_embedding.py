@@ -173,6 +173,10 @@ class TeacherStudent(JointEmbedding):
             z = self.teacher_projector(z, training=training)
         return ops.stop_gradient(full_precision(z))
 
+    def teach_groups(self, views, training=False):
+        """The teacher's embeddings of grouped views (B, J, H, W, C), one view of each image at a time: (B, J, P)."""
+        return ops.stack([self.teach(views[:, view], training) for view in range(views.shape[1])], axis=1)
+
 
 class MultiCrop(JointEmbedding):
     """Base of methods that also see smaller, local views of each image, beside the global ones that `views` makes.

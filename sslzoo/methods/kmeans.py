@@ -2,8 +2,10 @@
 
 import warnings
 
+import keras
 import numpy as np
 
+from sslzoo import checks
 from sslzoo.errors import TrainingError
 
 ROUNDING = 1e-6  # of the largest feature: a principal component that spreads less holds rounding errors alone
@@ -65,3 +67,38 @@ def mini_batch_kmeans(rows: np.ndarray, clusters: int, seed: int) -> np.ndarray:
     rows = np.ascontiguousarray(rows, "float32")
     model.train(rows)
     return model.index.search(rows, 1)[1][:, 0].astype("int32")
+
+
+class Clusters(keras.callbacks.Callback):
+    """Base of callbacks that cluster anew before epochs start, start + every, ..., and log what they did.
+
+    Which epochs do so, and with what random numbers, depends on the epoch alone: a run resumed from a checkpoint has
+    the clusters it would have had.
+    """
+
+    logged: tuple[str, ...] = ()
+
+    def __init__(self, every: int = 1, start: int = 0):
+        super().__init__()
+        self.every = checks.count(every=every)
+        self.start = checks.count(0, start=start)
+        self._logs = {}
+
+    def cluster(self, epoch: int) -> dict[str, float]:
+        """Makes the clusters; what the logs have of them, by the names in `logged`."""
+        raise NotImplementedError
+
+    def resume(self, rows):
+        """Takes up what a run had logged before it was interrupted, from the rows of its history."""
+        last = rows[-1] if rows else {}
+        self._logs = {key: last[key] for key in self.logged if key in last}
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if epoch >= self.start and (epoch - self.start) % self.every == 0:
+            # Under JAX, asking for `self.model` brings its variables up to date, and what is assigned to them before
+            # the first step of the epoch is what that step starts from.
+            self._logs = self.cluster(epoch)
+
+    def on_epoch_end(self, epoch, logs=None):
+        if logs is not None:
+            logs.update(self._logs)

@@ -24,7 +24,7 @@ from sslzoo.losses.neighborhood import BLOCK, CURVES
 from sslzoo.losses.tensors import softmax_terms
 from sslzoo.methods.advice import LOWER_TEMPERATURE
 from sslzoo.methods.joint_embedding import JointEmbedding
-from sslzoo.methods.kmeans import mini_batch_kmeans
+from sslzoo.methods.kmeans import Clusters, mini_batch_kmeans
 from sslzoo.methods.pretrainer import check_index, check_training_images
 from sslzoo.methods.state import counter, refresh_rows, snapshot, variable
 from sslzoo.networks.initialization import unit_rows
@@ -399,11 +399,10 @@ class MemoryBank(JointEmbedding):
         return np.concatenate(places).astype("int64")
 
 
-class ClusterBank(keras.callbacks.Callback):
+class ClusterBank(Clusters):
     """Makes the clusters of a memory bank anew before epochs start, start + every, ...
 
-    Logs their agreement with the clusters before as `cluster_nmi`, and the time they took as `cluster_seconds`. All
-    depends on the epoch alone: a run resumed from a checkpoint has the clusters it would have had.
+    Logs their agreement with the clusters before as `cluster_nmi`, and the time they took as `cluster_seconds`.
 
     Args:
         every: int >= 1, epochs between two clusterings.
@@ -411,18 +410,10 @@ class ClusterBank(keras.callbacks.Callback):
             `LocalAggregation` are `Ball`; a bank that no epoch has written is random.
     """
 
-    def __init__(self, every: int = 1, start: int = 1):
-        super().__init__()
-        checks.count(1, every=every)
-        checks.count(0, start=start)
-        self.every = every
-        self.start = start
-        self._found = {}
+    logged = ("cluster_nmi", "cluster_seconds")
 
-    def resume(self, rows):
-        """Takes up what a run had found before it was interrupted, from the rows of its history."""
-        last = rows[-1] if rows else {}
-        self._found = {key: last[key] for key in ("cluster_nmi", "cluster_seconds") if key in last}
+    def __init__(self, every: int = 1, start: int = 1):
+        super().__init__(every, start)
 
     def on_train_begin(self, logs=None):
         if not isinstance(self.model, MemoryBank) or self.model.clusters is None:
@@ -430,18 +421,10 @@ class ClusterBank(keras.callbacks.Callback):
                 f"ClusterBank makes the clusters of a method with a memory bank. Received: {type(self.model).__name__}"
             )
 
-    def on_epoch_begin(self, epoch, logs=None):
-        if epoch < self.start or (epoch - self.start) % self.every:
-            return
-        # Under JAX, asking for `self.model` brings its variables up to date, and what is assigned to them before the
-        # first step of the epoch is what that step starts from.
+    def cluster(self, epoch):
         model, began = self.model, time.perf_counter()
         target = model.clusterings * len(model.banks())
-        self._found = model.cluster_bank(epoch, self._bar(target)) | {"cluster_seconds": time.perf_counter() - began}
-
-    def on_epoch_end(self, epoch, logs=None):
-        if logs is not None:
-            logs.update(self._found)
+        return model.cluster_bank(epoch, self._bar(target)) | {"cluster_seconds": time.perf_counter() - began}
 
     def _bar(self, target):
         """Shows how many clusterings are made: Keras' bar, or a line at a terminal where a run prints no bars."""

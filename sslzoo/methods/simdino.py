@@ -64,8 +64,7 @@ class SimDINO(MultiCrop, TeacherStudent):
         if training:
             self.move_teacher(rising_momentum(self.momentum, snapshot(self.step), self.total_steps))
         z, local = self.embed_groups(views, training), self.embed_local(images, training)
-        targets = [self.teach(views[:, view], training) for view in range(views.shape[1])]
-        outputs = {"z": z, "target": ops.stack(targets, axis=1)}
+        outputs = {"z": z, "target": self.teach_groups(views, training)}
         return outputs if local is None else outputs | {"local": local}
 
     def objective(self, images, outputs, training):

@@ -46,6 +46,12 @@ def snapshot(variable: keras.Variable):
     return ops.stop_gradient(ops.copy(ops.convert_to_tensor(variable)))
 
 
+def held(variable: keras.Variable, step: keras.Variable, steps: int):
+    """The variable's value, a constant in the first `steps` training steps of those that `step` counts."""
+    value = ops.convert_to_tensor(variable)
+    return ops.where(snapshot(step) < steps, ops.stop_gradient(value), value) if steps else value
+
+
 def make_teacher(student: keras.Model) -> keras.Model:
     """A model like `student`, with the same weights, that the optimizer of a `Pretrainer` never sees.
 

@@ -12,7 +12,7 @@ from sslzoo.losses import swapped_terms, unit
 from sslzoo.methods.advice import LOWER_TEMPERATURE, Advice
 from sslzoo.methods.joint_embedding import MultiCrop
 from sslzoo.methods.papers import SIMVAE, paper
-from sslzoo.methods.state import counter, enqueue, snapshot, variable
+from sslzoo.methods.state import counter, enqueue, held, snapshot, variable
 from sslzoo.networks import prototype_head
 
 
@@ -118,10 +118,7 @@ class SwAV(MultiCrop):
         return outputs
 
     def objective(self, images, outputs, training):
-        prototypes = ops.convert_to_tensor(self.prototype_head.trainable_variables[0])
-        if self.freeze_prototypes:
-            frozen = snapshot(self.step) < self.freeze_prototypes
-            prototypes = ops.where(frozen, ops.stop_gradient(prototypes), prototypes)
+        prototypes = held(self.prototype_head.weights[0], self.step, self.freeze_prototypes)
         assigning = outputs["z"].shape[1]
         groups = [unit(outputs[name]) for name in ("z", "local") if name in outputs]
         scores = [ops.matmul(z[:, view], prototypes) for z in groups for view in range(z.shape[1])]
