@@ -99,7 +99,8 @@ def test_a_remainder_that_cannot_be_taken_is_refused_before_the_first_step(name)
         model._check_batches(13, 12)
         return
     steps = keras.callbacks.LambdaCallback(on_train_batch_begin=lambda batch, logs: pytest.fail("a step was taken"))
-    for given in ({"x": inputs, "batch_size": 12}, {"x": batches, "shuffle": False}, {"x": images[:1]}):
+    held_out = {"x": contract.inputs(model, 26), "batch_size": 12, "validation_split": 0.5}
+    for given in ({"x": inputs, "batch_size": 12}, held_out, {"x": batches, "shuffle": False}, {"x": images[:1]}):
         with pytest.raises(ValueError, match=r"drop 1 of|last batch of an epoch"):
             model.fit(**given, verbose=0, callbacks=[steps])
 

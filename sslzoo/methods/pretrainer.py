@@ -231,7 +231,8 @@ class Pretrainer(keras.Model):
             if len(images.shape) == 4 and checks.is_unit_range(images[:1000]):
                 warnings.warn(checks.UNIT_RANGE, stacklevel=2)
             if options.get("steps_per_epoch") is None:
-                self._check_batches(len(images), batch_size or 32)
+                share = 1.0 - options.get("validation_split", 0.0)
+                self._check_batches(int(len(images) * share), batch_size or 32)
         elif isinstance(x, Batches):
             self._check_batches(x.images_per_epoch, x.batch_size)
         return super().fit(x, y, batch_size, *arguments, **options)
