@@ -17,6 +17,9 @@ from threadpoolctl import threadpool_limits
 
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError
+from sslzoo.evaluation.features import check_features
+
+RIDGE = 1e-6  # scikit-learn's, added to variances
 
 
 def hungarian_accuracy(labels: np.ndarray, clusters: np.ndarray) -> float:
@@ -29,11 +32,10 @@ def hungarian_accuracy(labels: np.ndarray, clusters: np.ndarray) -> float:
     Returns:
         float in 0..1.
     """
-    _, rows = np.unique(labels, return_inverse=True)
-    _, columns = np.unique(clusters, return_inverse=True)
-    table = np.zeros((rows.max() + 1, columns.max() + 1), np.int64)
-    np.add.at(table, (rows, columns), 1)
-    return float(table[linear_sum_assignment(table, maximize=True)].sum() / len(rows))
+    from sklearn.metrics.cluster import contingency_matrix
+
+    table = contingency_matrix(labels, clusters)
+    return float(table[linear_sum_assignment(table, maximize=True)].sum() / table.sum())
 
 
 def scores(labels: np.ndarray, clusters: np.ndarray) -> dict[str, float]:
@@ -95,8 +97,9 @@ def fit_gmm(
     """Fit a Gaussian mixture with full covariances; the restart with the highest likelihood bound wins.
 
     Equal to `sklearn.mixture.GaussianMixture(components, n_init=restarts, random_state=seed)` on float64 features, with
-    progress between the restarts. Where features are so degenerate that scikit-learn refuses, the ridge on the
-    covariances (`reg_covar`, 1e-6 by default) is raised in steps.
+    progress between the restarts. The ridge on the covariances (`reg_covar`) is scikit-learn's 1e-6; of features of a
+    variance below 1e-3, which it would blur, a millionth of their variance; and raised in steps where scikit-learn
+    refuses degenerate features.
 
     Args:
         features: float array (N, L), finite.
@@ -113,13 +116,15 @@ def fit_gmm(
     """
     checks.count(components=components, restarts=restarts)
     checks.seed(needed=True, seed=seed)
-    features = np.asarray(features, np.float64)
+    features = check_features(features)
     if len(features) < components:
         raise InvalidInputError(
             f"A mixture of {components} Gaussians needs at least as many train rows. Received: {len(features)} rows"
         )
     variance = float(features.var(axis=0).mean())
-    ridges = [1e-6, *(share * variance for share in (1e-6, 1e-4, 1e-2) if share * variance > 1e-6)]
+    ridges = [RIDGE, *(share * variance for share in (1e-6, 1e-4, 1e-2) if share * variance > RIDGE)]
+    if 1e-12 * float(np.mean(features**2)) < variance < 1000 * RIDGE:  # small, not collapsed
+        ridges = [1e-6 * variance, *ridges]
     for ridge in ridges:
         try:
             return _best_of(features, components, restarts, seed, ridge, progress)

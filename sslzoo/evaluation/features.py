@@ -134,7 +134,9 @@ class TorchEncoder:
         finally:
             for part, mode in parts:
                 part.training = mode
-        return output.float().cpu().numpy()
+        if not torch.is_tensor(output):
+            raise InvalidInputError(f"A torch.nn.Module must give a tensor (B, L). Received: {type(output).__name__}")
+        return output.detach().float().cpu().numpy()
 
 
 def check_images(encoder, images, name="images"):
@@ -159,8 +161,81 @@ def check_images(encoder, images, name="images"):
         )
 
 
+def check_features(rows, name: str = "features", dtype=np.float64) -> np.ndarray:
+    """Features as everything here computes with them.
+
+    Args:
+        rows: numbers (N, L): an array, list, data frame, or tensor of any backend, with gradients and in bfloat16 too.
+        name: what messages call them.
+        dtype: float type of the result.
+
+    Returns:
+        array (N, L) of `dtype`.
+
+    Raises:
+        InvalidInputError: anything else, or NaN and infinite values.
+    """
+    try:
+        found = _as_array(rows)
+        numeric = found.dtype.kind in "uifO" or found.dtype.name == "bfloat16"
+        with np.errstate(over="ignore"):
+            found = found.astype(dtype) if numeric else found
+    except (TypeError, ValueError):  # ragged lists, missing values
+        numeric, found = False, np.asarray(rows, object)
+    if not numeric or found.ndim != 2 or 0 in found.shape:
+        raise InvalidInputError(
+            f"{name} must be numbers of shape (N, L), a row for each image. "
+            f"Received: {name} of shape {found.shape}, {found.dtype}"
+        )
+    check_finite(found, name)
+    return found
+
+
+def check_labels(labels, rows: int, name: str = "labels", attributes: bool = False) -> np.ndarray:
+    """Labels as everything here computes with them.
+
+    Args:
+        labels: integers (N,) or (N, 1), or with `attributes` (N, A).
+        rows: int, N.
+        name: what messages call them.
+
+    Returns:
+        int64 (N,) or (N, A).
+
+    Raises:
+        InvalidInputError: anything else; the message says the cure of names, one-hot rows and floats.
+    """
+
+    def refuse(expected):
+        raise InvalidInputError(f"{name} must be {expected}. Received: {name} of shape {found.shape}, {found.dtype}")
+
+    if labels is None:
+        raise InvalidInputError(f"Probes and clusters of features need labels. Received: {name}=None")
+    found = _as_array(labels)
+    found = found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found
+    if found.dtype.kind not in "iubf":
+        refuse("integers; of names, take np.unique(labels, return_inverse=True)[1], of train and test labels together")
+    if found.ndim == 2 and np.isin(found, (0, 1)).all() and (found.sum(axis=1) == 1).all():
+        refuse("one integer for each image; of one-hot rows, take labels.argmax(axis=1)")
+    if found.ndim not in ((1, 2) if attributes else (1,)) or len(found) != rows:
+        refuse(f"(N,){', or (N, A) attributes' * attributes}, one label for each row of the {rows:,}")
+    if found.dtype.kind == "f":
+        if not np.isfinite(found).all():
+            refuse("integers; NaN is no class: leave out the rows of such images")
+        refuse('integers; of whole numbers, take labels.astype("int64")')
+    return found.astype(np.int64)
+
+
+def _as_array(values):
+    """A NumPy array of anything that becomes one; tensors of PyTorch may need gradients, or be in bfloat16."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+        values = values.float() if str(values.dtype) == "torch.bfloat16" else values
+    return np.asarray(values)
+
+
 def check_finite(rows, name="features"):
-    """Raise `InvalidInputError` if a feature is NaN or infinite."""
+    """Raise `InvalidInputError` if a row (N, L) holds NaN or infinity."""
     broken = int((~np.isfinite(rows).all(axis=1)).sum())
     if broken:
         raise InvalidInputError(

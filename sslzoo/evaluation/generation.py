@@ -23,7 +23,8 @@ from threadpoolctl import threadpool_limits
 
 from sslzoo import checks, networks
 from sslzoo.data import fit_images
-from sslzoo.errors import InvalidInputError, MissingDataError
+from sslzoo.data.inputs import Fit
+from sslzoo.errors import InvalidInputError, MissingDataError, printable
 from sslzoo.evaluation.features import features
 from sslzoo.networks import composition
 
@@ -204,7 +205,7 @@ class Extractor:
             which: "inception", or an encoder: a Keras model, or a name or folder for `sslzoo.load`.
 
         Raises:
-            MissingDataError: InceptionV3's weights are not here and could not be downloaded.
+            MissingInceptionError: InceptionV3's weights are not here and could not be downloaded.
         """
         if isinstance(which, str) and which == "inception":
             return cls(
@@ -225,8 +226,9 @@ class Extractor:
         """What is done to images (H, W, C) beyond `described`: "resized to 28 x 28 pixels"; "" for nothing."""
         if self.metric == "fid":
             return ""
-        _, done = fit_images(np.zeros((1, *shape), "uint8"), self.network.input_shape[1:])
-        return ", ".join(what.partition(" were ")[2] for what in done)
+        fit = Fit(self.network.input_shape[1:])
+        fit(np.zeros(shape, "uint8"))
+        return ", ".join(sorted(fit.done))
 
     def __call__(self, images: np.ndarray, batch_size: int = 100) -> np.ndarray:
         """Features of images (N, H, W, C), values 0..255: float32 (N, L)."""
@@ -237,15 +239,28 @@ class Extractor:
         return features(self.network, fitted, batch_size)
 
 
+class MissingInceptionError(MissingDataError):
+    """InceptionV3's weights are not here and could not be downloaded: `MissingInceptionError(reason)`."""
+
+    @property
+    def reason(self) -> str:
+        return self.args[0]
+
+    def __str__(self):
+        return printable(
+            f"{self.reason}. Name another extractor, such as extractor='simclr-mnist'; its distance has another name. "
+            "Received: extractor='inception'"
+        )
+
+
 def inception() -> keras.Model:
     """Keras' InceptionV3 up to its pooled features: images (B, H, W, 3) of any size, 0..255 -> (B, 2048)."""
     try:
         network = keras.applications.InceptionV3(include_top=False, pooling="avg", weights="imagenet")
     except Exception as error:  # no network, no room, a server's answer
-        raise MissingDataError(
+        raise MissingInceptionError(
             "FID takes the weights of Keras' InceptionV3, which are not in Keras' cache and could not be downloaded "
-            f"({str(error).splitlines()[0][:200]}). Name another extractor, such as extractor='simclr-mnist'; its "
-            "distance has another name. Received: extractor='inception'"
+            f"({str(error).splitlines()[0][:200]})"
         ) from error
     images = keras.Input((None, None, 3), dtype="float32")
     resized = keras.layers.Resizing(INCEPTION_SIDE, INCEPTION_SIDE, interpolation="bilinear", dtype="float32")(images)

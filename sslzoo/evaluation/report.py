@@ -3,7 +3,6 @@
 import dataclasses
 import html
 import json
-import math
 import os
 import platform
 import sys
@@ -13,56 +12,12 @@ from pathlib import Path
 import numpy as np
 
 from sslzoo.errors import InvalidInputError, choose
+from sslzoo.evaluation.number import Number
+from sslzoo.evaluation.protocols import PROTOCOLS
 from sslzoo.files import write_beside
 from sslzoo.zoo.listing import html_table
 
 FORMAT = "sslzoo.evaluation.Report/1"
-NAMES = {
-    "linear": "linear probe",
-    "mlp": "MLP probe",
-    "knn": "kNN",
-    "gmm": "GMM",
-    "style": "style probe",
-    "reconstruction": "reconstruction",
-    "generation": "generation",
-    "likelihood": "likelihood",
-    "outliers": "outliers",
-    "attributes": "attributes",
-    "views": "linear probe on views",
-    "bank": "memory bank",
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class Number:
-    """One result.
-
-    Example:
-        from sslzoo import evaluation
-
-        evaluation.Number(0.981, "accuracy", note="cosine, k = 10", chance=0.1)
-
-    Attributes:
-        value: float, a share (1.0 is 100 %) or in `unit`, or the mean over several runs.
-        label: str, what it is, in words.
-        note: str, how it was made.
-        chance: float, what guessing scores under the same protocol, or None.
-        error: float, standard error of the mean over several runs, or None for one run.
-        shown: bool, whether tables show it. JSON holds every number.
-        unit: str, "%" of a share, which tables print in percent; else what it is printed with ("nats"), "" for nothing.
-    """
-
-    value: float
-    label: str
-    note: str = ""
-    chance: float | None = None
-    error: float | None = None
-    shown: bool = True
-    unit: str = "%"
-
-    def printed(self, value: float | None) -> float | None:
-        """`value`, `chance` or `error` as tables and cards have it: percent of a share, else as it is."""
-        return None if value is None else round(100 * value if self.unit == "%" else value, 4) + 0.0
 
 
 @dataclasses.dataclass(repr=False)
@@ -163,12 +118,12 @@ class Report:
         """
         known = set(self.flat())
         for name in paper or {}:
-            if choose("protocol", name.partition(".")[0], NAMES) in self:
+            if choose("protocol", name.partition(".")[0], PROTOCOLS) in self:
                 choose("number", name, known)
         return [
             {
                 "name": f"{protocol}.{metric}",
-                "label": f"{NAMES.get(protocol, protocol)}: {number.label}",
+                "label": f"{_title(protocol)}: {number.label}",
                 "value": number.printed(number.value),
                 "error": number.printed(number.error),
                 "chance": number.printed(number.chance),
@@ -212,7 +167,7 @@ class Report:
                         f"{', '.join(differing)}"
                     )
         numbers = {
-            protocol: {metric: _mean_number([one.numbers[protocol][metric] for one in reports]) for metric in metrics}
+            protocol: {metric: Number.mean([one.numbers[protocol][metric] for one in reports]) for metric in metrics}
             for protocol, metrics in first.numbers.items()
         }
         return cls(
@@ -320,18 +275,18 @@ class Report:
     def __repr__(self):
         first = {protocol: next(iter(numbers.values())) for protocol, numbers in self.numbers.items()}
         values = ", ".join(
-            f"{protocol} {100 * number.value:.1f} %" if number.unit == "%" else f"{protocol} {_in_words(number)[0]}"
+            f"{protocol} {100 * number.value:.1f} %" if number.unit == "%" else f"{protocol} {number.in_words()[0]}"
             for protocol, number in first.items()
         )
         return f"<Report of {self.encoder} on {self._data_in_words()}: {values}>"
 
     def _rows(self):
         for protocol, metrics in self.numbers.items():
-            name = NAMES.get(protocol, protocol)
+            name = _title(protocol)
             for number in metrics.values():
                 if not number.shown:
                     continue
-                yield name, number.label, *_in_words(number), number.note
+                yield name, number.label, *number.in_words(), number.note
                 name = ""
 
     def _data_in_words(self):
@@ -349,7 +304,7 @@ class Report:
         if self.frozen:
             proofs = ", ".join(dict.fromkeys(proof["after"][:12] for proof in self.frozen))
             lines.append(f"The encoder stayed frozen: sha256 {proofs}... before and after.")
-        spent = ", ".join(f"{NAMES.get(name, name)} {seconds:.1f}" for name, seconds in self.seconds.items())
+        spent = ", ".join(f"{_title(name)} {seconds:.1f}" for name, seconds in self.seconds.items())
         each = " a run" if len(self.seeds) > 1 else ""
         lines.append(f"Seconds{each}: {spent}.")
         lines.append("With " + ", ".join(f"{name} {version}" for name, version in self.versions.items()) + ".")
@@ -376,31 +331,5 @@ def versions() -> dict[str, str]:
     }
 
 
-def _in_words(number):
-    """Value and chance as tables print them."""
-    if number.unit == "%":
-        value = f"{100 * number.value:.2f}" + ("" if number.error is None else f" ± {100 * number.error:.2f}")
-        return f"{value} %", "" if number.chance is None else f"{round(100 * number.chance, 1) + 0.0:.1f} %"
-    value = f"{number.value:.4g}" + ("" if number.error is None else f" ± {number.error:.2g}")
-    chance = "" if number.chance is None else f"{number.chance:.4g} {number.unit}".rstrip()
-    return f"{value} {number.unit}".rstrip(), chance
-
-
-def _mean_number(numbers):
-    values = [number.value for number in numbers]
-    chances = [number.chance for number in numbers if number.chance is not None]
-    return dataclasses.replace(
-        numbers[0],
-        value=float(np.mean(values)),
-        error=float(np.std(values, ddof=1) / math.sqrt(len(values))),
-        chance=float(np.mean(chances)) if chances else None,
-        note=_join_notes([number.note for number in numbers]),
-    )
-
-
-def _join_notes(notes):
-    """One note for several runs: "best k on test: 4" and "best k on test: 7" become "best k on test: 4, 7"."""
-    parts = [note.rpartition(": ") for note in notes]
-    if len({head for head, _, _ in parts}) > 1 or not parts[0][0]:
-        return "; ".join(dict.fromkeys(notes))
-    return f"{parts[0][0]}: {', '.join(tail for _, _, tail in parts)}" if len(set(notes)) > 1 else notes[0]
+def _title(protocol):
+    return PROTOCOLS[protocol].title if protocol in PROTOCOLS else protocol
