@@ -123,6 +123,11 @@ def shape(rank: int | None = None, open_sides: bool = False, **arguments):
     return _each(arguments, fits, needed, lambda value: tuple(n if n is None else int(n) for n in value))
 
 
+def few(values) -> str:
+    """The first five of some values, for a message."""
+    return ", ".join(map(str, values[:5])) + (" ..." if len(values) > 5 else "")
+
+
 def _each(arguments, fits, needed, kept=lambda value: value):
     """The one sentence."""
     for name, value in arguments.items():

@@ -58,7 +58,7 @@ def draw(subject, report, images: dict, folder) -> None:
     if len(rows) > 1:
         if shown.shape[-1] in (1, 3):
             pictures.neighbours(shown, rows, folder / "neighbours.png")
-        labels = None if subject.test_labels is None else subject.test_labels[:MOST]
+        labels = subject.test_labels[:MOST] if subject.labelled else None
         names = None if labels is None else data.class_names(subject.dataset, labels)
         pictures.embedding(rows, labels, folder / "embedding.png", names=names)
     if "reconstructions" in images:

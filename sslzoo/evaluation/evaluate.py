@@ -9,19 +9,11 @@ import numpy as np
 from sslzoo import checks
 from sslzoo.errors import HubError, InvalidInputError, MissingDataError, choose
 from sslzoo.evaluation import datasets, drawing
-from sslzoo.evaluation.features import (
-    TorchEncoder,
-    check_features,
-    check_images,
-    check_labels,
-    features,
-    load_encoder,
-    weights_sha256,
-)
+from sslzoo.evaluation.features import check_features, check_labels, features, load_encoder, weights_sha256
 from sslzoo.evaluation.protocols import PROTOCOLS as KNOWN
 from sslzoo.evaluation.protocols import DoesNotApply
 from sslzoo.evaluation.report import Report, versions
-from sslzoo.evaluation.subject import Subject, belongings, few
+from sslzoo.evaluation.subject import Subject, belongings
 from sslzoo.methods.pretrainer import Pretrainer
 from sslzoo.progress import line
 
@@ -64,7 +56,7 @@ def evaluate(
 
         linear, mlp, knn, gmm  which classes probes, neighbours and a mixture find in the features
         style                  what features tell of how an image was changed; no labels
-        reconstruction         squared error of test images through the decoder, or one fitted to the features; no labels
+        reconstruction         squared error of test images through the decoder, or a fitted one; no labels
         generation             Fréchet distance of test images and images drawn from a Gaussian of each class
         likelihood             importance-weighted, of a variational autoencoder; no labels
         outliers               AUROC of test images against those of other sets; no labels
@@ -118,44 +110,29 @@ def evaluate(
     checks.count(batch_size=batch_size, max_train=1 if max_train is None else max_train)
     checks.seed(needed=True, seed=seed)
     method = encoder if method is None and isinstance(encoder, Pretrainer) else method
-    everything, known = isinstance(protocols, str) and protocols == "all", tuple(KNOWN)
+    everything = isinstance(protocols, str) and protocols == "all"
     if everything:
         protocols = (*ALL_PROTOCOLS, *(() if method is None else method.protocols()))
-    chosen, refuse = _choose(protocols, options, known), strict and not everything
+    chosen, refuse = _choose(protocols, options, KNOWN), strict and not everything
     if pictures is not None:
         drawing.check_folder(pictures, "pictures")
     parts = {"decoder": decoder, "posterior": posterior, "projection": projection}
     parts = {part: model for part, model in parts.items() if model is not None}
-    wanted = {part for protocol in chosen for part in protocol.parts} - set(parts)
-    found, missing, likelihood = belongings(encoder if method is None else method, sorted(wanted))
+    wanted = dict.fromkeys(part for protocol in chosen for part in protocol.parts if part not in parts)
+    found, missing, likelihood = belongings(encoder if method is None else method, wanted)
     encoder = load_encoder(encoder)
     reading = {"labels": labels, "test_share": test_share, "on_error": on_error, "seed": seed}
     shape = _image_shape(encoder, image_size)
     dataset, train, held_out, remarks = datasets.read(dataset, test, data_dir, shape, **reading)
-    subject = Subject(
-        encoder,
-        name or dataset,
-        *(train[0], held_out[0], train[1], held_out[1]),
-        data_dir=data_dir,
-        method=method,
-        parts=found | parts,
-        missing=missing,
-        likelihood=likelihood,
-        seed=seed,
-        batch_size=batch_size,
-        progress=_progress(progress),
-    )
-    chosen, unlabelled = _with_labels(subject, chosen, refuse)
-    _take_classes(subject, attribute)
-    for images, split in ((subject.train_images, "train images"), (subject.test_images, "test images")):
-        check_images(encoder, images, split)
-    remarks += _remarks_on_images(subject.train_images)
-    remarks += [encoder.layout] if isinstance(encoder, TorchEncoder) else []
-    remarks += _take_some(subject, max_train)
+    subject = Subject(encoder, name or dataset, *train, *held_out, data_dir=data_dir, method=method, seed=seed)
+    subject.parts, subject.missing, subject.likelihood = found | parts, missing, likelihood
+    subject.batch_size, subject.progress = batch_size, _progress(progress)
+    subject.take_classes(attribute)
+    remarks += subject.check_images() + subject.take_some(max_train)
     chosen, left_out = _applying(subject, chosen, refuse)
     if not encoder.built:
         features(encoder, subject.train_images[:1])
-    report, images = _measure(subject, chosen, refuse, [*remarks, *unlabelled, *left_out])
+    report, images = _measure(subject, chosen, refuse, remarks + left_out)
     if keep is not None:
         keep(report)
     if pictures is not None:
@@ -191,19 +168,19 @@ def evaluate_features(
     checks.seed(needed=True, seed=seed)
     chosen = _choose(protocols, options, PROTOCOLS)
     subject = Subject(None, name, seed=seed, progress=_progress(progress))
-    for split, given in (("train", train), ("test", test)):
-        if not isinstance(given, (tuple, list)) or len(given) != 2:
-            raise InvalidInputError(f"{split} must be (features, labels). Received: {split}={type(given).__name__}")
-        rows = check_features(given[0], f"{split} features", np.float32)
+    for split, pair in (("train", train), ("test", test)):
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise InvalidInputError(f"{split} must be (features, labels). Received: {split} of type {type(pair)}")
+        rows = check_features(pair[0], f"{split} features", np.float32)
         setattr(subject, f"{split}_features", rows)
-        setattr(subject, f"{split}_labels", check_labels(given[1], len(rows), f"{split} labels"))
-    if subject.train_features.shape[1] != subject.test_features.shape[1]:
-        shapes = subject.train_features.shape, subject.test_features.shape
+        setattr(subject, f"{split}_labels", check_labels(pair[1], len(rows), f"{split} labels"))
+    shapes = subject.train_features.shape, subject.test_features.shape
+    if shapes[0][1] != shapes[1][1]:
         raise InvalidInputError(
             "Train and test must have the same number of features. "
             f"Received: train features of shape {shapes[0]}, test features of shape {shapes[1]}"
         )
-    chosen, _ = _applying(subject, chosen, refuse=True)
+    _applying(subject, chosen, refuse=True)
     return _measure(subject, chosen, True, [])[0]
 
 
@@ -233,53 +210,30 @@ def _choose(protocols, options, known):
 
 def _differs(value, protocol, option):
     default = protocol.options()[option]
-    return not (value is default or isinstance(value, str) and value == default)
-
-
-def _with_labels(subject, protocols, refuse):
-    """Those of the protocols that there are labels for, and remarks on the others."""
-    which = "train" if subject.train_labels is None else "test" if subject.test_labels is None else None
-    needing = [protocol for protocol in protocols if "labels" in protocol.needs]
-    if which is None or not needing:
-        return protocols, []
-    if refuse or len(needing) == len(protocols):
-        others = ", ".join(name for name in ALL_PROTOCOLS if "labels" not in KNOWN[name].needs)
-        names = ", ".join(protocol.name for protocol in needing)
-        raise InvalidInputError(f"Evaluation needs labels for {names}, not for {others}. Received: {which} labels=None")
-    titles = ", ".join(protocol.title for protocol in needing)
-    rest = [protocol for protocol in protocols if protocol not in needing]
-    return rest, [f"Not measured, {titles}: the {which} images have no labels."]
+    return not (value is default or (isinstance(value, str) and value == default))
 
 
 def _applying(subject, protocols, refuse):
-    """Those of the protocols that apply, and a remark for each other; raises instead where it is to `refuse`.
+    """Those of the protocols that apply, and remarks on the others; raises instead where it is to `refuse`.
 
     A protocol whose data or model were named is refused in any case: they were meant.
     """
-    if any("labels" in protocol.needs for protocol in protocols):
-        present = np.unique(subject.train_labels)
-        if len(present) < 2:
-            raise InvalidInputError(
-                f"Train labels must hold at least 2 classes. Received: {len(present)} class, {present.tolist()}"
-            )
-    applying, remarks = [], []
+    applying, left_out = [], {}
     for protocol in protocols:
         named = any(_differs(getattr(protocol, option), protocol, option) for option in protocol.inputs)
         try:
-            if "method" in protocol.needs and subject.method is None:
-                raise DoesNotApply("It takes the trained method", "method=None")
+            subject.check_needs(protocol)
             protocol.check(subject)
-        except LEFT_OUT as error:
-            if refuse or named:
-                raise
-            remarks.append(_not_measured(protocol, error))
-        else:
             applying.append(protocol)
-    return applying, remarks
+        except LEFT_OUT as error:
+            if refuse or named or (not subject.labelled and all("labels" in each.needs for each in protocols)):
+                raise
+            left_out.setdefault(_reason(error), []).append(protocol.title)
+    return applying, [f"Not measured, {', '.join(titles)}: {reason}." for reason, titles in left_out.items()]
 
 
-def _not_measured(protocol, error):
-    return f"Not measured, {protocol.title}: {getattr(error, 'reason', str(error)).rstrip('.')}."
+def _reason(error):
+    return getattr(error, "reason", str(error)).rstrip(".")
 
 
 # ---------------------------------------------------------------------- measuring
@@ -291,12 +245,12 @@ def _measure(subject, protocols, refuse, remarks):
     before = _hash(encoder)
     if any("features" in protocol.needs for protocol in protocols):
         width = subject.test_features.shape[1]
-        remarks = [*remarks, *_remarks_on_features(subject.train_features), *_remarks_on_classes(subject)]
+        remarks += _remarks_on_features(subject.train_features) + _remarks_on_classes(subject)
         _check_frozen(encoder, before)
     else:
         width = features(encoder, subject.train_images[:1]).shape[1]
     train, test = subject.sizes
-    classes = None if subject.train_labels is None else subject.num_classes
+    classes = subject.num_classes if subject.labelled else None
     data = {"name": subject.dataset, "train": train, "test": test, "features": width, "classes": classes}
     data["attribute"] = subject.attribute
     name = "features" if encoder is None else encoder.name
@@ -308,9 +262,11 @@ def _measure(subject, protocols, refuse, remarks):
         except DoesNotApply as error:
             if refuse:
                 raise
-            report.remarks.append(_not_measured(protocol, error))
+            report.remarks.append(f"Not measured, {protocol.title}: {_reason(error)}.")
             continue
-        report.numbers[protocol.name], report.protocols[protocol.name] = result.numbers, result.settings
+        report.numbers[protocol.name] = result.numbers
+        if "method" not in protocol.needs:  # what a card's command measures again
+            report.protocols[protocol.name] = result.settings
         report.seconds[protocol.name] = round(time.perf_counter() - began, 2)
         report.remarks += result.remarks
         images |= result.images
@@ -337,33 +293,6 @@ def _check_frozen(encoder, before):
     return after
 
 
-def _take_classes(subject, attribute):
-    """Turns the labels of a subject into classes; without labels in either split there are none."""
-    if subject.train_labels is None or subject.test_labels is None:
-        subject.train_labels = subject.test_labels = None
-        return
-    train, test = (subject.train_images, subject.train_labels), (subject.test_images, subject.test_labels)
-    subject.train_images, subject.train_labels, train, subject.attribute = datasets.with_classes(
-        *train, attribute, "train"
-    )
-    subject.test_images, subject.test_labels, test, _ = datasets.with_classes(*test, attribute, "test")
-    subject.attributes = None if train is None else (train, test)
-
-
-def _take_some(subject, most):
-    """Leaves `most` train images, chosen at random; returns a remark if that is fewer."""
-    count = len(subject.train_images)
-    if most is None or most >= count:
-        return []
-    rows = np.sort(np.random.default_rng(subject.seed).permutation(count)[:most])
-    subject.train_images = subject.train_images[rows]
-    if subject.train_labels is not None:
-        subject.train_labels = subject.train_labels[rows]
-    if subject.attributes is not None:
-        subject.attributes = subject.attributes[0][rows], subject.attributes[1]
-    return [f"{most:,} of {count:,} train images were used, chosen at random."]
-
-
 def _image_shape(encoder, image_size):
     """(H, W, C) of the images that an encoder takes; None for what it takes any of."""
     shape = getattr(encoder, "input_shape", None) if getattr(encoder, "inputs", None) else None
@@ -374,20 +303,12 @@ def _image_shape(encoder, image_size):
 # ---------------------------------------------------------------------- remarks
 
 
-def _remarks_on_images(images):
-    if checks.is_unit_range(np.asarray(images[:1000])):
-        return ["The images are floats of at most 1, where encoders expect 0..255."]
-    return []
-
-
 def _remarks_on_classes(subject):
     unknown = subject.test_labels[~np.isin(subject.test_labels, subject.train_labels)]
     if not unknown.size:
         return []
-    return [
-        f"{unknown.size:,} of {len(subject.test_labels):,} test images are of classes without train images "
-        f"({few(np.unique(unknown))}): probes and neighbours can only miss them."
-    ]
+    images = f"{unknown.size:,} of {len(subject.test_labels):,} test images are of classes without train images"
+    return [f"{images} ({checks.few(np.unique(unknown))}): probes and neighbours can only miss them."]
 
 
 def _remarks_on_features(rows):

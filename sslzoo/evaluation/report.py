@@ -45,7 +45,8 @@ class Report:
         data: dict: `name`, `train` and `test` (numbers of images), `features` (L), `classes` (None without
             labels), `attribute` (or None).
         numbers: dict, protocol -> metric -> `Number`. The first metric of a protocol is its headline.
-        protocols: dict, protocol -> settings (epochs, optimizer, k, temperature, restarts ...).
+        protocols: dict, protocol -> settings (epochs, optimizer, k, temperature, restarts ...), but for those that need
+            the method and so cannot be repeated with the encoder alone.
         seeds: list of int, one for each run.
         seconds: dict, "features" and protocols -> wall time in seconds; the mean over runs.
         versions: dict, software -> version.

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from sslzoo import networks, zoo
+from sslzoo import checks, networks, zoo
 from sslzoo.errors import HubError, InvalidInputError, MissingPartError
 from sslzoo.evaluation import generation
-from sslzoo.evaluation.datasets import CELEBA_TASKS
-from sslzoo.evaluation.features import features
+from sslzoo.evaluation.datasets import CELEBA_TASKS, with_classes
+from sslzoo.evaluation.features import TorchEncoder, check_images, features
 from sslzoo.evaluation.protocols.protocol import DoesNotApply
 from sslzoo.methods.pretrainer import Pretrainer
 
@@ -42,8 +42,8 @@ class Subject:
     encoder: Any
     dataset: str
     train_images: Any = None
-    test_images: Any = None
     train_labels: np.ndarray | None = None
+    test_images: Any = None
     test_labels: np.ndarray | None = None
     attributes: tuple | None = None
     attribute: "str | int | None" = None
@@ -79,6 +79,11 @@ class Subject:
         images = self.encoder is not None
         splits = (self.train_images, self.test_images) if images else (self.train_features, self.test_features)
         return len(splits[0]), len(splits[1])
+
+    @property
+    def labelled(self) -> bool:
+        """Whether both splits have labels."""
+        return self.train_labels is not None and self.test_labels is not None
 
     @functools.cached_property
     def classes(self) -> np.ndarray:
@@ -131,13 +136,57 @@ class Subject:
             return "convnet"
         return "mlp-small" if max(shape[:2]) <= 12 else "mlp"
 
+    def take_classes(self, attribute) -> None:
+        """Turns labels into classes, where both splits have labels."""
+        if not self.labelled:
+            return
+        train, test = (self.train_images, self.train_labels), (self.test_images, self.test_labels)
+        self.train_images, self.train_labels, train, self.attribute = with_classes(*train, attribute, "train")
+        self.test_images, self.test_labels, test, _ = with_classes(*test, attribute, "test")
+        self.attributes = None if train is None else (train, test)
+
+    def take_some(self, most: int | None) -> list[str]:
+        """Leaves `most` train images, chosen at random; remarks on it if that is fewer."""
+        count = len(self.train_images)
+        if most is None or most >= count:
+            return []
+        rows = np.sort(np.random.default_rng(self.seed).permutation(count)[:most])
+        self.train_images = self.train_images[rows]
+        self.train_labels = None if self.train_labels is None else self.train_labels[rows]
+        self.attributes = self.attributes and (self.attributes[0][rows], self.attributes[1])
+        return [f"{most:,} of {count:,} train images were used, chosen at random."]
+
+    # ------------------------------------------------------------------ checks
+
+    def check_images(self) -> list[str]:
+        """Raise `InvalidInputError` unless the encoder takes the images; remarks on what it gets."""
+        for images, split in ((self.train_images, "train images"), (self.test_images, "test images")):
+            check_images(self.encoder, images, split)
+        remarks = [self.encoder.layout] if isinstance(self.encoder, TorchEncoder) else []
+        if checks.is_unit_range(np.asarray(self.train_images[:1000])):
+            return ["The images are floats of at most 1, where encoders expect 0..255.", *remarks]
+        return remarks
+
+    def check_needs(self, protocol) -> None:
+        """Raise `DoesNotApply` unless there is what a protocol needs."""
+        if "method" in protocol.needs and self.method is None:
+            raise DoesNotApply("It takes the trained method", "method=None")
+        if "labels" in protocol.needs:
+            if not self.labelled:
+                which = "train" if self.train_labels is None else "test"
+                raise DoesNotApply(f"The {which} images have no labels", f"{which} labels=None")
+            if len(present := np.unique(self.train_labels)) < 2:
+                raise InvalidInputError(
+                    f"Train labels must hold at least 2 classes. Received: {len(present)} class, {present.tolist()}"
+                )
+
     def check_shared_classes(self) -> None:
         """Raise `InvalidInputError` if no test image is of a class that train images have."""
         if not np.isin(self.test_labels, self.train_labels).any():
-            train, test = np.unique(self.train_labels), np.unique(self.test_labels)
+            train, test = (checks.few(np.unique(labels)) for labels in (self.train_labels, self.test_labels))
             raise InvalidInputError(
                 "Test labels must be among the classes of train labels, and none is, so every image would be missed. "
-                f"Received: train labels {few(train)}, test labels {few(test)}"
+                f"Received: train labels {train}, test labels {test}"
             )
 
     def check_parts(self, *parts: str) -> None:
@@ -152,16 +201,11 @@ class Subject:
             raise DoesNotApply(f"{type(self.method).__name__} has no {protocol.title}", f"method={self.method.name!r}")
 
 
-def few(values) -> str:
-    """The first five of some values, in words."""
-    return ", ".join(map(str, values[:5])) + (" ..." if len(values) > 5 else "")
-
-
 def belongings(source, wanted) -> tuple[dict, dict, dict]:
-    """What belongs to an encoder given by name, folder or method: parts that there are of `wanted`, and `likelihood_of`.
+    """What belongs to an encoder given by name, folder or method.
 
     Returns:
-        dict, part -> model; dict, part -> `HubError` that kept it; dict.
+        dict, part -> model, of those `wanted` that there are; dict, part -> `HubError` that kept it; `likelihood_of`.
 
     Raises:
         ArtefactError: a part is there, but damaged; IntegrityError: it is not the one that was written.

@@ -1,8 +1,5 @@
 """Which attributes of CelebA features tell."""
 
-import dataclasses
-from typing import ClassVar
-
 import numpy as np
 
 from sslzoo.data import CELEBA_ATTRIBUTES
@@ -12,20 +9,19 @@ from sslzoo.evaluation.protocols.mlp import MLP
 from sslzoo.evaluation.protocols.protocol import DoesNotApply, Result
 
 # Twenty of the thirty binary attributes in SimVAE's released code; which twenty its figure 5 shows is in no text.
-ATTRIBUTES = (
+_NAMES = (
     "5_o_Clock_Shadow Arched_Eyebrows Bags_Under_Eyes Big_Lips Big_Nose Bushy_Eyebrows Eyeglasses Gray_Hair "
     "Heavy_Makeup High_Cheekbones Male Mouth_Slightly_Open Mustache Narrow_Eyes No_Beard Oval_Face Pointy_Nose "
     "Receding_Hairline Rosy_Cheeks Smiling"
-).split()
+)
+ATTRIBUTES = tuple(_NAMES.split())
 
 
-@dataclasses.dataclass
 class Attributes(MLP):
     """Labels (N, A): MLP probes of twenty attributes of CelebA, mean accuracy and balanced accuracy."""
 
-    name: ClassVar[str] = "attributes"
-    title: ClassVar[str] = "attributes"
-    needs: ClassVar[tuple[str, ...]] = ("labels",)
+    name, title = "attributes", "attributes"
+    needs = ("labels",)
 
     def check(self, subject):
         if subject.attributes is None:
@@ -47,15 +43,13 @@ class Attributes(MLP):
             majority = float(np.mean(test[:, i] == (train[:, i].mean() > 0.5)))
             each[name] = probe.accuracies[-1], probes.balanced_accuracy(test[:, i], probe.predictions), majority
             progress(done, len(columns))
-        accuracy, balanced, majority = np.mean(list(each.values()), axis=0)
+        accuracy, balanced, majority = map(float, np.mean(list(each.values()), axis=0))
         how = f"MLP probe for each of {len(columns)} attributes, last of {self.epochs} epochs"
-        numbers = {
-            "accuracy": Number(float(accuracy), "accuracy", how, float(majority)),
-            "balanced_accuracy": Number(float(balanced), "balanced accuracy", how, 0.5),
-        }
-        for name, (one, other, most) in each.items():
-            numbers[f"{name}_accuracy"] = Number(float(one), f"{name}, accuracy", how, most, shown=False)
-            numbers[f"{name}_balanced_accuracy"] = Number(float(other), f"{name}, balanced", how, 0.5, shown=False)
+        numbers = {"accuracy": Number(accuracy, "accuracy", how, majority)}
+        numbers["balanced_accuracy"] = Number(balanced, "balanced accuracy", how, 0.5)
+        for name, (accuracy, balanced, majority) in each.items():
+            numbers[f"{name}_accuracy"] = Number(float(accuracy), f"{name}, accuracy", how, majority, shown=False)
+            numbers[f"{name}_balanced_accuracy"] = Number(balanced, f"{name}, balanced", how, 0.5, shown=False)
         return Result(numbers, {"attributes": list(columns), "hidden": hidden, "epochs": self.epochs})
 
 

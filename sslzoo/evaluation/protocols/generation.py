@@ -1,7 +1,7 @@
 """How near images drawn from a Gaussian of each class come to test images."""
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -34,11 +34,10 @@ class Generation(Protocol):
         decoder_epochs: int, of a decoder that is fitted.
     """
 
-    name: ClassVar[str] = "generation"
-    title: ClassVar[str] = "generation"
-    needs: ClassVar[tuple[str, ...]] = ("labels",)
-    parts: ClassVar[tuple[str, ...]] = ("decoder",)
-    inputs: ClassVar[tuple[str, ...]] = ("extractor",)
+    name, title = "generation", "generation"
+    needs = ("labels",)
+    parts = ("decoder",)
+    inputs = ("extractor",)
 
     extractor: Any = "inception"
     frechet_images: int = 10_000
@@ -92,19 +91,15 @@ class Generation(Protocol):
             note += f"; {halves:.3g} between two halves of those test images"
         progress(3, 3)
         numbers = {extractor.metric: Number(distance, "Fréchet distance", note, unit="")}
-        settings = {
-            "latents": "Gaussian with full covariance for each class, fitted to train features",
-            "images": count,
-            "reference": "test",
-            "extractor": how,
-            "decoder": "fitted to frozen features" if fitted else "its own",
-        }
+        latents = "Gaussian with full covariance for each class, fitted to train features"
+        settings = {"latents": latents, "images": count, "reference": "test", "extractor": how}
+        settings["decoder"] = "fitted to frozen features" if fitted else "its own"
         return Result(numbers, settings, remarks, images={"classes": shown})
 
 
 def _is_same(network, encoder):
     """Whether two encoders are one, wherever each was loaded from."""
-    return network is encoder or bool(encoder.weights) and weights_sha256(network) == weights_sha256(encoder)
+    return network is encoder or (bool(encoder.weights) and weights_sha256(network) == weights_sha256(encoder))
 
 
 def _fitting(extractor, real, images):

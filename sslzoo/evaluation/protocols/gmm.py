@@ -1,7 +1,6 @@
 """How well a Gaussian mixture, fitted without labels, finds the classes."""
 
 import dataclasses
-from typing import ClassVar
 
 import numpy as np
 
@@ -21,9 +20,8 @@ class GMM(Protocol):
         gmm_restarts: int. The papers' text has 200, their code 20.
     """
 
-    name: ClassVar[str] = "gmm"
-    title: ClassVar[str] = "GMM"
-    needs: ClassVar[tuple[str, ...]] = ("features", "labels")
+    name, title = "gmm", "GMM"
+    needs = ("features", "labels")
 
     gmm_restarts: int = 20
 
@@ -33,32 +31,25 @@ class GMM(Protocol):
             subject.train_features, components, self.gmm_restarts, subject.seed, subject.progress(self.title)
         )
         clusters = mixture.predict(np.asarray(subject.test_features, np.float64))
-        names = {"accuracy": "accuracy", "nmi": "NMI", "ari": "ARI"}
-        notes = {
-            "accuracy": f"Hungarian matching, whole test set; restarts: {self.gmm_restarts}",
-            "nmi": "normalised mutual information, whole test set",
-            "ari": "adjusted Rand index, whole test set",
+        whole, batches = beside_chance(subject.test_classes, clusters, MINIBATCH, subject.seed)
+        matching, averaged = "Hungarian matching, whole test set", "mean over batches, as in the papers' tables"
+        labels = {
+            "accuracy": ("accuracy", f"{matching}; restarts: {self.gmm_restarts}"),
+            "nmi": ("NMI", "normalised mutual information, whole test set"),
+            "ari": ("ARI", "adjusted Rand index, whole test set"),
         }
-        by_batch = "mean over batches, as in the papers' tables"
-        whole, batches = numbers_beside_chance(subject.test_classes, clusters, MINIBATCH, subject.seed)
-        numbers = {m: Number(whole[m][0], names[m], notes[m], whole[m][1]) for m in names}
-        for m in names:
-            value, chance = batches[m]
-            label = f"{names[m]}, batches of {MINIBATCH}"
-            numbers[f"minibatch{MINIBATCH}_{m}"] = Number(value, label, by_batch, chance)
-        settings = {
-            "model": "GaussianMixture",
-            "covariance": "full",
-            "components": components,
-            "restarts": self.gmm_restarts,
-            "max_iter": mixture.max_iter,
-            "fitted on": "train features",
-            "minibatch": MINIBATCH,
-        }
+        numbers = {metric: Number(whole[metric][0], *words, whole[metric][1]) for metric, words in labels.items()}
+        for metric, (label, _) in labels.items():
+            value, chance = batches[metric]
+            label += f", batches of {MINIBATCH}"
+            numbers[f"minibatch{MINIBATCH}_{metric}"] = Number(value, label, averaged, chance)
+        settings = {"model": "GaussianMixture", "covariance": "full", "components": components}
+        settings |= {"restarts": self.gmm_restarts, "max_iter": mixture.max_iter}
+        settings |= {"fitted on": "train features", "minibatch": MINIBATCH}
         return Result(numbers, settings, _remarks(mixture))
 
 
-def numbers_beside_chance(labels, clusters, minibatch, seed):
+def beside_chance(labels, clusters, minibatch, seed):
     """Scores over all rows and over mini-batches: two dicts, metric -> (value, what guessing scores, by experiment)."""
     shuffled = np.random.default_rng(seed).permutation(labels)
     whole = [clustering.scores(some, clusters) for some in (labels, shuffled)]
@@ -67,17 +58,11 @@ def numbers_beside_chance(labels, clusters, minibatch, seed):
 
 
 def _remarks(mixture):
-    remarks, ridge = [], mixture.reg_covar
-    if ridge > clustering.RIDGE:
-        remarks.append(
-            f"GMM: the covariances needed a ridge of {ridge:.2g} instead of {clustering.RIDGE:g}; the features are "
-            "nearly degenerate."
-        )
-    if ridge < clustering.RIDGE:
-        remarks.append(
-            f"GMM: the ridge of the covariances is {ridge:.2g}, a millionth of the features' variance, instead of "
-            f"{clustering.RIDGE:g}, which would blur features this small."
-        )
+    remarks, ridge, usual = [], f"GMM: the ridge on the covariances is {mixture.reg_covar:.2g}", clustering.RIDGE
+    if mixture.reg_covar > usual:
+        remarks.append(f"{ridge} instead of {usual:g}, without which it has no solution: the features are degenerate.")
+    if mixture.reg_covar < usual:
+        remarks.append(f"{ridge}, a millionth of the features' variance: {usual:g} would blur features so small.")
     if not mixture.converged_:
         remarks.append(f"GMM: the best restart had not converged after {mixture.max_iter} iterations.")
     return remarks

@@ -1,8 +1,5 @@
 """Accuracy of the k nearest neighbours among frozen features."""
 
-import dataclasses
-from typing import ClassVar
-
 import numpy as np
 
 from sslzoo.evaluation import neighbors
@@ -13,13 +10,11 @@ COSINE_K, WEIGHTED_K, TEMPERATURE = 10, 200, 0.1
 EUCLIDEAN_K = 15  # at most: SimVAE papers, A.7.2
 
 
-@dataclasses.dataclass
 class KNN(Protocol):
     """k = 10 cosine; k = 200 cosine, votes weighted exp(s / 0.1); Euclidean k = 1..15, and the best of them on test."""
 
-    name: ClassVar[str] = "knn"
-    title: ClassVar[str] = "kNN"
-    needs: ClassVar[tuple[str, ...]] = ("features", "labels")
+    name, title = "knn", "kNN"
+    needs = ("features", "labels")
 
     def check(self, subject):
         subject.check_shared_classes()
@@ -42,13 +37,11 @@ class KNN(Protocol):
         def number(value, label, note, **options):
             return Number(float(value), label, note, subject.majority, **options)
 
-        by_weight = f"votes weighted exp(similarity / {TEMPERATURE})"
+        weights = f"votes weighted exp(similarity / {TEMPERATURE})"
         by_test = f"best of k = 1..{euclidean_k} on test, as in the SimVAE papers: {best + 1}"
         numbers = {
             f"cosine_k{COSINE_K}_accuracy": number(np.mean(majority == truth), f"cosine, k = {k}", "majority vote"),
-            f"cosine_k{WEIGHTED_K}_accuracy": number(
-                np.mean(weighted == truth), f"cosine, k = {weighted_k}", by_weight
-            ),
+            f"cosine_k{WEIGHTED_K}_accuracy": number(np.mean(weighted == truth), f"cosine, k = {weighted_k}", weights),
             "euclidean_best_accuracy": number(by_k[best], "Euclidean, best k", by_test),
         }
         for j, accuracy in enumerate(by_k, 1):

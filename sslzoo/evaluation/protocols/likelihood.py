@@ -1,7 +1,6 @@
 """How likely test images are to a variational autoencoder."""
 
 import dataclasses
-from typing import ClassVar
 
 import numpy as np
 
@@ -20,9 +19,8 @@ class Likelihood(Protocol):
         likelihood_samples: int, of the posterior for each image.
     """
 
-    name: ClassVar[str] = "likelihood"
-    title: ClassVar[str] = "likelihood"
-    parts: ClassVar[tuple[str, ...]] = ("posterior", "decoder")
+    name, title = "likelihood", "likelihood"
+    parts = ("posterior", "decoder")
 
     likelihood_images: int = 500
     likelihood_samples: int = 64
@@ -32,36 +30,22 @@ class Likelihood(Protocol):
         has = [*subject.parts, *subject.likelihood]
         lacking = [what for what in (*self.parts, "likelihood_variance") if what not in has]
         if lacking:
-            raise DoesNotApply(
-                "A likelihood takes a posterior, a decoder and the variance of its pixels",
-                f"no {', no '.join(lacking)}",
-            )
+            needed = "A likelihood takes a posterior, a decoder and the variance of its pixels"
+            raise DoesNotApply(needed, f"no {', no '.join(lacking)}")
 
     def run(self, subject):
         model, samples = subject.likelihood, self.likelihood_samples
-        kind, variance = model["likelihood"], model["likelihood_variance"]
-        images = subject.test_images[: self.likelihood_images]
+        kind, variance, prior = model["likelihood"], model["likelihood_variance"], model["prior_variance"]
+        images, decoder = subject.test_images[: self.likelihood_images], subject.parts["decoder"]
         size = min(100, len(images))
-        outputs = [
-            outputs_of(subject.parts["posterior"], images[i : i + size], size) for i in range(0, len(images), size)
-        ]
+        batches = [images[start : start + size] for start in range(0, len(images), size)]
+        outputs = [outputs_of(subject.parts["posterior"], batch, size) for batch in batches]
         mean, log_var = (np.concatenate(values) for values in zip(*outputs))
-        log_p = generation.log_likelihood(
-            generation.as_seen(subject.encoder, images),
-            mean,
-            np.clip(log_var, -12, 8),
-            lambda z: generation.decoded(subject.parts["decoder"], z),
-            samples,
-            variance,
-            model["prior_variance"],
-            kind,
-            subject.seed,
-            subject.progress(self.title),
-        )
-        note = (
-            f"importance-weighted, {samples} samples, {len(images):,} test images; p(z) = "
-            f"N(0, {model['prior_variance']:g} I), {kind} pixels" + f" of variance {variance:g}" * (kind == "gaussian")
-        )
+        seen, posterior = generation.as_seen(subject.encoder, images), (mean, np.clip(log_var, -12, 8))
+        settings = samples, variance, prior, kind, subject.seed, subject.progress(self.title)
+        log_p = generation.log_likelihood(seen, *posterior, lambda z: generation.decoded(decoder, z), *settings)
+        how = f"importance-weighted, {samples} samples, {len(images):,} test images; p(z) = N(0, {prior:g} I)"
+        note = f"{how}, {kind} pixels" + f" of variance {variance:g}" * (kind == "gaussian")
         numbers = {"nll": Number(-float(log_p.mean()), "negative log-likelihood", note, unit="nats")}
         settings = {"samples": samples, "images": len(images)}
         settings |= {key: model[key] for key in ("prior_variance", "likelihood", "likelihood_variance")}

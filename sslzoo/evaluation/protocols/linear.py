@@ -1,7 +1,6 @@
 """A linear probe of frozen features."""
 
 import dataclasses
-from typing import ClassVar
 
 import numpy as np
 
@@ -18,9 +17,8 @@ class Linear(Protocol):
         epochs: int.
     """
 
-    name: ClassVar[str] = "linear"
-    title: ClassVar[str] = "linear probe"
-    needs: ClassVar[tuple[str, ...]] = ("features", "labels")
+    name, title = "linear", "linear probe"
+    needs = ("features", "labels")
 
     epochs: int = 200
 
@@ -40,36 +38,23 @@ class Linear(Protocol):
             *subject.splits(), classes, hidden=hidden, epochs=self.epochs, seed=subject.seed, progress=progress
         )
         if not np.isfinite(trained.losses).all():
-            largest = np.abs(subject.train_features).max()
-            raise DoesNotApply(
-                "A probe computes in float32, and these features are too large for it: divide them by their largest "
-                "absolute value",
-                f"features up to {largest:.3g}",
-            )
-        best = int(trained.accuracies.argmax())
-        by_optimizer = f"Adam 3e-4, batches of 128, last of {self.epochs} epochs"
-        by_test = f"best epoch on test, as in the SimVAE papers: {best + 1}"
+            too_large = "A probe computes in float32, where these features overflow: divide them by a large number"
+            raise DoesNotApply(too_large, f"features up to {np.abs(subject.train_features).max():.3g}")
+        best, chance = int(trained.accuracies.argmax()), subject.majority
+        last = f"Adam 3e-4, batches of 128, last of {self.epochs} epochs"
+        on_test = f"best epoch on test, as in the SimVAE papers: {best + 1}"
+        balanced = probes.balanced_accuracy(truth, trained.predictions)
+        by_class = "mean over classes, after the last epoch"
+        shown = subject.uneven_classes
         numbers = {
-            "accuracy": Number(float(trained.accuracies[-1]), "accuracy", by_optimizer, subject.majority),
-            "best_accuracy": Number(float(trained.accuracies[best]), "best accuracy", by_test, subject.majority),
-            "balanced_accuracy": Number(
-                probes.balanced_accuracy(truth, trained.predictions),
-                "balanced accuracy",
-                "mean over classes, after the last epoch",
-                1 / classes,
-                shown=subject.uneven_classes,
-            ),
+            "accuracy": Number(float(trained.accuracies[-1]), "accuracy", last, chance),
+            "best_accuracy": Number(float(trained.accuracies[best]), "best accuracy", on_test, chance),
+            "balanced_accuracy": Number(balanced, "balanced accuracy", by_class, 1 / classes, shown=shown),
         }
-        outputs = 1 if classes == 2 else classes
-        settings = {
-            "layers": [subject.train_features.shape[1], *([] if hidden is None else [hidden]), outputs],
-            "activation": None if hidden is None else "relu",
-            "loss": "binary cross-entropy" if classes == 2 else "cross-entropy",
-            "optimizer": "Adam",
-            "learning_rate": 3e-4,
-            "epochs": self.epochs,
-            "batch_size": 128,
-            "features": "as they are",
-        }
+        layers = [subject.train_features.shape[1], *([] if hidden is None else [hidden])]
+        layers, loss = [*layers, 1 if classes == 2 else classes], "binary " * (classes == 2) + "cross-entropy"
+        settings = {"layers": layers, "activation": None if hidden is None else "relu", "loss": loss}
+        settings |= {"optimizer": "Adam", "learning_rate": 3e-4, "epochs": self.epochs, "batch_size": 128}
+        settings["features"] = "as they are"
         confusion = confusion_matrix(truth, trained.predictions, labels=np.arange(classes)).tolist()
         return Result(numbers, settings, confusion=confusion)

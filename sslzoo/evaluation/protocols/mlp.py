@@ -1,7 +1,6 @@
 """A probe of frozen features with one hidden layer."""
 
 import dataclasses
-from typing import ClassVar
 
 from sslzoo.evaluation.protocols.linear import Linear
 
@@ -15,8 +14,7 @@ class MLP(Linear):
         hidden: int, width of that layer; None for the number of features.
     """
 
-    name: ClassVar[str] = "mlp"
-    title: ClassVar[str] = "MLP probe"
+    name, title = "mlp", "MLP probe"
 
     hidden: int | None = None
 

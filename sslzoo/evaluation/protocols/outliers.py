@@ -4,7 +4,7 @@ import dataclasses
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from sslzoo import data
 from sslzoo.evaluation import neighbors, outliers
@@ -35,10 +35,9 @@ class Outliers(Protocol):
         outlier_images: int, of each set, at most.
     """
 
-    name: ClassVar[str] = "outliers"
-    title: ClassVar[str] = "outliers"
-    parts: ClassVar[tuple[str, ...]] = ("projection",)
-    inputs: ClassVar[tuple[str, ...]] = ("outside",)
+    name, title = "outliers", "outliers"
+    parts = ("projection",)
+    inputs = ("outside",)
 
     outside: Any = None
     outlier_images: int = 2000

@@ -1,7 +1,6 @@
 """How well images are rebuilt from features."""
 
 import dataclasses
-from typing import ClassVar
 
 import numpy as np
 
@@ -20,9 +19,8 @@ class Reconstruction(Protocol):
         decoder_epochs: int, of a decoder that is fitted.
     """
 
-    name: ClassVar[str] = "reconstruction"
-    title: ClassVar[str] = "reconstruction"
-    parts: ClassVar[tuple[str, ...]] = ("decoder",)
+    name, title = "reconstruction", "reconstruction"
+    parts = ("decoder",)
 
     reconstruction_images: int = 10_000
     decoder_epochs: int = 10

@@ -1,7 +1,6 @@
 """What features tell of how an image was changed; no label is asked."""
 
 import dataclasses
-from typing import ClassVar
 
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError
@@ -29,26 +28,22 @@ class Style(Protocol):
         style_images: (int, int), train and test images, chosen at random.
     """
 
-    name: ClassVar[str] = "style"
-    title: ClassVar[str] = "style probe"
+    name, title = "style", "style probe"
 
     style_images: tuple[int, int] = (style.TRAIN, style.TEST)
 
     def __post_init__(self):
-        if not isinstance(self.style_images, (tuple, list)) or len(self.style_images) != 2:
-            raise InvalidInputError(
-                f"style_images must be (train, test), integers >= 1. Received: style_images={self.style_images!r}"
-            )
-        for images in self.style_images:
+        given = self.style_images
+        if not isinstance(given, (tuple, list)) or len(given) != 2:
+            raise InvalidInputError(f"style_images must be (train, test). Received: style_images={given!r}")
+        for images in given:
             checks.count(style_images=images)
 
     def check(self, subject):
         train, test = len(subject.train_images), len(subject.test_images)
         if train < style.LEAST_TRAIN or test < style.LEAST_TEST:
-            raise DoesNotApply(
-                f"The style probe needs at least {style.LEAST_TRAIN} train and {style.LEAST_TEST} test images",
-                f"{train} and {test}",
-            )
+            least = f"at least {style.LEAST_TRAIN} train and {style.LEAST_TEST} test images"
+            raise DoesNotApply(f"The style probe needs {least}", f"{train} and {test}")
 
     def run(self, subject):
         images = subject.train_images, subject.test_images
@@ -61,12 +56,13 @@ class Style(Protocol):
             how = f"{note}; {'linear' if linear else 'kernel'} ridge regression"
             numbers[metric] = Number(value, label + ", linearly" * linear, how, chance, shown=not linear)
         train, test = (min(most, len(some)) for most, some in zip(self.style_images, images))
+        probe = "kernel ridge regression, Gaussian kernel as wide as the median distance"
         settings = {
             "train": train,
             "test": test,
-            "probe": "kernel ridge regression, Gaussian kernel as wide as the median distance",
+            "probe": probe,
             "ridges": list(style.RIDGES),
             "area": list(style.AREA),
-            **({"hue": style.HUE, "brightness": style.BRIGHTNESS} if "hue_r2" in scores else {}),
         }
+        settings |= {"hue": style.HUE, "brightness": style.BRIGHTNESS} if "hue_r2" in scores else {}
         return Result(numbers, settings)

@@ -1,7 +1,6 @@
 """A linear probe trained on features of augmented images."""
 
 import dataclasses
-from typing import ClassVar
 
 import keras
 
@@ -19,38 +18,30 @@ class Views(Protocol):
         views_epochs: int.
     """
 
-    name: ClassVar[str] = "views"
-    title: ClassVar[str] = "linear probe on views"
-    needs: ClassVar[tuple[str, ...]] = ("labels", "method")
+    name, title = "views", "linear probe on views"
+    needs = ("labels", "method")
 
     views_epochs: int = 30
 
     def check(self, subject):
         subject.check_shared_classes()
         if subject.method.views is None or subject.attributes is not None:
-            raise DoesNotApply(
-                "A probe on views takes a method with views, and classes",
-                f"views={subject.method.views!r}" + ", attributes" * (subject.attributes is not None),
-            )
+            needed = "A probe on views takes a method with views, and classes"
+            raise DoesNotApply(needed, f"views={subject.method.views!r}, attribute={subject.attribute!r}")
 
     def run(self, subject):
         method, shape = subject.method, subject.train_images.shape[1:]
         images = keras.Input(shape)
         view = method.views(images, training=True, num_views=1)[:, 0]
         network = keras.Model(images, method.representation(view))  # new views at every call
-        trained = train_probe_on_views(
-            lambda epoch: features(network, subject.train_images),
-            subject.train_classes,
-            features(method.live_encoder(shape), subject.test_images),
-            subject.test_classes,
-            subject.num_classes,
-            self.views_epochs,
-            seed=subject.seed,
-            progress=subject.progress(self.title),
-        )
+        test = features(method.live_encoder(shape), subject.test_images), subject.test_classes
+
+        def draw(epoch):
+            return features(network, subject.train_images)
+
+        settings = subject.num_classes, self.views_epochs
+        trained = train_probe_on_views(draw, subject.train_classes, *test, *settings, seed=subject.seed)
         note = f"SGD 0.01, momentum 0.9, {self.views_epochs} epochs of new views, after the last epoch"
-        value = float(trained.accuracies[-1])
-        return Result(
-            {"accuracy": Number(value, "accuracy", note, subject.majority)},
-            {"optimizer": "SGD", "learning_rate": 0.01, "momentum": 0.9, "epochs": self.views_epochs},
-        )
+        accuracy = Number(float(trained.accuracies[-1]), "accuracy", note, subject.majority)
+        settings = {"optimizer": "SGD", "learning_rate": 0.01, "momentum": 0.9, "epochs": self.views_epochs}
+        return Result({"accuracy": accuracy}, settings)
