@@ -450,6 +450,8 @@ def _search(arguments):
         from sslzoo import evaluation
 
         bank = evaluation.read_features(arguments.features)
+        if not is_row and not arguments.model and bank.model is not None:
+            print(printable(f"sslzoo: embedding the query with the model that the features name, {bank.model}"))
         matches = evaluation.search(bank, query, arguments.k, arguments.model)
         if arguments.html:
             if is_row and bank.paths is not None:

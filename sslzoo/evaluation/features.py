@@ -44,7 +44,13 @@ def features(
     rows = None
     for start in range(0, len(images), batch_size):
         batch = images[start : start + batch_size]
-        [output] = _single(outputs_of(encoder, batch, batch_size))
+        outputs = outputs_of(encoder, batch, batch_size)
+        if len(outputs) != 1:
+            raise InvalidInputError(
+                "The encoder must have one output (B, L); of a variational encoder, take the posterior mean. "
+                f"Received: {len(outputs)} outputs"
+            )
+        [output] = outputs
         if rows is None:
             rows = np.empty((len(images), output.shape[1]), np.float32)
         rows[start : start + len(batch)] = output
@@ -263,30 +269,33 @@ def weights_sha256(encoder: "keras.layers.Layer") -> str:
     return digest.hexdigest()
 
 
-def outputs_of(encoder, images, batch_size):
-    """What an encoder gives for at most `batch_size` images: a list of float32 arrays (rows, L)."""
-    batch = np.asarray(images, np.float32)
+def run_batch(model, batch, batch_size) -> list[np.ndarray]:
+    """What a model gives for at most `batch_size` rows, in inference mode: a list of float32 arrays, one an output."""
+    batch = np.asarray(batch, np.float32)
     rows = len(batch)
-    if rows < batch_size:  # every call has one shape, so the encoder is compiled once
+    if rows < batch_size:  # every call has one shape, so the model is compiled once
         batch = np.concatenate([batch, np.repeat(batch[-1:], batch_size - rows, axis=0)])
-    if isinstance(encoder, keras.Model):
-        outputs = encoder.predict_on_batch(batch)  # compiled, and calls the model with training=False
+    if isinstance(model, keras.Model):
+        outputs = model.predict_on_batch(batch)  # compiled, and calls the model with training=False
     else:
-        outputs = keras.tree.map_structure(keras.ops.convert_to_numpy, encoder(batch, training=False))
-    outputs = [np.asarray(output) for output in keras.tree.flatten(outputs)]
+        outputs = keras.tree.map_structure(keras.ops.convert_to_numpy, model(batch, training=False))
+    return [np.asarray(output)[:rows].astype(np.float32) for output in keras.tree.flatten(outputs)]
+
+
+def run(model, rows, batch_size) -> np.ndarray:
+    """The one output of a model for any number of rows, at most `batch_size` at a time."""
+    batch_size = min(batch_size, len(rows))
+    starts = range(0, len(rows), batch_size)
+    return np.concatenate([run_batch(model, rows[start : start + batch_size], batch_size)[0] for start in starts])
+
+
+def outputs_of(encoder, images, batch_size) -> list[np.ndarray]:
+    """`run_batch` of an encoder, whose outputs must be (rows, L)."""
+    outputs = run_batch(encoder, images, batch_size)
     for output in outputs:
-        if output.ndim != 2 or len(output) != batch_size:
+        if output.ndim != 2 or len(output) != len(images):
             raise InvalidInputError(
                 "The encoder must give (B, L), one row of features per image; flatten or pool feature maps. "
-                f"Received: output of shape {output.shape} for {batch_size} images"
+                f"Received: output of shape {output.shape} for {len(images)} images"
             )
-    return [output[:rows].astype(np.float32) for output in outputs]
-
-
-def _single(outputs):
-    if len(outputs) != 1:
-        raise InvalidInputError(
-            "The encoder must have one output (B, L); of a variational encoder, take the posterior mean. "
-            f"Received: {len(outputs)} outputs"
-        )
     return outputs

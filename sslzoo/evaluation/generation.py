@@ -25,7 +25,7 @@ from sslzoo import checks, networks
 from sslzoo.data import fit_images
 from sslzoo.data.inputs import Fit
 from sslzoo.errors import InvalidInputError, MissingDataError, printable
-from sslzoo.evaluation.features import features
+from sslzoo.evaluation.features import check_features, check_labels, features, run
 from sslzoo.networks import composition
 
 INCEPTION_SIDE = 299
@@ -43,17 +43,7 @@ def decoded(decoder: keras.Model, latents: np.ndarray, batch_size: int = 500) ->
     Returns:
         float32 array (N, H, W, C).
     """
-    latents, images = np.asarray(latents, np.float32), None
-    batch_size = min(batch_size, len(latents))
-    for start in range(0, len(latents), batch_size):
-        batch = latents[start : start + batch_size]
-        rows = len(batch)
-        if rows < batch_size:  # every call has one shape, so the decoder is compiled once
-            batch = np.concatenate([batch, np.repeat(batch[-1:], batch_size - rows, axis=0)])
-        made = np.asarray(decoder.predict_on_batch(batch), np.float32)[:rows]
-        images = np.empty((len(latents), *made.shape[1:]), np.float32) if images is None else images
-        images[start : start + rows] = made
-    return images
+    return run(decoder, np.asarray(latents, np.float32), batch_size)
 
 
 def as_seen(encoder: keras.Model, images: np.ndarray) -> np.ndarray:
@@ -71,9 +61,7 @@ def as_seen(encoder: keras.Model, images: np.ndarray) -> np.ndarray:
         before = composition.preprocessing(encoder)
     except (InvalidInputError, AttributeError):
         return plain
-    seen = np.concatenate(
-        [np.asarray(before.predict_on_batch(255 * plain[i : i + 500]), np.float32) for i in range(0, len(plain), 500)]
-    )
+    seen = run(before, 255 * plain, 500)
     return seen if seen.min() > -1e-3 and seen.max() < 1 + 1e-3 else plain
 
 
@@ -109,11 +97,8 @@ class ClassGaussians:
         Raises:
             InvalidInputError: rows and labels do not fit.
         """
-        rows, labels = np.asarray(rows, np.float64), np.asarray(labels)
-        if rows.ndim != 2 or labels.shape != rows.shape[:1]:
-            raise InvalidInputError(
-                f"Expected features (N, L) and labels (N,). Received: shapes {rows.shape} and {labels.shape}"
-            )
+        rows = check_features(rows)
+        labels = check_labels(labels, len(rows))
         classes = np.unique(labels)
         groups = [rows[labels == c] for c in classes]
         means = np.stack([group.mean(axis=0) for group in groups])
