@@ -375,8 +375,9 @@ def _in_the_plane(features, method, seed):
 
         pca = PCA(min(2, *features.shape), svd_solver="full")
         points, shares = np.zeros((len(features), 2)), np.zeros(2)
-        points[:, : pca.n_components] = pca.fit_transform(features)
-        shares[: pca.n_components] = np.nan_to_num(pca.explained_variance_ratio_)  # of collapsed features: 0 / 0
+        with np.errstate(invalid="ignore"):  # 0 / 0 where features collapsed
+            points[:, : pca.n_components] = pca.fit_transform(features)
+        shares[: pca.n_components] = np.nan_to_num(pca.explained_variance_ratio_)
         first, second = (f"{100 * share:.0f} % of the variance" for share in shares)
         return points, "principal components", (f"component 1: {first}", f"component 2: {second}")
 

@@ -34,10 +34,11 @@ class Linear(Protocol):
 
         classes, truth = subject.num_classes, subject.test_classes
         progress = subject.progress(self.title)
-        trained = probes.train_probe(
-            *subject.splits(), classes, hidden=hidden, epochs=self.epochs, seed=subject.seed, progress=progress
-        )
-        if not np.isfinite(trained.losses).all():
+        with np.errstate(over="ignore", invalid="ignore"):
+            trained = probes.train_probe(
+                *subject.splits(), classes, hidden=hidden, epochs=self.epochs, seed=subject.seed, progress=progress
+            )
+        if not np.isfinite(trained.weights[-1][0]).all():
             too_large = "A probe computes in float32, where these features overflow: divide them by a large number"
             raise DoesNotApply(too_large, f"features up to {np.abs(subject.train_features).max():.3g}")
         best, chance = int(trained.accuracies.argmax()), subject.majority
