@@ -9,7 +9,6 @@ lifts the level of guessing from 11 % accuracy and 0 % NMI to 29 % and 31 % (10 
 """
 
 import warnings
-from collections.abc import Callable
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -87,33 +86,27 @@ def minibatch_scores(labels: np.ndarray, clusters: np.ndarray, batch_size: int =
     return {name: float(np.mean([one[name] for one in batch_scores])) for name in batch_scores[0]}
 
 
-def fit_gmm(
-    features: np.ndarray,
-    components: int,
-    restarts: int = 20,
-    seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
-):
-    """Fit a Gaussian mixture with full covariances; the restart with the highest likelihood bound wins.
+def fit_gmm(features: np.ndarray, components: int, restarts: int = 20, seed: int = 0):
+    """Fit scikit-learn's Gaussian mixture with full covariances; the restart with the highest likelihood bound wins.
 
-    Equal to `sklearn.mixture.GaussianMixture(components, n_init=restarts, random_state=seed)` on float64 features, with
-    progress between the restarts. The ridge on the covariances (`reg_covar`) is scikit-learn's 1e-6; of features of a
-    variance below 1e-3, which it would blur, a millionth of their variance; and raised in steps where scikit-learn
-    refuses degenerate features.
+    The ridge on the covariances (`reg_covar`) is scikit-learn's 1e-6; of features of a variance below 1e-3, which it
+    would blur, a millionth of their variance; and raised in steps where scikit-learn refuses degenerate features.
 
     Args:
         features: float array (N, L), finite.
         components: int, at most N.
         restarts: int, at least 1.
         seed: int.
-        progress: callable (restarts done, restarts in all), or None.
 
     Returns:
-        The fitted `GaussianMixture`; its `reg_covar` tells which ridge was needed.
+        The fitted `GaussianMixture`.
 
     Raises:
         InvalidInputError: fewer rows than components, no ridge helps, or a number or seed out of range.
     """
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.mixture import GaussianMixture
+
     checks.count(components=components, restarts=restarts)
     checks.seed(needed=True, seed=seed)
     features = check_features(features)
@@ -126,29 +119,15 @@ def fit_gmm(
     if 1e-12 * float(np.mean(features**2)) < variance < 1000 * RIDGE:  # small, not collapsed
         ridges = [1e-6 * variance, *ridges]
     for ridge in ridges:
+        mixture = GaussianMixture(components, n_init=restarts, reg_covar=ridge, random_state=seed)
         try:
-            return _best_of(features, components, restarts, seed, ridge, progress)
+            # One thread: on a busy machine, products of this shape take several times longer with two.
+            with warnings.catch_warnings(), threadpool_limits(1):
+                warnings.simplefilter("ignore", ConvergenceWarning)  # 100 iterations are the protocol
+                return mixture.fit(features)
         except ValueError as error:
             reason = error
     raise InvalidInputError(
         "The Gaussian mixture could not be fitted: expected features whose clusters have a finite covariance "
         f"({reason}). Received: features of mean variance {variance:.3g}, ridges up to {ridges[-1]:.3g}"
     ) from reason
-
-
-def _best_of(features, components, restarts, seed, ridge, progress):
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.mixture import GaussianMixture
-
-    random = np.random.RandomState(seed)  # one generator through all restarts, as `n_init` does it
-    best = None
-    for restart in range(restarts):
-        # One thread: on a busy machine, products of this shape take several times longer with two.
-        with warnings.catch_warnings(), threadpool_limits(1):
-            warnings.simplefilter("ignore", ConvergenceWarning)  # 100 iterations are the protocol
-            mixture = GaussianMixture(components, reg_covar=ridge, random_state=random).fit(features)
-        if best is None or mixture.lower_bound_ > best.lower_bound_:
-            best = mixture
-        if progress:
-            progress(restart + 1, restarts)
-    return best

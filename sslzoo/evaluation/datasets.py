@@ -24,37 +24,36 @@ def read(dataset, test, data_dir, shape, **reading):
     """
     remarks = []
 
-    def load(path, split):
-        folder = path not in KNOWN and os.path.isdir(os.path.expanduser(path))
+    def load(given, split):
+        if not _is_path(given):
+            return given
+        folder = given not in KNOWN and os.path.isdir(os.path.expanduser(given))
         sized = {"image_size": max(shape[:2])} if folder and all(shape[:2]) else {}
-        images, labels = data.load(path, split, data_dir=data_dir, remarks=remarks, **sized, **reading)
+        images, labels = data.load(given, split, data_dir=data_dir, remarks=remarks, **sized, **reading)
         images, done = data.fit_images(images, shape)
         remarks.extend(f"{split}: {what}." for what in done)
         return images, labels
 
+    named, name, train, held_out = "a known name, the path of an .npz or of a folder, or", "arrays", dataset, test
     if _is_path(dataset):
-        name, train = os.path.basename(os.path.normpath(dataset)), load(dataset, "train")
-        held_out = load(dataset, "test") if test is None else None
-    elif _is_pair(dataset) and all(_is_pair(split) for split in dataset):
-        name, (train, held_out) = "arrays", dataset
-    elif _is_pair(dataset) and test is not None:
-        name, train, held_out = "arrays", dataset, None
-    else:
+        name, held_out = _stem(dataset), dataset if test is None else test
+    elif _is_pair(dataset) and all(map(_is_pair, dataset)):
+        train, held_out = dataset[0], dataset[1] if test is None else test
+    elif not _is_pair(dataset) or test is None:
         raise InvalidInputError(
-            "`dataset` must be a known name, the path of an .npz or of a folder, or ((train_images, train_labels), "
-            f"(test_images, test_labels)). Received: dataset of type {type(dataset).__name__}"
+            f"`dataset` must be {named} ((train_images, train_labels), (test_images, test_labels)). "
+            f"Received: dataset of type {type(dataset).__name__}"
         )
-    if _is_path(test):
-        held_out = load(test, "test")
-        name += f" (tested on {os.path.basename(os.path.normpath(test))})"
-    elif _is_pair(test):
-        held_out = test
-    elif test is not None:
+    if not _is_path(held_out) and not _is_pair(held_out):
         raise InvalidInputError(
-            "`test` must be a known name, the path of an .npz or of a folder, or (images, labels). "
-            f"Received: test of type {type(test).__name__}"
+            f"`test` must be {named} (images, labels). Received: test of type {type(test).__name__}"
         )
-    return name, train, held_out, remarks
+    name += f" (tested on {_stem(test)})" if _is_path(test) else ""
+    return name, load(train, "train"), load(held_out, "test"), remarks
+
+
+def _stem(path):
+    return os.path.basename(os.path.normpath(path))
 
 
 def _is_path(value):

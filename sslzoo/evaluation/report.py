@@ -84,10 +84,11 @@ class Report:
             newer: `Report`.
             order: protocols as they shall stand; others come after them.
         """
-        whole, places = Report.from_dict(self.to_dict()), {name: i for i, name in enumerate(order)}
+        whole = Report.from_dict(self.to_dict())
         for field in ("numbers", "protocols"):
-            both = {**getattr(whole, field), **getattr(newer, field)}
-            setattr(whole, field, dict(sorted(both.items(), key=lambda item: places.get(item[0], len(places)))))
+            both = getattr(whole, field) | getattr(newer, field)
+            first = [name for name in order if name in both]
+            setattr(whole, field, {name: both[name] for name in dict.fromkeys((*first, *both))})
         whole.seconds |= {name: seconds for name, seconds in newer.seconds.items() if name != "features"}
         whole.confusion |= newer.confusion
         whole.frozen = [*whole.frozen[:1], *(proof for proof in newer.frozen if proof not in whole.frozen)]
@@ -158,11 +159,9 @@ class Report:
         if len(reports) < 2:
             raise InvalidInputError(f"A mean needs at least 2 reports. Received: {len(reports)} reports")
         first = reports[0]
-        for other in reports[1:]:
-            for what in ("data", "protocols"):
-                ours, theirs = getattr(first, what), getattr(other, what)
-                if ours != theirs:
-                    differing = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
+        for what in ("data", "protocols"):
+            for ours, theirs in ((getattr(first, what), getattr(other, what)) for other in reports[1:]):
+                if differing := [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]:
                     raise InvalidInputError(
                         f"Reports must share data and protocols to be averaged. Received: {what} that differ in "
                         f"{', '.join(differing)}"
@@ -171,24 +170,27 @@ class Report:
             protocol: {metric: Number.mean([one.numbers[protocol][metric] for one in reports]) for metric in metrics}
             for protocol, metrics in first.numbers.items()
         }
+        every = [(one.versions, one.confusion) for one in reports]
+        confusion = {
+            probe: np.sum([counts[probe] for _, counts in every], axis=0).tolist()
+            for probe in first.confusion
+            if all(probe in counts for _, counts in every)
+        }
+
+        def joined(values):
+            return ", ".join(dict.fromkeys(values))
+
         return cls(
-            encoder=", ".join(dict.fromkeys(one.encoder for one in reports)),
+            encoder=joined(one.encoder for one in reports),
             data=dict(first.data),
             numbers=numbers,
             protocols=dict(first.protocols),
             seeds=[seed for one in reports for seed in one.seeds],
             seconds={key: float(np.mean([one.seconds[key] for one in reports])) for key in first.seconds},
-            versions={
-                key: ", ".join(dict.fromkeys(one.versions.get(key, "unknown") for one in reports))
-                for key in first.versions
-            },
+            versions={key: joined(known.get(key, "unknown") for known, _ in every) for key in first.versions},
             frozen=[proof for one in reports for proof in one.frozen],
             remarks=list(dict.fromkeys(remark for one in reports for remark in one.remarks)),
-            confusion={
-                probe: np.sum([one.confusion[probe] for one in reports], axis=0).tolist()
-                for probe in first.confusion
-                if all(probe in one.confusion for one in reports)
-            },
+            confusion=confusion,
         )
 
     # ------------------------------------------------------------------ JSON
@@ -251,10 +253,9 @@ class Report:
         widths = [max(len(row[i]) for row in rows) for i in range(4)]
         lines = [f"{self.encoder} on {self._data_in_words()}", ""]
         for row in rows:
-            if row is not header and row[0]:
-                lines.append("")
-            cells = [f"{row[0]:<{widths[0]}}", f"{row[1]:<{widths[1]}}", f"{row[2]:>{widths[2]}}"]
-            lines.append("  ".join([*cells, f"{row[3]:>{widths[3]}}", row[4]]).rstrip())
+            lines += [""] if row is not header and row[0] else []
+            cells = [f"{cell:{side}{width}}" for cell, side, width in zip(row, "<<>>", widths)]
+            lines.append("  ".join([*cells, row[4]]).rstrip())
         lines += ["", *(textwrap.fill(f"Note: {remark}", 110, subsequent_indent="      ") for remark in self.remarks)]
         lines += self._footer()
         return "\n".join(lines)
@@ -275,10 +276,7 @@ class Report:
 
     def __repr__(self):
         first = {protocol: next(iter(numbers.values())) for protocol, numbers in self.numbers.items()}
-        values = ", ".join(
-            f"{protocol} {100 * number.value:.1f} %" if number.unit == "%" else f"{protocol} {number.in_words()[0]}"
-            for protocol, number in first.items()
-        )
+        values = ", ".join(f"{protocol} {number.in_words()[0]}" for protocol, number in first.items())
         return f"<Report of {self.encoder} on {self._data_in_words()}: {values}>"
 
     def _rows(self):

@@ -27,14 +27,15 @@ class GMM(Protocol):
 
     def run(self, subject):
         components = len(np.unique(subject.train_classes))
-        mixture = clustering.fit_gmm(
-            subject.train_features, components, self.gmm_restarts, subject.seed, subject.progress(self.title)
-        )
+        progress, restarts = subject.progress(self.title), self.gmm_restarts
+        progress(0, 1)
+        mixture = clustering.fit_gmm(subject.train_features, components, restarts, subject.seed)
+        progress(1, 1)
         clusters = mixture.predict(np.asarray(subject.test_features, np.float64))
         whole, batches = beside_chance(subject.test_classes, clusters, MINIBATCH, subject.seed)
         matching, averaged = "Hungarian matching, whole test set", "mean over batches, as in the papers' tables"
         labels = {
-            "accuracy": ("accuracy", f"{matching}; restarts: {self.gmm_restarts}"),
+            "accuracy": ("accuracy", f"{matching}; restarts: {restarts}"),
             "nmi": ("NMI", "normalised mutual information, whole test set"),
             "ari": ("ARI", "adjusted Rand index, whole test set"),
         }
@@ -44,7 +45,7 @@ class GMM(Protocol):
             label += f", batches of {MINIBATCH}"
             numbers[f"minibatch{MINIBATCH}_{metric}"] = Number(value, label, averaged, chance)
         settings = {"model": "GaussianMixture", "covariance": "full", "components": components}
-        settings |= {"restarts": self.gmm_restarts, "max_iter": mixture.max_iter}
+        settings |= {"restarts": restarts, "max_iter": mixture.max_iter}
         settings |= {"fitted on": "train features", "minibatch": MINIBATCH}
         return Result(numbers, settings, _remarks(mixture))
 
