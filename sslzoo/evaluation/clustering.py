@@ -40,10 +40,6 @@ def hungarian_accuracy(labels: np.ndarray, clusters: np.ndarray) -> float:
 def scores(labels: np.ndarray, clusters: np.ndarray) -> dict[str, float]:
     """Agreement of a clustering with classes, over all rows at once.
 
-    Args:
-        labels: int array (M,).
-        clusters: int array (M,).
-
     Returns:
         dict: `accuracy` (Hungarian, 0..1), `nmi` (mutual information over the mean of both entropies, 0..1) and `ari`
         (Hubert and Arabie's adjusted Rand index, at most 1, 0 in expectation for guessing).
@@ -72,9 +68,6 @@ def minibatch_scores(labels: np.ndarray, clusters: np.ndarray, batch_size: int =
 
     Returns:
         dict with the keys of `scores`.
-
-    Raises:
-        InvalidInputError: a batch size or seed out of range.
     """
     checks.count(batch_size=batch_size)
     checks.seed(needed=True, seed=seed)

@@ -33,16 +33,7 @@ _PIXELS = 2**25  # floats of images held at a time
 
 
 def decoded(decoder: keras.Model, latents: np.ndarray, batch_size: int = 500) -> np.ndarray:
-    """Images of latents, in inference mode.
-
-    Args:
-        decoder: Keras model (B, L) -> (B, H, W, C), such as `sslzoo.load(name, "decoder")`.
-        latents: float array (N, L), N >= 1.
-        batch_size: int, latents per call.
-
-    Returns:
-        float32 array (N, H, W, C).
-    """
+    """Images of latents (N, L) by a decoder, `batch_size` at a time, in inference mode: float32 array (N, H, W, C)."""
     return run(decoder, np.asarray(latents, np.float32), batch_size)
 
 
@@ -92,11 +83,7 @@ class ClassGaussians:
 
     @classmethod
     def fit(cls, rows: np.ndarray, labels: np.ndarray, ridge: float = 1e-6) -> "ClassGaussians":
-        """Fits them to features (N, L) with labels int (N,); `ridge` is added to the variances, as scikit-learn does.
-
-        Raises:
-            InvalidInputError: rows and labels do not fit.
-        """
+        """Fits them to features (N, L) with labels int (N,); `ridge` is added to the variances, as scikit-learn does."""
         rows = check_features(rows)
         labels = check_labels(labels, len(rows))
         classes = np.unique(labels)
@@ -107,11 +94,7 @@ class ClassGaussians:
         return cls(classes, means, covariances)
 
     def sample(self, labels, seed: int = 0) -> np.ndarray:
-        """Latents of the classes in `labels` (N,): float64 (N, L).
-
-        Raises:
-            InvalidInputError: a label of no class.
-        """
+        """Latents of the classes in `labels` (N,): float64 (N, L)."""
         labels = np.asarray(labels)
         unknown = np.setdiff1d(labels, self.classes)
         if unknown.size:
@@ -126,17 +109,10 @@ class ClassGaussians:
 
 
 def frechet_distance(mean, covariance, mean_to, covariance_to) -> float:
-    """Squared 2-Wasserstein distance of two Gaussians.
+    """Squared 2-Wasserstein distance of two Gaussians, of means (L,) and covariances (L, L).
 
     |m - m'|^2 + tr(C + C' - 2 (C^1/2 C' C^1/2)^1/2). The root is taken of a symmetric matrix, so nothing complex
     appears where covariances are singular.
-
-    Args:
-        mean, mean_to: float arrays (L,).
-        covariance, covariance_to: float arrays (L, L), symmetric, positive semi-definite.
-
-    Returns:
-        float >= 0.
     """
     mean, covariance, mean_to, covariance_to = (
         np.asarray(array, np.float64) for array in (mean, covariance, mean_to, covariance_to)
@@ -285,9 +261,6 @@ def log_likelihood(
 
     Returns:
         float64 array (N,), nats.
-
-    Raises:
-        InvalidInputError: a number out of its range.
     """
     checks.count(samples=samples)
     checks.positive(likelihood_variance=likelihood_variance, prior_variance=prior_variance)

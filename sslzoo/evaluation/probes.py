@@ -75,12 +75,6 @@ def train_probe(
         learning_rate: float, of Adam, constant.
         seed: int, of the initial weights and the order of the rows. Equal seeds give equal results.
         progress: callable (epochs done, epochs in all), or None.
-
-    Returns:
-        `ProbeResult`.
-
-    Raises:
-        InvalidInputError: a number or seed out of range.
     """
     checks.count(2, num_classes=num_classes)
     checks.count(epochs=epochs, batch_size=batch_size)
@@ -152,12 +146,6 @@ def train_probe_on_views(
         drops: int, how often the rate falls at most.
         seed: int, of the initial weights and the order of the rows.
         progress: callable (epochs done, epochs in all), or None.
-
-    Returns:
-        `ProbeResult`.
-
-    Raises:
-        InvalidInputError: a number or seed out of range.
     """
     checks.count(2, num_classes=num_classes)
     checks.count(epochs=epochs, batch_size=batch_size, patience=patience)

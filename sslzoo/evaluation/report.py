@@ -209,11 +209,7 @@ class Report:
 
     @classmethod
     def from_dict(cls, record: dict) -> "Report":
-        """Report of what `to_dict` gave.
-
-        Raises:
-            InvalidInputError: `record` is something else.
-        """
+        """Report of what `to_dict` gave; `InvalidInputError` for anything else."""
         try:
             if record["format"] != FORMAT:
                 raise KeyError(f"format {FORMAT!r}")
@@ -232,11 +228,7 @@ class Report:
 
     @classmethod
     def from_json(cls, text: str) -> "Report":
-        """Report of the text that `to_json` gave or `save` wrote.
-
-        Raises:
-            InvalidInputError: `text` is something else.
-        """
+        """Report of the text that `to_json` gave or `save` wrote; `InvalidInputError` for anything else."""
         try:
             record = json.loads(text)
         except (TypeError, ValueError) as error:

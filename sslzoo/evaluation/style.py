@@ -129,9 +129,6 @@ def scores(
         `position_r2` (both coordinates together), `size_r2` and, of images with colours, `hue_r2` and `brightness_r2`:
         the share of the variance that is predicted, 0 for guessing the mean; and the same from a linear probe as
         `linear_kept`, ....
-
-    Raises:
-        InvalidInputError: too few images, or what `features` refuses.
     """
     from sklearn.metrics import r2_score
 
@@ -172,14 +169,7 @@ def scores(
 def linear_ridge(train: np.ndarray, targets: np.ndarray, test: np.ndarray, ridge: float = 1e-4) -> np.ndarray:
     """Linear regression with an intercept; `ridge` of the features' mean variance keeps it determined.
 
-    Args:
-        train: float array (N, L).
-        targets: float array (N, T).
-        test: float array (M, L).
-        ridge: float > 0.
-
-    Returns:
-        float64 array (M, T).
+    Of train (N, L) and targets (N, T), predictions for test (M, L): float64 array (M, T).
     """
     from sklearn.linear_model import Ridge
 
@@ -198,9 +188,7 @@ def kernel_ridge(
     are used.
 
     Args:
-        train: float array (N, L), N >= 8, in random order.
-        targets: float array (N, T).
-        test: float array (M, L).
+        train, targets, test: as in `linear_ridge`, at least 8 train rows in random order.
         ridges: floats > 0. One alone is taken as it is.
 
     Returns:
