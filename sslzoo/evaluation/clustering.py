@@ -22,14 +22,9 @@ RIDGE = 1e-6  # scikit-learn's, added to variances
 
 
 def hungarian_accuracy(labels: np.ndarray, clusters: np.ndarray) -> float:
-    """Accuracy of a clustering under the best one-to-one match of clusters and classes.
+    """Accuracy in 0..1 of clusters (M,) of classes (M,) under their best one-to-one match.
 
-    Args:
-        labels: int array (M,), true classes.
-        clusters: int array (M,), cluster of each row. Rows of clusters left without a class count as wrong.
-
-    Returns:
-        float in 0..1.
+    Rows of clusters left without a class count as wrong.
     """
     from sklearn.metrics.cluster import contingency_matrix
 

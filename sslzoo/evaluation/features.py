@@ -251,15 +251,9 @@ def check_finite(rows, name="features"):
 
 
 def weights_sha256(encoder: "keras.layers.Layer") -> str:
-    """sha256 over all weights and statistics of an encoder, in order: dtype, shape and bytes of each.
+    """sha256 in hexadecimal over all weights of a built encoder, in order: dtype, shape and bytes of each.
 
     Batch-normalisation statistics are included; random-seed states are not.
-
-    Args:
-        encoder: built Keras model or layer.
-
-    Returns:
-        str of 64 hexadecimal digits.
     """
     digest = hashlib.sha256()
     for weight in encoder.weights:

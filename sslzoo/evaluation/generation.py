@@ -83,7 +83,7 @@ class ClassGaussians:
 
     @classmethod
     def fit(cls, rows: np.ndarray, labels: np.ndarray, ridge: float = 1e-6) -> "ClassGaussians":
-        """Fits them to features (N, L) with labels int (N,); `ridge` is added to the variances, as scikit-learn does."""
+        """Fits them to features (N, L) and labels (N,); `ridge` is added to the variances, as scikit-learn does."""
         rows = check_features(rows)
         labels = check_labels(labels, len(rows))
         classes = np.unique(labels)

@@ -38,10 +38,8 @@ def knn_accuracy(
     scikit-learn).
 
     Args:
-        train_features: float array (N, L), the bank.
-        train_labels: int array (N,).
-        test_features: float array (M, L).
-        test_labels: int array (M,).
+        train_features, train_labels: float array (N, L), the bank, and int array (N,).
+        test_features, test_labels: float array (M, L), int array (M,).
         k: int in 1..N, number of neighbours.
         metric: "euclidean" or "cosine".
         temperature: float > 0. Weighs a vote by exp(cosine similarity / temperature); None counts every vote once.
@@ -74,8 +72,7 @@ def nearest(
     """Find the k nearest train rows of every test row.
 
     Args:
-        train_features: float array (N, L), finite.
-        test_features: float array (M, L), finite.
+        train_features, test_features: float arrays (N, L) and (M, L), finite.
         k: int in 1..N.
         metric: "euclidean", or "cosine" (a row of zeros is at similarity 0 to everything).
 

@@ -73,13 +73,9 @@ def scores(
 
 
 def auroc(inside: np.ndarray, outside: np.ndarray) -> float:
-    """How often an image from inside the distribution scores higher than one from outside; 0.5 is guessing.
+    """How often an image from inside the distribution scores higher than one from outside, ties counted half.
 
-    Args:
-        inside, outside: float arrays (N,) and (M,), scores.
-
-    Returns:
-        float in 0..1, ties counted half. Below 0.5 the score is inverted; it is not turned round.
+    0.5 is guessing. Below it the score is inverted; it is not turned round.
     """
     from sklearn.metrics import roc_auc_score
 

@@ -89,12 +89,7 @@ def search(features: "Embedding | str | os.PathLike", query, k: int = 8, encoder
 
 
 def read_features(path: "str | os.PathLike") -> Embedding:
-    """What `sslzoo embed` wrote; whoever else wrote it, its arrays fit each other.
-
-    Raises:
-        MissingDataError: no such file.
-        InvalidInputError: a file of something else.
-    """
+    """What `sslzoo embed` wrote, whose arrays fit each other, or raise as `search`."""
     if not Path(path).is_file():
         raise MissingDataError(f"There is no such file. Received: features={os.fspath(path)!r}")
     names = {field.name for field in dataclasses.fields(Embedding)}
@@ -145,13 +140,7 @@ def _match(bank, row, similarity):
 def page(query, matches: Sequence[Match], path: "str | os.PathLike") -> Path:
     """Writes what `search` found as one HTML file that needs no other: thumbnails, similarities, names.
 
-    Args:
-        query: image file, Pillow image or array (H, W, C), uint8; or int, for which there is no picture.
-        matches: what `search` returned.
-        path: file to write.
-
-    Returns:
-        Its path.
+    The query is as in `search`; for an int there is no picture. Returns the path.
     """
     name = str(query) if isinstance(query, (str, os.PathLike, int)) else "query"
     figures = [_figure(query, name, "the query")]

@@ -37,12 +37,7 @@ _BLOCK = 500
 
 
 def draw(count: int, colour: bool, seed: int = 0) -> dict[str, np.ndarray]:
-    """Random styles of `count` images.
-
-    Args:
-        count: int.
-        colour: bool, whether to draw `hue` and `brightness`, too.
-        seed: int.
+    """Random styles of `count` images; with `colour` of hue and brightness, too.
 
     Returns:
         dict of float64 arrays: `flip` (count, 1), -1 or 1 for upside down; `position` (count, 2), the middle of the
@@ -61,15 +56,7 @@ def draw(count: int, colour: bool, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def apply(images: np.ndarray, styles: dict[str, np.ndarray]) -> np.ndarray:
-    """Images in given styles.
-
-    Args:
-        images: array (N, H, W, C), values 0..255; C = 3 if there is a hue.
-        styles: as `draw` gives them, N rows each.
-
-    Returns:
-        float32 array (N, H, W, C), values 0..255.
-    """
+    """Images (N, H, W, C), values 0..255, in styles of `draw`, N rows each: float32 array of that shape."""
     crop = augment.RandomResizedCrop(whole_pixels=False)
     jitter = augment.ColorJitter(brightness=BRIGHTNESS, hue=HUE)
     height, width = images.shape[1:3]
@@ -115,11 +102,9 @@ def scores(
         style.scores(pixels, images[:40], images[40:])["kept"]  # a share in 0..1
 
     Args:
-        encoder: as in `sslzoo.evaluation.features`.
-        train_images: array (N, H, W, C), values 0..255, at least 8.
-        test_images: array (M, H, W, C), likewise, at least 2.
+        encoder, batch_size: as in `sslzoo.evaluation.features`.
+        train_images, test_images: arrays (N, H, W, C), values 0..255, at least 8 and 2.
         seed: int, of the images that are chosen and of their styles.
-        batch_size: int, images per call of the encoder.
         most: how many train and test images are used at most, chosen at random.
         progress: callable (steps done, steps in all), or None.
 

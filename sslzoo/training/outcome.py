@@ -172,7 +172,7 @@ def evaluate(run, model, parts):
     splits = ((run.images, run.labels), (run.test_images, run.test_labels))
     protocols = run.arguments.protocols or run.settings["protocols"]
     protocols = protocols or default_protocols(len(run.images), parts.get("decoder"))
-    own, options = own_protocols(run, model)
+    own, options = ([], {}) if elsewhere else own_protocols(run, model)
     report = evaluation.evaluate(
         parts["encoder"],
         elsewhere or (run.dataset if as_published else splits),
