@@ -8,15 +8,8 @@ import numpy as np
 from sslzoo import data
 from sslzoo.errors import InvalidInputError
 
-# What `draw` may draw.
-PICTURES = (
-    "confusion_linear.png",
-    "confusion_mlp.png",
-    "neighbours.png",
-    "embedding.png",
-    "reconstructions.png",
-    "classes.png",
-)
+# What `draw` may draw, as PNG files of these names.
+PICTURES = ("confusion_linear", "confusion_mlp", "neighbours", "embedding", "reconstructions", "classes")
 MOST = 2000  # images that neighbours are looked for among
 
 
@@ -34,7 +27,7 @@ def check_folder(folder, name) -> None:
 def remove_pictures(folder) -> None:
     """Removes the pictures of an earlier evaluation from their folder; other files stay."""
     for name in PICTURES:
-        (Path(folder) / name).unlink(missing_ok=True)
+        (Path(folder) / f"{name}.png").unlink(missing_ok=True)
 
 
 def draw(subject, report, images: dict, folder) -> None:

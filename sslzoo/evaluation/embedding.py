@@ -12,7 +12,7 @@ import numpy as np
 from sslzoo import checks
 from sslzoo.data.inputs import Fit, source_of
 from sslzoo.errors import InvalidInputError, choose
-from sslzoo.evaluation.features import check_features, check_finite, load_encoder, outputs_of
+from sslzoo.evaluation.features import check_features, check_finite, image_shape, load_encoder, outputs_of
 
 
 @dataclasses.dataclass
@@ -159,7 +159,7 @@ def embed(
     named = isinstance(encoder, (str, os.PathLike)) and part != "projection"
     model = np.array(os.fspath(encoder)) if named else None
     encoder = load_encoder(encoder, part=part, revision=revision)
-    fit = Fit(_image_shape(encoder))
+    fit = Fit(image_shape(encoder))
     batch_size = min(batch_size, len(source))
     rows, skipped, pending, batches = [], [], [], []
     for index in range(len(source)):
@@ -188,14 +188,3 @@ def embed(
         skipped=skipped,
         remarks=fit.remarks(len(rows)),
     )
-
-
-def _image_shape(encoder):
-    """(H, W, C) of the images that an encoder takes, None where it takes any."""
-    try:
-        shape = encoder.input_shape
-    except (AttributeError, ValueError):  # a subclassed model takes what it takes
-        return (None, None, None)
-    if not isinstance(shape, tuple) or len(shape) != 4:
-        raise InvalidInputError(f"encoder must take images (B, H, W, C). Received: encoder.input_shape={shape}")
-    return shape[1:]

@@ -9,7 +9,7 @@ import numpy as np
 from sslzoo import checks
 from sslzoo.errors import HubError, InvalidInputError, MissingDataError, choose
 from sslzoo.evaluation import datasets, drawing
-from sslzoo.evaluation.features import check_features, check_labels, features, load_encoder, weights_sha256
+from sslzoo.evaluation.features import check_features, check_labels, features, image_shape, load_encoder, weights_sha256
 from sslzoo.evaluation.protocols import PROTOCOLS as KNOWN
 from sslzoo.evaluation.protocols import DoesNotApply
 from sslzoo.evaluation.report import Report, versions
@@ -122,7 +122,8 @@ def evaluate(
     found, missing, likelihood = belongings(encoder if method is None else method, wanted)
     encoder = load_encoder(encoder)
     reading = {"labels": labels, "test_share": test_share, "on_error": on_error, "seed": seed}
-    shape = _image_shape(encoder, image_size)
+    height, width, channels = image_shape(encoder)
+    shape = height or image_size, width or image_size, channels
     dataset, train, held_out, remarks = datasets.read(dataset, test, data_dir, shape, **reading)
     subject = Subject(encoder, name or dataset, *train, *held_out, data_dir=data_dir, method=method, seed=seed)
     subject.parts, subject.missing, subject.likelihood = found | parts, missing, likelihood
@@ -291,13 +292,6 @@ def _check_frozen(encoder, before):
             f"Received: encoder={encoder.name!r}, sha256 {before} before, {after} after"
         )
     return after
-
-
-def _image_shape(encoder, image_size):
-    """(H, W, C) of the images that an encoder takes; None for what it takes any of."""
-    shape = getattr(encoder, "input_shape", None) if getattr(encoder, "inputs", None) else None
-    shape = shape[1:] if isinstance(shape, tuple) and len(shape) == 4 else (None, None, None)
-    return tuple(size or image_size for size in shape[:2]) + shape[2:]
 
 
 # ---------------------------------------------------------------------- remarks

@@ -155,16 +155,23 @@ def check_images(encoder, images, name="images"):
     dtype = np.asarray(images[:1]).dtype
     if dtype.kind not in "uif":
         raise InvalidInputError(f"{name} must be numbers in 0..255, uint8 or float. Received: {name} of dtype {dtype}")
-    try:
-        expected = encoder.input_shape
-    except (AttributeError, ValueError):  # a subclassed model takes what it takes
-        return
-    fits = len(expected) == 4 and all(want in (None, got) for want, got in zip(expected[1:], shape[1:]))
-    if not fits:
+    expected = image_shape(encoder)
+    if not all(want in (None, got) for want, got in zip(expected, shape[1:])):
         raise InvalidInputError(
-            f"{name} must fit the encoder's input {tuple(expected)}; sslzoo.data.fit_images(images, {expected[1:]}) "
+            f"{name} must fit the encoder's input {(None, *expected)}; sslzoo.data.fit_images(images, {expected}) "
             f"crops, resizes and recolours them. Received: {name} of shape {shape}"
         )
+
+
+def image_shape(encoder) -> tuple:
+    """(H, W, C) of the images that an encoder takes, None where it takes any."""
+    try:
+        shape = encoder.input_shape
+    except (AttributeError, ValueError):  # a subclassed model takes what it takes
+        return (None, None, None)
+    if not isinstance(shape, tuple) or len(shape) != 4:
+        raise InvalidInputError(f"encoder must take images (B, H, W, C). Received: encoder.input_shape={shape}")
+    return shape[1:]
 
 
 def check_features(rows, name: str = "features", dtype=np.float64) -> np.ndarray:

@@ -14,10 +14,7 @@ from sslzoo.evaluation.protocols.protocol import DoesNotApply, Protocol, Result
 # What Fréchet distances are measured by where InceptionV3 cannot be had. Fixed, so that figures compare. For the same
 # reason no second one takes the place of these where they would be judged in their own features.
 FRECHET_ENCODERS = {
-    "digits": "simclr-digits",
-    "mnist": "simclr-mnist",
-    "fashion_mnist": "simclr-fashion-mnist",
-    "cifar10": "simclr-cifar10",
+    name: f"simclr-{name.replace('_', '-')}" for name in ("digits", "mnist", "fashion_mnist", "cifar10")
 }
 
 
