@@ -52,11 +52,7 @@ class Embedding:
     remarks: list[str] = dataclasses.field(default_factory=list)
 
     def checked(self) -> "Embedding":
-        """Itself, with arrays that fit each other.
-
-        Raises:
-            InvalidInputError: features that are none, or other arrays that do not belong to them.
-        """
+        """Itself; raises `InvalidInputError` unless features are features and the other arrays belong to them."""
         self.features = check_features(self.features, "features", np.float32)
         rows = len(self)
         kinds = {"paths": "U", "index": "iu", "labels": "iu", "classes": "U", "model": "U"}

@@ -119,14 +119,14 @@ def evaluate(
     parts = {"decoder": decoder, "posterior": posterior, "projection": projection}
     parts = {part: model for part, model in parts.items() if model is not None}
     wanted = dict.fromkeys(part for protocol in chosen for part in protocol.parts if part not in parts)
-    found, missing, likelihood = belongings(encoder if method is None else method, wanted)
+    own_parts, missing, likelihood = belongings(encoder if method is None else method, wanted)
     encoder = load_encoder(encoder)
     reading = {"labels": labels, "test_share": test_share, "on_error": on_error, "seed": seed}
     height, width, channels = image_shape(encoder)
     shape = height or image_size, width or image_size, channels
     dataset, train, held_out, remarks = datasets.read(dataset, test, data_dir, shape, **reading)
     subject = Subject(encoder, name or dataset, *train, *held_out, data_dir=data_dir, method=method, seed=seed)
-    subject.parts, subject.missing, subject.likelihood = found | parts, missing, likelihood
+    subject.parts, subject.missing, subject.likelihood = own_parts | parts, missing, likelihood
     subject.batch_size, subject.progress = batch_size, _progress(progress)
     subject.take_classes(attribute)
     remarks += subject.check_images() + subject.take_some(max_train)

@@ -189,19 +189,19 @@ def check_features(rows, name: str = "features", dtype=np.float64) -> np.ndarray
         InvalidInputError: anything else, or NaN and infinite values.
     """
     try:
-        found = _as_array(rows)
-        numeric = found.dtype.kind in "uifO" or found.dtype.name == "bfloat16"
+        array = _as_array(rows)
+        numeric = array.dtype.kind in "uifO" or array.dtype.name == "bfloat16"
         with np.errstate(over="ignore"):
-            found = found.astype(dtype) if numeric else found
+            array = array.astype(dtype) if numeric else array
     except (TypeError, ValueError):  # ragged lists, missing values
-        numeric, found = False, np.asarray(rows, object)
-    if not numeric or found.ndim != 2 or 0 in found.shape:
+        numeric, array = False, np.asarray(rows, object)
+    if not numeric or array.ndim != 2 or 0 in array.shape:
         raise InvalidInputError(
             f"{name} must be numbers of shape (N, L), a row for each image. "
-            f"Received: {name} of shape {found.shape}, {found.dtype}"
+            f"Received: {name} of shape {array.shape}, {array.dtype}"
         )
-    check_finite(found, name)
-    return found
+    check_finite(array, name)
+    return array
 
 
 def check_labels(labels, rows: int, name: str = "labels", attributes: bool = False) -> np.ndarray:
@@ -220,23 +220,23 @@ def check_labels(labels, rows: int, name: str = "labels", attributes: bool = Fal
     """
 
     def refuse(expected):
-        raise InvalidInputError(f"{name} must be {expected}. Received: {name} of shape {found.shape}, {found.dtype}")
+        raise InvalidInputError(f"{name} must be {expected}. Received: {name} of shape {array.shape}, {array.dtype}")
 
     if labels is None:
         raise InvalidInputError(f"Probes and clusters of features need labels. Received: {name}=None")
-    found = _as_array(labels)
-    found = found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found
-    if found.dtype.kind not in "iubf":
+    array = _as_array(labels)
+    array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
+    if array.dtype.kind not in "iubf":
         refuse("integers; of names, take np.unique(labels, return_inverse=True)[1], of train and test labels together")
-    if found.ndim == 2 and np.isin(found, (0, 1)).all() and (found.sum(axis=1) == 1).all():
+    if array.ndim == 2 and np.isin(array, (0, 1)).all() and (array.sum(axis=1) == 1).all():
         refuse("one integer for each image; of one-hot rows, take labels.argmax(axis=1)")
-    if found.ndim not in ((1, 2) if attributes else (1,)) or len(found) != rows:
+    if array.ndim not in ((1, 2) if attributes else (1,)) or len(array) != rows:
         refuse(f"(N,){', or (N, A) attributes' * attributes}, one label for each row of the {rows:,}")
-    if found.dtype.kind == "f":
-        if not np.isfinite(found).all():
+    if array.dtype.kind == "f":
+        if not np.isfinite(array).all():
             refuse("integers; NaN is no class: leave out the rows of such images")
         refuse('integers; of whole numbers, take labels.astype("int64")')
-    return found.astype(np.int64)
+    return array.astype(np.int64)
 
 
 def _as_array(values):

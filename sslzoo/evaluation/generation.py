@@ -160,10 +160,7 @@ class Extractor:
 
     @classmethod
     def of(cls, which: "str | keras.Model" = "inception") -> "Extractor":
-        """An extractor by name.
-
-        Args:
-            which: "inception", or an encoder: a Keras model, or a name or folder for `sslzoo.load`.
+        """The extractor "inception", or an encoder: a Keras model, or a name or folder for `sslzoo.load`.
 
         Raises:
             MissingInceptionError: InceptionV3's weights are not here and could not be downloaded.
@@ -265,27 +262,27 @@ def log_likelihood(
     checks.count(samples=samples)
     checks.positive(likelihood_variance=likelihood_variance, prior_variance=prior_variance)
     seen, mean, log_var = (np.asarray(array, np.float64) for array in (seen, mean, log_var))
-    rng, found = np.random.default_rng(seed), np.empty(len(seen))
+    rng, log_p = np.random.default_rng(seed), np.empty(len(seen))
     log_two_pi, pixels = math.log(2 * math.pi), int(np.prod(seen.shape[1:]))
     at_once = max(1, _PIXELS // (pixels * samples))
     for start in range(0, len(seen), at_once):
         rows = slice(start, start + at_once)
         noise = rng.standard_normal((len(seen[rows]), samples, mean.shape[1]))
         z = mean[rows, None] + np.exp(0.5 * log_var[rows, None]) * noise
-        made = np.asarray(decode(z.reshape(-1, z.shape[-1])), np.float64).reshape(*z.shape[:2], pixels)
+        decoded_x = np.asarray(decode(z.reshape(-1, z.shape[-1])), np.float64).reshape(*z.shape[:2], pixels)
         x = seen[rows].reshape(-1, 1, pixels)
         if likelihood == "gaussian":
-            log_x = -0.5 * (np.sum((x - made) ** 2, axis=-1) / likelihood_variance)
+            log_x = -0.5 * (np.sum((x - decoded_x) ** 2, axis=-1) / likelihood_variance)
             log_x -= 0.5 * pixels * (log_two_pi + math.log(likelihood_variance))
         else:
-            made = np.clip(made, 1e-7, 1 - 1e-7)
-            log_x = np.sum(x * np.log(made) + (1 - x) * np.log1p(-made), axis=-1) / likelihood_variance
+            decoded_x = np.clip(decoded_x, 1e-7, 1 - 1e-7)
+            log_x = np.sum(x * np.log(decoded_x) + (1 - x) * np.log1p(-decoded_x), axis=-1) / likelihood_variance
         log_z = -0.5 * np.sum(z**2 / prior_variance + log_two_pi + math.log(prior_variance), axis=-1)
         log_q = -0.5 * np.sum(noise**2 + log_two_pi + log_var[rows, None], axis=-1)
-        found[rows] = logsumexp(log_x + log_z - log_q, axis=1) - math.log(samples)
+        log_p[rows] = logsumexp(log_x + log_z - log_q, axis=1) - math.log(samples)
         if progress:
             progress(min(start + at_once, len(seen)), len(seen))
-    return found
+    return log_p
 
 
 # ---------------------------------------------------------------------- decoders for encoders that have none
@@ -319,18 +316,18 @@ def fit_decoder(
     if len(rows) < 2:
         raise InvalidInputError(f"A decoder is fitted to at least two rows. Received: {len(rows)} rows")
     order = np.random.default_rng(seed).permutation(len(rows))
-    held, kept = order[: max(1, len(rows) // 10)], order[max(1, len(rows) // 10) :]
+    validation, training = order[: max(1, len(rows) // 10)], order[max(1, len(rows) // 10) :]
     rows = np.asarray(rows, np.float32)
-    middle, spread = rows[kept].mean(axis=0), np.maximum(rows[kept].std(axis=0).max(), 1e-12)
+    middle, spread = rows[training].mean(axis=0), np.maximum(rows[training].std(axis=0).max(), 1e-12)
     logits = networks.decoder(network, tuple(seen.shape[1:]), rows.shape[1], seed=seed)
     model = composition.compose(None, logits, activation="sigmoid", name="decoder")
     model.compile(optimizer=keras.optimizers.Adam(learning_rate), loss="mse")
     errors, best = [], None
     x, y = (rows - middle) / spread, np.asarray(seen, np.float32)
     for epoch in range(epochs):
-        shuffled = np.random.default_rng((seed, epoch)).permutation(kept)
+        shuffled = np.random.default_rng((seed, epoch)).permutation(training)
         model.fit(x[shuffled], y[shuffled], batch_size=batch_size, epochs=1, shuffle=False, verbose=0)
-        errors.append(float(np.mean((decoded(model, x[held]) - y[held]) ** 2, dtype=np.float64)))
+        errors.append(float(np.mean((decoded(model, x[validation]) - y[validation]) ** 2, dtype=np.float64)))
         if errors[-1] == min(errors):
             best = model.get_weights()
         if progress:

@@ -153,13 +153,13 @@ def neighbours(
             "Expected at least two images, and features of each. "
             f"Received: images of shape {np.shape(images)}, features of shape {np.shape(features)}"
         )
-    asked = np.sort(np.random.default_rng(seed).permutation(len(images))[:queries])
-    found, _ = nearest(features, np.asarray(features)[asked], min(k + 1, len(images)), "cosine")
+    chosen = np.sort(np.random.default_rng(seed).permutation(len(images))[:queries])
+    nearest_rows, _ = nearest(features, np.asarray(features)[chosen], min(k + 1, len(images)), "cosine")
     rows = []
-    for query, row in zip(asked, found):
+    for query, row in zip(chosen, nearest_rows):
         others = [other for other in row if other != query][:k]  # images that are equal may come before it
         rows.append(_thumbnails(_as_pixels(np.asarray(images)[[query, *others]], "images")))
-    title = title or f"{len(asked)} of {len(images):,} images (left), and those nearest to them"
+    title = title or f"{len(chosen)} of {len(images):,} images (left), and those nearest to them"
     return _picture_grid(rows, path, title, after_first=True)
 
 

@@ -184,12 +184,12 @@ def train_probe_on_views(
 
 def plateaus(accuracies: Sequence[float], patience: int) -> int:
     """How often, one after the other, `patience` epochs passed without a better accuracy than any before."""
-    best, since, found = -np.inf, 0, 0
+    best, since, count = -np.inf, 0, 0
     for accuracy in accuracies:
         best, since = (accuracy, 0) if accuracy > best else (best, since + 1)
         if since == patience:
-            since, found = 0, found + 1
-    return found
+            since, count = 0, count + 1
+    return count
 
 
 def balanced_accuracy(labels: np.ndarray, predictions: np.ndarray) -> float:

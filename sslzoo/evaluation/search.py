@@ -94,17 +94,17 @@ def read_features(path: "str | os.PathLike") -> Embedding:
         raise MissingDataError(f"There is no such file. Received: features={os.fspath(path)!r}")
     names = {field.name for field in dataclasses.fields(Embedding)}
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            found = {name: arrays[name] for name in arrays.files if name in names}
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files if name in names}
     except Exception as error:  # zipfile, zlib and NumPy each have their own
         raise InvalidInputError(f"features must be an .npz file ({error}). Received: {os.fspath(path)!r}") from error
-    if "features" not in found or not {"paths", "index"} & set(found):
+    if "features" not in arrays or not {"paths", "index"} & set(arrays):
         raise InvalidInputError(
             "features must be an .npz that sslzoo embed wrote, with `features` (N, L) and `paths` or `index`. "
-            f"Received: {os.fspath(path)!r} with {sorted(found)}"
+            f"Received: {os.fspath(path)!r} with {sorted(arrays)}"
         )
     try:
-        bank = Embedding(**found).checked()
+        bank = Embedding(**arrays).checked()
     except InvalidInputError as error:
         raise InvalidInputError(f"In {os.fspath(path)}: {error}") from None
     if bank.paths is not None:  # as they were seen from where the features were made, or else from where they lie
@@ -126,8 +126,8 @@ def _row_of(bank, query):
     if "\0" in str(query):
         raise InvalidInputError(f"query must be an image file. Received: query={query!r}")
     if isinstance(query, (str, os.PathLike)) and bank.paths is not None:
-        wanted = os.path.realpath(query)
-        return next((row for row, path in enumerate(bank.paths) if os.path.realpath(path) == wanted), None)
+        place = os.path.realpath(query)
+        return next((row for row, path in enumerate(bank.paths) if os.path.realpath(path) == place), None)
     return None
 
 

@@ -130,7 +130,7 @@ def scores(
         if progress:
             progress(part + 1, 3)
     (train, styles), (test, expected) = splits
-    found = {}
+    results = {}
     for prefix, regress in (("", kernel_ridge), ("linear_", linear_ridge)):
         predicted = regress(train, np.hstack(list(styles.values())), test)
         each, at = {}, 0
@@ -141,11 +141,11 @@ def scores(
                 each["flip_accuracy"] = float(np.mean((guess > 0) == (amounts > 0)))
             else:
                 each[f"{name}_r2"] = float(r2_score(amounts, guess, multioutput="variance_weighted"))
-        kept = [max(0.0, 2 * value - 1 if name == "flip_accuracy" else value) for name, value in each.items()]
-        found |= {f"{prefix}kept": float(np.mean(kept)), **{prefix + name: value for name, value in each.items()}}
+        shares = [max(0.0, 2 * value - 1 if name == "flip_accuracy" else value) for name, value in each.items()]
+        results |= {f"{prefix}kept": float(np.mean(shares)), **{prefix + name: value for name, value in each.items()}}
     if progress:
         progress(3, 3)
-    return found
+    return results
 
 
 # ---------------------------------------------------------------------- regression

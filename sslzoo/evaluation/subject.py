@@ -205,7 +205,7 @@ def belongings(source, wanted) -> tuple[dict, dict, dict]:
     """What belongs to an encoder given by name, folder or method.
 
     Returns:
-        dict, part -> model, of those `wanted` that there are; dict, part -> `HubError` that kept it; `likelihood_of`.
+        dict, part -> model, of those `wanted` that there are; dict, part -> `HubError` in its place; `likelihood_of`.
 
     Raises:
         ArtefactError: a part is there, but damaged; IntegrityError: it is not the one that was written.
@@ -215,15 +215,15 @@ def belongings(source, wanted) -> tuple[dict, dict, dict]:
         return {part: parts[part] for part in wanted if part in parts}, {}, likelihood_of(vars(source))
     if not isinstance(source, (str, os.PathLike)):
         return {}, {}, {}
-    found, missing = {}, {}
+    parts, missing = {}, {}
     for part in wanted:
         try:
-            found[part] = zoo.load(source, part)
+            parts[part] = zoo.load(source, part)
         except MissingPartError:
             pass  # most methods have no decoder, many no head; a damaged one must not be replaced on the quiet
         except HubError as error:
             missing[part] = error
-    return found, missing, likelihood_of(zoo.results_of(source).get("settings", {})) if wanted else {}
+    return parts, missing, likelihood_of(zoo.results_of(source).get("settings", {})) if wanted else {}
 
 
 def likelihood_of(settings: Mapping) -> dict:

@@ -42,7 +42,7 @@ class Generation(Protocol):
 
     def check(self, subject):
         subject.check_parts("decoder")
-        self._found = self._find_extractor(subject)  # now, for the probes of the classes may take an hour
+        self._extractor = self._find_extractor(subject)  # now, for the probes of the classes may take an hour
 
     def _find_extractor(self, subject):
         """What images are compared by, and remarks on it."""
@@ -67,7 +67,7 @@ class Generation(Protocol):
 
     def run(self, subject):
         progress = subject.progress(self.title)
-        extractor, remarks = self._found
+        extractor, remarks = self._extractor
         decoder, fitted = subject.decoder(self.decoder_epochs)
         count = min(self.frechet_images, len(subject.test_images))
         gaussians = generation.ClassGaussians.fit(subject.train_features, subject.train_labels)

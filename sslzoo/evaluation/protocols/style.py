@@ -10,7 +10,7 @@ from sslzoo.evaluation.protocols.protocol import DoesNotApply, Protocol, Result
 
 # metric -> label, note, chance
 _NOTES = {
-    "kept": ("style kept", "mean over factors of 2 accuracy - 1 and R2, none below 0", 0.0),
+    "kept": ("style score", "mean over factors of 2 accuracy - 1 and R2, none below 0", 0.0),
     "flip_accuracy": ("upside down or not", "accuracy; half of the images are", 0.5),
     "position_r2": ("where the crop was", "R2 of its middle, both coordinates", 0.0),
     "size_r2": ("how large the crop was", "R2 of its side; 40 to 100 % of the area", 0.0),
