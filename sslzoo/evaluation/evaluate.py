@@ -10,15 +10,14 @@ from sslzoo import checks
 from sslzoo.errors import HubError, InvalidInputError, MissingDataError, choose
 from sslzoo.evaluation import datasets, drawing
 from sslzoo.evaluation.features import check_features, check_labels, features, image_shape, load_encoder, weights_sha256
-from sslzoo.evaluation.protocols import PROTOCOLS as KNOWN
-from sslzoo.evaluation.protocols import DoesNotApply
+from sslzoo.evaluation.protocols import REGISTRY, DoesNotApply
 from sslzoo.evaluation.report import Report, versions
 from sslzoo.evaluation.subject import Subject, belongings
 from sslzoo.methods.pretrainer import Pretrainer
 from sslzoo.progress import line
 
-ALL_PROTOCOLS = tuple(name for name, protocol in KNOWN.items() if "method" not in protocol.needs)
-PROTOCOLS = tuple(name for name in ALL_PROTOCOLS if {"features", "labels"} == set(KNOWN[name].needs))
+ALL_PROTOCOLS = tuple(name for name, protocol in REGISTRY.items() if "method" not in protocol.needs)
+PROTOCOLS = tuple(name for name in ALL_PROTOCOLS if {"features", "labels"} == set(REGISTRY[name].needs))
 # Why a protocol may be left out where all that apply were asked for: nothing to measure, or something out of reach.
 LEFT_OUT = (DoesNotApply, MissingDataError, HubError)
 
@@ -113,7 +112,7 @@ def evaluate(
     everything = isinstance(protocols, str) and protocols == "all"
     if everything:
         protocols = (*ALL_PROTOCOLS, *(() if method is None else method.protocols()))
-    chosen, refuse = _choose(protocols, options, KNOWN), strict and not everything
+    chosen, refuse = _choose(protocols, options, REGISTRY), strict and not everything
     if pictures is not None:
         drawing.check_folder(pictures, "pictures")
     parts = {"decoder": decoder, "posterior": posterior, "projection": projection}
@@ -196,17 +195,17 @@ def _choose(protocols, options, known):
         raise InvalidInputError(f"Expected at least one protocol of {', '.join(known)}. Received: protocols=()")
     users = {}
     for name in known:
-        for option in KNOWN[name].options():
+        for option in REGISTRY[name].options():
             users.setdefault(option, []).append(name)
     for option, value in options.items():
         asked_by = users[choose("option", option, users)]
-        named = any(option in KNOWN[user].inputs and _differs(value, KNOWN[user], option) for user in asked_by)
+        named = any(option in REGISTRY[user].inputs and _differs(value, REGISTRY[user], option) for user in asked_by)
         if named and not set(asked_by) & set(names):
             raise InvalidInputError(
                 f"{option} is for the protocol {asked_by[0]!r}, which is not among {', '.join(names)}. "
                 f"Received: {option}={list(value) if isinstance(value, dict) else value!r}"
             )
-    return [KNOWN[name](**{o: options[o] for o in KNOWN[name].options() if o in options}) for name in names]
+    return [REGISTRY[name](**{o: options[o] for o in REGISTRY[name].options() if o in options}) for name in names]
 
 
 def _differs(value, protocol, option):

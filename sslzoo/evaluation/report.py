@@ -13,7 +13,7 @@ import numpy as np
 
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.evaluation.number import Number
-from sslzoo.evaluation.protocols import PROTOCOLS
+from sslzoo.evaluation.protocols import REGISTRY
 from sslzoo.files import write_beside
 from sslzoo.zoo.listing import html_table
 
@@ -120,7 +120,7 @@ class Report:
         """
         known = set(self.flat())
         for name in paper or {}:
-            if choose("protocol", name.partition(".")[0], PROTOCOLS) in self:
+            if choose("protocol", name.partition(".")[0], REGISTRY) in self:
                 choose("number", name, known)
         return [
             {
@@ -323,4 +323,4 @@ def versions() -> dict[str, str]:
 
 
 def _title(protocol):
-    return PROTOCOLS[protocol].title if protocol in PROTOCOLS else protocol
+    return REGISTRY[protocol].title if protocol in REGISTRY else protocol

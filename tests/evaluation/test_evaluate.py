@@ -20,7 +20,7 @@ from sslzoo.evaluation import (
     train_probe,
     weights_sha256,
 )
-from sslzoo.evaluation.protocols import PROTOCOLS as KNOWN
+from sslzoo.evaluation.protocols import REGISTRY
 
 FAST = {"epochs": 2, "gmm_restarts": 1}
 
@@ -537,7 +537,7 @@ def test_an_option_of_no_protocol_is_refused_with_the_nearest_name(encoder, data
 
 
 def test_every_protocol_declares_what_evaluate_needs_to_know():
-    for name, protocol in KNOWN.items():
+    for name, protocol in REGISTRY.items():
         assert protocol.name == name and protocol.title and protocol.__doc__
         assert set(protocol.needs) <= {"features", "labels", "method"} and set(protocol.inputs) <= set(
             protocol.options()

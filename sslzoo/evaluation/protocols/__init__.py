@@ -1,4 +1,4 @@
-"""The protocols of `evaluate`, a file and a class each. To add one, add it to `PROTOCOLS`; reports keep this order."""
+"""The protocols of `evaluate`, a file and a class each. To add one, add its class to `_CLASSES`; reports keep this order."""
 
 from sslzoo.evaluation.protocols.attributes import Attributes
 from sslzoo.evaluation.protocols.bank import Bank
@@ -16,8 +16,8 @@ from sslzoo.evaluation.protocols.style import Style
 from sslzoo.evaluation.protocols.views import Views
 
 _CLASSES = (Linear, MLP, KNN, GMM, Style, Reconstruction, Generation, Likelihood, Outliers, Attributes)
-_OF_METHODS = (Clusters, Bank, Views)
+_CLASSES += (Clusters, Bank, Views)  # of a trained method
 
-PROTOCOLS: dict[str, type[Protocol]] = {protocol.name: protocol for protocol in (*_CLASSES, *_OF_METHODS)}
+REGISTRY: dict[str, type[Protocol]] = {protocol.name: protocol for protocol in _CLASSES}
 
-__all__ = ["PROTOCOLS", "DoesNotApply", "Protocol", "Result"]
+__all__ = ["REGISTRY", "DoesNotApply", "Protocol", "Result"]
