@@ -1,4 +1,4 @@
-"""The protocols of `evaluate`, a file and a class each. To add one, add its class to `_CLASSES`; reports keep this order."""
+"""The protocols of `evaluate`, a file and a class each. One more is one more of `_CLASSES`, in the order of reports."""
 
 from sslzoo.evaluation.protocols.attributes import Attributes
 from sslzoo.evaluation.protocols.bank import Bank
