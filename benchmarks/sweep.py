@@ -19,8 +19,9 @@ import choose
 import keras
 import numpy as np
 
-from sslzoo.evaluation import pictures
+from sslzoo.files import module_at
 
+figures = module_at(Path(__file__).with_name("figures.py"))
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "sweeps"
 COLUMNS = ("changes", "seed", "backend", "views", "seconds", "cosine", "euclidean")
 
@@ -99,7 +100,7 @@ def main():
         print(
             f"{changes:32} kNN {mean:5.1f} % " + (f"+- {error:.1f} ({len(values)} seeds)" if values[1:] else "(1 seed)")
         )
-    pictures.sweep(
+    figures.sweep(
         [tried(changes) for changes in found],
         {"kNN on validation images (cosine, k = 10)": [(mean, error) for mean, error, _ in found.values()]},
         path.with_suffix(".png"),

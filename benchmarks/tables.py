@@ -22,10 +22,10 @@ from pathlib import Path
 from scipy import stats
 
 from sslzoo.data.catalogue import KNOWN
-from sslzoo.evaluation import pictures
 from sslzoo.files import module_at, read_json, write_beside
 from sslzoo.zoo.results import check_results
 
+figures = module_at(Path(__file__).with_name("figures.py"))
 ROOT = Path(__file__).resolve().parent.parent
 PAPERS = {
     "000": "[SimVAE, arXiv:2402.01399](https://arxiv.org/abs/2402.01399)",
@@ -331,7 +331,7 @@ def picture(dataset):
 
 
 def kind(method):
-    """How `pictures.tradeoff` tells a method."""
+    """How `figures.tradeoff` tells a method."""
     generative = (*GENERATIVE, "GEDI", "JEM", "EBCLR")
     return "untrained" if method == "Random" else "generative" if method in generative else "discriminative"
 
@@ -435,7 +435,7 @@ def draw(entries, docs, ablated=()):
     for ablation in ABLATIONS:
         for group in curves([*entries, *ablated], ablation):
             dataset, equal = group[0].dataset, ", equal passes" if ablation.passes else ""
-            pictures.sweep(
+            figures.sweep(
                 [f"{e.settings[ablation.setting]:g}" for e in group],
                 {WORDS[m]: [(e.value(m), e.metrics[m].get("error", math.nan)) for e in group] for m in CONTENT},
                 docs / ablation.picture(dataset),
@@ -449,7 +449,7 @@ def draw(entries, docs, ablated=()):
             if e.value("style.kept") is not None
         ]
         if len(points) > 1:
-            pictures.tradeoff(
+            figures.tradeoff(
                 points, docs / picture(dataset), title=f"Content and style: {TITLES.get(dataset, dataset)}"
             )
 

@@ -132,6 +132,11 @@ def widths(**arguments):
     return _each(arguments, fits, "a tuple of positive integers", lambda value: tuple(int(n) for n in value))
 
 
+def few(values) -> str:
+    """The first five of some values, for a message."""
+    return ", ".join(map(str, values[:5])) + (" ..." if len(values) > 5 else "")
+
+
 def _each(arguments, fits, needed, kept=lambda value: value):
     """The one sentence."""
     for name, value in arguments.items():

@@ -455,6 +455,8 @@ def _search(arguments):
         from sslzoo import evaluation
 
         bank = evaluation.read_features(arguments.features)
+        if not is_row and not arguments.model and bank.model is not None:
+            print(printable(f"sslzoo: embedding the query with the model that the features name, {bank.model}"))
         matches = evaluation.search(bank, query, arguments.k, arguments.model)
         if arguments.html:
             if is_row and bank.paths is not None:
@@ -580,9 +582,9 @@ def _at(name, revision):
 
 def _check_report(out):
     """Raise `InvalidInputError` unless a report can be written into the folder, before it is measured."""
-    from sslzoo.evaluation import image_protocols
+    from sslzoo.evaluation import drawing
 
-    image_protocols.check_folder(out, "--out")
+    drawing.check_folder(out, "--out")
     for file in (out / "report.json", out / "report.md"):
         if file.is_dir():
             raise InvalidInputError(f"--out must have room for the file {file.name}. Received: the folder '{file}'")
@@ -590,7 +592,7 @@ def _check_report(out):
 
 def _write_report(report, out):
     """Writes report.json and report.md, and takes away the pictures of the report that was there."""
-    from sslzoo.evaluation import image_protocols
+    from sslzoo.evaluation import drawing
 
     out.mkdir(parents=True, exist_ok=True)
     # A picture without a report beside it may be anyone's; one that this report has is drawn next.
@@ -598,7 +600,7 @@ def _write_report(report, out):
     report.save(out / "report.json")
     write_beside(out / "report.md", f"# {report.encoder}\n\n{report.to_markdown()}".encode())
     if again:
-        image_protocols.remove_pictures(out / "pictures")
+        drawing.remove_pictures(out / "pictures")
 
 
 def _is_report(file):

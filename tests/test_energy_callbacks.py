@@ -9,6 +9,7 @@ import pytest
 from contract import Flips, head, images, plain_encoder
 from keras import ops
 
+from sslzoo import evaluation
 from sslzoo.callbacks import DivergenceGuard, EnergyHealth, FiniteGuard
 from sslzoo.callbacks.health import clustering_failure
 from sslzoo.errors import InvalidInputError, TrainingError
@@ -187,25 +188,23 @@ def test_the_three_failures_have_names():
 # ---------------------------------------------------------------- what is written after training
 
 
-def test_an_energy_model_is_measured_by_its_clusters_and_outliers(monkeypatch, capsys):
+def test_an_energy_model_is_measured_by_its_clusters_and_outliers():
     rng = np.random.default_rng(0)
-    own, others = (rng.integers(0, 256, (60, 8, 8, 1)).astype("uint8") for _ in range(2))
+    images, others = (rng.integers(0, 256, (60, 8, 8, 1)).astype("uint8") for _ in range(2))
     head = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten(), keras.layers.Dense(4)])
-    labels = np.asarray(head.predict(own, verbose=0)).argmax(1)  # its clusters are the classes
-    arguments = SimpleNamespace(limit=40, data_dir=None)
-    run = SimpleNamespace(
-        test_images=own, test_labels=labels, seed=0, settings={"outliers": "mnist"}, arguments=arguments
-    )
-    monkeypatch.setattr(outcome.data, "load", lambda name, split, data_dir: (others, None))
-    numbers = outcome.clusters_and_outliers(run, head)
-    assert numbers["clusters"]["nmi"].value == numbers["clusters"]["accuracy"].value == 1.0
-    assert numbers["clusters"]["nmi"].chance < 0.3  # of classes dealt anew
-    assert numbers["clusters"]["minibatch100_nmi"].value == 1.0
-    expected = outliers.detection(head, own, {"mnist": others[:40]})["mnist"]
-    assert numbers["outliers"]["mnist_slope_auroc"].value == expected  # as `evaluate` calls it
-    assert "mnist told by slope" in capsys.readouterr().out
-    run.settings = {}
-    assert set(outcome.clusters_and_outliers(run, head)) == {"clusters"}
+    labels = np.asarray(head.predict(images, verbose=0)).argmax(1)  # its clusters are the classes
+    model = GEDI(plain_encoder(), 4, sgld_steps=1, buffer_size=4)
+    splits, protocols = ((images, labels), (images, labels)), (*model.protocols(), "outliers")
+    options = {"projection": head, "method": model, "outside": {"mnist": others}}
+    report = evaluation.evaluate(head, splits, protocols, **options)
+    assert list(report) == ["clusters", "outliers"]
+    assert report["clusters"]["nmi"] == report["clusters"]["accuracy"] == 1.0
+    assert report.numbers["clusters"]["nmi"].chance < 0.3  # of classes dealt anew
+    assert report["clusters"]["minibatch100_nmi"] == 1.0
+    expected = outliers.auroc(outliers.scores(head, images), outliers.scores(head, others, seed=1))
+    assert report["outliers"]["mnist_slope_auroc"] == expected
+    bank = evaluation.evaluate(head, splits, ("knn", "bank", "clusters"), method=None, strict=False)
+    assert list(bank) == ["knn"] and "Not measured, memory bank, clusters: It takes the trained method." in bank.remarks
 
 
 @pytest.mark.parametrize("method", [GEDI, EBCLR])

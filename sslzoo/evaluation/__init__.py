@@ -12,12 +12,13 @@
 from sslzoo.evaluation import generation, style
 from sslzoo.evaluation.clustering import fit_gmm, hungarian_accuracy, minibatch_scores, scores
 from sslzoo.evaluation.embedding import Embedding, embed
+from sslzoo.evaluation.evaluate import ALL_PROTOCOLS, PROTOCOLS, evaluate, evaluate_features
 from sslzoo.evaluation.features import TorchEncoder, features, weights_sha256
 from sslzoo.evaluation.generation import ClassGaussians, Extractor, frechet_distance
 from sslzoo.evaluation.neighbors import knn_accuracy, nearest
+from sslzoo.evaluation.number import Number
 from sslzoo.evaluation.probes import ProbeResult, balanced_accuracy, train_probe, train_probe_on_views
-from sslzoo.evaluation.protocols import ALL_PROTOCOLS, PROTOCOLS, evaluate, evaluate_features
-from sslzoo.evaluation.report import Number, Report
+from sslzoo.evaluation.report import Report
 from sslzoo.evaluation.search import Match, page, read_features, search
 
 __all__ = [

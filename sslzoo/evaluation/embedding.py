@@ -13,7 +13,7 @@ from sslzoo import checks
 from sslzoo.data.image_files import Fit
 from sslzoo.data.inputs import source_of
 from sslzoo.errors import InvalidInputError, choose
-from sslzoo.evaluation.features import check_finite, load_encoder, outputs_of
+from sslzoo.evaluation.features import check_features, check_finite, image_shape, load_encoder, outputs_of
 
 
 @dataclasses.dataclass
@@ -52,6 +52,24 @@ class Embedding:
     skipped: list[tuple[str, str]] = dataclasses.field(default_factory=list)
     remarks: list[str] = dataclasses.field(default_factory=list)
 
+    def checked(self) -> "Embedding":
+        """Itself; raises `InvalidInputError` unless features are features and the other arrays belong to them."""
+        self.features = check_features(self.features, "features", np.float32)
+        rows = len(self)
+        kinds = {"paths": "U", "index": "iu", "labels": "iu", "classes": "U", "model": "U"}
+        shapes = dict.fromkeys(("paths", "index", "labels"), (rows,)) | {"model": ()}
+        shapes |= dict.fromkeys(("features", "log_var"), self.shape)
+        for name, value in self.arrays().items():
+            if value.dtype.kind not in kinds.get(name, "f") or value.shape != shapes.get(name, (value.size,)):
+                raise InvalidInputError(
+                    f"{name} does not belong to {rows} rows of features. "
+                    f"Received: {name} of shape {value.shape}, {value.dtype}"
+                )
+        count = np.inf if self.classes is None else len(self.classes)
+        if self.labels is not None and not 0 <= self.labels.min() <= self.labels.max() < count:
+            raise InvalidInputError(f"labels must be the numbers of {count} classes. Received: {self.labels.max()}")
+        return self
+
     def arrays(self) -> dict[str, np.ndarray]:
         """Those of the arrays that there are, by name: what `sslzoo embed` writes."""
         return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
@@ -59,11 +77,14 @@ class Embedding:
     def to_csv(self) -> str:
         """A row for each image: `path` or `index`, `label` (its class, where there are names), and its features.
 
-        Numbers are written with as many digits as bring float32 back.
+        Numbers are written with as many digits as bring float32 back; names that a spreadsheet would take for formulas
+        begin with "./".
         """
-        columns = {"path" if self.paths is not None else "index": self.paths if self.paths is not None else self.index}
+        paths = self.paths is not None
+        columns = {"path": map(_no_formula, self.paths)} if paths else {"index": self.index}
         if self.labels is not None:
-            columns["label"] = self.labels if self.classes is None else np.asarray(self.classes)[self.labels]
+            names = self.labels if self.classes is None else np.asarray(self.classes)[self.labels]
+            columns["label"] = names if self.classes is None else map(_no_formula, names)
         for name, values in (("feature", self.features), ("log_var", self.log_var)):
             if values is not None:
                 columns |= {f"{name}_{j}": values[:, j] for j in range(values.shape[1])}
@@ -82,6 +103,10 @@ class Embedding:
 
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
         return np.array(self.features, dtype) if copy else np.asarray(self.features, dtype)
+
+
+def _no_formula(name):
+    return f"./{name}" if str(name).startswith(("=", "+", "-", "@", "\t", "\r")) else name
 
 
 def embed(
@@ -135,7 +160,7 @@ def embed(
     named = isinstance(encoder, (str, os.PathLike)) and part != "projection"
     model = np.array(os.fspath(encoder)) if named else None
     encoder = load_encoder(encoder, part=part, revision=revision)
-    fit = Fit(_image_shape(encoder))
+    fit = Fit(image_shape(encoder))
     batch_size = min(batch_size, len(source))
     rows, skipped, pending, batches = [], [], [], []
     for index in range(len(source)):
@@ -164,14 +189,3 @@ def embed(
         skipped=skipped,
         remarks=source.remarks() + fit.remarks(len(rows)),
     )
-
-
-def _image_shape(encoder):
-    """(H, W, C) of the images that an encoder takes, None where it takes any."""
-    try:
-        shape = encoder.input_shape
-    except (AttributeError, ValueError):  # a subclassed model takes what it takes
-        return (None, None, None)
-    if not isinstance(shape, tuple) or len(shape) != 4:
-        raise InvalidInputError(f"encoder must take images (B, H, W, C). Received: encoder.input_shape={shape}")
-    return shape[1:]

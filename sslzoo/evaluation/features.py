@@ -44,7 +44,13 @@ def features(
     rows = None
     for start in range(0, len(images), batch_size):
         batch = images[start : start + batch_size]
-        [output] = _single(outputs_of(encoder, batch, batch_size))
+        outputs = outputs_of(encoder, batch, batch_size)
+        if len(outputs) != 1:
+            raise InvalidInputError(
+                "The encoder must have one output (B, L); of a variational encoder, take the posterior mean. "
+                f"Received: {len(outputs)} outputs"
+            )
+        [output] = outputs
         if rows is None:
             rows = np.empty((len(images), output.shape[1]), np.float32)
         rows[start : start + len(batch)] = output
@@ -134,7 +140,9 @@ class TorchEncoder:
         finally:
             for part, mode in parts:
                 part.training = mode
-        return output.float().cpu().numpy()
+        if not torch.is_tensor(output):
+            raise InvalidInputError(f"A torch.nn.Module must give a tensor (B, L). Received: {type(output).__name__}")
+        return output.detach().float().cpu().numpy()
 
 
 def check_images(encoder, images, name="images"):
@@ -147,20 +155,100 @@ def check_images(encoder, images, name="images"):
     dtype = np.asarray(images[:1]).dtype
     if dtype.kind not in "uif":
         raise InvalidInputError(f"{name} must be numbers in 0..255, uint8 or float. Received: {name} of dtype {dtype}")
-    try:
-        expected = encoder.input_shape
-    except (AttributeError, ValueError):  # a subclassed model takes what it takes
-        return
-    fits = len(expected) == 4 and all(want in (None, got) for want, got in zip(expected[1:], shape[1:]))
-    if not fits:
+    expected = image_shape(encoder)
+    if not all(want in (None, got) for want, got in zip(expected, shape[1:])):
         raise InvalidInputError(
-            f"{name} must fit the encoder's input {tuple(expected)}; sslzoo.data.fit_images(images, {expected[1:]}) "
+            f"{name} must fit the encoder's input {(None, *expected)}; sslzoo.data.fit_images(images, {expected}) "
             f"crops, resizes and recolours them. Received: {name} of shape {shape}"
         )
 
 
+def image_shape(encoder) -> tuple:
+    """(H, W, C) of the images that an encoder takes, None where it takes any."""
+    try:
+        shape = encoder.input_shape
+    except (AttributeError, ValueError):  # a subclassed model takes what it takes
+        return (None, None, None)
+    if not isinstance(shape, tuple) or len(shape) != 4:
+        raise InvalidInputError(f"encoder must take images (B, H, W, C). Received: encoder.input_shape={shape}")
+    return shape[1:]
+
+
+def check_features(rows, name: str = "features", dtype=np.float64) -> np.ndarray:
+    """Features as everything here computes with them.
+
+    Args:
+        rows: numbers (N, L): an array, list, data frame, or tensor of any backend, with gradients and in bfloat16 too.
+        name: what messages call them.
+        dtype: float type of the result.
+
+    Returns:
+        array (N, L) of `dtype`.
+
+    Raises:
+        InvalidInputError: anything else, or NaN and infinite values.
+    """
+    try:
+        array = _as_array(rows)
+        numeric = array.dtype.kind in "uifO" or array.dtype.name == "bfloat16"
+        with np.errstate(over="ignore"):
+            array = array.astype(dtype) if numeric else array
+    except (TypeError, ValueError):  # ragged lists, missing values
+        numeric, array = False, np.asarray(rows, object)
+    if not numeric or array.ndim != 2 or 0 in array.shape:
+        raise InvalidInputError(
+            f"{name} must be numbers of shape (N, L), a row for each image. "
+            f"Received: {name} of shape {array.shape}, {array.dtype}"
+        )
+    check_finite(array, name)
+    return array
+
+
+def check_labels(labels, rows: int, name: str = "labels", attributes: bool = False) -> np.ndarray:
+    """Labels as everything here computes with them.
+
+    Args:
+        labels: integers (N,) or (N, 1), or with `attributes` (N, A).
+        rows: int, N.
+        name: what messages call them.
+
+    Returns:
+        int64 (N,) or (N, A).
+
+    Raises:
+        InvalidInputError: anything else; the message says the cure of names, one-hot rows and floats.
+    """
+
+    def refuse(expected):
+        raise InvalidInputError(f"{name} must be {expected}. Received: {name} of shape {array.shape}, {array.dtype}")
+
+    if labels is None:
+        raise InvalidInputError(f"Probes and clusters of features need labels. Received: {name}=None")
+    array = _as_array(labels)
+    array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
+    if array.dtype.kind not in "iubf":
+        refuse("integers; of names, take np.unique(labels, return_inverse=True)[1], of train and test labels together")
+    if array.ndim == 2 and np.isin(array, (0, 1)).all() and (array.sum(axis=1) == 1).all():
+        refuse("one integer for each image; of one-hot rows, take labels.argmax(axis=1)")
+    if array.ndim not in ((1, 2) if attributes else (1,)) or len(array) != rows:
+        refuse(f"(N,){', or (N, A) attributes' * attributes}, one label for each row of the {rows:,}")
+    if array.dtype.kind == "f":
+        if not np.isfinite(array).all():
+            refuse("integers; NaN is no class: leave out the rows of such images")
+        refuse('integers; of whole numbers, take labels.astype("int64")')
+    return array.astype(np.int64)
+
+
+def _as_array(values):
+    """A NumPy array of anything that becomes one; tensors of PyTorch may need gradients, or be in bfloat16."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+        values = values.float() if str(values.dtype) == "torch.bfloat16" else values
+    return np.asarray(values)
+
+
 def check_finite(rows, name="features"):
-    """Raise `InvalidInputError` if a feature is NaN or infinite."""
+    """Raise `InvalidInputError` if a row (N, L) holds NaN or infinity."""
     broken = int((~np.isfinite(rows).all(axis=1)).sum())
     if broken:
         raise InvalidInputError(
@@ -170,15 +258,9 @@ def check_finite(rows, name="features"):
 
 
 def weights_sha256(encoder: "keras.layers.Layer") -> str:
-    """sha256 over all weights and statistics of an encoder, in order: dtype, shape and bytes of each.
+    """sha256 in hexadecimal over all weights of a built encoder, in order: dtype, shape and bytes of each.
 
     Batch-normalisation statistics are included; random-seed states are not.
-
-    Args:
-        encoder: built Keras model or layer.
-
-    Returns:
-        str of 64 hexadecimal digits.
     """
     digest = hashlib.sha256()
     for weight in encoder.weights:
@@ -188,30 +270,33 @@ def weights_sha256(encoder: "keras.layers.Layer") -> str:
     return digest.hexdigest()
 
 
-def outputs_of(encoder, images, batch_size):
-    """What an encoder gives for at most `batch_size` images: a list of float32 arrays (rows, L)."""
-    batch = np.asarray(images, np.float32)
+def run_batch(model, batch, batch_size) -> list[np.ndarray]:
+    """What a model gives for at most `batch_size` rows, in inference mode: a list of float32 arrays, one an output."""
+    batch = np.asarray(batch, np.float32)
     rows = len(batch)
-    if rows < batch_size:  # every call has one shape, so the encoder is compiled once
+    if rows < batch_size:  # every call has one shape, so the model is compiled once
         batch = np.concatenate([batch, np.repeat(batch[-1:], batch_size - rows, axis=0)])
-    if isinstance(encoder, keras.Model):
-        outputs = encoder.predict_on_batch(batch)  # compiled, and calls the model with training=False
+    if isinstance(model, keras.Model):
+        outputs = model.predict_on_batch(batch)  # compiled, and calls the model with training=False
     else:
-        outputs = keras.tree.map_structure(keras.ops.convert_to_numpy, encoder(batch, training=False))
-    outputs = [np.asarray(output) for output in keras.tree.flatten(outputs)]
+        outputs = keras.tree.map_structure(keras.ops.convert_to_numpy, model(batch, training=False))
+    return [np.asarray(output)[:rows].astype(np.float32) for output in keras.tree.flatten(outputs)]
+
+
+def run(model, rows, batch_size) -> np.ndarray:
+    """The one output of a model for any number of rows, at most `batch_size` at a time."""
+    batch_size = min(batch_size, len(rows))
+    starts = range(0, len(rows), batch_size)
+    return np.concatenate([run_batch(model, rows[start : start + batch_size], batch_size)[0] for start in starts])
+
+
+def outputs_of(encoder, images, batch_size) -> list[np.ndarray]:
+    """`run_batch` of an encoder, whose outputs must be (rows, L)."""
+    outputs = run_batch(encoder, images, batch_size)
     for output in outputs:
-        if output.ndim != 2 or len(output) != batch_size:
+        if output.ndim != 2 or len(output) != len(images):
             raise InvalidInputError(
                 "The encoder must give (B, L), one row of features per image; flatten or pool feature maps. "
-                f"Received: output of shape {output.shape} for {batch_size} images"
+                f"Received: output of shape {output.shape} for {len(images)} images"
             )
-    return [output[:rows].astype(np.float32) for output in outputs]
-
-
-def _single(outputs):
-    if len(outputs) != 1:
-        raise InvalidInputError(
-            "The encoder must have one output (B, L); of a variational encoder, take the posterior mean. "
-            f"Received: {len(outputs)} outputs"
-        )
     return outputs

@@ -23,8 +23,9 @@ from threadpoolctl import threadpool_limits
 
 from sslzoo import checks, networks
 from sslzoo.data import fit_images
-from sslzoo.errors import InvalidInputError, MissingDataError
-from sslzoo.evaluation.features import features
+from sslzoo.data.image_files import Fit
+from sslzoo.errors import InvalidInputError, MissingDataError, printable
+from sslzoo.evaluation.features import check_features, check_labels, features, run
 from sslzoo.networks import composition
 
 INCEPTION_SIDE = 299
@@ -32,27 +33,8 @@ _PIXELS = 2**25  # floats of images held at a time
 
 
 def decoded(decoder: keras.Model, latents: np.ndarray, batch_size: int = 500) -> np.ndarray:
-    """Images of latents, in inference mode.
-
-    Args:
-        decoder: Keras model (B, L) -> (B, H, W, C), such as `sslzoo.load(name, "decoder")`.
-        latents: float array (N, L), N >= 1.
-        batch_size: int, latents per call.
-
-    Returns:
-        float32 array (N, H, W, C).
-    """
-    latents, images = np.asarray(latents, np.float32), None
-    batch_size = min(batch_size, len(latents))
-    for start in range(0, len(latents), batch_size):
-        batch = latents[start : start + batch_size]
-        rows = len(batch)
-        if rows < batch_size:  # every call has one shape, so the decoder is compiled once
-            batch = np.concatenate([batch, np.repeat(batch[-1:], batch_size - rows, axis=0)])
-        made = np.asarray(decoder.predict_on_batch(batch), np.float32)[:rows]
-        images = np.empty((len(latents), *made.shape[1:]), np.float32) if images is None else images
-        images[start : start + rows] = made
-    return images
+    """Images of latents (N, L) by a decoder, `batch_size` at a time, in inference mode: float32 array (N, H, W, C)."""
+    return run(decoder, np.asarray(latents, np.float32), batch_size)
 
 
 def as_seen(encoder: keras.Model, images: np.ndarray) -> np.ndarray:
@@ -70,9 +52,7 @@ def as_seen(encoder: keras.Model, images: np.ndarray) -> np.ndarray:
         before = composition.preprocessing(encoder)
     except (InvalidInputError, AttributeError):
         return plain
-    seen = np.concatenate(
-        [np.asarray(before.predict_on_batch(255 * plain[i : i + 500]), np.float32) for i in range(0, len(plain), 500)]
-    )
+    seen = run(before, 255 * plain, 500)
     return seen if seen.min() > -1e-3 and seen.max() < 1 + 1e-3 else plain
 
 
@@ -103,16 +83,9 @@ class ClassGaussians:
 
     @classmethod
     def fit(cls, rows: np.ndarray, labels: np.ndarray, ridge: float = 1e-6) -> "ClassGaussians":
-        """Fits them to features (N, L) with labels int (N,); `ridge` is added to the variances, as scikit-learn does.
-
-        Raises:
-            InvalidInputError: rows and labels do not fit.
-        """
-        rows, labels = np.asarray(rows, np.float64), np.asarray(labels)
-        if rows.ndim != 2 or labels.shape != rows.shape[:1]:
-            raise InvalidInputError(
-                f"Expected features (N, L) and labels (N,). Received: shapes {rows.shape} and {labels.shape}"
-            )
+        """Fits them to features (N, L) and labels (N,); `ridge` is added to the variances, as scikit-learn does."""
+        rows = check_features(rows)
+        labels = check_labels(labels, len(rows))
         classes = np.unique(labels)
         groups = [rows[labels == c] for c in classes]
         means = np.stack([group.mean(axis=0) for group in groups])
@@ -121,11 +94,7 @@ class ClassGaussians:
         return cls(classes, means, covariances)
 
     def sample(self, labels, seed: int = 0) -> np.ndarray:
-        """Latents of the classes in `labels` (N,): float64 (N, L).
-
-        Raises:
-            InvalidInputError: a label of no class.
-        """
+        """Latents of the classes in `labels` (N,): float64 (N, L)."""
         labels = np.asarray(labels)
         unknown = np.setdiff1d(labels, self.classes)
         if unknown.size:
@@ -140,17 +109,10 @@ class ClassGaussians:
 
 
 def frechet_distance(mean, covariance, mean_to, covariance_to) -> float:
-    """Squared 2-Wasserstein distance of two Gaussians.
+    """Squared 2-Wasserstein distance of two Gaussians, of means (L,) and covariances (L, L).
 
     |m - m'|^2 + tr(C + C' - 2 (C^1/2 C' C^1/2)^1/2). The root is taken of a symmetric matrix, so nothing complex
     appears where covariances are singular.
-
-    Args:
-        mean, mean_to: float arrays (L,).
-        covariance, covariance_to: float arrays (L, L), symmetric, positive semi-definite.
-
-    Returns:
-        float >= 0.
     """
     mean, covariance, mean_to, covariance_to = (
         np.asarray(array, np.float64) for array in (mean, covariance, mean_to, covariance_to)
@@ -198,13 +160,10 @@ class Extractor:
 
     @classmethod
     def of(cls, which: "str | keras.Model" = "inception") -> "Extractor":
-        """An extractor by name.
-
-        Args:
-            which: "inception", or an encoder: a Keras model, or a name or folder for `sslzoo.load`.
+        """The extractor "inception", or an encoder: a Keras model, or a name or folder for `sslzoo.load`.
 
         Raises:
-            MissingDataError: InceptionV3's weights are not here and could not be downloaded.
+            MissingInceptionError: InceptionV3's weights are not here and could not be downloaded.
         """
         if isinstance(which, str) and which == "inception":
             return cls(
@@ -225,8 +184,9 @@ class Extractor:
         """What is done to images (H, W, C) beyond `described`: "resized to 28 x 28 pixels"; "" for nothing."""
         if self.metric == "fid":
             return ""
-        _, done = fit_images(np.zeros((1, *shape), "uint8"), self.network.input_shape[1:])
-        return ", ".join(what.partition(" were ")[2] for what in done)
+        fit = Fit(self.network.input_shape[1:])
+        fit(np.zeros(shape, "uint8"))
+        return ", ".join(sorted(fit.done))
 
     def __call__(self, images: np.ndarray, batch_size: int = 100) -> np.ndarray:
         """Features of images (N, H, W, C), values 0..255: float32 (N, L)."""
@@ -237,15 +197,28 @@ class Extractor:
         return features(self.network, fitted, batch_size)
 
 
+class MissingInceptionError(MissingDataError):
+    """InceptionV3's weights are not here and could not be downloaded: `MissingInceptionError(reason)`."""
+
+    @property
+    def reason(self) -> str:
+        return self.args[0]
+
+    def __str__(self):
+        return printable(
+            f"{self.reason}. Name another extractor, such as extractor='simclr-mnist'; its distance has another name. "
+            "Received: extractor='inception'"
+        )
+
+
 def inception() -> keras.Model:
     """Keras' InceptionV3 up to its pooled features: images (B, H, W, 3) of any size, 0..255 -> (B, 2048)."""
     try:
         network = keras.applications.InceptionV3(include_top=False, pooling="avg", weights="imagenet")
     except Exception as error:  # no network, no room, a server's answer
-        raise MissingDataError(
+        raise MissingInceptionError(
             "FID takes the weights of Keras' InceptionV3, which are not in Keras' cache and could not be downloaded "
-            f"({str(error).splitlines()[0][:200]}). Name another extractor, such as extractor='simclr-mnist'; its "
-            "distance has another name. Received: extractor='inception'"
+            f"({str(error).splitlines()[0][:200]})"
         ) from error
     images = keras.Input((None, None, 3), dtype="float32")
     resized = keras.layers.Resizing(INCEPTION_SIDE, INCEPTION_SIDE, interpolation="bilinear", dtype="float32")(images)
@@ -285,34 +258,31 @@ def log_likelihood(
 
     Returns:
         float64 array (N,), nats.
-
-    Raises:
-        InvalidInputError: a number out of its range.
     """
     checks.count(samples=samples)
     checks.positive(likelihood_variance=likelihood_variance, prior_variance=prior_variance)
     seen, mean, log_var = (np.asarray(array, np.float64) for array in (seen, mean, log_var))
-    rng, found = np.random.default_rng(seed), np.empty(len(seen))
+    rng, log_p = np.random.default_rng(seed), np.empty(len(seen))
     log_two_pi, pixels = math.log(2 * math.pi), int(np.prod(seen.shape[1:]))
     at_once = max(1, _PIXELS // (pixels * samples))
     for start in range(0, len(seen), at_once):
         rows = slice(start, start + at_once)
         noise = rng.standard_normal((len(seen[rows]), samples, mean.shape[1]))
         z = mean[rows, None] + np.exp(0.5 * log_var[rows, None]) * noise
-        made = np.asarray(decode(z.reshape(-1, z.shape[-1])), np.float64).reshape(*z.shape[:2], pixels)
+        decoded_x = np.asarray(decode(z.reshape(-1, z.shape[-1])), np.float64).reshape(*z.shape[:2], pixels)
         x = seen[rows].reshape(-1, 1, pixels)
         if likelihood == "gaussian":
-            log_x = -0.5 * (np.sum((x - made) ** 2, axis=-1) / likelihood_variance)
+            log_x = -0.5 * (np.sum((x - decoded_x) ** 2, axis=-1) / likelihood_variance)
             log_x -= 0.5 * pixels * (log_two_pi + math.log(likelihood_variance))
         else:
-            made = np.clip(made, 1e-7, 1 - 1e-7)
-            log_x = np.sum(x * np.log(made) + (1 - x) * np.log1p(-made), axis=-1) / likelihood_variance
+            decoded_x = np.clip(decoded_x, 1e-7, 1 - 1e-7)
+            log_x = np.sum(x * np.log(decoded_x) + (1 - x) * np.log1p(-decoded_x), axis=-1) / likelihood_variance
         log_z = -0.5 * np.sum(z**2 / prior_variance + log_two_pi + math.log(prior_variance), axis=-1)
         log_q = -0.5 * np.sum(noise**2 + log_two_pi + log_var[rows, None], axis=-1)
-        found[rows] = logsumexp(log_x + log_z - log_q, axis=1) - math.log(samples)
+        log_p[rows] = logsumexp(log_x + log_z - log_q, axis=1) - math.log(samples)
         if progress:
             progress(min(start + at_once, len(seen)), len(seen))
-    return found
+    return log_p
 
 
 # ---------------------------------------------------------------------- decoders for encoders that have none
@@ -346,18 +316,18 @@ def fit_decoder(
     if len(rows) < 2:
         raise InvalidInputError(f"A decoder is fitted to at least two rows. Received: {len(rows)} rows")
     order = np.random.default_rng(seed).permutation(len(rows))
-    held, kept = order[: max(1, len(rows) // 10)], order[max(1, len(rows) // 10) :]
+    validation, training = order[: max(1, len(rows) // 10)], order[max(1, len(rows) // 10) :]
     rows = np.asarray(rows, np.float32)
-    middle, spread = rows[kept].mean(axis=0), np.maximum(rows[kept].std(axis=0).max(), 1e-12)
+    middle, spread = rows[training].mean(axis=0), np.maximum(rows[training].std(axis=0).max(), 1e-12)
     logits = networks.decoder(network, tuple(seen.shape[1:]), rows.shape[1], seed=seed)
     model = composition.compose(None, logits, activation="sigmoid", name="decoder")
     model.compile(optimizer=keras.optimizers.Adam(learning_rate), loss="mse")
     errors, best = [], None
     x, y = (rows - middle) / spread, np.asarray(seen, np.float32)
     for epoch in range(epochs):
-        shuffled = np.random.default_rng((seed, epoch)).permutation(kept)
+        shuffled = np.random.default_rng((seed, epoch)).permutation(training)
         model.fit(x[shuffled], y[shuffled], batch_size=batch_size, epochs=1, shuffle=False, verbose=0)
-        errors.append(float(np.mean((decoded(model, x[held]) - y[held]) ** 2, dtype=np.float64)))
+        errors.append(float(np.mean((decoded(model, x[validation]) - y[validation]) ** 2, dtype=np.float64)))
         if errors[-1] == min(errors):
             best = model.get_weights()
         if progress:

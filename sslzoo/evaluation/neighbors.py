@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError, choose
+from sslzoo.evaluation.features import check_features, check_labels
 
 METRICS = ("cosine", "euclidean")
 _BLOCK_BYTES = 32 * 2**20  # of similarities held at a time by each of at most
@@ -37,10 +38,8 @@ def knn_accuracy(
     scikit-learn).
 
     Args:
-        train_features: float array (N, L), the bank.
-        train_labels: int array (N,).
-        test_features: float array (M, L).
-        test_labels: int array (M,).
+        train_features, train_labels: float array (N, L), the bank, and int array (N,).
+        test_features, test_labels: float array (M, L), int array (M,).
         k: int in 1..N, number of neighbours.
         metric: "euclidean" or "cosine".
         temperature: float > 0. Weighs a vote by exp(cosine similarity / temperature); None counts every vote once.
@@ -58,13 +57,8 @@ def knn_accuracy(
             "`temperature` must be greater than 0 and needs metric='cosine'. "
             f"Received: temperature={temperature}, metric={metric!r}"
         )
-    train_labels, test_labels = np.asarray(train_labels), np.asarray(test_labels)
-    for name, rows, labels in (("train", train_features, train_labels), ("test", test_features, test_labels)):
-        if labels.shape != np.shape(rows)[:1]:
-            raise InvalidInputError(
-                f"There must be one label for each row of features. "
-                f"Received: {name} features of shape {np.shape(rows)}, labels of shape {labels.shape}"
-            )
+    train_labels = check_labels(train_labels, len(train_features), "train labels")
+    test_labels = check_labels(test_labels, len(test_features), "test labels")
     classes, train_classes = np.unique(train_labels, return_inverse=True)
     indices, similarities = nearest(train_features, test_features, k, metric)
     weights = None if temperature is None else np.exp((similarities - similarities[:, :1]) / temperature)
@@ -78,8 +72,7 @@ def nearest(
     """Find the k nearest train rows of every test row.
 
     Args:
-        train_features: float array (N, L), finite.
-        test_features: float array (M, L), finite.
+        train_features, test_features: float arrays (N, L) and (M, L), finite.
         k: int in 1..N.
         metric: "euclidean", or "cosine" (a row of zeros is at similarity 0 to everything).
 
@@ -87,21 +80,17 @@ def nearest(
         indices: int array (M, k), nearest first; rows at equal distance in the order of the bank.
         similarities: float64 array (M, k): cosine similarity, or minus half the squared Euclidean distance.
 
-    Raises:
-        InvalidInputError: shapes do not fit, a value is not finite, or `k` is out of range.
-        UnknownNameError: `metric` is none of the two.
+    Raises as `knn_accuracy`.
     """
     choose("metric", metric, METRICS)
-    bank, queries = np.asarray(train_features, np.float64), np.asarray(test_features, np.float64)
-    if bank.ndim != 2 or queries.ndim != 2 or bank.shape[1] != queries.shape[1] or not len(queries):
+    bank, queries = check_features(train_features, "train features"), check_features(test_features, "test features")
+    if bank.shape[1] != queries.shape[1]:
         raise InvalidInputError(
             "Features must be two arrays (rows, L) of the same L. "
             f"Received: train features of shape {bank.shape}, test features of shape {queries.shape}"
         )
     if not checks.is_integer(k) or not 1 <= k <= len(bank):
         raise InvalidInputError(f"`k` must lie in 1..{len(bank)}, the number of train rows. Received: k={k}")
-    if not (np.isfinite(bank).all() and np.isfinite(queries).all()):
-        raise InvalidInputError("Features must be finite. Received: features with NaN or infinite values")
 
     # Either metric is one product with the bank: s(q, x) = q.x of unit rows, or q.x - |x|^2/2 - |q|^2/2 = -|q - x|^2/2.
     if metric == "cosine":

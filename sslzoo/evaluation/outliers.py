@@ -1,7 +1,7 @@
 """Outliers by the slope of a density: where log p(x) changes fast with x, x is not from where the data lies.
 
     head = sslzoo.load("gedi-mnist", "projection")               # logits of raw images
-    detection(head, digits, {"fashion": garments})               # {"fashion": AUROC}
+    auroc(scores(head, digits), scores(head, garments))
 
 A network of K outputs t is read as a density of its inputs, f(x) = log sum_k exp t_k(x) = log p(x) + constant, and the
 score of an image is -|df/dx|: JEM's "approximate mass". The constant drops out, and so, in the AUROC, does the unit of
@@ -13,15 +13,14 @@ Reference:
     Protocol: Sansone and Manhaeve (GEDI, arXiv 2212.13425), tables 5, 11 and 12.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import keras
 import numpy as np
-from keras import ops
 
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError
-from sslzoo.evaluation.features import check_finite, check_images
+from sslzoo.evaluation.features import check_finite, check_images, run_batch
 from sslzoo.losses import log_density
 from sslzoo.methods.state import input_gradient
 
@@ -65,10 +64,8 @@ def scores(
         rows = len(batch)
         check_finite(batch.reshape(rows, -1), "images")
         batch = batch + np.float32(127.5 * noise) * rng.standard_normal(batch.shape, "float32")
-        if rows < batch_size:  # every call has one shape, so the gradient is compiled once
-            batch = np.concatenate([batch, np.repeat(batch[-1:], batch_size - rows, axis=0)])
-        slopes = np.asarray(ops.convert_to_numpy(slope.predict_on_batch(batch)), np.float64)[:rows]
-        typical[start : start + rows] = -np.sqrt((slopes.reshape(rows, -1) ** 2).sum(axis=1))
+        [slopes] = run_batch(slope, batch, batch_size)
+        typical[start : start + rows] = -np.sqrt((slopes.reshape(rows, -1).astype(np.float64) ** 2).sum(axis=1))
         if progress:
             progress(start + rows, len(images))
     check_finite(typical[:, None], "scores")
@@ -76,42 +73,14 @@ def scores(
 
 
 def auroc(inside: np.ndarray, outside: np.ndarray) -> float:
-    """How often an image from inside the distribution scores higher than one from outside; 0.5 is guessing.
+    """How often an image from inside the distribution scores higher than one from outside, ties counted half.
 
-    Args:
-        inside, outside: float arrays (N,) and (M,), scores.
-
-    Returns:
-        float in 0..1, ties counted half. Below 0.5 the score is inverted; it is not turned round.
+    0.5 is guessing. Below it the score is inverted; it is not turned round.
     """
     from sklearn.metrics import roc_auc_score
 
     known = np.concatenate([np.ones(len(inside)), np.zeros(len(outside))])
     return float(roc_auc_score(known, np.concatenate([inside, outside])))
-
-
-def detection(
-    network: keras.Model,
-    inside: np.ndarray,
-    outside: Mapping[str, np.ndarray],
-    noise: float = TEST_NOISE,
-    seed: int = 0,
-    batch_size: int = 100,
-) -> dict[str, float]:
-    """AUROC of `scores` of the test images of a network's own data against those of other sets, by name.
-
-    Args:
-        network, noise, seed, batch_size: as in `scores`.
-        inside: array (N, H, W, C).
-        outside: name -> array (M, H, W, C) of the same shape of images.
-
-    Returns:
-        dict, name -> AUROC in 0..1, images of `inside` being the positives.
-    """
-    typical = scores(network, inside, noise, seed, batch_size)
-    return {
-        name: auroc(typical, scores(network, images, noise, seed + 1, batch_size)) for name, images in outside.items()
-    }
 
 
 class _Slope(keras.Model):

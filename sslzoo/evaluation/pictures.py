@@ -1,12 +1,12 @@
 """Pictures of a trained encoder: reconstructions, samples, a map of the features, and training curves.
 
-Every function writes one PNG of less than 150 KiB, whole or not at all, and returns its path; without a path it gives
-the picture, which a notebook shows. Nothing here touches pyplot or its global state, so it works without a display
-and in threads.
+Every function writes one PNG of less than 150 KiB to `path`, whole or not at all, and returns its path; where `path` is
+None it returns a `Picture`, which a notebook shows. Images are arrays (N, H, W, C), C = 1 or 3: integers in 0..255, or
+floats in 0..1, -1..1 or 0..255. Arrays that are none, or do not belong together, raise `InvalidInputError`. Nothing
+here touches pyplot or its global state, so it works without a display and in threads.
 """
 
 import io
-import itertools
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -14,14 +14,13 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError, choose
-from sslzoo.evaluation.features import check_finite
+from sslzoo.evaluation.features import check_features, check_labels
 from sslzoo.evaluation.neighbors import nearest
 from sslzoo.files import write_beside
 
@@ -32,18 +31,8 @@ METHODS = ("pca", "tsne")
 INK, GREY, PALE = "#222222", "#6b6b6b", "#e4e4e4"
 BLUE, ORANGE = "#0072B2", "#D55E00"  # Okabe and Ito: told apart under every colour blindness
 # Paul Tol's "muted" scheme for colour-blind readers, and a grey for the tenth class.
-CLASS_COLOURS = (
-    "#332288",
-    "#CC6677",
-    "#117733",
-    "#DDAA33",
-    "#88CCEE",
-    "#882255",
-    "#44AA99",
-    "#999933",
-    "#AA4499",
-    "#555555",
-)
+_MUTED = "#332288 #CC6677 #117733 #DDAA33 #88CCEE #882255 #44AA99 #999933 #AA4499 #555555"
+CLASS_COLOURS = tuple(_MUTED.split())
 _DPI = 110
 _NO_CURVE = {"epoch", "seconds", "views_per_second", "learning_rate"}
 
@@ -81,17 +70,8 @@ def reconstructions(
     """Images above what the decoder made of them, ten in a row.
 
     Args:
-        images: array (N, H, W, C), C = 1 or 3: integers in 0..255, or floats in 0..1, -1..1 or 0..255. The first 30 are
-            shown.
-        reconstructed: array (N, H, W, C), likewise.
-        path: file to write; None gives the picture itself.
-        title: str.
-
-    Returns:
-        Path of the PNG, or a `Picture`.
-
-    Raises:
-        InvalidInputError: the arrays are no images, or do not have the same shape.
+        images: images, the first 30 of which are shown.
+        reconstructed: array of the same shape.
     """
     above, below = _as_pixels(images[:30], "images"), _as_pixels(reconstructed[:30], "reconstructed")
     if above.shape != below.shape:
@@ -112,15 +92,7 @@ def samples(
     """Generated images, ten in a row.
 
     Args:
-        images: array (N, H, W, C), as in `reconstructions`. The first 100 are shown.
-        path: file to write; None gives the picture itself.
-        title: str.
-
-    Returns:
-        Path of the PNG, or a `Picture`.
-
-    Raises:
-        InvalidInputError: the array holds no images.
+        images: images, the first 100 of which are shown.
     """
     images = _as_pixels(images[:100], "images")
     return _picture_grid([images[i : i + 10] for i in range(0, len(images), 10)], path, title)
@@ -135,17 +107,9 @@ def views(
     """Each image beside random views of it: what augmentation does to these images, the cheapest check there is.
 
     Args:
-        images: array (N, H, W, C), as in `reconstructions`. The first 8 are shown.
+        images: images, the first 8 of which are shown.
         made: float array (N, J, h, w, C), as `Views` makes them; normalised ones are spread over 0..1 to be seen. The
             first 8 of each image are shown.
-        path: file to write; None gives the picture itself.
-        title: str.
-
-    Returns:
-        Path of the PNG, or a `Picture`.
-
-    Raises:
-        InvalidInputError: the arrays are no images, or do not belong together.
     """
     made = np.asarray(made)
     if made.ndim != 5 or len(made) != len(images):
@@ -175,19 +139,12 @@ def neighbours(
     """Queries, chosen at random, each beside the images whose features lie nearest by cosine similarity. No labels.
 
     Args:
-        images: array (N, H, W, C), as in `reconstructions`; N >= 2.
+        images: images, at least 2.
         features: float array (N, L), finite.
-        path: file to write; None gives the picture itself.
         k: int, how many neighbours of each query; fewer if there are not as many images.
         queries: int.
         title: str, or None for one that says how many images were searched.
         seed: int, of the choice of queries.
-
-    Returns:
-        Path of the PNG, or a `Picture`.
-
-    Raises:
-        InvalidInputError: images and features do not belong together, or features are not finite.
     """
     checks.count(k=k, queries=queries)
     checks.seed(needed=True, seed=seed)
@@ -196,13 +153,13 @@ def neighbours(
             "Expected at least two images, and features of each. "
             f"Received: images of shape {np.shape(images)}, features of shape {np.shape(features)}"
         )
-    asked = np.sort(np.random.default_rng(seed).permutation(len(images))[:queries])
-    found, _ = nearest(features, np.asarray(features)[asked], min(k + 1, len(images)), "cosine")
+    chosen = np.sort(np.random.default_rng(seed).permutation(len(images))[:queries])
+    nearest_rows, _ = nearest(features, np.asarray(features)[chosen], min(k + 1, len(images)), "cosine")
     rows = []
-    for query, row in zip(asked, found):
+    for query, row in zip(chosen, nearest_rows):
         others = [other for other in row if other != query][:k]  # images that are equal may come before it
         rows.append(_thumbnails(_as_pixels(np.asarray(images)[[query, *others]], "images")))
-    title = title or f"{len(asked)} of {len(images):,} images (left), and those nearest to them"
+    title = title or f"{len(chosen)} of {len(images):,} images (left), and those nearest to them"
     return _picture_grid(rows, path, title, after_first=True)
 
 
@@ -220,71 +177,47 @@ def embedding(
     Args:
         features: float array (N, L), finite, N >= 2. At most 2,000 rows, chosen at random, are drawn.
         labels: int array (N,), or None for points of one colour.
-        path: file to write; None gives the picture itself.
         method: "tsne" (van der Maaten and Hinton 2008: neighbours stay neighbours, distances mean little), or "pca"
             (linear, distances keep their meaning). None: the features themselves for L <= 2, t-SNE else.
         names: str for each class, in the order of the sorted labels; None for the labels themselves.
         title: str, or None for one that names the method.
         seed: int, of the choice of rows and of t-SNE.
 
-    Returns:
-        Path of the PNG, or a `Picture`.
-
     Raises:
         InvalidInputError: features and labels do not fit, or features are not finite.
         UnknownNameError: `method` is not known.
     """
     checks.seed(needed=True, seed=seed)
-    named = labels is not None
-    features = np.asarray(features, np.float64)
-    labels = np.asarray(labels) if named else np.zeros(len(features), np.int64)
-    if features.ndim != 2 or labels.shape != features.shape[:1] or len(features) < 2:
-        raise InvalidInputError(
-            "Expected at least two rows of features (N, L), and labels (N,). "
-            f"Received: features of shape {features.shape}, labels of shape {labels.shape}"
-        )
-    check_finite(features)
+    features = check_features(features)
+    classes, numbers = np.zeros(1), np.zeros(len(features), np.int64)
+    if labels is not None:
+        classes, numbers = np.unique(check_labels(labels, len(features)), return_inverse=True)
+    if len(features) < 2:
+        raise InvalidInputError(f"Expected at least two rows. Received: features of shape {features.shape}")
     if method is not None:
         choose("method", method, METHODS)
-    classes = np.unique(labels)
-    if names is None:
-        names = [str(c) for c in classes]
-    elif len(names) != len(classes):
+    names = [str(c) for c in classes] if names is None else names
+    if len(names) != len(classes):
         raise InvalidInputError(f"Expected one name for each of {len(classes)} classes. Received: {len(names)} names")
-
     if len(features) > MAX_POINTS:
         rows = np.random.default_rng(seed).permutation(len(features))[:MAX_POINTS]
-        features, labels = features[rows], labels[rows]
+        features, numbers = features[rows], numbers[rows]
     points, how, axes_labels = _in_the_plane(features, method, seed)
 
-    figure, axes = _figure(7.0, 6.4, title or f"Features of {len(points):,} images, {how}")
+    figure, axes = new_figure(7.0, 6.4, title or f"Features of {len(points):,} images, {how}")
     order = np.random.default_rng(0).permutation(len(points))  # so that no class lies on top of all others
-    few = len(classes) <= len(CLASS_COLOURS)
-    colours = CLASS_COLOURS if few else _many_colours(len(classes))
-    chosen = np.array([colours[i] for i in np.searchsorted(classes, labels)], dtype=object)
-    axes.scatter(*points[order].T, c=list(chosen[order]), s=11, alpha=0.75, linewidths=0)
-    if named and len(classes) <= 20:
-        shown = [i for i, c in enumerate(classes) if (labels == c).any()]
-        dense = [_densest_point(points[labels == classes[i]]) for i in shown]
-        places = _apart(dense, np.ptp(points, axis=0), [len(names[i]) for i in shown])
-        for i, place in zip(shown, places):
-            badge = {"boxstyle": "round,pad=0.3,rounding_size=0.8", "facecolor": colours[i], "edgecolor": "white"}
-            axes.text(
-                *place,
-                names[i],
-                color=_legible_on(colours[i]),
-                fontsize=10.5,
-                fontweight="bold",
-                ha="center",
-                va="center",
-                bbox={**badge, "linewidth": 1.5},
-            )
+    colours = CLASS_COLOURS if len(classes) <= len(CLASS_COLOURS) else _many_colours(len(classes))
+    axes.scatter(*points[order].T, c=[colours[i] for i in numbers[order]], s=11, alpha=0.75, linewidths=0)
+    if labels is not None and len(classes) <= 20:
+        for name, colour in zip(names, colours):
+            axes.scatter([], [], color=colour, s=40, label=name)
+        legend = {"loc": "center left", "bbox_to_anchor": (1, 0.5), "frameon": False, "handletextpad": 0.1}
+        axes.legend(**legend, labelcolor=INK)
     axes.set_xlabel(axes_labels[0], color=GREY)
     axes.set_ylabel(axes_labels[1], color=GREY)
     axes.set(xticks=[], yticks=[])
-    for side in axes.spines.values():
-        side.set_color(PALE)
-    return _save(figure, path)
+    axes.spines[:].set_color(PALE)
+    return save_figure(figure, path)
 
 
 def confusion(
@@ -297,182 +230,28 @@ def confusion(
 
     Args:
         counts: int array (K, K), images of a true class (row) that were taken for a class (column).
-        path: file to write; None gives the picture itself.
         names: str for each class; None for their numbers.
-        title: str.
-
-    Returns:
-        Path of the PNG, or a `Picture`.
-
-    Raises:
-        InvalidInputError: counts that are no square matrix.
     """
     counts = np.asarray(counts, np.float64)
     if counts.ndim != 2 or counts.shape[0] != counts.shape[1] or not counts.size or counts.min() < 0:
         raise InvalidInputError(f"counts must be (K, K), none below 0. Received: counts of shape {counts.shape}")
     names = [str(i) for i in range(len(counts))] if names is None else list(names)
     shares = 100 * counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    figure, axes = _figure(6.4, 6.0, title)
+    figure, axes = new_figure(6.4, 6.0, title)
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=100)
     if len(counts) <= 20:
-        for i, row in enumerate(shares):
-            for j, share in enumerate(row):
-                if counts[i, j]:
-                    colour = "white" if share > 55 else INK
-                    axes.text(
-                        j,
-                        i,
-                        f"{share:.0f}" if share >= 0.95 else "·",
-                        ha="center",
-                        va="center",
-                        fontsize=9,
-                        color=colour,
-                    )
+        for (i, j), share in np.ndenumerate(shares):
+            if counts[i, j]:
+                text, colour = f"{share:.0f}" if share >= 0.95 else "·", "white" if share > 55 else INK
+                axes.text(j, i, text, ha="center", va="center", fontsize=9, color=colour)
         slanted = {"rotation": 35, "ha": "right"} if max(map(len, names)) > 3 else {}
         axes.set_xticks(range(len(names)), names, **slanted)
         axes.set_yticks(range(len(names)), names)
     axes.set_xlabel("taken for", color=GREY)
     axes.set_ylabel("true class, in percent of its images", color=GREY)
     axes.tick_params(colors=GREY, length=0)
-    for side in axes.spines.values():
-        side.set_visible(False)
-    return _save(figure, path)
-
-
-def tradeoff(
-    points: Sequence[tuple[str, float, float, str]], path: "str | os.PathLike", title: str = "Content and style"
-) -> Path:
-    """Encoders by what they keep of content and of style: figure 4 of the SimVAE paper, best at the top right.
-
-    Args:
-        points: (name, content, style, kind) of each encoder: two shares in 0..1; "generative", "discriminative" or
-            "untrained".
-        path: file to write.
-        title: str.
-
-    Returns:
-        Path of the PNG.
-
-    Raises:
-        InvalidInputError: there is no point.
-        UnknownNameError: a kind is not known.
-    """
-    if not points:
-        raise InvalidInputError("A picture of content and style takes at least one encoder. Received: none")
-    kinds = {"generative": BLUE, "discriminative": ORANGE, "untrained": GREY}
-    points = sorted(points, key=lambda point: point[2])
-    figure, axes = _figure(7.8, max(4.4, 1.4 + 0.21 * len(points)), title)
-    content, style = (100 * np.array([point[i] for point in points], float) for i in (1, 2))
-    chosen = np.array([choose("kind", point[3], kinds) for point in points])
-    # An untrained encoder far off, or one that tells less than it does, would press all others together: it stands at
-    # the edge, its content in words.
-    floor = content[chosen == "untrained"].max(initial=-np.inf)
-    near = content[content > floor] if (content > floor).any() else content
-    across, up = max(np.ptp(near), 1.0), max(np.ptp(style), 1.0)
-    edge = near.min() - 0.25 * across
-    axes.set_xlim(edge, near.max() + 0.06 * across)
-    axes.set_ylim(min(0, style.min() - 0.1 * up), style.max() + 0.08 * up)
-    places = np.maximum(content, edge)
-    for kind in (kind for kind in kinds if (chosen == kind).any()):
-        for rows, mark in ((content >= edge, "o"), (content < edge, "<")):
-            rows = rows & (chosen == kind)
-            axes.scatter(places[rows], style[rows], s=46, marker=mark, color=kinds[kind], zorder=3, clip_on=False)
-        axes.scatter([], [], s=46, color=kinds[kind], label=kind)
-    low, high = axes.get_ylim()
-    heights = _spread((style - low) / (high - low), 1 / max(20, len(points)))
-    for i, (name, *_) in enumerate(points):
-        axes.annotate(
-            f"{name} ({content[i]:.0f} %)" if content[i] < edge else name,
-            (places[i], style[i]),
-            fontsize=9,
-            color=INK,
-            xytext=(1.04, heights[i]),
-            textcoords="axes fraction",
-            va="center",
-            arrowprops={
-                "arrowstyle": "-",
-                "color": kinds[chosen[i]],
-                "alpha": 0.35,
-                "linewidth": 0.8,
-                "relpos": (0, 0.5),
-            },
-        )
-    axes.set_xlabel("content: kNN accuracy, %", color=GREY)
-    axes.set_ylabel("style kept, %", color=GREY)
-    axes.grid(color=PALE, linewidth=0.8)
-    axes.tick_params(colors=GREY, length=0)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    axes.set_title(title, loc="left", color=INK, fontsize=12, fontweight="bold", pad=26)
-    axes.legend(
-        frameon=False,
-        fontsize=9,
-        labelcolor=GREY,
-        ncols=3,
-        loc="lower left",
-        bbox_to_anchor=(-0.02, 1),
-        handletextpad=0.2,
-    )
-    return _save(figure, path)
-
-
-def _spread(heights, gap):
-    """Heights in 0..1, from below, moved apart until `gap` lies between neighbours: names that cover none other."""
-    heights = np.clip(heights, 0, 1)
-    for i in range(1, len(heights)):
-        heights[i] = max(heights[i], heights[i - 1] + gap)
-    heights[-1] = min(heights[-1], 1)
-    for i in range(len(heights) - 2, -1, -1):
-        heights[i] = min(heights[i], heights[i + 1] - gap)
-    return heights
-
-
-def sweep(
-    values: Sequence[str],
-    series: Mapping[str, Sequence[tuple[float, float]]],
-    path: "str | os.PathLike | None" = None,
-    setting: str = "setting",
-    title: str = "Sweep",
-    seeds: Sequence[Sequence[float]] = (),
-) -> "Path | Picture":
-    """Accuracies over the values of one setting: means as lines, standard errors as bars.
-
-    Args:
-        values: of the setting, in the order they stand in; evenly spaced, whatever they are.
-        series: name -> (mean, standard error) at each of the values, in percent; an error of NaN draws no bar.
-        path: file to write, or None for a `Picture`.
-        setting: what the axis below is called.
-        title: str.
-        seeds: the numbers of each seed at each of the values, in percent: dots behind the lines.
-
-    Returns:
-        Path of the PNG, or the `Picture`.
-
-    Raises:
-        InvalidInputError: there is no series, or one has not a pair for each value.
-    """
-    counts = {name: len(pairs) for name, pairs in series.items()}
-    if not counts or any(count != len(values) for count in counts.values()):
-        raise InvalidInputError(
-            f"A sweep takes a mean and an error at each of {len(values)} values. Received: series of {counts or 'none'}"
-        )
-    figure, axes = _figure(6.2, 4.0, title)
-    places = np.arange(len(values))
-    for place, numbers in zip(places, seeds):
-        axes.plot([place] * len(numbers), numbers, ".", color=GREY, alpha=0.5, zorder=0)
-    colours = (BLUE, ORANGE, *CLASS_COLOURS) if len(series) <= 2 else CLASS_COLOURS
-    for (name, pairs), colour, marker in zip(series.items(), itertools.cycle(colours), itertools.cycle("osD^v")):
-        means, errors = np.array(pairs, float).T
-        axes.errorbar(places, means, errors, color=colour, marker=marker, markersize=5, capsize=3, label=name)
-    axes.set_xticks(places, values)
-    axes.set_xlabel(setting, color=GREY)
-    axes.set_ylabel("%", color=GREY)
-    axes.grid(axis="y", color=PALE, linewidth=0.8)
-    axes.tick_params(colors=GREY, length=0)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    axes.legend(frameon=False, fontsize=9, labelcolor=GREY)
-    return _save(figure, path)
+    axes.spines[:].set_visible(False)
+    return save_figure(figure, path)
 
 
 def curves(history, path: "str | os.PathLike | None" = None, title: str = "Training") -> "Path | Picture":
@@ -483,11 +262,6 @@ def curves(history, path: "str | os.PathLike | None" = None, title: str = "Train
             or what `model.fit` returned. `knn` is a share in 0..1; `val_x` shares the panel of `x`, and `chance`, the
             loss of a model that tells nothing apart, that of the loss. Times and learning rates get no panel; a value
             that is missing or not finite is left out.
-        path: file to write; None gives the picture itself.
-        title: str.
-
-    Returns:
-        Path of the PNG, or a `Picture`.
 
     Raises:
         InvalidInputError: there is nothing to draw.
@@ -512,7 +286,7 @@ def curves(history, path: "str | os.PathLike | None" = None, title: str = "Train
         axes.set_xlim((first, last) if last > first else (first - 1, last + 1))
         if i + columns >= len(panels):
             axes.set_xlabel("epoch", color=GREY, fontsize=9)
-    return _save(figure, path)
+    return save_figure(figure, path)
 
 
 # ---------------------------------------------------------------------- grids of images
@@ -584,7 +358,7 @@ def _picture_grid(rows, path, title, labels=None, pairs=False, after_first=False
     for y, label in zip(ends, labels or []):
         where = (left - 8) / canvas.shape[1], 1 - (y + scale * height / 2) / total
         figure.text(*where, label, ha="right", va="center", color=GREY, fontsize=9)
-    return _save(figure, path, drawing=False)
+    return save_figure(figure, path, drawing=False)
 
 
 # ---------------------------------------------------------------------- the map of the features
@@ -597,13 +371,13 @@ def _in_the_plane(features, method, seed):
         points = np.hstack([features, np.zeros((len(features), 2 - width))])
         return points, "as they are", ("feature 1", "feature 2" if width == 2 else "")
     if method == "pca" or len(features) < 10 or not np.ptp(features, axis=0).any():
-        centred = features - features.mean(axis=0)
-        left, values, _ = np.linalg.svd(centred, full_matrices=False)
-        points = np.zeros((len(features), 2))
-        flat = (left * values)[:, :2]
-        points[:, : flat.shape[1]] = flat
-        shares = np.zeros(2)
-        shares[: min(2, len(values))] = values[:2] ** 2 / max((values**2).sum(), np.finfo(float).tiny)
+        from sklearn.decomposition import PCA
+
+        pca = PCA(min(2, *features.shape), svd_solver="full")
+        points, shares = np.zeros((len(features), 2)), np.zeros(2)
+        with np.errstate(invalid="ignore"):  # 0 / 0 where features collapsed
+            points[:, : pca.n_components] = pca.fit_transform(features)
+        shares[: pca.n_components] = np.nan_to_num(pca.explained_variance_ratio_)
         first, second = (f"{100 * share:.0f} % of the variance" for share in shares)
         return points, "principal components", (f"component 1: {first}", f"component 2: {second}")
 
@@ -614,40 +388,6 @@ def _in_the_plane(features, method, seed):
     with threadpool_limits(1):  # repeatable, and faster on a busy machine
         points = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(features.astype(np.float32))
     return points, "t-SNE", ("", "")
-
-
-def _densest_point(points):
-    """The point whose nearest third of the class is closest: inside the class also where it lies in pieces."""
-    some = points[:400]
-    distances = np.linalg.norm(some[:, None] - some[None], axis=-1)
-    return some[np.sort(distances, axis=1)[:, : max(1, len(some) // 3)].mean(axis=1).argmin()]
-
-
-def _apart(places, extent, letters):
-    """Push badges of so many letters apart that would cover each other, up and down or sideways: what is shorter."""
-    extent = np.where(extent > 0, extent, 1)
-    places = np.array(places) / extent
-    height = 0.05  # of a badge, as a share of the extent; its width goes with the letters
-    widths = height * (0.6 + 0.33 * np.array(letters))
-    least = np.stack([(widths[:, None] + widths[None]) / 2, np.full((len(places),) * 2, height)], axis=-1)
-    order = np.arange(len(places))
-    ties = np.sign(order[:, None] - order[None])[..., None]
-    for _ in range(100):
-        steps = places[:, None] - places[None]
-        overlaps = least - np.abs(steps)
-        close = (overlaps > 0).all(axis=-1) & ~np.eye(len(places), dtype=bool)
-        if not close.any():
-            break
-        shorter = np.arange(2) == overlaps.argmin(axis=-1)[..., None]
-        ways = np.where(steps == 0, ties, np.sign(steps)) * shorter
-        places = places + 0.5 * (1.01 * overlaps * ways * close[..., None]).sum(axis=1)
-    return places * extent
-
-
-def _legible_on(colour):
-    """Black or white, whichever stands out more."""
-    red, green, blue = to_rgb(colour)
-    return "white" if 0.299 * red + 0.587 * green + 0.114 * blue < 0.6 else INK
 
 
 def _many_colours(count):
@@ -706,8 +446,7 @@ def _panel(axes, name, series, chance=None):
     axes.yaxis.set_major_locator(MaxNLocator(4))
     axes.grid(axis="y", color=PALE, linewidth=0.8)
     axes.tick_params(colors=GREY, labelsize=8.5, length=0)
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
+    axes.spines[["top", "right", "left"]].set_visible(False)
     axes.spines["bottom"].set_color(PALE)
     if chance is not None or ("val_" + name in series and name in series):
         axes.legend(frameon=False, fontsize=8, labelcolor=GREY)
@@ -716,7 +455,7 @@ def _panel(axes, name, series, chance=None):
 # ---------------------------------------------------------------------- to the file
 
 
-def _figure(width, height, title):
+def new_figure(width, height, title):
     figure = Figure(figsize=(width, height), dpi=_DPI, layout="constrained")
     axes = figure.subplots()
     figure.get_layout_engine().set(rect=(0.012, 0.012, 0.976, 0.976))
@@ -724,7 +463,7 @@ def _figure(width, height, title):
     return figure, axes
 
 
-def _save(figure, path, drawing=True):
+def save_figure(figure, path, drawing=True):
     """Write a PNG that is as good as `MAX_BYTES` allow: all its colours, then fewer of them, then fewer pixels.
 
     A drawing takes a third of the space with a palette, and looks no different; photographs need all their colours.

@@ -75,12 +75,6 @@ def train_probe(
         learning_rate: float, of Adam, constant.
         seed: int, of the initial weights and the order of the rows. Equal seeds give equal results.
         progress: callable (epochs done, epochs in all), or None.
-
-    Returns:
-        `ProbeResult`.
-
-    Raises:
-        InvalidInputError: a number or seed out of range.
     """
     checks.count(2, num_classes=num_classes)
     checks.count(epochs=epochs, batch_size=batch_size)
@@ -152,12 +146,6 @@ def train_probe_on_views(
         drops: int, how often the rate falls at most.
         seed: int, of the initial weights and the order of the rows.
         progress: callable (epochs done, epochs in all), or None.
-
-    Returns:
-        `ProbeResult`.
-
-    Raises:
-        InvalidInputError: a number or seed out of range.
     """
     checks.count(2, num_classes=num_classes)
     checks.count(epochs=epochs, batch_size=batch_size, patience=patience)
@@ -196,12 +184,12 @@ def train_probe_on_views(
 
 def plateaus(accuracies: Sequence[float], patience: int) -> int:
     """How often, one after the other, `patience` epochs passed without a better accuracy than any before."""
-    best, since, found = -np.inf, 0, 0
+    best, since, count = -np.inf, 0, 0
     for accuracy in accuracies:
         best, since = (accuracy, 0) if accuracy > best else (best, since + 1)
         if since == patience:
-            since, found = 0, found + 1
-    return found
+            since, count = 0, count + 1
+    return count
 
 
 def balanced_accuracy(labels: np.ndarray, predictions: np.ndarray) -> float:

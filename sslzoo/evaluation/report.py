@@ -3,7 +3,6 @@
 import dataclasses
 import html
 import json
-import math
 import os
 import platform
 import sys
@@ -13,56 +12,12 @@ from pathlib import Path
 import numpy as np
 
 from sslzoo.errors import InvalidInputError, choose
+from sslzoo.evaluation.number import Number
+from sslzoo.evaluation.protocols import REGISTRY
 from sslzoo.files import write_beside
 from sslzoo.zoo.listing import html_table
 
 FORMAT = "sslzoo.evaluation.Report/1"
-NAMES = {
-    "linear": "linear probe",
-    "mlp": "MLP probe",
-    "knn": "kNN",
-    "gmm": "GMM",
-    "style": "style probe",
-    "reconstruction": "reconstruction",
-    "generation": "generation",
-    "likelihood": "likelihood",
-    "outliers": "outliers",
-    "attributes": "attributes",
-    "views": "linear probe on views",
-    "bank": "memory bank",
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class Number:
-    """One result.
-
-    Example:
-        from sslzoo import evaluation
-
-        evaluation.Number(0.981, "accuracy", note="cosine, k = 10", chance=0.1)
-
-    Attributes:
-        value: float, a share (1.0 is 100 %) or in `unit`, or the mean over several runs.
-        label: str, what it is, in words.
-        note: str, how it was made.
-        chance: float, what guessing scores under the same protocol, or None.
-        error: float, standard error of the mean over several runs, or None for one run.
-        shown: bool, whether tables show it. JSON holds every number.
-        unit: str, "%" of a share, which tables print in percent; else what it is printed with ("nats"), "" for nothing.
-    """
-
-    value: float
-    label: str
-    note: str = ""
-    chance: float | None = None
-    error: float | None = None
-    shown: bool = True
-    unit: str = "%"
-
-    def printed(self, value: float | None) -> float | None:
-        """`value`, `chance` or `error` as tables and cards have it: percent of a share, else as it is."""
-        return None if value is None else round(100 * value if self.unit == "%" else value, 4) + 0.0
 
 
 @dataclasses.dataclass(repr=False)
@@ -90,7 +45,8 @@ class Report:
         data: dict: `name`, `train` and `test` (numbers of images), `features` (L), `classes` (None without
             labels), `attribute` (or None).
         numbers: dict, protocol -> metric -> `Number`. The first metric of a protocol is its headline.
-        protocols: dict, protocol -> settings (epochs, optimizer, k, temperature, restarts ...).
+        protocols: dict, protocol -> settings (epochs, optimizer, k, temperature, restarts ...), but for those that need
+            the method and so cannot be repeated with the encoder alone.
         seeds: list of int, one for each run.
         seconds: dict, "features" and protocols -> wall time in seconds; the mean over runs.
         versions: dict, software -> version.
@@ -128,10 +84,11 @@ class Report:
             newer: `Report`.
             order: protocols as they shall stand; others come after them.
         """
-        whole, places = Report.from_dict(self.to_dict()), {name: i for i, name in enumerate(order)}
+        whole = Report.from_dict(self.to_dict())
         for field in ("numbers", "protocols"):
-            both = {**getattr(whole, field), **getattr(newer, field)}
-            setattr(whole, field, dict(sorted(both.items(), key=lambda item: places.get(item[0], len(places)))))
+            both = getattr(whole, field) | getattr(newer, field)
+            first = [name for name in order if name in both]
+            setattr(whole, field, {name: both[name] for name in dict.fromkeys((*first, *both))})
         whole.seconds |= {name: seconds for name, seconds in newer.seconds.items() if name != "features"}
         whole.confusion |= newer.confusion
         whole.frozen = [*whole.frozen[:1], *(proof for proof in newer.frozen if proof not in whole.frozen)]
@@ -163,12 +120,12 @@ class Report:
         """
         known = set(self.flat())
         for name in paper or {}:
-            if choose("protocol", name.partition(".")[0], NAMES) in self:
+            if choose("protocol", name.partition(".")[0], REGISTRY) in self:
                 choose("number", name, known)
         return [
             {
                 "name": f"{protocol}.{metric}",
-                "label": f"{NAMES.get(protocol, protocol)}: {number.label}",
+                "label": f"{_title(protocol)}: {number.label}",
                 "value": number.printed(number.value),
                 "error": number.printed(number.error),
                 "chance": number.printed(number.chance),
@@ -202,37 +159,38 @@ class Report:
         if len(reports) < 2:
             raise InvalidInputError(f"A mean needs at least 2 reports. Received: {len(reports)} reports")
         first = reports[0]
-        for other in reports[1:]:
-            for what in ("data", "protocols"):
-                ours, theirs = getattr(first, what), getattr(other, what)
-                if ours != theirs:
-                    differing = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
+        for what in ("data", "protocols"):
+            for ours, theirs in ((getattr(first, what), getattr(other, what)) for other in reports[1:]):
+                if differing := [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]:
                     raise InvalidInputError(
                         f"Reports must share data and protocols to be averaged. Received: {what} that differ in "
                         f"{', '.join(differing)}"
                     )
         numbers = {
-            protocol: {metric: _mean_number([one.numbers[protocol][metric] for one in reports]) for metric in metrics}
+            protocol: {metric: Number.mean([one.numbers[protocol][metric] for one in reports]) for metric in metrics}
             for protocol, metrics in first.numbers.items()
         }
+        every = [(one.versions, one.confusion) for one in reports]
+        confusion = {
+            probe: np.sum([counts[probe] for _, counts in every], axis=0).tolist()
+            for probe in first.confusion
+            if all(probe in counts for _, counts in every)
+        }
+
+        def joined(values):
+            return ", ".join(dict.fromkeys(values))
+
         return cls(
-            encoder=", ".join(dict.fromkeys(one.encoder for one in reports)),
+            encoder=joined(one.encoder for one in reports),
             data=dict(first.data),
             numbers=numbers,
             protocols=dict(first.protocols),
             seeds=[seed for one in reports for seed in one.seeds],
             seconds={key: float(np.mean([one.seconds[key] for one in reports])) for key in first.seconds},
-            versions={
-                key: ", ".join(dict.fromkeys(one.versions.get(key, "unknown") for one in reports))
-                for key in first.versions
-            },
+            versions={key: joined(known.get(key, "unknown") for known, _ in every) for key in first.versions},
             frozen=[proof for one in reports for proof in one.frozen],
             remarks=list(dict.fromkeys(remark for one in reports for remark in one.remarks)),
-            confusion={
-                probe: np.sum([one.confusion[probe] for one in reports], axis=0).tolist()
-                for probe in first.confusion
-                if all(probe in one.confusion for one in reports)
-            },
+            confusion=confusion,
         )
 
     # ------------------------------------------------------------------ JSON
@@ -251,11 +209,7 @@ class Report:
 
     @classmethod
     def from_dict(cls, record: dict) -> "Report":
-        """Report of what `to_dict` gave.
-
-        Raises:
-            InvalidInputError: `record` is something else.
-        """
+        """Report of what `to_dict` gave; `InvalidInputError` for anything else."""
         try:
             if record["format"] != FORMAT:
                 raise KeyError(f"format {FORMAT!r}")
@@ -274,11 +228,7 @@ class Report:
 
     @classmethod
     def from_json(cls, text: str) -> "Report":
-        """Report of the text that `to_json` gave or `save` wrote.
-
-        Raises:
-            InvalidInputError: `text` is something else.
-        """
+        """Report of the text that `to_json` gave or `save` wrote; `InvalidInputError` for anything else."""
         try:
             record = json.loads(text)
         except (TypeError, ValueError) as error:
@@ -295,10 +245,9 @@ class Report:
         widths = [max(len(row[i]) for row in rows) for i in range(4)]
         lines = [f"{self.encoder} on {self._data_in_words()}", ""]
         for row in rows:
-            if row is not header and row[0]:
-                lines.append("")
-            cells = [f"{row[0]:<{widths[0]}}", f"{row[1]:<{widths[1]}}", f"{row[2]:>{widths[2]}}"]
-            lines.append("  ".join([*cells, f"{row[3]:>{widths[3]}}", row[4]]).rstrip())
+            lines += [""] if row is not header and row[0] else []
+            cells = [f"{cell:{side}{width}}" for cell, side, width in zip(row, "<<>>", widths)]
+            lines.append("  ".join([*cells, row[4]]).rstrip())
         lines += ["", *(textwrap.fill(f"Note: {remark}", 110, subsequent_indent="      ") for remark in self.remarks)]
         lines += self._footer()
         return "\n".join(lines)
@@ -319,19 +268,16 @@ class Report:
 
     def __repr__(self):
         first = {protocol: next(iter(numbers.values())) for protocol, numbers in self.numbers.items()}
-        values = ", ".join(
-            f"{protocol} {100 * number.value:.1f} %" if number.unit == "%" else f"{protocol} {_in_words(number)[0]}"
-            for protocol, number in first.items()
-        )
+        values = ", ".join(f"{protocol} {number.in_words()[0]}" for protocol, number in first.items())
         return f"<Report of {self.encoder} on {self._data_in_words()}: {values}>"
 
     def _rows(self):
         for protocol, metrics in self.numbers.items():
-            name = NAMES.get(protocol, protocol)
+            name = _title(protocol)
             for number in metrics.values():
                 if not number.shown:
                     continue
-                yield name, number.label, *_in_words(number), number.note
+                yield name, number.label, *number.in_words(), number.note
                 name = ""
 
     def _data_in_words(self):
@@ -349,7 +295,7 @@ class Report:
         if self.frozen:
             proofs = ", ".join(dict.fromkeys(proof["after"][:12] for proof in self.frozen))
             lines.append(f"The encoder stayed frozen: sha256 {proofs}... before and after.")
-        spent = ", ".join(f"{NAMES.get(name, name)} {seconds:.1f}" for name, seconds in self.seconds.items())
+        spent = ", ".join(f"{_title(name)} {seconds:.1f}" for name, seconds in self.seconds.items())
         each = " a run" if len(self.seeds) > 1 else ""
         lines.append(f"Seconds{each}: {spent}.")
         lines.append("With " + ", ".join(f"{name} {version}" for name, version in self.versions.items()) + ".")
@@ -376,31 +322,5 @@ def versions() -> dict[str, str]:
     }
 
 
-def _in_words(number):
-    """Value and chance as tables print them."""
-    if number.unit == "%":
-        value = f"{100 * number.value:.2f}" + ("" if number.error is None else f" ± {100 * number.error:.2f}")
-        return f"{value} %", "" if number.chance is None else f"{round(100 * number.chance, 1) + 0.0:.1f} %"
-    value = f"{number.value:.4g}" + ("" if number.error is None else f" ± {number.error:.2g}")
-    chance = "" if number.chance is None else f"{number.chance:.4g} {number.unit}".rstrip()
-    return f"{value} {number.unit}".rstrip(), chance
-
-
-def _mean_number(numbers):
-    values = [number.value for number in numbers]
-    chances = [number.chance for number in numbers if number.chance is not None]
-    return dataclasses.replace(
-        numbers[0],
-        value=float(np.mean(values)),
-        error=float(np.std(values, ddof=1) / math.sqrt(len(values))),
-        chance=float(np.mean(chances)) if chances else None,
-        note=_join_notes([number.note for number in numbers]),
-    )
-
-
-def _join_notes(notes):
-    """One note for several runs: "best k on test: 4" and "best k on test: 7" become "best k on test: 4, 7"."""
-    parts = [note.rpartition(": ") for note in notes]
-    if len({head for head, _, _ in parts}) > 1 or not parts[0][0]:
-        return "; ".join(dict.fromkeys(notes))
-    return f"{parts[0][0]}: {', '.join(tail for _, _, tail in parts)}" if len(set(notes)) > 1 else notes[0]
+def _title(protocol):
+    return REGISTRY[protocol].title if protocol in REGISTRY else protocol

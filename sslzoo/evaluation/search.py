@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from PIL import Image
 
 from sslzoo import checks
 from sslzoo.data.image_files import decode, open_image
@@ -84,38 +85,35 @@ def search(features: "Embedding | str | os.PathLike", query, k: int = 8, encoder
     else:
         asked = bank.features[own : own + 1]
     rows, similarities = nearest(bank.features, asked, min(k + (own is not None), len(bank)), "cosine")
-    found = [(row, value) for row, value in zip(rows[0], similarities[0]) if row != own]
-    return [Match(_image(bank, row), float(value), _label(bank, row)) for row, value in found[:k]]
+    return [_match(bank, row, value) for row, value in zip(rows[0], similarities[0]) if row != own][:k]
 
 
 def read_features(path: "str | os.PathLike") -> Embedding:
-    """What `sslzoo embed` wrote.
-
-    Raises:
-        MissingDataError: no such file.
-        InvalidInputError: a file of something else.
-    """
+    """What `sslzoo embed` wrote, whose arrays fit each other, or raise as `search`."""
     if not Path(path).is_file():
         raise MissingDataError(f"There is no such file. Received: features={os.fspath(path)!r}")
     names = {field.name for field in dataclasses.fields(Embedding)}
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            found = {name: arrays[name] for name in arrays.files if name in names}
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files if name in names}
     except Exception as error:  # zipfile, zlib and NumPy each have their own
         raise InvalidInputError(f"features must be an .npz file ({error}). Received: {os.fspath(path)!r}") from error
-    if "features" not in found or found["features"].ndim != 2 or not {"paths", "index"} & set(found):
+    if "features" not in arrays or not {"paths", "index"} & set(arrays):
         raise InvalidInputError(
             "features must be an .npz that sslzoo embed wrote, with `features` (N, L) and `paths` or `index`. "
-            f"Received: {os.fspath(path)!r} with {sorted(found)}"
+            f"Received: {os.fspath(path)!r} with {sorted(arrays)}"
         )
-    if "paths" in found:  # as they were seen from where the features were made, or else from where they lie
+    try:
+        bank = Embedding(**arrays).checked()
+    except InvalidInputError as error:
+        raise InvalidInputError(f"In {os.fspath(path)}: {error}") from None
+    if bank.paths is not None:  # as they were seen from where the features were made, or else from where they lie
         beside = Path(path).resolve().parent
-        found["paths"] = np.array([_reachable(name, beside) for name in found["paths"]])
-    return Embedding(**found)
+        bank.paths = np.array([_reachable(str(name), beside) for name in bank.paths])
+    return bank
 
 
 def _reachable(name, beside):
-    name = str(name)
     return str(beside / name) if not os.path.exists(name) and (beside / name).exists() else name
 
 
@@ -125,102 +123,66 @@ def _row_of(bank, query):
         if not 0 <= query < len(bank):
             raise InvalidInputError(f"query must be a row of the features, 0..{len(bank) - 1}. Received: query={query}")
         return int(query)
+    if "\0" in str(query):
+        raise InvalidInputError(f"query must be an image file. Received: query={query!r}")
     if isinstance(query, (str, os.PathLike)) and bank.paths is not None:
-        wanted = os.path.realpath(query)
-        return next((row for row, path in enumerate(bank.paths) if os.path.realpath(path) == wanted), None)
+        place = os.path.realpath(query)
+        return next((row for row, path in enumerate(bank.paths) if os.path.realpath(path) == place), None)
     return None
 
 
-def _image(bank, row):
-    return str(bank.paths[row]) if bank.paths is not None else int(bank.index[row])
-
-
-def _label(bank, row):
-    if bank.labels is None:
-        return None
-    label = int(bank.labels[row])
-    return label if bank.classes is None else str(bank.classes[label])
+def _match(bank, row, similarity):
+    image = int(bank.index[row]) if bank.paths is None else str(bank.paths[row])
+    label = None if bank.labels is None else int(bank.labels[row])
+    return Match(image, float(similarity), label if label is None or bank.classes is None else str(bank.classes[label]))
 
 
 def page(query, matches: Sequence[Match], path: "str | os.PathLike") -> Path:
     """Writes what `search` found as one HTML file that needs no other: thumbnails, similarities, names.
 
-    Args:
-        query: image file, Pillow image or array (H, W, C), uint8; or int, for which there is no picture.
-        matches: what `search` returned.
-        path: file to write.
-
-    Returns:
-        Its path.
+    The query is as in `search`; for an int there is no picture. Returns the path.
     """
     name = str(query) if isinstance(query, (str, os.PathLike, int)) else "query"
-    figures = [_figure(query, name, "the query", "query")]
-    figures += [
-        _figure(match.image, str(match.image), f"{match.similarity:.3f}" + _named(match.label)) for match in matches
-    ]
-    text = _PAGE.format(
-        title=html.escape(f"{len(matches)} images nearest to {_short(name)}"), figures="\n".join(figures)
-    )
-    return write_beside(path, text.encode("utf-8", "backslashreplace"))
+    figures = [_figure(query, name, "the query")]
+    for match in matches:
+        label = "" if match.label is None else f" · {match.label}"
+        figures.append(_figure(match.image, str(match.image), f"{match.similarity:.3f}{label}"))
+    title = html.escape(f"{len(matches)} images nearest to {os.path.basename(name)}")
+    return write_beside(path, (_PAGE.format(title=title) + "\n".join(figures)).encode("utf-8", "backslashreplace"))
 
 
-def _named(label):
-    return "" if label is None else f" · {label}"
-
-
-def _short(name):
-    return os.path.basename(name.rstrip("/")) or name
-
-
-def _figure(image, name, line, kind="match"):
-    picture, alt = _thumbnail(image), html.escape(_short(name), quote=True)
-    shown = f'<img src="{picture}" alt="{alt}">' if picture else '<div class="none">no picture</div>'
-    caption = f"<b>{html.escape(line)}</b><span>{html.escape(_short(name))}</span>"
-    opening = f'<figure class="{kind}" title="{html.escape(name, quote=True)}">'
-    return f"{opening}{shown}<figcaption>{caption}</figcaption></figure>"
+def _figure(image, name, line):
+    picture, full, short = _thumbnail(image), html.escape(name), html.escape(os.path.basename(name))
+    shown = f'<img src="{picture}" alt="{short}">' if picture else "<p>no picture</p>"
+    return f'<figure title="{full}">{shown}<figcaption><b>{html.escape(line)}</b><br>{short}</figcaption></figure>'
 
 
 def _thumbnail(image):
     """A data address of the image at the size of a thumbnail; None where it cannot be shown."""
-    from PIL import Image
-
     try:
-        if isinstance(image, (str, os.PathLike)):
-            with open_image(Path(image)) as opened:
-                image = decode(opened).convert("RGB")
-        elif isinstance(image, np.ndarray):
+        if isinstance(image, np.ndarray):
             image = Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
-        else:
-            image = image.convert("RGB")
+        elif isinstance(image, (str, os.PathLike)):
+            with open_image(Path(image)) as opened:
+                image = decode(opened)
+        image = image.convert("RGB")
     except Exception:  # Pillow's decoders raise many kinds; an int is no image
         return None
     scale = _THUMBNAIL / max(image.size)
     # Few pixels are shown as they are; many are averaged.
     how = Image.Resampling.NEAREST if scale > 1 else Image.Resampling.LANCZOS
-    image = image.resize([max(1, round(side * scale)) for side in image.size], how)
     buffer = io.BytesIO()
-    image.save(buffer, "PNG", optimize=True)
+    image.resize([max(1, round(side * scale)) for side in image.size], how).save(buffer, "PNG", optimize=True)
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
 _PAGE = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>
 <style>
-body {{ font: 14px/1.4 system-ui, sans-serif; color: #222; background: #fff; margin: 2rem; }}
-h1 {{ font-size: 1.2rem; }}
-main {{ display: flex; flex-wrap: wrap; gap: 1rem; }}
-figure {{ margin: 0; padding: .5rem; width: 160px; border: 1px solid #e4e4e4; border-radius: 6px; }}
-figure.query {{ border: 2px solid #0072B2; }}
-img, .none {{ display: block; width: 160px; height: 160px; object-fit: contain; background: #f4f4f4; }}
-.none {{ display: flex; align-items: center; justify-content: center; color: #6b6b6b; }}
-figcaption span {{ display: block; color: #6b6b6b; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }}
+body {{ font: 14px/1.4 sans-serif; margin: 2rem; }}
+figure {{ display: inline-block; width: 160px; margin: .5rem; vertical-align: top; overflow-wrap: anywhere; }}
 </style>
 <h1>{title}</h1>
-<main>
-{figures}
-</main>
-</html>
 """

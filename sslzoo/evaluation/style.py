@@ -21,7 +21,6 @@ figures for linear ridge regression, which cannot.
 from collections.abc import Callable
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 from scipy.spatial.distance import cdist
 from threadpoolctl import threadpool_limits
 
@@ -38,12 +37,7 @@ _BLOCK = 500
 
 
 def draw(count: int, colour: bool, seed: int = 0) -> dict[str, np.ndarray]:
-    """Random styles of `count` images.
-
-    Args:
-        count: int.
-        colour: bool, whether to draw `hue` and `brightness`, too.
-        seed: int.
+    """Random styles of `count` images; with `colour` of hue and brightness, too.
 
     Returns:
         dict of float64 arrays: `flip` (count, 1), -1 or 1 for upside down; `position` (count, 2), the middle of the
@@ -62,15 +56,7 @@ def draw(count: int, colour: bool, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def apply(images: np.ndarray, styles: dict[str, np.ndarray]) -> np.ndarray:
-    """Images in given styles.
-
-    Args:
-        images: array (N, H, W, C), values 0..255; C = 3 if there is a hue.
-        styles: as `draw` gives them, N rows each.
-
-    Returns:
-        float32 array (N, H, W, C), values 0..255.
-    """
+    """Images (N, H, W, C), values 0..255, in styles of `draw`, N rows each: float32 array of that shape."""
     crop = augment.RandomResizedCrop(whole_pixels=False)
     jitter = augment.ColorJitter(brightness=BRIGHTNESS, hue=HUE)
     height, width = images.shape[1:3]
@@ -116,11 +102,9 @@ def scores(
         style.scores(pixels, images[:40], images[40:])["kept"]  # a share in 0..1
 
     Args:
-        encoder: as in `sslzoo.evaluation.features`.
-        train_images: array (N, H, W, C), values 0..255, at least 8.
-        test_images: array (M, H, W, C), likewise, at least 2.
+        encoder, batch_size: as in `sslzoo.evaluation.features`.
+        train_images, test_images: arrays (N, H, W, C), values 0..255, at least 8 and 2.
         seed: int, of the images that are chosen and of their styles.
-        batch_size: int, images per call of the encoder.
         most: how many train and test images are used at most, chosen at random.
         progress: callable (steps done, steps in all), or None.
 
@@ -130,10 +114,9 @@ def scores(
         `position_r2` (both coordinates together), `size_r2` and, of images with colours, `hue_r2` and `brightness_r2`:
         the share of the variance that is predicted, 0 for guessing the mean; and the same from a linear probe as
         `linear_kept`, ....
-
-    Raises:
-        InvalidInputError: too few images, or what `features` refuses.
     """
+    from sklearn.metrics import r2_score
+
     if len(train_images) < LEAST_TRAIN or len(test_images) < LEAST_TEST:
         raise InvalidInputError(
             f"The style probe needs at least {LEAST_TRAIN} train and {LEAST_TEST} test images. "
@@ -147,7 +130,7 @@ def scores(
         if progress:
             progress(part + 1, 3)
     (train, styles), (test, expected) = splits
-    found = {}
+    results = {}
     for prefix, regress in (("", kernel_ridge), ("linear_", linear_ridge)):
         predicted = regress(train, np.hstack(list(styles.values())), test)
         each, at = {}, 0
@@ -157,49 +140,28 @@ def scores(
             if name == "flip":
                 each["flip_accuracy"] = float(np.mean((guess > 0) == (amounts > 0)))
             else:
-                each[f"{name}_r2"] = r2(amounts, guess)
-        kept = [max(0.0, 2 * value - 1 if name == "flip_accuracy" else value) for name, value in each.items()]
-        found |= {f"{prefix}kept": float(np.mean(kept)), **{prefix + name: value for name, value in each.items()}}
+                each[f"{name}_r2"] = float(r2_score(amounts, guess, multioutput="variance_weighted"))
+        shares = [max(0.0, 2 * value - 1 if name == "flip_accuracy" else value) for name, value in each.items()]
+        results |= {f"{prefix}kept": float(np.mean(shares)), **{prefix + name: value for name, value in each.items()}}
     if progress:
         progress(3, 3)
-    return found
+    return results
 
 
 # ---------------------------------------------------------------------- regression
 
 
-def r2(expected: np.ndarray, predicted: np.ndarray) -> float:
-    """Share of the variance of `expected` (N, T) that `predicted` explains, all columns together.
-
-    Returns:
-        float, 1 - |expected - predicted|^2 / |expected - its mean|^2: at most 1, 0 for the mean, below 0 for worse.
-    """
-    expected, predicted = np.asarray(expected, np.float64), np.asarray(predicted, np.float64)
-    spread = np.sum((expected - expected.mean(axis=0)) ** 2)
-    return float(1 - np.sum((expected - predicted) ** 2) / max(spread, np.finfo(float).tiny))
-
-
 def linear_ridge(train: np.ndarray, targets: np.ndarray, test: np.ndarray, ridge: float = 1e-4) -> np.ndarray:
     """Linear regression with an intercept; `ridge` of the features' mean variance keeps it determined.
 
-    Args:
-        train: float array (N, L).
-        targets: float array (N, T).
-        test: float array (M, L).
-        ridge: float > 0.
-
-    Returns:
-        float64 array (M, T).
+    Of train (N, L) and targets (N, T), predictions for test (M, L): float64 array (M, T).
     """
-    train, targets, test = (np.asarray(array, np.float64) for array in (train, targets, test))
-    middle, mean = train.mean(axis=0), targets.mean(axis=0)
-    centred = train - middle
+    from sklearn.linear_model import Ridge
+
+    train = np.asarray(train, np.float64)
+    penalty = ridge * len(train) * (train.var(axis=0).mean() or 1.0)
     with threadpool_limits(1, user_api="blas"):
-        moments = centred.T @ centred / len(train)
-        scale = np.trace(moments) / len(moments) or 1.0
-        moments[np.diag_indices_from(moments)] += ridge * scale
-        weights = np.linalg.solve(moments, centred.T @ (targets - mean) / len(train))
-        return (test - middle) @ weights + mean
+        return Ridge(penalty, solver="cholesky").fit(train, targets).predict(np.asarray(test, np.float64))
 
 
 def kernel_ridge(
@@ -211,9 +173,7 @@ def kernel_ridge(
     are used.
 
     Args:
-        train: float array (N, L), N >= 8, in random order.
-        targets: float array (N, T).
-        test: float array (M, L).
+        train, targets, test: as in `linear_ridge`, at least 8 train rows in random order.
         ridges: floats > 0. One alone is taken as it is.
 
     Returns:
@@ -225,27 +185,16 @@ def kernel_ridge(
         width = np.median(distances[np.triu_indices(min(len(train), 1000), 1)]) or 1.0
         kernel = np.exp(-distances / (2 * width))
         across = np.exp(-cdist(test, train, "sqeuclidean") / (2 * width))
-        chosen = np.full(targets.shape[1], ridges[0])
-        if len(ridges) > 1:
-            first = 3 * len(train) // 4
-            errors = [
-                np.sum(
-                    (_solved(kernel[:first, :first], targets[:first], kernel[first:, :first], ridge) - targets[first:])
-                    ** 2,
-                    axis=0,
-                )
-                for ridge in ridges
-            ]
-            chosen = np.array(ridges)[np.argmin(errors, axis=0)]
-        predicted = np.empty((len(test), targets.shape[1]))
-        for ridge in np.unique(chosen):
-            columns = chosen == ridge
-            predicted[:, columns] = _solved(kernel, targets[:, columns], across, ridge)
-    return predicted
+        if len(ridges) == 1:
+            return _solved(kernel, targets, across, ridges[0])
+        first = 3 * len(train) // 4
+        parts = kernel[:first, :first], targets[:first], kernel[first:, :first]
+        errors = [np.sum((_solved(*parts, ridge) - targets[first:]) ** 2, axis=0) for ridge in ridges]
+        return _solved(kernel, targets, across, np.array(ridges)[np.argmin(errors, axis=0)])
 
 
 def _solved(kernel, targets, across, ridge):
-    regular, mean = kernel.copy(), targets.mean(axis=0)
-    regular[np.diag_indices_from(regular)] += ridge
-    factors = cho_factor(regular, lower=True, overwrite_a=True, check_finite=False)
-    return mean + across @ cho_solve(factors, targets - mean, check_finite=False)
+    from sklearn.kernel_ridge import KernelRidge
+
+    mean = targets.mean(axis=0)
+    return mean + KernelRidge(alpha=ridge, kernel="precomputed").fit(kernel, targets - mean).predict(across)

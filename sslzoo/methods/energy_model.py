@@ -351,6 +351,9 @@ class ClusterEnergyModel(EnergyModel):
         """p(y | x) of views (N, H, W, C): float32 tensor (N, clusters), rows sum to 1."""
         return ops.softmax(self.embed(views), axis=-1)
 
+    def protocols(self) -> tuple[str, ...]:
+        return ("clusters",)
+
     def predict_clusters(self, images):
         """The cluster of each raw image (N, H, W, C), 0..255: int tensor (N,), 0..clusters - 1."""
         return ops.argmax(self.embed(self.prepare(images)), axis=-1)

@@ -359,6 +359,9 @@ class MemoryBank(JointEmbedding):
 
     # ------------------------------------------------------------------ what the bank is good for
 
+    def protocols(self) -> tuple[str, ...]:
+        return ("bank",)
+
     def fill_bank(self, images, batch_size: int = 500) -> None:
         """Writes what the networks make of each training image now over the random points that the bank starts with.
 

@@ -393,6 +393,10 @@ class Pretrainer(keras.Model):
         """Soft assignments of views (N, H, W, C) to the method's K clusters or prototypes: (N, K); None without any."""
         return None
 
+    def protocols(self) -> tuple[str, ...]:
+        """Names of the protocols of `sslzoo.evaluate` that measure what this method alone has."""
+        return ()
+
     def preprocessor(self, image_shape: tuple[int, int, int]) -> keras.Model:
         """Core-layer model, raw images of `image_shape` (H, W, C) -> what the networks see."""
         if self.views is None:

@@ -11,12 +11,11 @@ import numpy as np
 
 from sslzoo import callbacks, data, evaluation
 from sslzoo.errors import ArtefactError, InvalidInputError
-from sslzoo.evaluation import outliers, pictures
-from sslzoo.evaluation.report import Number, versions
+from sslzoo.evaluation import pictures
+from sslzoo.evaluation.report import versions
 from sslzoo.files import unlock_folder
 from sslzoo.methods import EBCLR
-from sslzoo.methods.energy_model import ClusterEnergyModel, EnergyModel
-from sslzoo.methods.memory_bank import MemoryBank
+from sslzoo.methods.energy_model import EnergyModel
 from sslzoo.training import flags
 from sslzoo.training.settings import SETUPS, data_name
 from sslzoo.zoo import artefact
@@ -66,11 +65,7 @@ def _write(run, model, hurried):
     (report, drawn), faults = (None, {}), []
     # Whatever goes wrong in measuring and drawing must not take the trained model with it.
     try:
-        report = evaluate(run, parts["encoder"], parts.get("decoder"))
-        if report and isinstance(model, ClusterEnergyModel):
-            report.numbers |= clusters_and_outliers(run, parts["projection"])
-        if report and not run.arguments.probe_data:
-            report.numbers |= bank_and_views(run, model)
+        report = evaluate(run, model, parts)
     except Exception as error:
         faults.append(error)
     try:
@@ -167,22 +162,28 @@ def first(images, limit: int | None):
     return images[:limit]
 
 
-def evaluate(run, encoder, decoder=None):
-    """The report on an encoder; None where there is nothing to measure it by."""
+def evaluate(run, model, parts):
+    """The report on a trained method and its parts; None where there is nothing to measure it by."""
     elsewhere = run.arguments.probe_data
     if run.test_images is None and not elsewhere:
         print(f"{run.no_test}: probes are skipped. The encoder and its pictures are written all the same.")
         return None
     as_published = (run.dataset in SETUPS or run.dataset.endswith(".npz")) and not run.arguments.limit
     splits = ((run.images, run.labels), (run.test_images, run.test_labels))
+    protocols = run.arguments.protocols or run.settings["protocols"]
+    protocols = protocols or default_protocols(len(run.images), parts.get("decoder"))
+    own, options = ([], {}) if elsewhere else own_protocols(run, model)
     report = evaluation.evaluate(
-        encoder,
+        parts["encoder"],
         elsewhere or (run.dataset if as_published else splits),
-        run.arguments.protocols or run.settings["protocols"] or default_protocols(len(run.images), decoder),
+        (*protocols, *own),
         run.arguments.data_dir,
-        decoder=decoder,
+        decoder=parts.get("decoder"),
+        projection=parts.get("projection"),
+        method=model,
         seed=run.seed,
         gmm_restarts=run.settings["gmm_restarts"],
+        **options,
         name=run.dataset if run.dataset in SETUPS and not elsewhere else None,
         strict=False,  # what was measured must not be lost to a protocol that has nothing to measure here
     )
@@ -205,92 +206,16 @@ def default_protocols(images: int, decoder=None) -> tuple[str, ...]:
     return (*evaluation.PROTOCOLS, *style, *(() if decoder is None else ("reconstruction",)))
 
 
-def clusters_and_outliers(run, head) -> dict[str, dict[str, Number]]:
-    """What an energy model of clusters tells without a probe, on test images: its clusters, and what is an outlier.
-
-    Args:
-        run: `sslzoo.training.Run`; its setting `outliers` names a data set of images of the same shape, or is None.
-        head: raw images -> logits, the model's part "projection".
-
-    Returns:
-        dict, protocol -> metric -> `Number`.
-    """
-    images, labels = run.test_images, run.test_labels
-    numbers = {}
-    if labels.ndim == 1:
-        found = evaluation.features(head, images).argmax(axis=1)
-        rows = (
-            ("", evaluation.scores, "the model's own clusters, no probe"),
-            (
-                "minibatch100_",
-                lambda *pair: evaluation.minibatch_scores(*pair, 100),
-                "mean over batches of 100, as the GEDI paper's tables appear to be",
-            ),
-        )
-        guessed = np.random.default_rng(run.seed).permutation(labels)
-        numbers["clusters"] = {
-            f"{kind}{metric}": Number(score(labels, found)[metric], label, note, score(guessed, found)[metric])
-            for kind, score, note in rows
-            for metric, label in (("nmi", "NMI"), ("accuracy", "Hungarian accuracy"))
-        }
-    if other := run.settings.get("outliers"):
-        strange, _ = data.load(other, "test", data_dir=run.arguments.data_dir)
-        value = outliers.detection(head, images, {other: strange[: run.arguments.limit]}, seed=run.seed)[other]
-        note = f"AUROC of minus the slope of log p(x), noise {outliers.TEST_NOISE}"
-        numbers["outliers"] = {f"{other}_slope_auroc": Number(value, f"{other} told by slope", note, chance=0.5)}
-    _tell(numbers)
-    return numbers
-
-
-def bank_and_views(run, model: keras.Model) -> dict[str, dict[str, Number]]:
-    """How memory banks were measured: the nearest image remembered, and logistic regression on augmented images.
-
-    "On Mutual Information in Contrastive Learning for Visual Representations" (arXiv 2005.13149), section B.3.
-
-    Args:
-        run: `sslzoo.training.Run`; its setting `probe_on_views` is the number of epochs of the regression, or None.
-        model: the trained method; there is a bank in those of the family of `MemoryBank`.
-
-    Returns:
-        dict, protocol -> metric -> `Number`.
-    """
-    images, labels, numbers = run.test_images, run.test_labels, {}
-    if labels.ndim != 1:
-        return numbers
-    classes, known = np.unique(run.labels, return_inverse=True)
-    labels = np.searchsorted(classes, labels)
-    chance = float(np.mean(labels == np.bincount(known).argmax()))
-    if isinstance(model, MemoryBank):
-        value = float(np.mean(known[model.remembered(images)] == labels))
-        note = f"class of the nearest of {len(run.images):,} images remembered"
-        numbers["bank"] = {"accuracy": Number(value, "accuracy", note, chance)}
+def own_protocols(run, model) -> tuple[list[str], dict]:
+    """Protocols that the method and the settings of a run add, and their options."""
+    protocols, options = list(model.protocols()), {}
     if epochs := run.settings["probe_on_views"]:
-        seen = keras.Input(run.image_shape)
-        view = model.views(seen, training=True, num_views=1)[:, 0]
-        network = keras.Model(seen, model.representation(view))  # new views at every call
-        tested = evaluation.features(model.live_encoder(run.image_shape), images)
-        found = evaluation.train_probe_on_views(
-            lambda epoch: evaluation.features(network, run.images),
-            known,
-            tested,
-            labels,
-            len(classes),
-            epochs,
-            seed=run.seed,
-        )
-        note = f"SGD 0.01, momentum 0.9, {epochs} epochs of new views, after the last epoch"
-        numbers["views"] = {"accuracy": Number(float(found.accuracies[-1]), "accuracy", note, chance)}
-    _tell(numbers)
-    return numbers
-
-
-def _tell(numbers):
-    for protocol, metrics in numbers.items():
-        for number in metrics.values():
-            print(
-                f"{protocol}: {number.label} {100 * number.value:.2f} %, chance {100 * number.chance:.1f} % "
-                f"({number.note})"
-            )
+        protocols.append("views")
+        options["views_epochs"] = epochs
+    if other := run.settings.get("outliers"):
+        protocols.append("outliers")
+        options["outside"] = (other,)
+    return protocols, options
 
 
 def draw(run, model, encoder) -> dict[str, Path]:

@@ -20,6 +20,7 @@ from sslzoo.evaluation import (
     train_probe,
     weights_sha256,
 )
+from sslzoo.evaluation.protocols import REGISTRY
 
 FAST = {"epochs": 2, "gmm_restarts": 1}
 
@@ -357,7 +358,7 @@ def test_bad_settings_are_refused(encoder, data, change, error, message):
 @pytest.mark.parametrize(
     "labels,message",
     [
-        (None, "needs labels"),
+        (None, "have no labels"),
         (np.zeros(119, int), r"119,"),
         (np.zeros((120, 2, 2), int), "shape"),
         (np.linspace(0, 1, 120), "integers"),
@@ -411,13 +412,13 @@ def test_without_labels_only_what_needs_them_is_refused(encoder, data, tmp_path)
     assert {path.name for path in (tmp_path / "drawn").iterdir()} == {"neighbours.png", "embedding.png"}
     same = evaluate(encoder, ((images, labels), (test_images, None)), "style", max_train=100)
     assert same["style"] == report["style"]
-    report = evaluate(encoder, tmp_path / "mine.npz", "all", budget={"decoder_epochs": 1})
+    report = evaluate(encoder, tmp_path / "mine.npz", "all", decoder_epochs=1)
     assert set(report) == {"style", "reconstruction"}
     names = "linear probe, MLP probe, kNN, GMM, generation, attributes"
-    assert f"Not measured, {names}: the train images have no labels." in report.remarks
-    with pytest.raises(InvalidInputError, match=r"labels for knn, generation, not for style.*test labels=None"):
+    assert f"Not measured, {names}: The train images have no labels." in report.remarks
+    with pytest.raises(InvalidInputError, match=r"The test images have no labels\. Received: test labels=None"):
         evaluate(encoder, ((images, labels), (test_images, None)), ("style", "knn", "generation"))
-    with pytest.raises(InvalidInputError, match="needs labels"):
+    with pytest.raises(InvalidInputError, match="no labels"):
         evaluate(encoder, tmp_path / "mine.npz", strict=False)  # nothing would be left
 
 
@@ -468,6 +469,80 @@ def test_bad_features_are_refused(train, message):
     with pytest.raises(InvalidInputError) as caught:
         evaluate_features(train, (np.zeros((4, 2)), np.arange(4)))
     assert message in str(caught.value)
+
+
+def frame(rows):
+    return pytest.importorskip("pandas").DataFrame(rows)
+
+
+def tensor(rows, **options):
+    return pytest.importorskip("torch").tensor(rows, **options)
+
+
+def half(rows):
+    torch = pytest.importorskip("torch")
+    return torch.tensor(rows, dtype=torch.bfloat16)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [frame, lambda rows: tensor(rows, requires_grad=True), half, np.ndarray.tolist],
+    ids=["frame", "grad", "half", "list"],
+)
+def test_features_may_come_in_any_form(kind):
+    rows = np.round(np.random.default_rng(0).normal(size=(30, 4)) * 8) / 8  # which bfloat16 holds
+    labels = np.arange(30) % 3
+    expected = evaluate_features((rows, labels), (rows, labels), "knn").flat()
+    assert evaluate_features((kind(rows), labels), (kind(rows), labels[:, None]), "knn").flat() == expected
+    assert knn_accuracy(kind(rows), labels[:, None], kind(rows), labels, 1) == 1
+
+
+@pytest.mark.parametrize(
+    "labels,message",
+    [
+        (np.array([0, 1, 2, np.nan]), "NaN is no class"),
+        (np.array([0.0, 1, 2, 1]), r'astype\("int64"\)'),
+        (np.array(["a", "b", "c", "a"]), "return_inverse=True"),
+        (np.eye(4), r"argmax\(axis=1\)"),
+        (np.arange(3), "one label for each row of the 4"),
+    ],
+)
+def test_labels_that_do_not_fit_get_their_cure_everywhere(labels, message):
+    rows, right = np.arange(8.0).reshape(4, 2), np.arange(4) % 2
+    with pytest.raises(InvalidInputError, match=message):
+        evaluate_features((rows, labels), (rows, right), "knn")
+    with pytest.raises(InvalidInputError, match=message):
+        knn_accuracy(rows, right, rows, labels, 1)
+
+
+def test_protocols_outside_their_range_say_so():
+    random = np.random.default_rng(0)
+    rows, labels = random.normal(size=(90, 4)) + 8 * np.eye(4)[np.arange(90) % 3], np.arange(90) % 3
+    few = evaluate_features((rows[:6], labels[:6]), (rows, labels), "knn")
+    assert any("protocol says 10 and 15 and 200. With k = 6 all train rows vote" in remark for remark in few.remarks)
+    whole = evaluate_features((rows, labels), (rows, labels), "gmm", gmm_restarts=3)
+    tiny = evaluate_features((1e-5 * rows, labels), (1e-5 * rows, labels), "gmm", gmm_restarts=3)
+    assert tiny["gmm"]["accuracy"] == whole["gmm"]["accuracy"] == 1 and not whole.remarks
+    assert "a millionth of the features' variance" in tiny.remarks[0]
+    huge = 1e30 * rows, labels
+    with pytest.raises(InvalidInputError, match=r"overflow: divide them .*Received: features up to"):
+        evaluate_features(huge, huge, "linear", epochs=2)
+
+
+def test_an_option_of_no_protocol_is_refused_with_the_nearest_name(encoder, data):
+    with pytest.raises(UnknownNameError, match="Did you mean 'gmm_restarts'"):
+        evaluate(encoder, data, gmm_restart=3)
+    with pytest.raises(UnknownNameError, match="Did you mean 'epochs'"):
+        evaluate_features((np.eye(4), np.arange(4)), (np.eye(4), np.arange(4)), epoch=3)
+
+
+def test_every_protocol_declares_what_evaluate_needs_to_know():
+    for name, protocol in REGISTRY.items():
+        assert protocol.name == name and protocol.title and protocol.__doc__
+        assert set(protocol.needs) <= {"features", "labels", "method"} and set(protocol.inputs) <= set(
+            protocol.options()
+        )
+        assert set(protocol.parts) <= {"decoder", "posterior", "projection"}
 
 
 def test_widths_of_both_splits_must_agree():

@@ -13,8 +13,11 @@ import sslzoo
 from sslzoo import networks
 from sslzoo.data import catalogue
 from sslzoo.errors import ArtefactError, HubError, IntegrityError, InvalidInputError, MissingDataError, UnknownNameError
-from sslzoo.evaluation import generation, image_protocols, outliers
+from sslzoo.evaluation import evaluate, generation, outliers
 from sslzoo.evaluation.generation import ClassGaussians, Extractor, frechet, frechet_distance
+from sslzoo.evaluation.protocols.generation import FRECHET_ENCODERS
+from sslzoo.evaluation.protocols.outliers import OUTSIDE
+from sslzoo.evaluation.subject import likelihood_of
 from sslzoo.methods import GEDI
 from sslzoo.views import Views
 
@@ -98,7 +101,7 @@ def test_class_gaussians_are_maximum_likelihood_and_sample_themselves():
     assert np.isfinite(ClassGaussians.fit(rows[:2], [0, 1]).sample([0, 1])).all()  # one image of a class
     with pytest.raises(InvalidInputError, match="must be among"):
         gaussians.sample([4])
-    with pytest.raises(InvalidInputError, match="features"):
+    with pytest.raises(InvalidInputError, match="one label for each row"):
         ClassGaussians.fit(rows, labels[:5])
 
 
@@ -164,7 +167,7 @@ def test_bernoulli_likelihood_by_hand():
 
 
 def test_what_a_likelihood_takes_from_settings():
-    likelihood = image_protocols.likelihood_of
+    likelihood = likelihood_of
     assert likelihood({"network": "mlp"}) == {"network": "mlp"}
     vae = likelihood({"likelihood": "gaussian", "likelihood_variance": 0.01})
     assert vae["prior_variance"] == 1 and not vae["uniform_centres"]
@@ -230,7 +233,7 @@ def test_all_protocols_of_a_model_of_the_zoo(tmp_path, no_inception):
         epochs=1,
         gmm_restarts=1,
         max_train=200,
-        budget=BUDGET,
+        **BUDGET,
         extractor="simclr-digits",
         outside={"noise": noise},
         pictures=tmp_path / "pictures",
@@ -265,7 +268,7 @@ def test_an_encoder_without_decoder_gets_one_and_says_so():
     pixels = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten()], name="pixels")
     splits = ((images[:40], labels[:40]), (images[40:], labels[40:]))
     judge = keras.Sequential([keras.Input((4, 4, 3)), keras.layers.Flatten()], name="judge")
-    report = sslzoo.evaluate(pixels, splits, ("reconstruction", "generation"), extractor=judge, budget=BUDGET)
+    report = sslzoo.evaluate(pixels, splits, ("reconstruction", "generation"), extractor=judge, **BUDGET)
     assert list(report["reconstruction"]) == ["adhoc_mse"]
     assert list(report["generation"]) == ["frechet_judge"]
     note = report.numbers["generation"]["frechet_judge"].note
@@ -273,7 +276,7 @@ def test_an_encoder_without_decoder_gets_one_and_says_so():
     with pytest.raises(InvalidInputError, match="takes a posterior"):
         sslzoo.evaluate(pixels, splits, "likelihood")
     with pytest.raises(UnknownNameError, match="style_images"):
-        sslzoo.evaluate(pixels, splits, "style", budget={"style_image": (3, 3)})
+        sslzoo.evaluate(pixels, splits, "style", style_image=(3, 3))
 
 
 class Unrun(keras.layers.Layer):
@@ -312,22 +315,23 @@ def test_what_is_not_there_is_told_before_anything_is_measured(no_inception, wor
 
 def test_of_all_what_cannot_be_had_is_left_out_with_a_remark(no_inception, monkeypatch):
     pixels = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten()], name="pixels")
-    quick = {"epochs": 1, "gmm_restarts": 1, "budget": BUDGET}
+    quick = {"epochs": 1, "gmm_restarts": 1, **BUDGET}
     report = sslzoo.evaluate(pixels, SPLITS, "all", **quick)
     assert set(report) == {"linear", "mlp", "knn", "gmm", "style", "reconstruction"}
     said = " ".join(report.remarks)
     for name in ("generation: FID takes the weights", "likelihood: A", "outliers: Outliers", "attributes: Attributes"):
         assert f"Not measured, {name}" in said
-    monkeypatch.setattr(image_protocols, "belongings", lambda *_: ({}, {"decoder": HubError("No such luck")}))
+    out_of_reach = {}, {"decoder": HubError("No such luck")}, {}
+    monkeypatch.setitem(evaluate.__globals__, "belongings", lambda *_: out_of_reach)
     report = sslzoo.evaluate(pixels, SPLITS, "all", **quick)
     assert "reconstruction" not in report  # a decoder there is, though not here: no other takes its place
-    assert "Not measured, reconstruction: No such luck." in report.remarks
+    assert "Not measured, reconstruction, generation, likelihood: No such luck." in report.remarks
     with pytest.raises(HubError, match="No such luck"):
         sslzoo.evaluate(unrun(), SPLITS, ("knn", "reconstruction"))
 
 
 def test_no_encoder_is_judged_in_its_own_features(no_inception):
-    few = {"budget": BUDGET, "max_train": 100}
+    few = {**BUDGET, "max_train": 100}
     report = sslzoo.evaluate("simvae-digits", "digits", "generation", **few)
     assert list(report["generation"]) == ["frechet_simclr-digits"] and "no FID" in " ".join(report.remarks)
     for encoder in ("simclr-digits", sslzoo.load("simclr-digits", name="another")):
@@ -339,7 +343,7 @@ def test_no_encoder_is_judged_in_its_own_features(no_inception):
 
 
 def test_every_fixed_extractor_takes_the_images_of_its_data_set():
-    for dataset, name in image_protocols.FRECHET_ENCODERS.items():
+    for dataset, name in FRECHET_ENCODERS.items():
         known = sslzoo.zoo.info(name)
         assert known["dataset"] == dataset and tuple(known["input_shape"]) == sslzoo.data.info(dataset).image_shape
         assert known["local"]
@@ -357,10 +361,10 @@ def test_a_damaged_decoder_is_refused_and_no_other_takes_its_place(folder):
     weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     for asked in ("reconstruction", "all"):
         with pytest.raises(IntegrityError, match=r"decoder/model\.weights\.h5 is not the file"):
-            sslzoo.evaluate(folder, "digits", asked, budget=BUDGET)
+            sslzoo.evaluate(folder, "digits", asked, **BUDGET)
     weights.unlink()
     with pytest.raises(ArtefactError, match="weights are missing"):
-        sslzoo.evaluate(folder, "digits", "reconstruction", budget=BUDGET)
+        sslzoo.evaluate(folder, "digits", "reconstruction", **BUDGET)
 
 
 def test_a_decoder_that_is_not_there_is_done_without(folder, tmp_path):
@@ -368,14 +372,14 @@ def test_a_decoder_that_is_not_there_is_done_without(folder, tmp_path):
     shutil.rmtree(folder / "decoder")
     encoder.save(tmp_path / "alone.keras")
     for where in (folder, tmp_path / "alone.keras"):
-        report = sslzoo.evaluate(where, "digits", "reconstruction", budget=BUDGET, max_train=100)
+        report = sslzoo.evaluate(where, "digits", "reconstruction", **BUDGET, max_train=100)
         assert list(report["reconstruction"]) == ["adhoc_mse"]
 
 
 def test_sets_that_outliers_are_taken_from_are_looked_for_by_name(tmp_path):
-    for dataset, others in image_protocols.OUTSIDE.items():
+    for dataset, others in OUTSIDE.items():
         assert dataset not in others and {dataset, *others} <= set(catalogue.KNOWN)
-    assert set(image_protocols.OUTSIDE) == set(catalogue.KNOWN)
+    assert set(OUTSIDE) == set(catalogue.KNOWN)
     with pytest.raises(InvalidInputError, match=r"none of fashion_mnist, cifar10 is prepared here.*outside=None"):
         sslzoo.evaluate("simclr-digits", "digits", "outliers", tmp_path)
 
@@ -401,7 +405,10 @@ def test_a_head_is_what_outliers_are_told_by_where_there_is_one():
     model = GEDI(encoder, 3, views=Views("gedi-mnist", 1), buffer_size=4, sgld_steps=1)
     report = sslzoo.evaluate(model, splits, "outliers", outside=outside, seed=2)
     parts = model.parts((8, 8, 1))
-    expected = outliers.detection(parts["projection"], images[40:], outside, seed=2)["dark"]
+    ours, theirs = (
+        outliers.scores(parts["projection"], some, seed=seed) for some, seed in ((images[40:], 2), (outside["dark"], 3))
+    )
+    expected = outliers.auroc(ours, theirs)
     assert report["outliers"]["dark_slope_auroc"] == pytest.approx(expected)
     assert "outputs of the head" in report.numbers["outliers"]["dark_slope_auroc"].note
     plain = sslzoo.evaluate(parts["encoder"], splits, "outliers", outside=outside, seed=2)

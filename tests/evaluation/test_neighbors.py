@@ -116,7 +116,7 @@ def test_random_labels_score_chance(metric):
         ({"temperature": 0.0, "metric": "cosine"}, "greater than 0"),
         ({"train_labels": np.zeros(9, int)}, "one label for each row"),
         ({"test_features": np.zeros((4, 3))}, "same L"),
-        ({"train_features": np.zeros(10)}, "rows, L"),
+        ({"train_features": np.zeros(10)}, r"\(N, L\)"),
         ({"test_features": np.full((4, 2), np.nan)}, "finite"),
     ],
 )

@@ -77,15 +77,16 @@ def test_auroc_is_the_chance_that_inside_scores_higher():
     assert outliers.auroc(inside, outside) == pytest.approx(wins)
 
 
-def test_detection_finds_images_on_the_steep_side():
+def test_slopes_find_images_on_the_steep_side():
     """f = log(exp(0) + exp(w.x)) is flat where w.x is low and steep where it is high."""
     model = network(outputs=2)
     kernel = np.zeros((16, 2), "float32")
     kernel[:, 1] = 0.5
     model.layers[-1].set_weights([kernel, np.zeros(2)])
     dark, bright = np.full((9, 4, 4, 1), 60, "uint8"), np.full((8, 4, 4, 1), 200, "uint8")
-    found = outliers.detection(model, dark, {"bright": bright, "dark": dark})
-    assert found["bright"] == 1.0 and 0.2 < found["dark"] < 0.8
+    inside = outliers.scores(model, dark)
+    assert outliers.auroc(inside, outliers.scores(model, bright)) == 1.0
+    assert 0.2 < outliers.auroc(inside, outliers.scores(model, dark, seed=1)) < 0.8
 
 
 def test_images_and_networks_that_do_not_fit_are_refused():

@@ -1,7 +1,6 @@
 """Pictures: that they show the pixels they were given, stay small, and are written whole or not at all."""
 
 import io
-import math
 import os
 
 import numpy as np
@@ -136,26 +135,6 @@ def test_embedding_of_degenerate_features(tmp_path, rows):
     assert pictures.embedding(rows, np.arange(len(rows)) % 2, tmp_path / "e.png").exists()
 
 
-def test_labels_are_pushed_apart():
-    places = pictures._apart([(0.5, 0.5), (0.5, 0.5), (0.51, 0.5), (0.9, 0.1)], np.array([1.0, 1.0]), [1, 1, 1, 1])
-    gaps = np.linalg.norm(places[:, None] - places[None], axis=-1) + np.eye(4)
-    assert gaps.min() >= 0.045
-    np.testing.assert_array_equal(places[3], [0.9, 0.1])
-
-
-def test_names_of_classes_do_not_cover_each_other(monkeypatch):
-    drawn = []
-    monkeypatch.setattr(pictures, "_save", lambda figure, path: drawn.append(figure))
-    rows = np.random.default_rng(0).normal(size=(200, 2))
-    names = ["airplane", "automobile", "bird", "cat"]
-    pictures.embedding(rows, np.arange(200) % 4, method="pca", names=names)
-    figure = drawn[0]
-    figure.canvas.draw()
-    boxes = [text.get_window_extent().padded(0.3 * 10.5 * figure.dpi / 72) for text in figure.axes[0].texts]
-    assert [text.get_text() for text in figure.axes[0].texts] == names
-    assert not any(one.overlaps(other) for i, one in enumerate(boxes) for other in boxes[:i])
-
-
 def test_bad_embeddings_are_refused(tmp_path):
     rows, labels, path = np.zeros((5, 3)), np.arange(5), tmp_path / "e.png"
     with pytest.raises(InvalidInputError, match="labels of shape"):
@@ -283,50 +262,9 @@ def test_a_palette_where_nothing_is_lost(tmp_path):
     assert all(contains(pixels(grey), image, 9) for image in noise(8, channels=1))
 
 
-def test_an_encoder_below_the_untrained_one_stands_at_the_edge(monkeypatch):
-    drawn = []
-    monkeypatch.setattr(pictures, "_save", lambda figure, path: drawn.append(figure))
-    points = [("best", 0.95, 0.6, "generative"), ("good", 0.9, 0.2, "discriminative")]
-    below = [("floor", 0.76, 0.3, "untrained"), ("collapsed", 0.28, 0.1, "generative")]
-    pictures.tradeoff([*points, *below], "unused.png")
-    (axes,) = drawn[0].axes
-    assert 85 < axes.get_xlim()[0] < 90  # the two that tell something fill the picture
-    assert {text.get_text() for text in axes.texts} == {"best", "good", "floor (76 %)", "collapsed (28 %)"}
-
-
-def test_a_sweep_draws_every_mean_error_and_seed(tmp_path, monkeypatch):
-    series = {"kNN": [(90.0, 1.0), (95.0, 0.5)], "GMM": [(60.0, math.nan), (70.0, 2.0)]}
-    with Image.open(pictures.sweep(["2", "10"], series, tmp_path / "sweep.png", setting="views")) as picture:
-        assert picture.format == "PNG" and min(picture.size) > 300
-    drawn = []
-    monkeypatch.setattr(pictures, "_save", lambda figure, path: drawn.append(figure))
-    pictures.sweep(["2", "10"], series, seeds=[[89.0, 91.0], [95.0]])
-    (axes,) = drawn[0].axes
-    means = {container.get_label(): container.lines[0].get_ydata().tolist() for container in axes.containers}
-    assert means == {"kNN": [90.0, 95.0], "GMM": [60.0, 70.0]}
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["2", "10"]
-    assert axes.lines[0].get_ydata().tolist() == [89.0, 91.0]
-    for wrong in ({}, {"kNN": [(90.0, 1.0)]}):
-        with pytest.raises(InvalidInputError, match=r"at each of 2 values\. Received"):
-            pictures.sweep(["2", "10"], wrong)
-
-
-def test_confusion_and_tradeoff(tmp_path):
+def test_confusion(tmp_path):
     counts = np.eye(3, dtype=int) * 9 + 1
     with Image.open(pictures.confusion(counts, tmp_path / "confusion.png", names="abc")) as picture:
         assert picture.format == "PNG" and min(picture.size) > 300
     with pytest.raises(InvalidInputError, match="K, K"):
         pictures.confusion(counts[:2], tmp_path / "no.png")
-    points = [("one", 0.9, 0.6, "generative"), ("two", 0.9, 0.59, "discriminative"), ("none", 0.3, 0.3, "untrained")]
-    with Image.open(pictures.tradeoff(points, tmp_path / "tradeoff.png")) as picture:
-        assert picture.format == "PNG" and min(picture.size) > 300
-    many = [(f"encoder {i}", 0.95 + 0.001 * i, 0.25, "discriminative") for i in range(30)]
-    with Image.open(pictures.tradeoff([*many, *points], tmp_path / "many.png")) as taller:
-        assert taller.height > 1.5 * picture.height
-    heights = pictures._spread(np.array([0.2, 0.2, 0.21, 0.9, 0.99, 1.0]), 0.1)
-    assert np.diff(heights).min() > 0.1 - 1e-9 and heights.max() <= 1 and heights[0] == 0.2
-    with pytest.raises(InvalidInputError, match="at least one"):
-        pictures.tradeoff([], tmp_path / "no.png")
-    with pytest.raises(UnknownNameError, match="generative"):
-        pictures.tradeoff([("one", 0.9, 0.6, "generativ")], tmp_path / "no.png")
-    assert not (tmp_path / "no.png").exists()

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import os
 import re
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from PIL import Image
 
 import sslzoo
-from sslzoo import cli
+from sslzoo import cli, evaluation
 from sslzoo.errors import InvalidInputError, MissingDataError
 from sslzoo.evaluation import page, read_features
 
@@ -95,3 +96,50 @@ def test_what_is_no_bank_and_no_query(written, tmp_path):
         sslzoo.search(written, 40)
     with pytest.raises(MissingDataError):
         sslzoo.search(written, tmp_path / "none.png")
+
+
+@pytest.mark.parametrize(
+    "change,message",
+    [
+        ({"features": np.full((3, 2), "x")}, "numbers of shape"),
+        ({"features": np.full((3, 2), np.nan)}, "finite"),
+        ({"paths": np.array(["a.png"])}, "paths does not belong to 3 rows"),
+        ({"paths": np.arange(3)}, "paths does not belong"),
+        ({"labels": np.array([0, 1, 2])}, "numbers of 2 classes"),
+        ({"labels": np.array([0, 1])}, "labels does not belong"),
+        ({"labels": np.array([0, 1, np.nan])}, "labels does not belong"),
+        ({"log_var": np.zeros((3, 1))}, "log_var does not belong"),
+        ({"model": np.array(3)}, "model does not belong"),
+    ],
+)
+def test_features_of_another_hand_are_checked(change, message, tmp_path):
+    whole = {
+        "features": np.eye(3, 2, dtype="float32"),
+        "paths": np.array(["a.png", "b.png", "c.png"]),
+        "labels": np.array([0, 1, 1]),
+        "classes": np.array(["cat", "dog"]),
+    }
+    np.savez(tmp_path / "whole.npz", **whole)
+    assert sslzoo.search(tmp_path / "whole.npz", 0, k=1)[0].label == "dog"
+    np.savez(tmp_path / "other.npz", **(whole | change))
+    with pytest.raises(InvalidInputError, match=message):
+        sslzoo.search(tmp_path / "other.npz", 0)
+
+
+def test_a_thumbnail_opens_no_file_that_embed_would_not(tmp_path):
+    """PostScript would run Ghostscript, a pipe would wait for ever."""
+    (tmp_path / "a.png").write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 16 16\n%%EndComments\n")
+    os.mkfifo(tmp_path / "b.png")
+    matches = [evaluation.Match(str(tmp_path / name), 0.5) for name in ("a.png", "b.png", "none.png")]
+    assert page(0, matches, tmp_path / "page.html").read_text().count("no picture") == 4
+
+
+def test_names_in_a_table_are_no_formulas():
+    paths = np.array(["=1.png", "+1.png", "@x.png", "\t=1.png", "-1.png", "plain.png"])
+    rows = np.zeros((6, 1), "float32")
+    embedding = evaluation.Embedding(rows, paths=paths, labels=np.zeros(6, int), classes=np.array(["=HYPERLINK(1)"]))
+    cells = [line.split(",")[:2] for line in embedding.to_csv().splitlines()[1:]]
+    assert [cell[0].strip('"') for cell in cells[:5]] == [f"./{path}" for path in paths[:5]] and cells[5][
+        0
+    ] == "plain.png"
+    assert {cell[1] for cell in cells} == {"./=HYPERLINK(1)"}

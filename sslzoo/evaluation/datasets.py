@@ -1,0 +1,97 @@
+"""From what `evaluate` is given as data to two splits of images and labels."""
+
+import os
+
+from sslzoo import checks, data
+from sslzoo.data import CELEBA_ATTRIBUTES, celeba_task
+from sslzoo.data.catalogue import KNOWN
+from sslzoo.errors import InvalidInputError, choose
+from sslzoo.evaluation.features import check_labels
+
+CELEBA_TASKS = ("gender", "hair")
+
+
+def read(dataset, test, data_dir, shape, **reading):
+    """Both splits of a data set.
+
+    Args:
+        dataset, test, data_dir: as in `evaluate`.
+        shape: (H, W, C) that images of a name or path are made to fit; None for any.
+        **reading: of a folder, as in `sslzoo.data.load`.
+
+    Returns:
+        str, name; (train images, labels or None); (test images, labels or None); list of str, remarks.
+    """
+    remarks = []
+
+    def load(given, split):
+        if not _is_path(given):
+            return given
+        folder = given not in KNOWN and os.path.isdir(os.path.expanduser(given))
+        sized = {"image_size": max(shape[:2])} if folder and all(shape[:2]) else {}
+        images, labels = data.load(given, split, data_dir=data_dir, remarks=remarks, **sized, **reading)
+        images, done = data.fit_images(images, shape)
+        remarks.extend(f"{split}: {what}." for what in done)
+        return images, labels
+
+    named, name, train, held_out = "a known name, the path of an .npz or of a folder, or", "arrays", dataset, test
+    if _is_path(dataset):
+        name, held_out = _stem(dataset), dataset if test is None else test
+    elif _is_pair(dataset) and all(map(_is_pair, dataset)):
+        train, held_out = dataset[0], dataset[1] if test is None else test
+    elif not _is_pair(dataset) or test is None:
+        raise InvalidInputError(
+            f"`dataset` must be {named} ((train_images, train_labels), (test_images, test_labels)). "
+            f"Received: dataset of type {type(dataset).__name__}"
+        )
+    if not _is_path(held_out) and not _is_pair(held_out):
+        raise InvalidInputError(
+            f"`test` must be {named} (images, labels). Received: test of type {type(test).__name__}"
+        )
+    name += f" (tested on {_stem(test)})" if _is_path(test) else ""
+    return name, load(train, "train"), load(held_out, "test"), remarks
+
+
+def _stem(path):
+    return os.path.basename(os.path.normpath(path))
+
+
+def _is_path(value):
+    return isinstance(value, (str, os.PathLike))
+
+
+def _is_pair(value):
+    return isinstance(value, (tuple, list)) and len(value) == 2
+
+
+def with_classes(images, labels, attribute, split):
+    """One class for each image, of labels that are classes or attributes.
+
+    Args:
+        images: array (N, H, W, C).
+        labels: int (N,), or (N, A) of 0 and 1.
+        attribute: name (CelebA) or column of the attribute, or a task of `sslzoo.data.celeba_task`.
+        split: "train" or "test", for messages.
+
+    Returns:
+        images; int64 (N,); labels (N, A) or None; and the attribute or task, or None. A task leaves out images that
+        take no part in it.
+    """
+    labels = check_labels(labels, len(images), f"{split} labels", attributes=True)
+    if labels.ndim == 1:
+        return images, labels, None, None
+    count = labels.shape[1]
+    if attribute in CELEBA_TASKS and count == len(CELEBA_ATTRIBUTES):
+        rows, classes = celeba_task(labels, attribute)
+        return images[rows], classes, labels[rows], attribute
+    column = attribute
+    if isinstance(attribute, str):
+        if count != len(CELEBA_ATTRIBUTES):
+            raise InvalidInputError(
+                "Attributes of CelebA have names; other labels (N, A) need the number of a column as `attribute`. "
+                f"Received: attribute={attribute!r}, labels of shape {labels.shape}"
+            )
+        column = CELEBA_ATTRIBUTES.index(choose("attribute", attribute, CELEBA_ATTRIBUTES))
+    if not checks.is_integer(column) or not 0 <= column < count:
+        raise InvalidInputError(f"`attribute` must lie in 0..{count - 1}. Received: attribute={attribute}")
+    return images, labels[:, column], labels, attribute

@@ -1,0 +1,61 @@
+"""The pictures of an evaluation, and the folder they go to."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from sslzoo import data
+from sslzoo.errors import InvalidInputError
+
+# What `draw` may draw, as PNG files of these names.
+PICTURES = ("confusion_linear", "confusion_mlp", "neighbours", "embedding", "reconstructions", "classes")
+MOST = 2000  # images that neighbours are looked for among
+
+
+def check_folder(folder, name) -> None:
+    """Raise `InvalidInputError` unless files can be written into a folder that is there or yet to be made."""
+    path = Path(folder)
+    nearest = next((place for place in (path, *path.parents) if os.path.lexists(place)), Path())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        raise InvalidInputError(
+            f"{name} must be a folder that can be written to, or a path where one can be made; '{nearest}' is "
+            f"{'not writable' if nearest.is_dir() else 'no folder'}. Received: {name}={os.fspath(folder)!r}"
+        )
+
+
+def remove_pictures(folder) -> None:
+    """Removes the pictures of an earlier evaluation from their folder; other files stay."""
+    for name in PICTURES:
+        (Path(folder) / f"{name}.png").unlink(missing_ok=True)
+
+
+def draw(subject, report, images: dict, folder) -> None:
+    """Draws confusion, neighbours, the map of the features, reconstructions and classes, as far as they apply.
+
+    Args:
+        subject: `Subject`. report: `Report`.
+        images: dict, what protocols left to be shown.
+        folder: where the PNG files go.
+    """
+    from sslzoo.evaluation import pictures  # matplotlib: only for who draws
+
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    for probe, counts in report.confusion.items():
+        if len(counts) <= 100:
+            title = f"{'MLP' if probe == 'mlp' else 'Linear'} probe: what test images are taken for"
+            names = data.class_names(subject.dataset, np.arange(len(counts)))
+            pictures.confusion(counts, folder / f"confusion_{probe}.png", names, title)
+    rows, shown = subject.test_features[:MOST], subject.test_images[:MOST]
+    if len(rows) > 1:
+        if shown.shape[-1] in (1, 3):
+            pictures.neighbours(shown, rows, folder / "neighbours.png")
+        labels = subject.test_labels[:MOST] if subject.labelled else None
+        names = None if labels is None else data.class_names(subject.dataset, labels)
+        pictures.embedding(rows, labels, folder / "embedding.png", names=names)
+    if "reconstructions" in images:
+        pictures.reconstructions(*images["reconstructions"], folder / "reconstructions.png")
+    if "classes" in images:
+        title = "Drawn from a Gaussian of each class, a class a row"
+        pictures.samples(images["classes"], folder / "classes.png", title=title)

@@ -1,0 +1,321 @@
+"""`evaluate`: an encoder and a data set in, a `Report` out: loads all, checks all, runs all."""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from sslzoo import checks
+from sslzoo.errors import HubError, InvalidInputError, MissingDataError, choose
+from sslzoo.evaluation import datasets, drawing
+from sslzoo.evaluation.features import check_features, check_labels, features, image_shape, load_encoder, weights_sha256
+from sslzoo.evaluation.protocols import REGISTRY, DoesNotApply
+from sslzoo.evaluation.report import Report, versions
+from sslzoo.evaluation.subject import Subject, belongings
+from sslzoo.methods.pretrainer import Pretrainer
+from sslzoo.progress import line
+
+ALL_PROTOCOLS = tuple(name for name, protocol in REGISTRY.items() if "method" not in protocol.needs)
+PROTOCOLS = tuple(name for name in ALL_PROTOCOLS if {"features", "labels"} == set(REGISTRY[name].needs))
+# Why a protocol may be left out where all that apply were asked for: nothing to measure, or something out of reach.
+LEFT_OUT = (DoesNotApply, MissingDataError, HubError)
+
+
+def evaluate(
+    encoder,
+    dataset,
+    protocols: "str | Sequence[str]" = PROTOCOLS,
+    data_dir: "str | os.PathLike | None" = None,
+    *,
+    test=None,
+    decoder=None,
+    posterior=None,
+    projection=None,
+    method: Pretrainer | None = None,
+    pictures: "str | os.PathLike | None" = None,
+    keep: "Callable[[Report], None] | None" = None,
+    image_size: int | None = None,
+    labels: str | None = None,
+    test_share: float = 0.0,
+    on_error: str = "fail",
+    attribute: "str | int" = "Male",
+    batch_size: int = 500,
+    seed: int = 0,
+    max_train: int | None = None,
+    name: str | None = None,
+    strict: bool = True,
+    progress: "bool | Callable[[str, int, int], None] | None" = None,
+    **options,
+) -> Report:
+    """Measure what an encoder's features tell about the images of a data set.
+
+    The encoder runs once over train and test images, in inference mode; protocols of classes work on those features. A
+    hash of its weights and statistics before and after proves that it stayed frozen.
+
+        linear, mlp, knn, gmm  which classes probes, neighbours and a mixture find in the features
+        style                  what features tell of how an image was changed; no labels
+        reconstruction         squared error of test images through the decoder, or a fitted one; no labels
+        generation             Fréchet distance of test images and images drawn from a Gaussian of each class
+        likelihood             importance-weighted, of a variational autoencoder; no labels
+        outliers               AUROC of test images against those of other sets; no labels
+        attributes             probes of twenty attributes of CelebA
+        clusters, bank, views  of a trained method: the clusters of an energy model, the nearest image in a memory bank,
+                               and a probe on features of views
+
+    Args:
+        encoder: Keras model, raw images (B, H, W, C) with values 0..255 -> (B, L); a `Pretrainer`; a `torch.nn.Module`,
+            which gets what `sslzoo.evaluation.TorchEncoder` says; or a name or folder for `sslzoo.load`.
+        dataset: known name, path of an `.npz` or folder, or `((train_images, train_labels), (test_images,
+            test_labels))`: images (N, H, W, C) with values 0..255, labels int (N,), or (N, A) attributes of 0 and 1, or
+            None. A remark counts test images of classes without train images.
+        protocols: some of the above. "all": all that apply and whose parts, sets and extractor can be had; a remark
+            says why another is left out.
+        data_dir: folder of prepared TFDS data sets, for known names.
+        test: another test set: a name or path whose test split is taken, or `(images, labels)`. `dataset` may then be
+            just `(train_images, train_labels)`. Images of a name or path that the encoder does not take as they are,
+            are made to fit (`sslzoo.data.fit_images`), which the report says: that is how transfer is measured.
+        decoder, posterior, projection: Keras models, latents (B, L) -> images in 0..1; raw images -> [mean, log_var];
+            raw images -> what the loss sees. By default those of an encoder given by name, folder or method.
+        method: the trained method, if the encoder is a part of one.
+        pictures: folder for PNG files: confusion matrix, neighbours, map of the features, reconstructions, classes.
+            What else is in it stays.
+        keep: called with the report when all is measured and before pictures are drawn: what it saves is not lost to a
+            drawing that fails.
+        image_size: int, pixels of a side, for a folder and an encoder that takes images of any size.
+        labels, test_share, on_error: of a folder, as in `sslzoo.data.load`.
+        attribute: of labels (N, A): name (CelebA) or column of the attribute that is the class, or a task of
+            `sslzoo.data.celeba_task`: "hair", "gender".
+        batch_size: int, images per call of the encoder.
+        seed: int, of probes, mixtures, and of the rows chosen by `max_train`.
+        max_train: int, use that many train images, chosen at random; None for all.
+        name: str, what the report calls the data; None for the name of `dataset`.
+        strict: raise where a protocol that was named does not apply, before any is measured; False leaves it out, and a
+            remark says why.
+        progress: True or False; None shows it at a terminal only; or a callable (what, done, in all).
+        **options: of the protocols, as their classes in `sslzoo.evaluation.protocols` declare them: `epochs` and
+            `hidden` of probes, `gmm_restarts`, `extractor`, `outside`, `style_images`, `decoder_epochs` ...
+
+    Returns:
+        `Report`.
+
+    Raises:
+        UnknownNameError: a protocol, option, data set or attribute is not known.
+        InvalidInputError: images, labels or options do not fit, or are for a protocol that is not asked for; features
+            are not finite; or the encoder changed.
+        MissingDataError: a data set, or what a protocol that was named takes, is not there.
+        HubError: likewise, on the Hub.
+    """
+    checks.count(batch_size=batch_size, max_train=1 if max_train is None else max_train)
+    checks.seed(needed=True, seed=seed)
+    method = encoder if method is None and isinstance(encoder, Pretrainer) else method
+    everything = isinstance(protocols, str) and protocols == "all"
+    if everything:
+        protocols = (*ALL_PROTOCOLS, *(() if method is None else method.protocols()))
+    chosen, refuse = _choose(protocols, options, REGISTRY), strict and not everything
+    if pictures is not None:
+        drawing.check_folder(pictures, "pictures")
+    parts = {"decoder": decoder, "posterior": posterior, "projection": projection}
+    parts = {part: model for part, model in parts.items() if model is not None}
+    wanted = dict.fromkeys(part for protocol in chosen for part in protocol.parts if part not in parts)
+    own_parts, missing, likelihood = belongings(encoder if method is None else method, wanted)
+    encoder = load_encoder(encoder)
+    reading = {"labels": labels, "test_share": test_share, "on_error": on_error, "seed": seed}
+    height, width, channels = image_shape(encoder)
+    shape = height or image_size, width or image_size, channels
+    dataset, train, held_out, remarks = datasets.read(dataset, test, data_dir, shape, **reading)
+    subject = Subject(encoder, name or dataset, *train, *held_out, data_dir=data_dir, method=method, seed=seed)
+    subject.parts, subject.missing, subject.likelihood = own_parts | parts, missing, likelihood
+    subject.batch_size, subject.progress = batch_size, _progress(progress)
+    subject.take_classes(attribute)
+    remarks += subject.check_images() + subject.take_some(max_train)
+    chosen, left_out = _applying(subject, chosen, refuse)
+    if not encoder.built:
+        features(encoder, subject.train_images[:1])
+    report, images = _measure(subject, chosen, refuse, remarks + left_out)
+    if keep is not None:
+        keep(report)
+    if pictures is not None:
+        drawing.draw(subject, report, images, pictures)
+    return report
+
+
+def evaluate_features(
+    train: tuple[np.ndarray, np.ndarray],
+    test: tuple[np.ndarray, np.ndarray],
+    protocols: "str | Sequence[str]" = PROTOCOLS,
+    *,
+    seed: int = 0,
+    name: str = "features",
+    progress: "bool | Callable[[str, int, int], None] | None" = None,
+    **options,
+) -> Report:
+    """`evaluate` on features that were computed elsewhere.
+
+    Args:
+        train: float array (N, L), int array (N,).
+        test: float array (M, L), int array (M,).
+        protocols, seed, progress, **options: as in `evaluate`.
+        name: str, what the report calls the data.
+
+    Returns:
+        `Report` without a proof of a frozen encoder.
+
+    Raises:
+        UnknownNameError: a protocol or option is not known.
+        InvalidInputError: features, labels or options do not fit, or features are not finite.
+    """
+    checks.seed(needed=True, seed=seed)
+    chosen = _choose(protocols, options, PROTOCOLS)
+    subject = Subject(None, name, seed=seed, progress=_progress(progress))
+    for split, pair in (("train", train), ("test", test)):
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise InvalidInputError(f"{split} must be (features, labels). Received: {split} of type {type(pair)}")
+        rows = check_features(pair[0], f"{split} features", np.float32)
+        setattr(subject, f"{split}_features", rows)
+        setattr(subject, f"{split}_labels", check_labels(pair[1], len(rows), f"{split} labels"))
+    shapes = subject.train_features.shape, subject.test_features.shape
+    if shapes[0][1] != shapes[1][1]:
+        raise InvalidInputError(
+            "Train and test must have the same number of features. "
+            f"Received: train features of shape {shapes[0]}, test features of shape {shapes[1]}"
+        )
+    _applying(subject, chosen, refuse=True)
+    return _measure(subject, chosen, True, [])[0]
+
+
+# ---------------------------------------------------------------------- which protocols
+
+
+def _choose(protocols, options, known):
+    """Instances of the protocols that were asked for, each with its options."""
+    names = (protocols,) if isinstance(protocols, str) else protocols
+    names = dict.fromkeys(choose("protocol", name, known) for name in names)
+    if not names:
+        raise InvalidInputError(f"Expected at least one protocol of {', '.join(known)}. Received: protocols=()")
+    users = {}
+    for name in known:
+        for option in REGISTRY[name].options():
+            users.setdefault(option, []).append(name)
+    for option, value in options.items():
+        asked_by = users[choose("option", option, users)]
+        named = any(option in REGISTRY[user].inputs and _differs(value, REGISTRY[user], option) for user in asked_by)
+        if named and not set(asked_by) & set(names):
+            raise InvalidInputError(
+                f"{option} is for the protocol {asked_by[0]!r}, which is not among {', '.join(names)}. "
+                f"Received: {option}={list(value) if isinstance(value, dict) else value!r}"
+            )
+    return [REGISTRY[name](**{o: options[o] for o in REGISTRY[name].options() if o in options}) for name in names]
+
+
+def _differs(value, protocol, option):
+    default = protocol.options()[option]
+    return not (value is default or (isinstance(value, str) and value == default))
+
+
+def _applying(subject, protocols, refuse):
+    """Those of the protocols that apply, and remarks on the others; raises instead where it is to `refuse`.
+
+    A protocol whose data or model were named is refused in any case: they were meant.
+    """
+    applying, left_out = [], {}
+    for protocol in protocols:
+        named = any(_differs(getattr(protocol, option), protocol, option) for option in protocol.inputs)
+        try:
+            subject.check_needs(protocol)
+            protocol.check(subject)
+            applying.append(protocol)
+        except LEFT_OUT as error:
+            if refuse or named or (not subject.labelled and all("labels" in each.needs for each in protocols)):
+                raise
+            left_out.setdefault(_reason(error), []).append(protocol.title)
+    return applying, [f"Not measured, {', '.join(titles)}: {reason}." for reason, titles in left_out.items()]
+
+
+def _reason(error):
+    return getattr(error, "reason", str(error)).rstrip(".")
+
+
+# ---------------------------------------------------------------------- measuring
+
+
+def _measure(subject, protocols, refuse, remarks):
+    """The report on a subject, and images for pictures by name."""
+    encoder = subject.encoder
+    before = _hash(encoder)
+    if any("features" in protocol.needs for protocol in protocols):
+        width = subject.test_features.shape[1]
+        remarks += _remarks_on_features(subject.train_features) + _remarks_on_classes(subject)
+        _check_frozen(encoder, before)
+    else:
+        width = features(encoder, subject.train_images[:1]).shape[1]
+    train, test = subject.sizes
+    classes = subject.num_classes if subject.labelled else None
+    data = {"name": subject.dataset, "train": train, "test": test, "features": width, "classes": classes}
+    data["attribute"] = subject.attribute
+    name = "features" if encoder is None else encoder.name
+    report, images = Report(name, data, {}, {}, [subject.seed], {}, versions(), remarks=remarks), {}
+    for protocol in protocols:
+        began = time.perf_counter()
+        try:
+            result = protocol.run(subject)
+        except DoesNotApply as error:
+            if refuse:
+                raise
+            report.remarks.append(f"Not measured, {protocol.title}: {_reason(error)}.")
+            continue
+        report.numbers[protocol.name] = result.numbers
+        if "method" not in protocol.needs:  # what a card's command measures again
+            report.protocols[protocol.name] = result.settings
+        report.seconds[protocol.name] = round(time.perf_counter() - began, 2)
+        report.remarks += result.remarks
+        images |= result.images
+        if result.confusion is not None:
+            report.confusion[protocol.name] = result.confusion
+    if encoder is not None:
+        report.seconds = {"features": round(subject.seconds, 2), **report.seconds}
+        report.frozen = [{"before": before, "after": _check_frozen(encoder, before)}]
+    return report, images
+
+
+def _hash(encoder):
+    return None if encoder is None else weights_sha256(encoder)
+
+
+def _check_frozen(encoder, before):
+    after = _hash(encoder)
+    if after != before:
+        raise InvalidInputError(
+            "The encoder must stay frozen while it is evaluated, but its weights or statistics changed: a layer writes "
+            "to them even with training=False. "
+            f"Received: encoder={encoder.name!r}, sha256 {before} before, {after} after"
+        )
+    return after
+
+
+# ---------------------------------------------------------------------- remarks
+
+
+def _remarks_on_classes(subject):
+    unknown = subject.test_labels[~np.isin(subject.test_labels, subject.train_labels)]
+    if not unknown.size:
+        return []
+    images = f"{unknown.size:,} of {len(subject.test_labels):,} test images are of classes without train images"
+    return [f"{images} ({checks.few(np.unique(unknown))}): probes and neighbours can only miss them."]
+
+
+def _remarks_on_features(rows):
+    spread = np.ptp(rows, axis=0)
+    constant = int((spread <= 1e-6 * np.abs(rows).max(axis=0)).sum())
+    if not constant:
+        return []
+    if constant == len(spread):
+        return ["The features collapsed: they are the same for every train image, so the scores are those of guessing."]
+    return [f"{constant} of {len(spread)} features are constant over the train images."]
+
+
+def _progress(progress):
+    """A function that makes, for one piece of work, the callable (done, in all) which shows its progress."""
+    if callable(progress):
+        return lambda what: lambda done, total: progress(what, done, total)
+    return lambda what: line(what, progress)

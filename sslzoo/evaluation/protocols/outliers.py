@@ -1,0 +1,101 @@
+"""Whether images of other data sets are recognised as such."""
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sslzoo import data
+from sslzoo.evaluation import neighbors, outliers
+from sslzoo.evaluation.features import features
+from sslzoo.evaluation.number import Number
+from sslzoo.evaluation.protocols.protocol import DoesNotApply, Protocol, Result
+
+K = 50
+# Sets that outliers are taken from, where they are at hand.
+OUTSIDE = {
+    "digits": ("fashion_mnist", "cifar10"),  # not MNIST: it shows the same, drawn by other hands
+    "mnist": ("fashion_mnist", "cifar10"),
+    "fashion_mnist": ("mnist",),
+    "cifar10": ("svhn_cropped", "cifar100", "fashion_mnist"),
+    "cifar100": ("svhn_cropped", "cifar10"),
+    "svhn_cropped": ("cifar10", "cifar100"),
+    "celeb_a": ("cifar10", "svhn_cropped"),
+}
+
+
+@dataclasses.dataclass
+class Outliers(Protocol):
+    """AUROC of test images against those of other sets: by neighbours among the features, and by the slope of the
+    density that the head stands for, or the features of an encoder without a head.
+
+    Args:
+        outside: the other sets: names or paths, or name -> images; None for those of a fixed list that are prepared.
+        outlier_images: int, of each set, at most.
+    """
+
+    name, title = "outliers", "outliers"
+    parts = ("projection",)
+    inputs = ("outside",)
+
+    outside: Any = None
+    outlier_images: int = 2000
+
+    def check(self, subject):
+        self._others, self._remarks = self._load_others(subject)
+        if not self._others:
+            listed = OUTSIDE.get(subject.dataset, ()) if self.outside is None else ()
+            none = f", and none of {', '.join(listed)} is prepared here" if listed else ""
+            raise DoesNotApply(
+                f"Outliers take another data set{none}: name one in `outside` (--outside)", f"outside={self.outside!r}"
+            )
+
+    def _load_others(self, subject):
+        """Images of other sets by name, and remarks on what was done to them."""
+        if isinstance(self.outside, Mapping):
+            sets = dict(self.outside)
+        else:
+            names = OUTSIDE.get(subject.dataset, ()) if self.outside is None else self.outside
+            names = (names,) if isinstance(names, (str, os.PathLike)) else names
+            if self.outside is None:
+                names = [name for name in names if data.is_prepared(name, subject.data_dir)]
+            sets = {Path(name).name: data.load(name, "test", data_dir=subject.data_dir)[0] for name in names}
+        remarks = []
+        for name, images in sets.items():
+            sets[name], done = data.fit_images(images[: self.outlier_images], subject.test_images.shape[1:])
+            remarks += [f"outliers, {name}: {what}." for what in done]
+        return sets, remarks
+
+    def run(self, subject):
+        progress, remarks = subject.progress(self.title), list(self._remarks)
+        if "projection" in subject.missing:
+            remarks.append(f"No projection: {subject.missing['projection']}")
+        k, seed = min(K, len(subject.train_features)), subject.seed
+        inside = subject.test_images[: self.outlier_images]
+        head = subject.parts.get("projection")
+        network, what = (subject.encoder, "features") if head is None else (head, "outputs of the head")
+        slope = None
+        if hasattr(network, "predict_on_batch"):
+            slope = outliers.scores(network, inside, seed=seed)
+            if not slope.any():
+                slope = None
+                remarks.append("Outliers have no score by slope: it is 0 everywhere, as behind a threshold of pixels.")
+
+        def similarity(rows):
+            """Cosine similarity to the k-th nearest train image."""
+            return neighbors.nearest(subject.train_features, rows, k, "cosine")[1][:, -1]
+
+        by_neighbours = f"AUROC of the cosine similarity to the {k}th nearest train image"
+        by_slope = f"AUROC of minus the slope of logsumexp of the {what}, noise 0.03, as GEDI's tables"
+        ours, numbers = similarity(subject.test_features[: self.outlier_images]), {}
+        for done, (name, images) in enumerate(self._others.items(), 1):
+            theirs = similarity(features(subject.encoder, images, subject.batch_size))
+            area = outliers.auroc(ours, theirs)
+            numbers[f"{name}_auroc"] = Number(area, f"outliers from {name}, by neighbours", by_neighbours, 0.5)
+            if slope is not None:
+                area = outliers.auroc(slope, outliers.scores(network, images, seed=seed + 1))
+                numbers[f"{name}_slope_auroc"] = Number(area, f"outliers from {name}, by slope", by_slope, 0.5)
+            progress(done, len(self._others))
+        settings = {"inside": "test images", "images": len(inside), "k": k, "noise": outliers.TEST_NOISE}
+        return Result(numbers, settings, remarks)

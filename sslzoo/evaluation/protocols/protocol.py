@@ -1,0 +1,79 @@
+"""What a protocol is: options, what it needs, a check before anything is measured, and a run."""
+
+import dataclasses
+from typing import ClassVar
+
+from sslzoo import checks
+from sslzoo.errors import InvalidInputError, printable
+from sslzoo.evaluation.number import Number
+
+
+class DoesNotApply(InvalidInputError):
+    """A protocol that this encoder or data set has nothing for: `DoesNotApply(reason, received)`."""
+
+    @property
+    def reason(self) -> str:
+        """Why, without what was received."""
+        return self.args[0]
+
+    def __str__(self):
+        return printable(f"{self.reason}. Received: {self.args[1]}")
+
+
+@dataclasses.dataclass
+class Result:
+    """What a protocol measured.
+
+    Attributes:
+        numbers: dict, metric -> `Number`. The first is the protocol's headline.
+        settings: dict of plain data, how it was measured.
+        remarks: list of str, what a reader should know beyond that.
+        confusion: counts of test images, a row for each true class, a column for each predicted one; or None.
+        images: dict of what `drawing.draw` shows.
+    """
+
+    numbers: dict[str, Number]
+    settings: dict
+    remarks: list[str] = dataclasses.field(default_factory=list)
+    confusion: list[list[int]] | None = None
+    images: dict = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass
+class Protocol:
+    """Base of the protocols. A subclass is a dataclass; its fields are the options that `evaluate` takes for it.
+
+    An instance serves one evaluation, so `check` may hold on to what `run` will need.
+
+    Attributes:
+        name: str, its key in reports.
+        title: str, what tables call it.
+        needs: what it cannot do without: some of "features" (of both splits), "labels" (classes of both splits),
+            "method" (the trained `Pretrainer`).
+        parts: parts of a model beside the encoder that it takes where there are: "decoder", "posterior", "projection".
+        inputs: options that name data or models. Given without the protocol, they are an error.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    needs: ClassVar[tuple[str, ...]] = ()
+    parts: ClassVar[tuple[str, ...]] = ()
+    inputs: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.type is int or (field.type == int | None and value is not None):
+                checks.count(**{field.name: value})
+
+    @classmethod
+    def options(cls) -> dict:
+        """Its options and their defaults."""
+        return {field.name: field.default for field in dataclasses.fields(cls)}
+
+    def check(self, subject) -> None:
+        """Raise `DoesNotApply`, or whatever is wrong, as far as it can be known before anything is measured."""
+
+    def run(self, subject) -> Result:
+        """Measure a `Subject`."""
+        raise NotImplementedError

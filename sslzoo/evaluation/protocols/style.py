@@ -1,0 +1,68 @@
+"""What features tell of how an image was changed; no label is asked."""
+
+import dataclasses
+
+from sslzoo import checks
+from sslzoo.errors import InvalidInputError
+from sslzoo.evaluation import style
+from sslzoo.evaluation.number import Number
+from sslzoo.evaluation.protocols.protocol import DoesNotApply, Protocol, Result
+
+# metric -> label, note, chance
+_NOTES = {
+    "kept": ("style score", "mean over factors of 2 accuracy - 1 and R2, none below 0", 0.0),
+    "flip_accuracy": ("upside down or not", "accuracy; half of the images are", 0.5),
+    "position_r2": ("where the crop was", "R2 of its middle, both coordinates", 0.0),
+    "size_r2": ("how large the crop was", "R2 of its side; 40 to 100 % of the area", 0.0),
+    "hue_r2": ("hue", "R2 of its turn, up to a fifth of the circle either way", 0.0),
+    "brightness_r2": ("brightness", "R2 of its factor, 0.2 to 1.8", 0.0),
+}
+
+
+@dataclasses.dataclass
+class Style(Protocol):
+    """From the features of a changed image: whether it is upside down, where it was cropped and how large, and in
+    colour its turn of hue and its brightness (`sslzoo.evaluation.style`).
+
+    Args:
+        style_images: (int, int), train and test images, chosen at random.
+    """
+
+    name, title = "style", "style probe"
+
+    style_images: tuple[int, int] = (style.TRAIN, style.TEST)
+
+    def __post_init__(self):
+        given = self.style_images
+        if not isinstance(given, (tuple, list)) or len(given) != 2:
+            raise InvalidInputError(f"style_images must be (train, test). Received: style_images={given!r}")
+        for images in given:
+            checks.count(style_images=images)
+
+    def check(self, subject):
+        train, test = len(subject.train_images), len(subject.test_images)
+        if train < style.LEAST_TRAIN or test < style.LEAST_TEST:
+            least = f"at least {style.LEAST_TRAIN} train and {style.LEAST_TEST} test images"
+            raise DoesNotApply(f"The style probe needs {least}", f"{train} and {test}")
+
+    def run(self, subject):
+        images = subject.train_images, subject.test_images
+        progress = subject.progress(self.title)
+        scores = style.scores(subject.encoder, *images, subject.seed, subject.batch_size, self.style_images, progress)
+        numbers = {}
+        for metric, value in scores.items():
+            label, note, chance = _NOTES[metric.removeprefix("linear_")]
+            linear = metric.startswith("linear_")
+            how = f"{note}; {'linear' if linear else 'kernel'} ridge regression"
+            numbers[metric] = Number(value, label + ", linearly" * linear, how, chance, shown=not linear)
+        train, test = (min(most, len(some)) for most, some in zip(self.style_images, images))
+        probe = "kernel ridge regression, Gaussian kernel as wide as the median distance"
+        settings = {
+            "train": train,
+            "test": test,
+            "probe": probe,
+            "ridges": list(style.RIDGES),
+            "area": list(style.AREA),
+        }
+        settings |= {"hue": style.HUE, "brightness": style.BRIGHTNESS} if "hue_r2" in scores else {}
+        return Result(numbers, settings)

@@ -1,0 +1,47 @@
+"""A linear probe trained on features of augmented images."""
+
+import dataclasses
+
+import keras
+
+from sslzoo.evaluation.features import features
+from sslzoo.evaluation.number import Number
+from sslzoo.evaluation.probes import train_probe_on_views
+from sslzoo.evaluation.protocols.protocol import DoesNotApply, Protocol, Result
+
+
+@dataclasses.dataclass
+class Views(Protocol):
+    """Logistic regression by SGD on new views of the train images in each epoch, tested on images as they are.
+
+    Args:
+        views_epochs: int.
+    """
+
+    name, title = "views", "linear probe on views"
+    needs = ("labels", "method")
+
+    views_epochs: int = 30
+
+    def check(self, subject):
+        subject.check_shared_classes()
+        if subject.method.views is None or subject.attributes is not None:
+            needed = "A probe on views takes a method with views, and classes"
+            raise DoesNotApply(needed, f"views={subject.method.views!r}, attribute={subject.attribute!r}")
+
+    def run(self, subject):
+        method, shape = subject.method, subject.train_images.shape[1:]
+        images = keras.Input(shape)
+        view = method.views(images, training=True, num_views=1)[:, 0]
+        network = keras.Model(images, method.representation(view))  # new views at every call
+        test = features(method.live_encoder(shape), subject.test_images), subject.test_classes
+
+        def draw(epoch):
+            return features(network, subject.train_images)
+
+        settings = subject.num_classes, self.views_epochs
+        trained = train_probe_on_views(draw, subject.train_classes, *test, *settings, seed=subject.seed)
+        note = f"SGD 0.01, momentum 0.9, {self.views_epochs} epochs of new views, after the last epoch"
+        accuracy = Number(float(trained.accuracies[-1]), "accuracy", note, subject.majority)
+        settings = {"optimizer": "SGD", "learning_rate": 0.01, "momentum": 0.9, "epochs": self.views_epochs}
+        return Result({"accuracy": accuracy}, settings)

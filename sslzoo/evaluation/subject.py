@@ -1,0 +1,244 @@
+"""`Subject`: what protocols measure: an encoder, what belongs to it, and both splits of a data set."""
+
+import dataclasses
+import functools
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from sslzoo import checks, networks, zoo
+from sslzoo.errors import HubError, InvalidInputError, MissingPartError
+from sslzoo.evaluation import generation
+from sslzoo.evaluation.datasets import CELEBA_TASKS, with_classes
+from sslzoo.evaluation.features import TorchEncoder, check_images, features
+from sslzoo.evaluation.protocols.protocol import DoesNotApply
+from sslzoo.methods.pretrainer import Pretrainer
+
+
+@dataclasses.dataclass
+class Subject:
+    """Everything that is measured.
+
+    Attributes:
+        encoder: raw images -> features; None where features were given.
+        dataset: str, name of the data set.
+        train_images, test_images: arrays (N, H, W, C); None where features were given.
+        train_labels, test_labels: int64 (N,); None without labels.
+        attributes: (train, test), int (N, A) each, of a data set that has them; else None.
+        attribute: which of them the labels are, or which task of CelebA; None for labels that are classes.
+        data_dir: folder of prepared data sets, or None.
+        method: the trained `Pretrainer`, or None.
+        parts: dict, "decoder", "posterior", "projection" -> model.
+        missing: dict, part -> the `HubError` that it could not be had for.
+        likelihood: dict, `likelihood_of`.
+        seed: int. batch_size: int, images per call of the encoder.
+        progress: what -> callable (done, in all).
+        seconds: float, that features took.
+    """
+
+    encoder: Any
+    dataset: str
+    train_images: Any = None
+    train_labels: np.ndarray | None = None
+    test_images: Any = None
+    test_labels: np.ndarray | None = None
+    attributes: tuple | None = None
+    attribute: "str | int | None" = None
+    data_dir: Any = None
+    method: Pretrainer | None = None
+    parts: dict = dataclasses.field(default_factory=dict)
+    missing: dict = dataclasses.field(default_factory=dict)
+    likelihood: dict = dataclasses.field(default_factory=dict)
+    seed: int = 0
+    batch_size: int = 500
+    progress: Callable[[str], Callable] = lambda what: lambda done, total: None
+    seconds: float = 0.0
+    _fitted: dict = dataclasses.field(default_factory=dict)
+
+    @functools.cached_property
+    def train_features(self) -> np.ndarray:
+        return self._features(self.train_images)
+
+    @functools.cached_property
+    def test_features(self) -> np.ndarray:
+        return self._features(self.test_images)
+
+    def _features(self, images):
+        """Computed when a protocol first asks for them: style, for one, has images of its own."""
+        began = time.perf_counter()
+        rows = features(self.encoder, images, self.batch_size, self.progress("features"))
+        self.seconds += time.perf_counter() - began
+        return rows
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Numbers of train and test images, or of rows where features were given."""
+        images = self.encoder is not None
+        splits = (self.train_images, self.test_images) if images else (self.train_features, self.test_features)
+        return len(splits[0]), len(splits[1])
+
+    @property
+    def labelled(self) -> bool:
+        """Whether both splits have labels."""
+        return self.train_labels is not None and self.test_labels is not None
+
+    @functools.cached_property
+    def classes(self) -> np.ndarray:
+        """Labels of either split, sorted."""
+        return np.union1d(self.train_labels, self.test_labels)
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.classes)
+
+    @property
+    def train_classes(self) -> np.ndarray:
+        """Train labels as 0..num_classes - 1."""
+        return np.searchsorted(self.classes, self.train_labels)
+
+    @property
+    def test_classes(self) -> np.ndarray:
+        return np.searchsorted(self.classes, self.test_labels)
+
+    @property
+    def majority(self) -> float:
+        """Accuracy of guessing the commonest train class."""
+        return float(np.mean(self.test_classes == np.bincount(self.train_classes).argmax()))
+
+    @property
+    def uneven_classes(self) -> bool:
+        """Whether classes are of very different size, as attributes are: tables show the balanced accuracy, too."""
+        return self.num_classes == 2 or self.attribute in CELEBA_TASKS
+
+    def splits(self) -> tuple:
+        """Train features and classes, test features and classes."""
+        return self.train_features, self.train_classes, self.test_features, self.test_classes
+
+    def decoder(self, epochs: int, progress=None) -> tuple:
+        """The decoder, or one that is fitted to the frozen features; and whether it was fitted."""
+        if "decoder" in self.parts:
+            return self.parts["decoder"], False
+        if epochs not in self._fitted:
+            seen = generation.as_seen(self.encoder, self.train_images)
+            network = self._decoder_network(seen.shape[1:])
+            self._fitted[epochs], _ = generation.fit_decoder(
+                self.train_features, seen, network, epochs, seed=self.seed, progress=progress
+            )
+        return self._fitted[epochs], True
+
+    def _decoder_network(self, shape):
+        if self.likelihood.get("network") in networks.DECODERS:
+            return self.likelihood["network"]
+        if shape[-1] == 3 and shape[0] % 8 == shape[1] % 8 == 0:
+            return "convnet"
+        return "mlp-small" if max(shape[:2]) <= 12 else "mlp"
+
+    def take_classes(self, attribute) -> None:
+        """Turns labels into classes, where both splits have labels."""
+        if not self.labelled:
+            return
+        train, test = (self.train_images, self.train_labels), (self.test_images, self.test_labels)
+        self.train_images, self.train_labels, train, self.attribute = with_classes(*train, attribute, "train")
+        self.test_images, self.test_labels, test, _ = with_classes(*test, attribute, "test")
+        self.attributes = None if train is None else (train, test)
+
+    def take_some(self, most: int | None) -> list[str]:
+        """Leaves `most` train images, chosen at random; remarks on it if that is fewer."""
+        count = len(self.train_images)
+        if most is None or most >= count:
+            return []
+        rows = np.sort(np.random.default_rng(self.seed).permutation(count)[:most])
+        self.train_images = self.train_images[rows]
+        self.train_labels = None if self.train_labels is None else self.train_labels[rows]
+        self.attributes = self.attributes and (self.attributes[0][rows], self.attributes[1])
+        return [f"{most:,} of {count:,} train images were used, chosen at random."]
+
+    # ------------------------------------------------------------------ checks
+
+    def check_images(self) -> list[str]:
+        """Raise `InvalidInputError` unless the encoder takes the images; remarks on what it gets."""
+        for images, split in ((self.train_images, "train images"), (self.test_images, "test images")):
+            check_images(self.encoder, images, split)
+        remarks = [self.encoder.layout] if isinstance(self.encoder, TorchEncoder) else []
+        if checks.is_unit_range(np.asarray(self.train_images[:1000])):
+            return ["The images are floats of at most 1, where encoders expect 0..255.", *remarks]
+        return remarks
+
+    def check_needs(self, protocol) -> None:
+        """Raise `DoesNotApply` unless there is what a protocol needs."""
+        if "method" in protocol.needs and self.method is None:
+            raise DoesNotApply("It takes the trained method", "method=None")
+        if "labels" in protocol.needs:
+            if not self.labelled:
+                which = "train" if self.train_labels is None else "test"
+                raise DoesNotApply(f"The {which} images have no labels", f"{which} labels=None")
+            if len(present := np.unique(self.train_labels)) < 2:
+                raise InvalidInputError(
+                    f"Train labels must hold at least 2 classes. Received: {len(present)} class, {present.tolist()}"
+                )
+
+    def check_shared_classes(self) -> None:
+        """Raise `InvalidInputError` if no test image is of a class that train images have."""
+        if not np.isin(self.test_labels, self.train_labels).any():
+            train, test = (checks.few(np.unique(labels)) for labels in (self.train_labels, self.test_labels))
+            raise InvalidInputError(
+                "Test labels must be among the classes of train labels, and none is, so every image would be missed. "
+                f"Received: train labels {train}, test labels {test}"
+            )
+
+    def check_parts(self, *parts: str) -> None:
+        """Raise the `HubError` of a part that there is, but could not be had: another would not be the model's."""
+        for part in parts:
+            if part in self.missing:
+                raise self.missing[part]
+
+    def check_method(self, protocol) -> None:
+        """Raise `DoesNotApply` unless the method names a protocol among its own."""
+        if protocol.name not in self.method.protocols():
+            raise DoesNotApply(f"{type(self.method).__name__} has no {protocol.title}", f"method={self.method.name!r}")
+
+
+def belongings(source, wanted) -> tuple[dict, dict, dict]:
+    """What belongs to an encoder given by name, folder or method.
+
+    Returns:
+        dict, part -> model, of those `wanted` that there are; dict, part -> `HubError` in its place; `likelihood_of`.
+
+    Raises:
+        ArtefactError: a part is there, but damaged; IntegrityError: it is not the one that was written.
+    """
+    if isinstance(source, Pretrainer):
+        parts = source.parts(tuple(source.encoder.input_shape[1:])) if wanted else {}
+        return {part: parts[part] for part in wanted if part in parts}, {}, likelihood_of(vars(source))
+    if not isinstance(source, (str, os.PathLike)):
+        return {}, {}, {}
+    parts, missing = {}, {}
+    for part in wanted:
+        try:
+            parts[part] = zoo.load(source, part)
+        except MissingPartError:
+            pass  # most methods have no decoder, many no head; a damaged one must not be replaced on the quiet
+        except HubError as error:
+            missing[part] = error
+    return parts, missing, likelihood_of(zoo.results_of(source).get("settings", {})) if wanted else {}
+
+
+def likelihood_of(settings: Mapping) -> dict:
+    """What a likelihood takes, from the settings of a recipe: p(z) of one image, and p(x | z)."""
+    model = {"network": settings.get("network")}
+    variance = settings.get("likelihood_variance")
+    if variance is None:
+        return model
+    prior, uniform = 1.0, False
+    if settings.get("prior_variance") is not None:  # SimVAE: the centre, and an image around it
+        centre = settings.get("centre_variance")
+        prior, uniform = settings["prior_variance"] + (1.0 if centre is None else centre), centre is None
+    return model | {
+        "likelihood": settings.get("likelihood") or "gaussian",
+        "likelihood_variance": variance,
+        "prior_variance": prior,
+        "uniform_centres": uniform,
+    }
