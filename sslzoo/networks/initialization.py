@@ -240,20 +240,10 @@ def undrawn_copy(model: keras.Model) -> keras.Model:
     return restore(keras.models.clone_model(model, clone_function=copy))
 
 
-_guard = None  # what `claim` asks, while a model is read from a file
-
-
-def claim(*shape: int) -> None:
-    """Asks for room for an array before NumPy fills it: a file that is read must not claim more than it holds."""
-    if _guard is not None:
-        _guard(shape)
-
-
 def unit_rows(rows: int, size: int, seed: int) -> np.ndarray:
     """Random points on the unit sphere, float32 (rows, size): what a queue holds before it was filled.
 
     Drawn by NumPy, so that they are equal on every backend.
     """
-    claim(rows, size)
     points = np.random.default_rng(seed).normal(size=(rows, size))
     return (points / np.linalg.norm(points, axis=1, keepdims=True)).astype("float32")
