@@ -381,15 +381,17 @@ def check_config(config, core=True):
         if not isinstance(node, dict):
             continue
         layers = node.get("layers")
+        if node.get("class_name") == "Sequential" and isinstance(node.get("config"), dict):
+            row = node["config"].get("layers")
+            # Keras builds a Sequential model anew with each layer that it adds.
+            often = (often + 1) * max(1, len(row) // 25 if isinstance(row, list) else 1) - 1
         waiting.extend((value, often) for value in node.values() if value is not layers)
         if not isinstance(layers, list):
             waiting.append((layers, often))
             layers = []
-        # Keras builds a Sequential model anew with each layer that it adds.
-        again = max(1, len(layers) // 20) if node.get("class_name") == "Sequential" else 1
         for layer in layers:
             places = layer.get("inbound_nodes") if isinstance(layer, dict) else None
-            times = again * (often + 1) * max(1, len(places) if isinstance(places, list) else 1)
+            times = (often + 1) * max(1, len(places) if isinstance(places, list) else 1)
             calls += times
             waiting.append((layer, times))
         if "class_name" not in node:

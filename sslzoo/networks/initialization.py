@@ -191,15 +191,16 @@ def _standardized_first(layer):
     return call
 
 
+@keras.saving.register_keras_serializable("sslzoo")
 class Deferred(initializers.Initializer):
     """Zeros in place of a layer's own initial values, which something else replaces at once.
 
     Args:
-        wanted: the initialiser that the layer asked for, and gets back from `restore`.
+        wanted: the initialiser, or its configuration, that the layer asked for and gets back from `restore`.
     """
 
     def __init__(self, wanted):
-        self.wanted = wanted
+        self.wanted = initializers.get(wanted)
 
     def __call__(self, shape, dtype=None):
         return keras.ops.zeros(shape, dtype)
@@ -218,6 +219,25 @@ def defer(layer):
         if name.endswith("_initializer"):
             setattr(layer, name, Deferred(wanted))
     return layer
+
+
+def defer_config(config):
+    """The configuration of a model whose layers will start at zeros; `restore` gives them their initialisers back."""
+    if isinstance(config, list):
+        return [defer_config(item) for item in config]
+    if not isinstance(config, dict):
+        return config
+    return {
+        key: {
+            "module": None,
+            "class_name": "Deferred",
+            "registered_name": "sslzoo>Deferred",
+            "config": {"wanted": item},
+        }
+        if key.endswith("_initializer") and isinstance(item, dict)
+        else defer_config(item)
+        for key, item in config.items()
+    }
 
 
 def restore(layer):

@@ -205,7 +205,7 @@ def _numbers(results):
     lines = ["## Numbers", ""]
     metrics = results.get("metrics", [])
     if not metrics:
-        return "\n".join([*lines, "None: nothing was measured."]) + "\n"
+        return "\n".join([*lines, "Nothing was measured."]) + "\n"
     chance = any(metric.get("chance") is not None for metric in metrics)
     lines += [
         f"On the test images of {_title(_measured_on(results))}, with the encoder as it is after the last epoch.",

@@ -19,6 +19,7 @@ import keras
 
 from sslzoo.errors import ArtefactError, IntegrityError, MissingPartError, SSLZooError, choose
 from sslzoo.files import MOST_JSON
+from sslzoo.networks import initialization
 from sslzoo.networks.composition import check_config
 from sslzoo.zoo.layout import CONFIG, PARTS, RESULTS, WEIGHTS, holds, part_files, parts
 from sslzoo.zoo.results import parse_results, read_results
@@ -173,9 +174,7 @@ def _build(path, config, weights, part, trusted=False):
     described["compile_config"] = None
     room = check_weights(weights, path) + _SPARE
     try:
-        if part != "model" and not trusted:
-            _check_size(described, room)
-        model = _deserialized(described)
+        model = _deserialized(described) if part == "model" else _undrawn(described, None if trusted else room)
         if isinstance(model, keras.Model):
             model.load_weights(_Weights(weights))
     except SSLZooError:
@@ -195,8 +194,16 @@ def _deserialized(config):
     return keras.saving.deserialize_keras_object(json.loads(json.dumps(config)), safe_mode=True)
 
 
+def _undrawn(config, room):
+    """The model of a configuration, its weights all zero: to draw what a file replaces costs seconds under JAX."""
+    if room is not None:
+        _check_size(config, room)
+    model = _deserialized(initialization.defer_config(config))
+    return initialization.restore(model) if isinstance(model, keras.Model) else model
+
+
 def _check_size(config, room):
-    """Raises if a configuration asks for more numbers than `room`, before any of them is drawn.
+    """Raises if a configuration asks for more numbers than `room`, before any of them takes memory.
 
     Variables that are made in a stateless scope have shapes and no values. Keras remembers them in the state of its
     thread, to draw them when another scope ends: in a thread of their own they are forgotten with it.
@@ -204,7 +211,8 @@ def _check_size(config, room):
 
     def shapes():
         with keras.StatelessScope(initialize_variables=False):
-            return [tuple(variable.shape) for variable in _deserialized(config).variables]
+            model = _deserialized(config)
+            return [tuple(variable.shape) for variable in getattr(model, "variables", ())]
 
     with ThreadPoolExecutor(1) as thread:
         wanted = thread.submit(shapes).result()
