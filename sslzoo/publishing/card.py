@@ -49,7 +49,7 @@ def render(results: dict, repository: str | None = None) -> str:
         _introduction(results),
         _use(results, repository),
         _intended_use(results),
-        _numbers(results),
+        _numbers(results, repository),
         _training(results),
         _pictures(results),
         _limits(results),
@@ -201,7 +201,7 @@ def _terms(dataset):
     return f"Terms of {_title(dataset)}: {KNOWN[dataset].licence} ({KNOWN[dataset].reference})."
 
 
-def _numbers(results):
+def _numbers(results, repository):
     lines = ["## Numbers", ""]
     metrics = results.get("metrics", [])
     if not metrics:
@@ -219,7 +219,7 @@ def _numbers(results):
         cells = [_label(metric), _with_unit(value, unit, values["error"])]
         cells += [_with_unit(values[key], unit) for key in (("paper", "chance") if chance else ("paper",))]
         lines.append(f"| {' | '.join(map(_cell, [*cells, metric['protocol']]))} |")
-    if command := _evaluation_command(results):
+    if command := _evaluation_command(results, repository):
         lines += ["", "Measured again, to the last digit on the same machine, by", "", "```sh", command, "```"]
     return "\n".join(lines) + "\n"
 
@@ -230,7 +230,7 @@ def _measured_on(results):
     return name if name in KNOWN else results.get("dataset")
 
 
-def _evaluation_command(results):
+def _evaluation_command(results, repository):
     """The command that measures all numbers again; None where the card cannot know it."""
     record = results.get("evaluation") or {}
     protocols = record.get("protocols")
@@ -238,7 +238,15 @@ def _evaluation_command(results):
     known = results.get("dataset") in KNOWN and measured in KNOWN
     if not isinstance(protocols, dict) or not known:
         return None  # measured on arrays, or on images that only their owner has
-    words = ["sslzoo", "evaluate", results["name"], "--dataset", measured, "--protocols", *protocols]
+    words = [
+        "sslzoo",
+        "evaluate",
+        f"hf://{repository}" if repository else results["name"],
+        "--dataset",
+        measured,
+        "--protocols",
+        *protocols,
+    ]
     told = {
         "--seed": (record.get("seeds") or [0])[0],
         "--epochs": next((protocols[name]["epochs"] for name in ("linear", "mlp") if name in protocols), 200),

@@ -12,6 +12,7 @@ import hashlib
 import os
 import re
 import threading
+import time
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -159,19 +160,37 @@ class _Source:
                 return None
         with explained(f"fetch {self}", self.repository, self.token), _names_checked(self):
             try:
-                return huggingface_hub.hf_hub_download(
-                    self.repository,
-                    self.file,
-                    revision=self.revision,
-                    token=self.token,
-                    force_download=again,
-                    library_name="sslzoo",
+                return _persistently(
+                    lambda: huggingface_hub.hf_hub_download(
+                        self.repository,
+                        self.file,
+                        revision=self.revision,
+                        token=self.token,
+                        force_download=again,
+                        library_name="sslzoo",
+                    )
                 )
             except EntryNotFoundError as error:
                 unreached = isinstance(error, LocalEntryNotFoundError)
                 if optional and (not unreached or _is_offline()):
                     return None
                 raise
+
+
+def _persistently(download):
+    """What `download` returns; tried thrice where the client itself gives up: a fault of the server, a file cut short."""
+    for attempt in (1, 2, 3):
+        try:
+            return download()
+        except OSError as error:
+            cut_short = type(error) is OSError and error.errno is None
+            if attempt == 3 or not (cut_short or (_status(error) or 0) >= 500):
+                raise
+        time.sleep(attempt)
+
+
+def _status(error):
+    return getattr(getattr(error, "response", None), "status_code", None)
 
 
 def _is_offline():
@@ -204,11 +223,14 @@ def _names_checked(source):
 def _check_names(response, **_):
     source, headers = getattr(_watched, "source", None), response.headers
     commit = headers.get("X-Repo-Commit")
-    if source is None or commit is None or response.status_code >= 400:
+    if source is None or commit is None:
         return
-    tag = headers.get("X-Linked-Etag") or headers.get("ETag") or ""
-    for name, pattern in ((commit, index.COMMIT), (tag.removeprefix("W/").strip('"'), _HASH)):
-        if response.request.method == "HEAD" and not re.fullmatch(pattern, name):
+    names = [(commit, index.COMMIT)]
+    if response.request.method == "HEAD" and response.status_code < 400:
+        tag = headers.get("X-Linked-Etag") or headers.get("ETag") or ""
+        names.append((tag.removeprefix("W/").strip('"'), _HASH))
+    for name, pattern in names:
+        if not re.fullmatch(pattern, name):
             raise HubError(
                 "The Hub, or what answers in its place (HF_ENDPOINT), must name commits and files by hexadecimal "
                 f"hashes, and nothing was downloaded. Received: {name[:200]!r} for {source}"
@@ -230,6 +252,8 @@ def _check_content(source, path, expected):
     difference = _difference(path, expected)
     if difference is None:
         return
+    if not os.path.islink(path):  # a file system without links, where the client keeps a file that is there
+        _discard(path)
     try:
         path = source.fetch(again=True)  # replaces the file at one stroke: others may be reading it
     except HubError as error:
@@ -321,7 +345,7 @@ def explained(doing: str, repository: str, token: str | None = None):
         raise
     except Exception as error:
         fault = _origin(error)
-        status = getattr(getattr(fault, "response", None), "status_code", None)
+        status = _status(fault)
         kind = f"status {status}" if status is not None else type(fault).__name__
         reason = " ".join(str(fault).split())[:400] or "no reason given"
         message = f"Could not {doing}. {_advice(fault, status, repository)}. Received: {kind}: {reason}"
@@ -376,7 +400,7 @@ def _advice(error, status, repository):
             f"The cache {constants.HF_HUB_CACHE} cannot be written. Make room or give permission, or set HF_HOME to "
             "another folder"
         )
-    if status is not None or isinstance(error, ValueError):
+    if status is not None or isinstance(error, (ValueError, errors.FileMetadataError)):
         return "The Hub, or what answers in its place, sent something unexpected. Check HF_ENDPOINT, and try again"
     return (
         f"{_endpoint()} cannot be reached, or the connection broke. Check the network, proxy (HTTPS_PROXY) "

@@ -133,7 +133,7 @@ def parse(content: "str | bytes", source: str = FILE) -> dict[str, dict]:
         if not isinstance(record, dict) or not isinstance(record.get("models"), dict):
             raise InvalidInputError("Expected an object with schema and models. Received: something else")
         schema = record.get("schema")
-        if schema == 1:
+        if schema == 1 and schema is not True:
             raise ManifestError(
                 f"The manifest of models is of an earlier sslzoo: move it away, then run `sslzoo manifest FOLDER ...` "
                 f"with the model folders. Received: schema=1 in {source!r}"
@@ -195,8 +195,8 @@ HEADLINES = {
 
 
 def headlines(metrics: list[dict]) -> list[dict]:
-    """Those of `HEADLINES` among metrics of results.json; without any, the first metric."""
-    return [metric for metric in metrics if metric["name"] in HEADLINES] or metrics[:1]
+    """Those of `HEADLINES` among metrics of results.json; without any, the first five."""
+    return [metric for metric in metrics if metric["name"] in HEADLINES] or metrics[:5]
 
 
 def entry(folder: "str | os.PathLike", repository: str | None = None, revision: str | None = None) -> dict:
