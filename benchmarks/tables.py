@@ -24,7 +24,7 @@ from scipy import stats
 from sslzoo.data.catalogue import KNOWN
 from sslzoo.evaluation import pictures
 from sslzoo.files import module_at, read_json, write_beside
-from sslzoo.zoo.results import check_results
+from sslzoo.publishing.results import check_results
 
 ROOT = Path(__file__).resolve().parent.parent
 PAPERS = {

@@ -178,7 +178,7 @@ class _Source:
 
 
 def _persistently(download):
-    """What `download` returns; tried thrice where the client itself gives up: a fault of the server, a file cut short."""
+    """What `download` returns, tried thrice where the client gives up: faults of the server, files cut short."""
     for attempt in (1, 2, 3):
         try:
             return download()
