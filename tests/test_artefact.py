@@ -855,6 +855,9 @@ def test_paths_and_names_that_lead_nowhere(folder, monkeypatch, tmp_path):
     for path in (tmp_path / "missing", "../missing/model", "missing.keras", "a/" + 300 * "b", "a/\0"):
         with pytest.raises(ArtefactError, match="No such folder or file"):
             sslzoo.load(path)
+    for path in ("me/enc", "https://huggingface.co/me/enc", "https://huggingface.co/me/enc/tree/main", "me/enc/"):
+        with pytest.raises(ArtefactError, match="Did you mean hf://me/enc, on the Hub"):
+            sslzoo.load(path)
     with pytest.raises(ArtefactError, match=r"A model folder holds config\.json"):
         sslzoo.load(tmp_path)
     assert sslzoo.load(folder.parent).output_shape == sslzoo.load(folder).output_shape  # the one model in it

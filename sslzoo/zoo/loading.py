@@ -244,7 +244,9 @@ def _find_path(name_or_path):
         inside = [child.parent for child in path.glob(f"[!.]*/{layout.CONFIG}")]
         return inside[0] if len(inside) == 1 else path  # the folder of a run
     if isinstance(name_or_path, os.PathLike) or path.suffix == ".keras" or len(path.parts) > 1:
-        raise ArtefactError(f"No such folder or file. Received: name_or_path={os.fspath(name_or_path)!r}")
+        address = re.sub(r"^https?://[^/]*/|/(tree/.*)?$", "", name)
+        hint = f" Did you mean hf://{address}, on the Hub?" if index.is_repository(address) else ""
+        raise ArtefactError(f"No such folder or file.{hint} Received: name_or_path={os.fspath(name_or_path)!r}")
     return None
 
 
