@@ -135,7 +135,7 @@ def test_what_the_wheel_leaves_out_says_where_it_is(installed):
 def test_carried_files_verify(installed):
     out, _ = installed("sslzoo", "verify", "simvae-digits", "--json")
     [finding] = json.loads(out)
-    assert finding["ok"] and finding["files"] == len(ENCODER) and "site-packages" in finding["place"]
+    assert finding["ok"] and finding["files"] == len(ENCODER) - 1 and "site-packages" in finding["place"]
 
 
 def test_an_installed_recipe_trains_and_what_it_wrote_loads(installed):
