@@ -8,20 +8,22 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 
 ENCODER = ("config.json", "metadata.json", "model.weights.h5", "results.json")
-MOST = 45_000_000  # bytes of encoders, the smallest first; what is left out comes from the Hub or a checkout
+FIRST = ("simvae-", "simclr-", "moco-", "vicreg-")  # methods whose encoders come first; then all others, by name
+MOST = 95_000_000  # bytes of encoders: a package index takes files of 100 MB
 
 
-def encoders():
-    """Folders of the encoders that a wheel carries."""
-    sizes = {
-        path.parent: sum((path.parent / file).stat().st_size for file in ENCODER)
-        for path in Path("weights").glob("*/results.json")
-    }
-    room = MOST
-    for folder, size in sorted(sizes.items(), key=lambda item: (item[1], item[0])):
-        room -= size
-        if room >= 0:
-            yield folder
+def encoders(weights=Path("weights"), most=MOST):
+    """Folders of the encoders that a wheel carries: in that order, up to `most` bytes."""
+
+    def rank(folder):
+        places = [place for place, method in enumerate(FIRST) if folder.name.startswith(method)]
+        return places[0] if places else len(FIRST), folder.name
+
+    for folder in sorted((path.parent for path in weights.glob("*/results.json")), key=rank):
+        most -= sum((folder / file).stat().st_size for file in ENCODER)
+        if most < 0:
+            return
+        yield folder
 
 
 class BuildWithNeighbours(build_py):
@@ -37,4 +39,5 @@ class BuildWithNeighbours(build_py):
             shutil.copyfile(file, target)
 
 
-setup(cmdclass={"build_py": BuildWithNeighbours})
+if __name__ == "__main__":
+    setup(cmdclass={"build_py": BuildWithNeighbours})

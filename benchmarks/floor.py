@@ -17,10 +17,11 @@ from pathlib import Path
 from sslzoo import data, evaluation, networks
 from sslzoo.evaluation import Report, pictures
 from sslzoo.files import module_at, write_beside
+from sslzoo.publishing import artefact
+from sslzoo.publishing.results import check_results
 from sslzoo.training.settings import SETUPS
 from sslzoo.views import Views
-from sslzoo.zoo import artefact
-from sslzoo.zoo.results import SCHEMA, check_results
+from sslzoo.zoo.results import SCHEMA
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS, WEIGHTS = ROOT / "benchmarks" / "results", ROOT / "weights"
@@ -31,7 +32,7 @@ def encoder(dataset, image_shape, seed):
     setup = SETUPS[dataset]
     network = networks.encoder(setup["network"], image_shape, setup["latent_dim"], seed=seed)
     model = networks.compose(Views(setup["policy"], 1).preprocessor(image_shape), network, name=f"random-{dataset}")
-    artefact.round_weights(model, artefact.BITS)
+    artefact.round_to_float16(model)
     return model
 
 
@@ -51,7 +52,7 @@ def results(dataset, report, model, seconds):
             "versions": report.versions,
             "wall_seconds": round(seconds),
             "views_seen": 0,
-            "licence": "apache-2.0",
+            "license": "apache-2.0",
             "papers": [],
             "description": "The floor of every table: what any method must beat.",
             "evaluation": report.to_dict(),
@@ -77,7 +78,7 @@ def publish(model, made, options):
         ]
         target = options.weights / made["name"]
         files = {file.name: file for file in drawn}
-        artefact.write(target, {"encoder": model}, made, pictures=files, float16=True, overwrite=True)
+        artefact.write(target, model, **made, pictures=files, float16=True, overwrite=True)
     if options.weights == WEIGHTS:
         module_at(ROOT / "recipes" / "zoo.py").enter(target)
     return target

@@ -67,24 +67,11 @@ def in_own_process(first, folder, manifest, arguments):
 def write_models(folder):
     """A freshly initialised encoder of each kind, as model folders. "resnet18" has 11 million weights, 45 MB."""
     from sslzoo import networks
-    from sslzoo.zoo import artefact
+    from sslzoo.publishing import artefact
 
-    facts = {
-        "method": "none",
-        "dataset": "none",
-        "recipe": "benchmarks/load_time.py",
-        "settings": {},
-        "seeds": [0],
-        "metrics": [],
-        "versions": {},
-        "wall_seconds": 0,
-        "views_seen": 0,
-        "licence": "apache-2.0",
-        "papers": [],
-    }
     for name, shape in NETWORKS.items():
         encoder = compose(None, networks.encoder(name, shape, 64, seed=0))
-        yield artefact.write(folder / name, {"encoder": encoder}, facts | {"name": name})
+        yield artefact.write(folder / name, encoder)
 
 
 def main():
@@ -102,7 +89,7 @@ def main():
 
     sys.path.insert(0, str(ROOT))
     with tempfile.TemporaryDirectory() as scratch:
-        from sslzoo.zoo import manifest
+        from sslzoo.publishing import manifest
 
         entries = Path(scratch) / "manifest.json"
         folders = arguments.folders or [ROOT / "weights" / "simvae-mnist", *write_models(Path(scratch))]

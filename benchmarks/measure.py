@@ -18,7 +18,8 @@ from pathlib import Path
 from sslzoo import data, evaluation
 from sslzoo.errors import SSLZooError
 from sslzoo.evaluation import Report
-from sslzoo.zoo import artefact, layout, manifest
+from sslzoo.publishing import artefact, manifest
+from sslzoo.zoo import layout
 from sslzoo.zoo.results import read_results
 
 WEIGHTS = Path(__file__).resolve().parent.parent / "weights"

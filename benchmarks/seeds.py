@@ -25,8 +25,8 @@ import keras
 from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation import Report
 from sslzoo.files import module_at, write_beside
-from sslzoo.zoo import artefact
-from sslzoo.zoo.results import check_results, read_results
+from sslzoo.publishing.results import check_results
+from sslzoo.zoo.results import read_results
 
 ROOT = Path(__file__).resolve().parent.parent
 RECIPES = ROOT / "recipes"
@@ -80,8 +80,7 @@ def entered(method, dataset, words, weights):
             "--with-entry takes an entry that was trained to its end, from seed 0, with today's settings. "
             f"Received: {folder.name}, which was not"
         )
-    of_files = artefact.PACKED, artefact.LEFT_OUT
-    return held | {"remarks": [remark for remark in held.get("remarks", ()) if not remark.startswith(of_files)]}
+    return {field: value for field, value in held.items() if field not in ("packed", "left_out")}
 
 
 def alike(reports):
@@ -118,7 +117,7 @@ def merged(runs, name, command):
         "dataset",
         "settings",
         "views_seen",
-        "licence",
+        "license",
         "papers",
         "description",
         "input_shape",

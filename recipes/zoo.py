@@ -1,17 +1,16 @@
 """Train the whole zoo: what `zoo.csv` lists and `weights/` lacks, in the order of the table.
 
-    python recipes/zoo.py --list                          # what there is, what is missing, how long it took (~: will)
+    python recipes/zoo.py --list                          # what there is, what is missing, how long it took
     python recipes/zoo.py --budget-minutes 480            # overnight; go on with the same command
     python recipes/zoo.py --only "*-cifar10*" --jobs 4    # side by side on one GPU
     python recipes/zoo.py --collect                       # finished runs into weights/, manifest, README
-    python recipes/zoo.py --trim                          # take out of weights/ the parts the table leaves out
-    python recipes/zoo.py --pack --only "*-mnist"         # smaller files in weights/, where kNN and linear probe allow
     python recipes/zoo.py --check simvae-digits           # train it from nothing, compare with what is committed
 
 Each entry is a run of its recipe in a process of its own, in `runs/zoo/<entry>`, from checkpoint to checkpoint:
 whatever ends this program (the budget, Ctrl-C, SIGTERM, power), the next call goes on. An entry that fails is reported,
-with its log, and the others go on. Entries whose weights were trained with other settings than the recipe has now are
-trained again.
+with its log, and the others go on. Entries whose weights were trained with other settings than the recipe has now, or
+not to their end, are trained again. Runs round their weights to half precision before they measure (--float16), so
+collecting copies what was measured. It also enters folders of weights/ that differ from the manifest.
 
 Without TensorFlow (a bare GPU machine with JAX) sets are read from what TFDS prepared elsewhere: --data-dir.
 """
@@ -20,14 +19,14 @@ import argparse
 import csv
 import dataclasses
 import fnmatch
-import functools
 import importlib.util
+import io
 import json
+import math
 import os
 import shlex
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import time
@@ -39,27 +38,23 @@ INSTALLED = [name for name in ("jax", "tensorflow", "torch") if importlib.util.f
 if importlib.util.find_spec("tensorflow") is None and INSTALLED:  # Keras' own default
     os.environ.setdefault("KERAS_BACKEND", INSTALLED[0])
 
-from sslzoo import evaluation  # noqa: E402
 from sslzoo.data.catalogue import KNOWN  # noqa: E402
-from sslzoo.errors import ArtefactError, InvalidInputError, SSLZooError, choose  # noqa: E402
+from sslzoo.errors import InvalidInputError, SSLZooError, choose  # noqa: E402
 from sslzoo.files import module_at, write_beside  # noqa: E402
+from sslzoo.publishing import artefact, manifest  # noqa: E402
 from sslzoo.training import devices, flags  # noqa: E402
 from sslzoo.training.folder import read as read_record  # noqa: E402
-from sslzoo.training.settings import resolve, views_of  # noqa: E402
-from sslzoo.zoo import artefact, layout, manifest  # noqa: E402
-from sslzoo.zoo.results import read_results  # noqa: E402
+from sslzoo.training.settings import resolve  # noqa: E402
+from sslzoo.zoo import index, layout  # noqa: E402
+from sslzoo.zoo.results import is_name, read_results  # noqa: E402
 
 COLUMNS = ("entry", "recipe", "dataset", "flags", "seed", "without", "minutes", "knn")
 # Settings that do not change the weights.
 WATCHING = {"monitor_every", "protocols", "gmm_restarts", "views_per_image"}
-LARGEST = 16_000_000  # bytes of an entry in weights/
-TOLERANCE = 0.1  # points of accuracy that rounding may cost
-PACKING = ("knn", "linear")  # protocols that decide on rounding
+WHOLE = {"epochs", "plateau", "knn"}  # endings of a training that need no other one
 # Points by which a number may differ when --check trains an entry again, on another machine or backend, where rounding
 # leads training elsewhere. Clusters hang on it most. Other protocols are printed, and not held to anything.
 CHECKED = {"linear": 4.0, "mlp": 4.0, "knn": 2.5, "gmm": 15.0, "style": 8.0}
-DIGITS = tuple(range(artefact.BITS + 1, artefact.BITS + 4))  # binary ones that kernels keep: the fewest that do
-PACKED = f"{artefact.PACKED}keep "  # how many
 KNN = "knn.cosine_k10_accuracy"
 COLUMNS_OF_README = (KNN, "mlp.accuracy", "linear.accuracy", "gmm.accuracy", "style.kept")  # what `sslzoo list` shows
 HEADER_OF_README = (
@@ -95,33 +90,42 @@ class Entry:
 def read_table(path):
     try:
         with open(path, newline="", encoding="utf-8") as file:
-            reader = csv.DictReader(file)
+            reader = csv.DictReader(file, strict=True)
             rows = list(reader)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InvalidInputError(f"--table must be a table as recipes/zoo.csv is ({error}). Received: {path}") from error
     if missing := set(COLUMNS) - set(reader.fieldnames or ()):
-        raise InvalidInputError(
-            f"{path} must have the columns {', '.join(COLUMNS)}. Received: none of {sorted(missing)}"
-        )
-    entries = [_entry(path, line, row) for line, row in enumerate(rows, 2)]
-    for part in (part for entry in entries for part in entry.left_out):
-        choose("part to do without", part, [part for part in layout.PARTS if part != "encoder"])
+        columns = ", ".join(COLUMNS)
+        raise InvalidInputError(f"{path} must have the columns {columns}. Received: without {sorted(missing)}")
+    entries = [_entry(f"{path}, line {line}", row) for line, row in enumerate(rows, 2)]
+    names = [entry.entry for entry in entries]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise InvalidInputError(f"{path} must have a line for each entry. Received: {', '.join(twice)} more than once")
     return entries
 
 
-def _entry(path, line, row):
+def _entry(where, row):
     """A line of the table as an `Entry`."""
-    numbers, texts = {"seed": int, "minutes": float, "knn": float}, ("flags", "without")
-    values = {}
+    numbers, values = {"seed": int, "minutes": float, "knn": float}, {}
     for name in COLUMNS:
+        text = row[name] or ""
         try:
-            values[name] = numbers.get(name, str)(row[name]) if row[name] or name in texts else None
+            values[name] = numbers.get(name, str)(text) if text or name in ("flags", "without") else None
         except ValueError as error:
-            raise InvalidInputError(
-                f"{path}, line {line}: {name} must be a number. Received: {name}={row[name]!r}"
-            ) from error
+            raise InvalidInputError(f"{where}: {name} must be a number. Received: {name}={text!r}") from error
+        if isinstance(values[name], float) and not math.isfinite(values[name]):
+            raise InvalidInputError(f"{where}: {name} must be finite. Received: {name}={text!r}")
     if empty := [name for name in ("entry", "recipe", "dataset", "seed") if values[name] is None]:
-        raise InvalidInputError(f"{path}, line {line}: {', '.join(empty)} must be given. Received: {row}")
+        raise InvalidInputError(f"{where}: {', '.join(empty)} must be given. Received: {row}")
+    if not is_name(values["entry"]):
+        name = values["entry"]
+        raise InvalidInputError(f"{where}: a name is of lower-case letters, digits, '-' and '.'. Received: {name!r}")
+    for part in values["without"].split():
+        choose("part to do without", part, [part for part in layout.PARTS if part != "encoder"])
+    try:
+        shlex.split(values["flags"])
+    except ValueError as error:
+        raise InvalidInputError(f"{where}: flags must be words ({error}). Received: {values['flags']!r}") from error
     return Entry(**values)
 
 
@@ -129,9 +133,11 @@ def write_table(path, entries):
     def cell(value):
         return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
-    lines = [",".join(COLUMNS)]
-    lines += [",".join(cell(getattr(entry, name)) for name in COLUMNS) for entry in entries]
-    write_beside(path, ("\n".join(lines) + "\n").encode())
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows([cell(getattr(entry, name)) for name in COLUMNS] for entry in entries)
+    write_beside(path, text.getvalue().encode())
 
 
 # ---------------------------------------------------------------- what there is
@@ -165,10 +171,9 @@ class Zoo:
         if not (folder / layout.RESULTS).is_file():
             return False
         results, now = read_results(folder), self.settings(entry)
-        theirs = results["settings"]
+        theirs = results.get("settings", {})
         equal = all(theirs[name] == value for name, value in now.items() if name in theirs and name not in WATCHING)
-        cut = any(remark.startswith("Training was") for remark in results.get("remarks", ()))
-        return equal and not cut and results["seeds"] == [entry.seed]
+        return equal and results.get("ended", "epochs") in WHOLE and results.get("seeds") == [entry.seed]
 
     def state(self, entry):
         """current: in weights/. trained: to be collected. begun, stale, missing: to be trained."""
@@ -197,32 +202,11 @@ class Zoo:
         precision = "mixed_bfloat16" if "mixed_bfloat16" in entry.words else "float32"
         return devices.suitable_backend(self.settings(entry)["network"], precision)
 
-    @functools.cached_property
-    def speeds(self):
-        """(network, data set) -> views per second, the median of the runs in weights/."""
-        found = {}
-        for path in self.weights.glob(f"*/{layout.RESULTS}"):
-            results = read_results(path.parent)
-            if results["wall_seconds"] and results["views_seen"]:
-                key = results["settings"].get("network"), results["dataset"]
-                found.setdefault(key, []).append(results["views_seen"] / results["wall_seconds"])
-        return {key: statistics.median(each) for key, each in found.items()}
-
-    def minutes(self, entry):
-        """How long an entry trains: as it did before, else estimated from its views and `speeds`; None: not known."""
-        if entry.minutes is not None:
-            return entry.minutes
-        settings = self.settings(entry)
-        speed, known = self.speeds.get((settings["network"], entry.dataset)), KNOWN.get(entry.dataset)
-        if speed is None or known is None:
-            return None
-        images = known.splits["train"] // settings["batch_size"] * settings["batch_size"]
-        return settings["epochs"] * images * views_of(settings) / speed / 60
-
     def command(self, entry):
         """The process that trains an entry, or goes on with it."""
         words = [sys.executable, str(RECIPES / f"{entry.recipe}.py"), *entry.words]
         words += ["--out", str(self.runs / entry.entry), "--resume"]
+        words += [] if "--float16" in words else ["--float16"]
         words += [word for remark in self.remarks for word in ("--remark", remark)]
         return [*words, "--data-dir", str(self.data_dir)] if self.data_dir else words
 
@@ -233,10 +217,9 @@ def search_path():
 
 
 def show(zoo):
-    """A line per entry; times with a ~ are estimates."""
+    """A line per entry."""
     for entry in zoo.entries:
-        minutes = zoo.minutes(entry)
-        took = "" if minutes is None else f"{'~' * (entry.minutes is None)}{minutes:.0f} min"
+        took = "" if entry.minutes is None else f"{entry.minutes:.0f} min"
         reached = "" if entry.knn is None else f"kNN {entry.knn:.1f} %"
         print(f"{entry.entry:36} {zoo.state(entry):8} {took:>9} {reached:>12}  {' '.join(entry.words[:-2])}")
 
@@ -280,7 +263,7 @@ def train(zoo, waiting, jobs=1, budget_minutes=None):
                     print(f"{name}: trained", flush=True)
             if time.monotonic() - reported > REPORT_SECONDS:
                 reported = time.monotonic()
-                report(zoo, [entry for entry, *_ in running.values()], waiting, jobs)
+                report(zoo, [entry for entry, *_ in running.values()], waiting)
             if time.monotonic() > deadline:
                 print("The budget is spent.")
                 break
@@ -318,200 +301,29 @@ def start(zoo, entry, jobs):
     return entry, process, log
 
 
-def report(zoo, running, waiting, jobs=1):
-    """One line per running entry, and an estimate of what comes after them."""
+def report(zoo, running, waiting):
+    """How far the running entries are."""
     for entry in running:
         row = zoo.progress(entry)
-        if row is None:
-            print(f"{entry.entry}: no epoch yet", flush=True)
-            continue
-        done, epochs = int(row["epoch"]), zoo.settings(entry)["epochs"]
-        left = float(row["seconds"]) * (epochs - done) / done / 60
-        knn = f", kNN {100 * float(row['knn']):.1f} %" if row.get("knn") else ""
-        print(
-            f"{entry.entry}: epoch {done} of {epochs}, {float(row['views_per_second']):,.0f} views/s{knn}, "
-            f"{left:.0f} min left",
-            flush=True,
-        )
-    if waiting:
-        minutes = [zoo.minutes(entry) for entry in waiting]
-        known, unknown = [one for one in minutes if one is not None], minutes.count(None)
-        guessed = sum(entry.minutes is None for entry in waiting) - unknown
-        counts = {"as they took before": len(known) - guessed, "from runs of their network and data set": guessed}
-        said = ", ".join(f"{count} {how}" for how, count in (counts | {"not known": unknown}).items() if count)
-        side = f" with {jobs} side by side" if jobs > 1 else ""
-        print(f"{len(waiting)} more: an estimated {sum(known) / jobs:.0f} min{side} ({said})", flush=True)
+        done = f"epoch {row['epoch']} of {zoo.settings(entry)['epochs']}" if row else "no epoch yet"
+        print(f"{entry.entry}: {done}, {len(waiting)} entries wait", flush=True)
 
 
 # ---------------------------------------------------------------- collecting
 
 
 def collect(zoo, entry):
-    """Moves a finished run to weights/, rounded as far as neither kNN nor linear probe loses. Returns its results."""
+    """Copies a finished run to weights/, without the parts that the table leaves out, and enters its row."""
     source = zoo.runs / entry.entry / entry.entry
-    results = read_results(source)
-    parts = _parts(source)
-    results, rounded = _smallest(zoo, entry, results, parts)
-    parts, results = _without(entry, parts if rounded else _parts(source), results)
-    _put(zoo, entry, parts, results, source, rounded)
-    return results
-
-
-def _smallest(zoo, entry, results, parts):
-    """Rounds models as far as neither kNN nor linear probe loses. Returns results, and whether float16 holds them."""
-    results = _packed(zoo, entry, results, parts)
-    if _digits_of(results) or results.get("weights") == "float16":  # by --float16, and measured so
-        return results, True
-    measured = _rounded(zoo, entry, results, parts)
-    return (results, False) if measured is None else (measured, True)
-
-
-def _put(zoo, entry, parts, results, source, rounded):
-    """Writes an entry into weights/, with the pictures that `source` has, and enters its row."""
-    how = _digits_of(results) or ("float16" if rounded else "float32")
-    target = artefact.write(
-        zoo.weights / entry.entry, parts, results, pictures=_pictures(source, results), float16=rounded, overwrite=True,
-        approve=lambda folder: _check_size(folder, f"{source} ({how})"),
-    )
-    print(f"{entry.entry}: {target}, {_bytes(target) / 1e6:.1f} MB, {how}", flush=True)
-    values = {metric["name"]: metric["value"] for metric in results["metrics"]}
+    gone = [part for part in layout.parts(source) if part in entry.left_out]
+    changes = {"left_out": gone} if gone else {}
+    target = artefact.copy(source, zoo.weights / entry.entry, without=("model", *gone), **changes)
+    results = read_results(target)
+    size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
+    print(f"{entry.entry}: {target}, {size / 1e6:.1f} MB", flush=True)
+    values = _values(results)
     entry.knn = None if KNN not in values else round(values[KNN], 1)
     entry.minutes = round(results["wall_seconds"] / 60, 1)
-
-
-def _check_size(folder, what):
-    """Refuses an entry that takes too much space once it is written: how far weights pack cannot be told before."""
-    size = _bytes(folder)
-    if size <= LARGEST:
-        return
-    parts = {part: _bytes(folder / part) for part in layout.parts(folder) if part != "encoder"}
-    held = ", ".join(f"{part} ({taken:,} bytes)" for part, taken in parts.items())
-    advice = f"Of it, the column 'without' can leave out {held}" if parts else "No part can be left out"
-    raise ArtefactError(
-        f"An entry must take at most {LARGEST:,} bytes, and this takes {size - LARGEST:,} more. {advice}. "
-        f"Received: {what}, {size:,} bytes"
-    )
-
-
-def _bytes(folder):
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-
-
-def _parts(folder):
-    return {part: artefact.read(folder, part) for part in layout.parts(folder) if part != "model"}
-
-
-def _rounded(zoo, entry, results, parts):
-    """Rounds models to float16. Returns results as measured anew, or None where kNN or linear probe loses.
-
-    What the recipe alone can measure (a memory bank, a head's clusters) stays as it was, and a remark says so.
-    """
-    for model in parts.values():
-        artefact.round_weights(model)
-    held = results.get("evaluation") or {}
-    again = [name for name in held.get("numbers", ()) if name in evaluation.ALL_PROTOCOLS]
-    report = evaluation.evaluate(
-        parts["encoder"], results["dataset"], again or evaluation.PROTOCOLS, zoo.data_dir, seed=entry.seed,
-        decoder=parts.get("decoder"), gmm_restarts=results["settings"].get("gmm_restarts", 20),
-    )
-    kept = [name for name in held.get("numbers", ()) if name not in again]
-    if held:
-        report = evaluation.Report.from_dict(held).merged(report, evaluation.ALL_PROTOCOLS)
-    before = {metric["name"]: metric for metric in results["metrics"]}
-    after = report.metrics({name: metric["paper"] for name, metric in before.items() if metric["paper"] is not None})
-    if _loses(before, after):
-        return None
-    remarks = [*results.get("remarks", [])]
-    if kept:
-        remarks.append(f"Measured before the weights were rounded to float16: {', '.join(kept)}.")
-    return results | {"metrics": after, "evaluation": report.to_dict(), "remarks": remarks}
-
-
-def _loses(before, after):
-    """Whether neighbours or linear probe are worse than before by more than rounding may cost.
-
-    An MLP probe or clusters move by more than that with any change of the weights, to either side.
-    """
-    probes = [m for m in after if m["name"].startswith(PACKING) and m["name"].endswith("accuracy")]
-    return any(m["value"] < before[m["name"]]["value"] - TOLERANCE for m in probes if m["name"] in before)
-
-
-def _packed(zoo, entry, results, parts):
-    """Rounds models to few binary digits. Returns results that say so; where kNN or linear probe loses, all stays.
-
-    What is lost counts from what is published, so that rounding twice costs no more than rounding once.
-    """
-    whole = {part: model.get_weights() for part, model in parts.items()}
-    before = {metric["name"]: metric for metric in results["metrics"]}
-    for digits in DIGITS:
-        for part, model in parts.items():
-            model.set_weights(whole[part])
-            artefact.round_weights(model, digits - 1)
-        report = evaluation.evaluate(parts["encoder"], results["dataset"], PACKING, zoo.data_dir, seed=entry.seed)
-        after = {metric["name"]: metric for metric in report.metrics()}
-        if _loses(before, after.values()):
-            continue
-        moved = f": kNN went from {before[KNN]['value']:.2f} to {after[KNN]['value']:.2f} %" if KNN in before else ""
-        remarks = [remark for remark in results.get("remarks", []) if not remark.startswith(artefact.PACKED)]
-        return results | {"remarks": [*remarks, f"{PACKED}{digits} binary digits, after all was measured{moved}."]}
-    for part, model in parts.items():
-        model.set_weights(whole[part])
-    return results
-
-
-def _digits_of(results):
-    """How many digits kernels keep, in words ("5 binary digits"), where they were packed; else nothing."""
-    found = [remark for remark in results.get("remarks", []) if remark.startswith(PACKED)]
-    return found[-1].removeprefix(PACKED).partition(",")[0] if found else ""
-
-
-def pack(zoo, entry):
-    """Packs an entry of weights/ as `collect` would today: fewer digits, or the same numbers where a probe loses.
-
-    Returns whether anything changed.
-    """
-    folder = zoo.weights / entry.entry
-    if not (folder / layout.RESULTS).is_file():
-        return False
-    results = read_results(folder)
-    if not _digits_of(results):
-        parts = _parts(folder)
-        smaller, rounded = _smallest(zoo, entry, results, parts)
-        if smaller is not results:
-            _put(zoo, entry, parts, smaller, folder, rounded)
-            return True
-        print(f"{entry.entry}: keeps its digits, a probe would lose by fewer", flush=True)
-    saved = artefact.compress(folder)
-    if saved:
-        print(f"{entry.entry}: {saved / 1e6:.1f} MB less, the same numbers", flush=True)
-    return saved > 0
-
-
-def trim(zoo, entry):
-    """Takes out of weights/ the parts that the table leaves out of an entry. Returns their names."""
-    folder = zoo.weights / entry.entry
-    gone = [part for part in layout.parts(folder) if part in entry.left_out]
-    if gone:
-        artefact.take_out(folder, gone, remarks=[*read_results(folder).get("remarks", []), _remark(gone)])
-    return gone
-
-
-def _without(entry, parts, results):
-    """The parts of an entry less those that the table leaves out, and results that say so."""
-    gone = [part for part in parts if part in entry.left_out]
-    if not gone:
-        return parts, results
-    kept = {part: model for part, model in parts.items() if part not in gone}
-    return kept, results | {"remarks": [*results.get("remarks", []), _remark(gone)]}
-
-
-def _remark(gone):
-    return f"{artefact.LEFT_OUT}: {', '.join(gone)}."
-
-
-def _pictures(folder, results):
-    """Name -> file, in the order of the card."""
-    return {Path(picture["file"]).name: folder / picture["file"] for picture in results.get("pictures", [])}
 
 
 def check(zoo, entry, scratch):
@@ -561,7 +373,7 @@ def readme_rows(zoo):
 
 
 def _values(results):
-    return {metric["name"]: metric["value"] for metric in results["metrics"]}
+    return {metric["name"]: metric["value"] for metric in results.get("metrics", [])}
 
 
 def _readme_row(results):
@@ -587,12 +399,6 @@ def main(argv=None):
     add("--budget-minutes", type=float, help="stop after so much wall time")
     add("--jobs", type=int, default=1, help="runs side by side (1)")
     add("--collect", action="store_true", help="move finished runs to weights/, and stop")
-    add("--trim", action="store_true", help="take out of weights/ the parts that the table leaves out, and stop")
-    add(
-        "--pack",
-        action="store_true",
-        help="round weights/ to fewer digits where neither kNN nor linear probe loses, and stop",
-    )
     add("--check", metavar="NAME", help="train one entry from nothing and compare with its committed numbers")
     add("--data-dir", help="folder of prepared TFDS data sets (TFDS_DATA_DIR, else TFDS' own)")
     add("--remark", action="append", default=[], metavar="TEXT", help="what cards must say, of the data for example")
@@ -618,16 +424,6 @@ def main(argv=None):
     if options.list:
         show(zoo)
         return 0
-    if options.trim:
-        failed = 0
-        for entry in zoo.entries:
-            if gone := trim(zoo, entry):
-                print(f"{entry.entry}: without {', '.join(gone)}", flush=True)
-                failed += not enter(zoo.weights / entry.entry)
-        return 1 if failed else 0
-    if options.pack:
-        failed = sum(pack(zoo, entry) and not enter(zoo.weights / entry.entry) for entry in zoo.entries)
-        return 1 if failed else 0
     if options.collect:
         return collect_all(zoo, Zoo(entries, options.runs), options.table)
     states = {entry.entry: zoo.state(entry) for entry in zoo.entries}
@@ -639,30 +435,41 @@ def main(argv=None):
 
 
 def collect_all(zoo, everything, table):
-    """--collect: the finished runs among the chosen; table, manifest, golden embeddings and README after each."""
-    failed = 0
-    for entry in zoo.entries:
-        if zoo.state(entry) != "trained":
-            continue
+    """--collect: finished runs into weights/; then table, README, and whatever differs from the manifest."""
+    failed, finished = 0, [entry for entry in zoo.entries if zoo.state(entry) == "trained"]
+    for entry in finished:
         try:
             collect(zoo, entry)
-        except SSLZooError as error:
+        except (SSLZooError, OSError) as error:
             failed += 1
             print(f"{entry.entry}: not collected ({type(error).__name__}: {error})", flush=True)
             continue
         write_table(table, everything.entries)
-        failed += not enter(zoo.weights / entry.entry)
-        path = ROOT / "README.md"
-        write_beside(path, with_rows(path.read_text("utf-8"), readme_rows(everything)).encode())
         done = zoo.runs / entry.entry
         done.rename(done.with_name(f"{entry.entry}.collected-{int(time.time())}"))
+    for entry in zoo.entries:
+        if (zoo.weights / entry.entry / layout.RESULTS).is_file() and not _is_entered(zoo.weights / entry.entry):
+            failed += not enter(zoo.weights / entry.entry)
+    if finished:
+        path = ROOT / "README.md"
+        write_beside(path, with_rows(path.read_text("utf-8"), readme_rows(everything)).encode())
         print("python benchmarks/tables.py writes docs/results.md anew", flush=True)
     return 1 if failed else 0
 
 
+def _is_entered(folder):
+    """Whether the manifest has a folder as it is: a call that was killed may have left it behind."""
+    entry = index.read().get(folder.name) if index.path().exists() else None
+    return entry is not None and entry == index.entry(folder, entry["repository"], entry["revision"])
+
+
 def enter(folder):
     """Enters a folder of weights/ into the manifest, and its golden embeddings. Returns whether both were written."""
-    manifest.refresh(folder)
+    try:
+        manifest.refresh(folder)
+    except (SSLZooError, OSError) as error:
+        print(f"{folder.name}: not entered ({type(error).__name__}: {error})", flush=True)
+        return False
     golden = [sys.executable, str(ROOT / "tests" / "test_golden_embeddings.py"), "--write", folder.name]
     if subprocess.run(golden, env={**os.environ, "PYTHONPATH": search_path()}).returncode:  # which takes pytest
         print(f"{folder.name}: entered, but for {shlex.join(golden[1:])}", flush=True)

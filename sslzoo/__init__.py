@@ -15,7 +15,7 @@ _HOMES = {
     "load": "zoo",
     "list_models": "zoo",
     "info": "zoo",
-    "publish": "zoo",
+    "publish": "publishing",
     "verify": "zoo",
     "embed": "evaluation",
     "evaluate": "evaluation",
@@ -34,6 +34,7 @@ _ROOMS = {
     "methods",
     "networks",
     "optimizers",
+    "publishing",
     "training",
     "views",
     "zoo",
@@ -44,6 +45,8 @@ __all__ = sorted(["__version__", *_HOMES, *_ROOMS])
 
 def __getattr__(name):
     if name in _HOMES:
+        if _HOMES[name] == "evaluation":  # which imports Keras at once
+            importlib.import_module("sslzoo.environment").check_backend()
         value = getattr(importlib.import_module(f"sslzoo.{_HOMES[name]}"), name)
     elif name in _ROOMS:
         value = importlib.import_module(f"sslzoo.{name}")

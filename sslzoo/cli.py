@@ -20,7 +20,7 @@ from sslzoo.checks import SEED_LIMIT
 from sslzoo.environment import check_environment, in_a_line, quiet_backends
 from sslzoo.errors import InvalidInputError, SSLZooError, choose, printable
 from sslzoo.files import module_at, write_beside
-from sslzoo.zoo.listing import shown
+from sslzoo.zoo.listing import label, shape, shown
 
 # What `sslzoo.evaluation` calls so, which imports Keras.
 PROTOCOLS = ("linear", "mlp", "knn", "gmm")
@@ -204,10 +204,10 @@ def _listing(models):
         rows.append(
             [
                 model["name"],
-                model["method"],
-                model["dataset"],
-                "x".join(map(str, model["input_shape"])),
-                str(model["features"]),
+                model["method"] or "-",
+                model["dataset"] or "-",
+                shape(model),
+                str(model["features"] or "-"),
                 _size(model["bytes"]),
                 *(shown(metrics[protocol]) if protocol in metrics else "-" for protocol in protocols),
                 "yes" if model["local"] else "no",
@@ -215,11 +215,7 @@ def _listing(models):
         )
     lines = [_table(rows, right={3, 4, 5, *range(6, 6 + len(protocols))}), ""]
     for protocol in protocols:
-        described = {
-            f"{metrics[protocol].get('label', protocol)} ({metrics[protocol]['protocol']})"
-            for metrics in headlines.values()
-            if protocol in metrics
-        }
+        described = {label(metrics[protocol]) for metrics in headlines.values() if protocol in metrics}
         lines.append(f"{protocol.upper()}: {'; '.join(sorted(described))}")
     lines.append("HERE: whether it loads without a network. `sslzoo info NAME` has every number with its protocol.")
     return "\n".join(lines)
@@ -251,30 +247,28 @@ def _info(arguments):
 
 
 def _sheet(model):
-    shape = "x".join(map(str, model["input_shape"]))
-    low, high = model["input_range"]
     revision = model["revision"] or "not published yet"
     facts = [
-        ["method", model["method"]],
-        ["trained on", f"{model['dataset']}, without labels"],
+        *([["method", model["method"]]] if model["method"] else []),
+        *([["trained on", f"{model['dataset']}, without labels"]] if model["dataset"] else []),
         *([["recipe", f"{model['tag']}, not the default"]] if model["tag"] else []),
-        ["takes", f"raw images {shape} (height x width x channels), values {low}..{high}"],
+        ["takes", f"raw images {shape(model)} (height x width x channels), values 0..255"],
         ["gives", f"{model['features']} features"],
         ["parts", ", ".join(model["parts"])],
         ["parameters", f"{model['parameters']:,} in the encoder"],
-        ["size", f"{_size(model['bytes'])} in {len(model['files'])} files"],
+        ["size", _size(model["bytes"])],
         ["repository", f"{model['repository']} ({revision})" if model["repository"] else "none"],
         ["on this machine", "yes" if model["local"] else "no"],
-        ["licence", model["licence"]],
-        ["trained by", model["recipe"]],
-        *(["paper", " ".join([paper["title"], paper.get("url", "")]).strip()] for paper in model["papers"]),
+        ["license", model["license"] or "not stated"],
+        *([["trained by", model["recipe"]]] if model["recipe"] else []),
+        *(["paper", " ".join([paper["title"], paper.get("url", "")]).strip()] for paper in model.get("papers", [])),
     ]
     lines = [model["name"], "", _table(facts), ""]
     if model["metrics"]:
         rows = [["NUMBER", "OURS", "PAPER", "HOW"]]
         for metric in model["metrics"]:
             paper = "" if metric.get("paper") is None else shown({**metric, "value": metric["paper"], "error": None})
-            rows.append([metric.get("label", metric["name"]), shown(metric), paper, metric["protocol"]])
+            rows.append([label(metric), shown(metric), paper, metric.get("protocol", "")])
         lines += [_table(rows, right={1, 2}), ""]
     lines.append(f'encoder = sslzoo.load("{model["name"]}")')
     return "\n".join(lines)
@@ -658,9 +652,9 @@ def _add_train(commands):
 
 def _recipes():
     """Recipes by name: those inside an installed package, else those of the checkout."""
-    from sslzoo.zoo import manifest
+    from sslzoo.zoo import index
 
-    return {path.stem.replace("_", "-"): path for path in sorted(manifest.beside("recipes").glob("[a-z]*.py"))}
+    return {path.stem.replace("_", "-"): path for path in sorted(index.beside("recipes").glob("[a-z]*.py"))}
 
 
 def _train(arguments):
@@ -701,8 +695,10 @@ def _add_publish(commands):
 
 
 def _publish(arguments):
+    from sslzoo import publishing
+
     with _working():
-        done = zoo.publish(
+        done = publishing.publish(
             arguments.folder,
             arguments.repository,
             private=arguments.private,
@@ -737,7 +733,7 @@ def _add_seal(commands):
 
 
 def _seal(arguments):
-    from sslzoo.zoo import artefact
+    from sslzoo.publishing import artefact
 
     with _working():
         changed = {str(folder): artefact.seal(folder) for folder in arguments.folders}
@@ -762,10 +758,11 @@ def _add_manifest(commands):
 
 
 def _manifest(arguments):
-    from sslzoo.zoo import manifest
+    from sslzoo.publishing import manifest
+    from sslzoo.zoo import index
 
-    file = arguments.manifest or manifest.path()
-    if manifest.is_installed(file):
+    file = arguments.manifest or index.path()
+    if index.is_installed(file):
         raise InvalidInputError(
             "An installed package's manifest is not changed: name another by --manifest or SSLZOO_MANIFEST. "
             f"Received: '{file}'"

@@ -1,15 +1,21 @@
 """What the shell must say alike, from `sslzoo` and from a recipe: a wrong environment, and errors in a line."""
 
 import contextlib
+import importlib.util
+import json
 import logging
 import os
 import sys
 import tempfile
 from pathlib import Path
 
-from sslzoo.errors import InvalidInputError, SSLZooError, choose, printable
+from sslzoo.errors import BackendError, InvalidInputError, SSLZooError, choose, printable
 
 BACKENDS = ("tensorflow", "jax", "torch", "openvino")  # that Keras knows
+INSTALL = (
+    "Keras runs on the backend that KERAS_BACKEND names (tensorflow, jax or torch); install one with "
+    "pip install 'sslzoo[tensorflow]', and so on"
+)
 
 
 def check_environment() -> None:
@@ -26,6 +32,29 @@ def check_environment() -> None:
         raise InvalidInputError(
             f"SSLZOO_WEIGHTS must name a folder of model folders. Received: SSLZOO_WEIGHTS={weights!r}"
         )
+
+
+def check_backend() -> None:
+    """Refuses a backend that is not installed, before Keras is imported and fails at it.
+
+    Raises:
+        UnknownNameError: KERAS_BACKEND is no backend.
+        BackendError: the backend that Keras would import is not installed.
+    """
+    if "keras" in sys.modules:
+        return
+    backend = choose("KERAS_BACKEND", os.environ.get("KERAS_BACKEND") or _configured_backend(), BACKENDS)
+    if importlib.util.find_spec(backend) is None:
+        raise BackendError(f"{INSTALL}. Received: {backend}, which is not installed")
+
+
+def _configured_backend():
+    """What Keras takes where KERAS_BACKEND names nothing."""
+    file = Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras") / "keras.json"
+    try:
+        return json.loads(file.read_text("utf-8"))["backend"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return "tensorflow"
 
 
 def quiet_backends() -> None:
@@ -81,10 +110,7 @@ def in_a_line(error: Exception, advice: str = "") -> str:
         where = f" Received: '{error.filename}'" if error.filename else ""
         told = f"{type(error).__name__}: {error.strerror or error}. {advice}{where}"
     else:
-        told = (
-            f"{error}. Keras runs on the backend that KERAS_BACKEND names (tensorflow, jax or torch); install one with "
-            "pip install 'sslzoo[tensorflow]', and so on"
-        )
+        told = f"{error}. {INSTALL}"
     return printable(" ".join(told.split()))
 
 

@@ -37,6 +37,10 @@ class InvalidInputError(SSLZooError, ValueError):
     """A value or an array does not fit: wrong rank, dtype, range, or a combination that makes no sense."""
 
 
+class BackendError(SSLZooError, ImportError):
+    """The backend that Keras would run on is not installed."""
+
+
 class MissingDataError(SSLZooError, FileNotFoundError):
     """Data was looked for and is not there; the message says where, and how to get it."""
 

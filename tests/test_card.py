@@ -3,7 +3,7 @@
 import pytest
 from huggingface_hub import ModelCard
 
-from sslzoo.zoo import card, citations
+from sslzoo.publishing import card, citations
 
 
 def results(**changes):
@@ -30,7 +30,7 @@ def results(**changes):
         "versions": {"keras": "3.15.1", "jax": "0.10.2"},
         "wall_seconds": 1260.0,
         "views_seen": 5_000_000,
-        "licence": "apache-2.0",
+        "license": "apache-2.0",
         "papers": [{"title": "A Probabilistic Model behind SSL", "url": "https://arxiv.org/abs/2402.01399"}],
         "remarks": ["Trained on 2 cores:\nfar from the paper's 400 epochs."],
         "pictures": [{"file": "pictures/two words.png", "caption": "Reconstructions"}],
@@ -116,7 +116,7 @@ def test_optional_fields_may_be_absent():
     text = card.render(few)
     data = ModelCard(text).data
     assert data.eval_results is None and data.datasets is None
-    assert "no labels" in text and "trained with SimVAE on my-photos without labels" in text
+    assert "Nothing was measured" in text and "trained with SimVAE on my-photos without labels" in text
 
 
 def test_a_card_is_a_function_of_the_results():
@@ -178,6 +178,7 @@ def test_every_paper_of_every_method_has_its_bibtex():
     assert len(papers) > 20 and len({entry.partition(",")[0] for entry in entries}) == len(papers)
     for paper, entry in zip(papers.values(), entries):
         assert paper["title"] in entry and paper["url"] in entry and entry.count("{") == entry.count("}")
+    assert all("  author = {" in entry for entry in entries)
     simvae = citations.bibtex(papers["https://arxiv.org/abs/2402.01399"])
     assert simvae.startswith("@misc{bizeul2024a,") and "eprint = {2402.01399}" in simvae and "year = {2024}" in simvae
     assert simvae in card.render(results(papers=[papers["https://arxiv.org/abs/2402.01399"]]))
@@ -185,6 +186,34 @@ def test_every_paper_of_every_method_has_its_bibtex():
 
 def test_terms_of_known_images_are_named_and_none_are_made_up_for_others():
     assert "Terms of MNIST: CC BY-SA 3.0" in card.render(results())
-    own = card.render(results(dataset="photos", licence=card.UNSTATED))
-    assert ModelCard(own).data.license is None and "No licence is stated" in own and "apache" not in own
+    own = card.render(results(dataset="photos", license=card.UNSTATED))
+    assert ModelCard(own).data.license is None and "No license is stated" in own and "apache" not in own
     assert 'sslzoo.load("path/to/simvae-mnist")' in own  # by no name that anybody knows
+
+
+def test_r2_is_a_share_wherever_it_stands():
+    metric = {"name": "style.size_r2", "value": 163.91, "chance": 0.0, "error": 1.0, "protocol": "R2 of its side"}
+    metric |= {"value": 78.7897}
+    text = card.render(results(metrics=[metric]))
+    [number] = ModelCard(text).data.eval_results
+    assert (number.metric_type, number.metric_value) == ("r_squared", 0.787897)
+    assert rows(text, "Numbers")[2][1] == "0.7879 ± 0.01"
+
+
+def test_the_front_matter_has_the_headlines_alone():
+    names = ["linear.accuracy", "linear.best_accuracy", "mlp.accuracy", "knn.cosine_k10_accuracy", "gmm.accuracy"]
+    metrics = [{"name": name, "value": 1, "protocol": "p"} for name in [*names, "style.kept", "style.size_r2"]]
+    data = ModelCard(card.render(results(metrics=metrics))).data
+    assert [number.metric_name for number in data.eval_results] == [names[0], *names[2:], "style.kept"]
+
+
+def test_a_published_card_measures_the_published_model():
+    record = {"data": {"name": "mnist"}, "seeds": [0], "protocols": {"knn": {}}}
+    text = card.render(results(evaluation=record), "someone/mine")
+    assert "sslzoo evaluate hf://someone/mine --dataset mnist" in text
+
+
+def test_what_is_missing_is_named():
+    text = card.render(results(left_out=["posterior"], ended="minutes"))
+    assert "- Left out here for size, and written by the recipe: posterior." in text
+    assert ["ended by", "minutes"] in rows(text, "Training")

@@ -6,7 +6,6 @@ import io
 import json
 import os
 import re
-import runpy
 import shutil
 import signal
 import subprocess
@@ -21,10 +20,11 @@ from keras import layers
 from PIL import Image
 
 import sslzoo
-from sslzoo import cli, errors, evaluation, networks, zoo
+from sslzoo import cli, evaluation, networks, publishing, zoo
 from sslzoo.errors import HubError
 from sslzoo.networks.composition import compose
-from sslzoo.zoo import artefact, loading, manifest
+from sslzoo.publishing import artefact, manifest
+from sslzoo.zoo import index, loading
 
 ROOT = Path(sslzoo.__file__).parent.parent
 SHAPE = (8, 8, 1)
@@ -51,7 +51,7 @@ def facts(name, method, dataset, metrics):
         "versions": {},
         "wall_seconds": 1,
         "views_seen": 1,
-        "licence": "apache-2.0",
+        "license": "apache-2.0",
         "papers": [{"title": "A paper", "url": "https://arxiv.org/abs/2402.01399"}],
     }
 
@@ -66,8 +66,8 @@ def shelf(tmp_path_factory):
     parts = {"encoder": compose(preprocessor, posterior, "mean"), "posterior": compose(preprocessor, posterior)}
     colour = keras.Input((6, 10, 3), name="images")
     small = keras.Model(colour, layers.GlobalAveragePooling2D()(layers.Rescaling(1 / 255)(colour)))
-    artefact.write(root / "weights" / "simvae-digits", parts, facts("simvae-digits", "SimVAE", "digits", METRICS))
-    artefact.write(root / "weights" / "mean-photos", {"encoder": small}, facts("mean-photos", "Mean", "photos", []))
+    artefact.write(root / "weights" / "simvae-digits", **parts, **facts("simvae-digits", "SimVAE", "digits", METRICS))
+    artefact.write(root / "weights" / "mean-photos", small, **facts("mean-photos", "Mean", "photos", []))
     for folder in (root / "weights").iterdir():
         manifest.refresh(folder, file=root / "manifest.json")
     return root
@@ -78,7 +78,7 @@ def environment(shelf, monkeypatch, tmp_path):
     monkeypatch.setenv("SSLZOO_WEIGHTS", str(shelf / "weights"))
     monkeypatch.setenv("SSLZOO_MANIFEST", str(shelf / "manifest.json"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setattr(loading, "_weight_folders", lambda: [shelf / "weights"])  # not those of the checkout
+    monkeypatch.setattr(loading, "weight_folders", lambda: [shelf / "weights"])  # not those of the checkout
     monkeypatch.chdir(tmp_path)
 
 
@@ -213,7 +213,7 @@ def test_the_packages_errors_are_one_line_without_a_traceback(sslzoo_):
     for words in (("info", "simvae-digit"), ("list", "--method", "SimVEA"), ("verify", "nothing")):
         code, out, err = sslzoo_(*words)
         assert code == 2 and not out
-        assert err.startswith("sslzoo: UnknownNameError: Unknown") and err.count("\n") == 1
+        assert err.startswith("sslzoo: UnknownNameError: ") and err.count("\n") == 1
     assert "Did you mean 'simvae-digits'" in sslzoo_("info", "simvae-digit")[2]
 
 
@@ -258,12 +258,12 @@ def test_list_is_a_table_with_numbers_and_sizes(sslzoo_):
     code, out, err = sslzoo_("list")
     lines = out.splitlines()
     assert code == 0 and not err
-    assert lines[0].split() == ["NAME", "METHOD", "DATASET", "IMAGES", "FEATURES", "SIZE", "KNN", "SAMPLES", "HERE"]
-    assert lines[1].split() == ["mean-photos", "Mean", "photos", "6x10x3", "3", *lines[1].split()[5:7], "-", "-", "yes"]
-    assert lines[2].split()[-4:] == ["97.5", "%", "12.2", "yes"]  # the first number of a protocol, not the best
-    size = sum(entry["bytes"] for entry in manifest.read()["simvae-digits"]["files"].values())
+    assert lines[0].split() == ["NAME", "METHOD", "DATASET", "IMAGES", "FEATURES", "SIZE", "KNN", "HERE"]
+    assert lines[1].split() == ["mean-photos", "Mean", "photos", "6x10x3", "3", *lines[1].split()[5:7], "-", "yes"]
+    assert lines[2].split()[-3:] == ["97.5", "%", "yes"]  # the first number of a protocol, not the best
+    size = index.read()["simvae-digits"]["bytes"]
     assert f"{size / 1000:.3g} kB" in lines[2]
-    assert "KNN: kNN: cosine, k = 10 (majority vote)" in lines
+    assert "KNN: kNN: cosine, k = 10" in lines
 
 
 def test_list_filters(sslzoo_):
@@ -343,37 +343,15 @@ def test_a_folder_that_is_being_written_is_no_model_yet(sslzoo_, shelf, tmp_path
     for name in ("simvae-digits", ".mean-photos.partial"):
         shutil.copytree(shelf / "weights" / "simvae-digits", tmp_path / "run" / name)
     assert json.loads(sslzoo_("info", tmp_path / "run", "--json")[1])["name"] == "simvae-digits"
-    monkeypatch.setattr(loading, "_weight_folders", lambda: [tmp_path / "run"])
+    monkeypatch.setattr(loading, "weight_folders", lambda: [tmp_path / "run"])
     assert list(loading.local_models()) == ["simvae-digits"]
     code, _, err = sslzoo_("info", "simvae-digit")
     assert code == 2 and "Did you mean 'simvae-digits'?" in err and "partial" not in err
 
 
-@pytest.mark.parametrize(
-    ("name", "command"),
-    [
-        ("simvae-cifar100", "python recipes/simvae.py --dataset cifar100."),
-        ("beta-vae-fashion-mnist.paper", "python recipes/beta_vae.py --dataset fashion_mnist --variant paper."),
-        ("simclr-mnist.strong-seed3", "python recipes/simclr.py --dataset mnist --variant strong --seed 3."),
-    ],
-)
-def test_a_name_that_a_recipe_makes_is_answered_with_its_command(sslzoo_, name, command):
-    code, out, err = sslzoo_("info", name)
-    assert code == 2 and not out and f"its recipe makes it: {command}" in err
-    with pytest.raises(errors.UnknownNameError, match=re.escape(command)):
-        sslzoo.load(name)
-
-
 def test_no_command_is_made_up_for_a_variant_that_no_recipe_has(sslzoo_):
     code, _, err = sslzoo_("info", "simvae-digits.longer")
     assert code == 2 and "recipe makes it" not in err and "Did you mean 'simvae-digits'" in err
-
-
-def test_variants_are_read_from_every_recipe_as_python_reads_them():
-    recipes = sorted(manifest.beside("recipes").glob("[a-z]*.py"))
-    for path in recipes:
-        assert loading._variants(path) == set(runpy.run_path(str(path)).get("VARIANTS", {})), path.name
-    assert len(recipes) > 30
 
 
 def test_embed_writes_tables(sslzoo_, tmp_path, monkeypatch):
@@ -765,7 +743,7 @@ def test_publish_passes_on_what_was_asked(sslzoo_, monkeypatch, tmp_path):
         asked.append((arguments, kwargs))
         return answer
 
-    monkeypatch.setattr(zoo, "publish", publish)
+    monkeypatch.setattr(publishing, "publish", publish, raising=False)
     code, out, _ = sslzoo_("publish", "folder", "me/x")
     defaults = {"private": None, "create_pr": False, "manifest": None, "overwrite_card": False}
     assert code == 0 and asked == [((Path("folder"), "me/x"), defaults)]
@@ -788,7 +766,7 @@ def test_the_hubs_refusals_are_one_line(sslzoo_, monkeypatch):
     def publish(*_, **__):
         raise HubError("You may not write there.\nLog in. Received: repo_id='me/x'")
 
-    monkeypatch.setattr(zoo, "publish", publish)
+    monkeypatch.setattr(publishing, "publish", publish, raising=False)
     assert sslzoo_("publish", "folder", "me/x") == (
         2,
         "",
@@ -801,14 +779,14 @@ def test_manifest_enters_folders(sslzoo_, shelf, monkeypatch):
     folder = shelf / "weights" / "simvae-digits"
     assert sslzoo_("manifest", folder) == (0, f"{folder}: entered\n", "")
     assert sslzoo_("manifest", folder)[1] == f"{folder}: unchanged\n"
-    assert manifest.read("new.json") == {"simvae-digits": manifest.read(shelf / "manifest.json")["simvae-digits"]}
+    assert index.read("new.json") == {"simvae-digits": index.read(shelf / "manifest.json")["simvae-digits"]}
     code, out, _ = sslzoo_("manifest", folder, "--manifest", "other.json", "--organisation", "me", "--json")
     assert code == 0 and json.loads(out) == {"manifest": "other.json", "changed": {str(folder): True}}
-    assert manifest.read("other.json")["simvae-digits"]["repository"] == "me/simvae-digits"
+    assert index.read("other.json")["simvae-digits"]["repository"] == "me/simvae-digits"
     code, _, err = sslzoo_("manifest", "nowhere")
     assert code == 2 and err.startswith("sslzoo: ArtefactError") and err.count("\n") == 1
     monkeypatch.delenv("SSLZOO_MANIFEST")
-    monkeypatch.setattr(manifest, "path", lambda: Path(manifest.__file__).parents[1] / manifest.FILE)
+    monkeypatch.setattr(index, "path", lambda: Path(index.__file__).parents[1] / index.FILE)
     code, _, err = sslzoo_("manifest", folder)
     assert code == 2 and "An installed package's manifest is not changed" in err
 
@@ -820,13 +798,13 @@ def test_names_say_their_recipe(sslzoo_, shelf, monkeypatch, tmp_path):
     """Another variant or seed than the default has a tag, and all that goes by name follows."""
     tagged = "simvae-digits.seed1"
     encoder = {"encoder": zoo.load("simvae-digits")}
-    folder = artefact.write(tmp_path / "weights" / tagged, encoder, facts(tagged, "SimVAE", "digits", METRICS))
+    folder = artefact.write(tmp_path / "weights" / tagged, **encoder, **facts(tagged, "SimVAE", "digits", METRICS))
     shutil.copy(shelf / "manifest.json", "both.json")
     monkeypatch.setenv("SSLZOO_MANIFEST", "both.json")
     monkeypatch.setenv("SSLZOO_WEIGHTS", str(tmp_path / "weights"))
-    monkeypatch.setattr(loading, "_weight_folders", lambda: [tmp_path / "weights", shelf / "weights"])
+    monkeypatch.setattr(loading, "weight_folders", lambda: [tmp_path / "weights", shelf / "weights"])
     assert sslzoo_("manifest", folder)[0] == 0
-    assert manifest.read()[tagged]["repository"] == f"sslzoo/{tagged}"
+    assert index.read()[tagged]["repository"] == f"sslzoo/{tagged}"
     assert [model["name"] for model in sslzoo.list_models(tag="seed1")] == [tagged]
     assert [model["name"] for model in sslzoo.list_models("simvae", tag="default")] == ["simvae-digits"]
     assert [(m["name"], m["tag"]) for m in sslzoo.list_models("simvae")] == [("simvae-digits", None), (tagged, "seed1")]
@@ -842,7 +820,7 @@ def test_verify_compares_files_with_the_manifest(sslzoo_, shelf, tmp_path, monke
     code, out, _ = sslzoo_("verify")
     assert code == 0 and out.count("ok: ") == 2
     folder = Path(shutil.copytree(shelf / "weights", tmp_path / "weights"))
-    monkeypatch.setattr(loading, "_weight_folders", lambda: [folder])
+    monkeypatch.setattr(loading, "weight_folders", lambda: [folder])
     with open(folder / "simvae-digits" / "model.weights.h5", "ab") as file:
         file.write(b"x")
     code, out, _ = sslzoo_("verify")
@@ -853,6 +831,6 @@ def test_verify_compares_files_with_the_manifest(sslzoo_, shelf, tmp_path, monke
 
 
 def test_verify_of_nothing_is_no_success(sslzoo_, tmp_path, monkeypatch):
-    monkeypatch.setattr(loading, "_weight_folders", lambda: [tmp_path])
+    monkeypatch.setattr(loading, "weight_folders", lambda: [tmp_path])
     code, out, _ = sslzoo_("verify", "simvae-digits")
     assert code == 1 and "not checked: simvae-digits" in out

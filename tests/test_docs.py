@@ -15,7 +15,6 @@ from sslzoo import training
 from sslzoo.errors import InvalidInputError
 from sslzoo.methods import METHODS
 from sslzoo.methods.pretrainer import ROLES
-from sslzoo.zoo import artefact
 from sslzoo.zoo.results import read_results
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -239,8 +238,7 @@ def test_an_entry_is_one_of_several_seeds(tmp_path, monkeypatch):
         (folder / "results.json").write_text(json.dumps(made))
 
     jpeg = "The data had gone through JPEG."
-    of_files = [f"{artefact.PACKED}keep few digits.", f"{artefact.LEFT_OUT}: decoder."]
-    write(0, 0.8, [jpeg, *of_files], tmp_path / "weights" / "simvae-digits")
+    write(0, 0.8, [jpeg], tmp_path / "weights" / "simvae-digits")
     write(1, 0.9, [jpeg], tmp_path / "runs" / "simvae-digits.seeds.1" / "simvae-digits", came_later="as always")
     monkeypatch.setattr(seeds.keras.backend, "backend", lambda: "jax")
     words = ["simvae", "digits", "--seeds", "0", "1", "--with-entry"]

@@ -61,6 +61,7 @@ FLOW = [
     "methods",
     "zoo",
     "evaluation",
+    "publishing",
     "callbacks",
     "training",
     "cli",

@@ -737,13 +737,13 @@ def test_a_folder_of_photographs_from_end_to_end(tmp_path, capsys):
         assert (folder / "pictures" / f"{picture}.png").read_bytes().startswith(b"\x89PNG")
     card, results = (folder / "README.md").read_text(), json.loads((folder / "results.json").read_text())
     assert str(tmp_path) not in card and "bad.png" not in card and "apache" not in card
-    assert results["licence"] == "unknown" and "'my pics/'" in results["recipe"]
+    assert results["license"] == "unknown" and "'my pics/'" in results["recipe"]
     assert any(remark == "1 of 33 images could not be read and were left out." for remark in results["remarks"])
 
     labelled = ["--on-error", "skip", "--labels", "folders", "--test-share", "0.25", "--licence", "cc-by-4.0"]
     folder = recipe("simclr").main([*small, "--out", str(tmp_path / "labelled"), *labelled])
     results = json.loads((folder / "results.json").read_text())
-    assert results["licence"] == "cc-by-4.0" and results["metrics"] and results["evaluation"]["data"]["test"] == 8
+    assert results["license"] == "cc-by-4.0" and results["metrics"] and results["evaluation"]["data"]["test"] == 8
     report = sslzoo.evaluate(folder, root, ("knn",), labels="folders", test_share=0.25, on_error="skip")
     assert report["knn"] == {name: number["value"] for name, number in results["evaluation"]["numbers"]["knn"].items()}
 

@@ -10,8 +10,8 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 import sslzoo
@@ -44,7 +44,7 @@ def test_a_table_that_says_nothing_sensible_is_refused(tmp_path):
     with pytest.raises(errors.InvalidInputError, match=r"--table must be a table.*No such file.*Received: .*zoo\.csv"):
         recipe.main(["--table", str(table)])
     table.write_text("entry,recipe,dataset,flags,seed\nsimvae-digits,simvae,digits,,0\n")
-    with pytest.raises(errors.InvalidInputError, match=r"Received: none of \['knn', 'minutes', 'without'\]"):
+    with pytest.raises(errors.InvalidInputError, match=r"Received: without \['knn', 'minutes', 'without'\]"):
         recipe.read_table(table)
     for part in ("posteriors", "encoder"):
         recipe.write_table(table, [recipe.Entry("simvae-digits", "simvae", "digits", "", 0, without=f"decoder {part}")])
@@ -56,7 +56,13 @@ def test_a_table_that_says_nothing_sensible_is_refused(tmp_path):
         (",0,", ",zero,", r"zoo\.csv, line 2: seed must be a number\. Received: seed='zero'"),
         (",0,", ",,", "line 2: seed must be given"),
         ("simvae,", ",", "line 2: recipe must be given"),
+        ("simvae-digits,", "../../x,", r"line 2: a name is of lower-case letters.*Received: '\.\./\.\./x'"),
+        ("simvae-digits,", '"simvae-digits,', "must be a table"),
+        (",digits,,", ",digits,--name 'x,", r"line 2: flags must be words \(No closing quotation\)"),
+        (",,\n", ",nan,\n", "line 2: minutes must be finite"),
+        ("\nsimvae", "\nsimvae-digits,simvae,digits,,0,,,\nsimvae", "Received: simvae-digits more than once"),
     ):
+        assert cell in whole
         table.write_text(whole.replace(cell, changed))
         with pytest.raises(errors.InvalidInputError, match=told):
             recipe.read_table(table)
@@ -81,6 +87,7 @@ def test_flags_and_variants_reach_the_settings(tmp_path):
         "--out",
         str(tmp_path / "simclr-cifar10.strong"),
         "--resume",
+        "--float16",
         "--remark",
         "Once.",
         "--remark",
@@ -134,7 +141,7 @@ def test_weights_of_other_settings_are_stale(tmp_path):
     assert zoo.state(recipe.Entry("simvae-digits", "simvae", "digits", "", 1)) == "stale"
     path = weights / "simvae-digits" / "results.json"
     results = json.loads(path.read_text())
-    path.write_text(json.dumps(results | {"remarks": ["Training was interrupted, in epoch 3."]}))
+    path.write_text(json.dumps(results | {"ended": "signal"}))
     assert zoo.state(entry) == "stale"
     shutil.copytree(ROOT / "weights" / "simvae-digits", zoo.runs / "simvae-digits" / "simvae-digits")
     assert zoo.state(entry) == "trained"
@@ -214,240 +221,58 @@ def test_sigterm_ends_in_good_order(tmp_path, capsys):
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_the_report_says_how_far_and_how_long(tmp_path, monkeypatch, capsys):
-    zoo = Acted(["good-1", "good-2"], tmp_path)
-    zoo.entries[1].minutes = None
-    (tmp_path / "good-1").mkdir()
-    (tmp_path / "good-1" / "history.csv").write_text("epoch,knn,views_per_second,seconds\n6,0.873,1234.5,360\n")
-    epochs = zoo.settings(zoo.entries[0])["epochs"]
-    recipe.report(zoo, [zoo.entries[0]], [])
-    said = capsys.readouterr().out
-    assert f"good-1: epoch 6 of {epochs}, 1,234 views/s, kNN 87.3 %, {epochs - 6} min left" in said
-    monkeypatch.setattr(recipe.Zoo, "speeds", {("mlp-small", "digits"): 1000.0})
-    views = epochs * 1437 // 12 * 12 * zoo.settings(zoo.entries[0])["num_views"]
-    unknown = recipe.Entry("simvae-mnist", "simvae", "mnist", "", 0)
-    for jobs, side in ((1, ""), (2, " with 2 side by side")):
-        recipe.report(zoo, [], [*zoo.entries, unknown], jobs)
-        minutes = (3 + views / 1000 / 60) / jobs
-        how = "1 as they took before, 1 from runs of their network and data set, 1 not known"
-        assert capsys.readouterr().out == f"3 more: an estimated {minutes:.0f} min{side} ({how})\n"
-
-
-def test_what_was_never_timed_is_estimated_by_what_was(tmp_path):
-    """simvae-digits, at the speed at which it was trained, takes as long as it took."""
-    shutil.copytree(ROOT / "weights" / "simvae-digits", tmp_path / "weights" / "simvae-digits")
-    results = recipe.read_results(tmp_path / "weights" / "simvae-digits")
-    zoo = recipe.Zoo([], tmp_path / "runs", tmp_path / "weights")
-    entry = recipe.Entry("simvae-digits", "simvae", "digits", "", 0)
-    assert zoo.minutes(entry) == pytest.approx(results["wall_seconds"] / 60, rel=0.02)
-    assert zoo.minutes(recipe.Entry("simvae-mnist", "simvae", "mnist", "", 0)) is None
-    entry.minutes = 7.0
-    assert zoo.minutes(entry) == 7.0
-
-
 # ---------------------------------------------------------------- collecting
 
 
-def test_a_finished_run_is_collected_rounded_and_measured_again(tmp_path, monkeypatch):
-    runs, weights = tmp_path / "runs", tmp_path / "weights"
-    shutil.copytree(ROOT / "weights" / "simvae-digits", runs / "simvae-digits" / "simvae-digits")
-    entry = recipe.Entry("simvae-digits", "simvae", "digits", "", 0)
-    path = runs / "simvae-digits" / "simvae-digits" / "results.json"
-    results = json.loads(path.read_text())
-    results["evaluation"]["numbers"] = {"knn": results["evaluation"]["numbers"]["knn"]}  # the quick one
-    results["weights"] = "float32"
-    path.write_text(json.dumps(results))
-    collected = recipe.collect(recipe.Zoo([entry], runs, weights), entry)
-    kernel = sslzoo.load(weights / "simvae-digits").get_layer("mean").kernel
-    kernel = np.asarray(kernel.detach() if hasattr(kernel, "detach") else kernel)
-    np.testing.assert_array_equal(kernel, kernel.astype("float16").astype("float32"))
-    before = {metric["name"]: metric["value"] for metric in results["metrics"]}
-    after = {metric["name"]: metric["value"] for metric in collected["metrics"]}
-    assert abs(after[recipe.KNN] - before[recipe.KNN]) <= recipe.TOLERANCE
-    assert entry.knn == round(after[recipe.KNN], 1) and entry.minutes == round(results["wall_seconds"] / 60, 1)
-    assert sum(f.stat().st_size for f in weights.rglob("*") if f.is_file()) < recipe.LARGEST
-    written = (weights / "simvae-digits" / "model.weights.h5").read_bytes()
-    monkeypatch.setattr(recipe, "LARGEST", 1000)
-    with pytest.raises(errors.ArtefactError, match="at most 1,000 bytes"):
-        recipe.collect(recipe.Zoo([entry], runs, weights), entry)
-    assert (weights / "simvae-digits" / "model.weights.h5").read_bytes() == written
-    assert [path.name for path in weights.iterdir()] == ["simvae-digits"]  # nothing half written
-
-
-def test_an_entry_is_weighed_as_it_is_packed(tmp_path, monkeypatch):
-    """Two bytes a number, which float16 is before it is compressed, would be too much here, as of a ResNet-18."""
-    source = tmp_path / "runs" / "simclr-mnist" / "simclr-mnist"
-    shutil.copytree(ROOT / "weights" / "simclr-mnist", source)
-    entry = recipe.Entry("simclr-mnist", "simclr", "mnist", "", 0)
-    zoo = recipe.Zoo([entry], tmp_path / "runs", tmp_path / "weights")
-    numbers = recipe.read_results(source)["parameters"]
-    monkeypatch.setattr(recipe, "_loses", lambda before, after: False)
-    monkeypatch.setattr(recipe, "LARGEST", 2 * numbers - 1)
-    without_measuring(monkeypatch, [0.0])
-    recipe.collect(zoo, entry)
-    folder = zoo.weights / "simclr-mnist"
-    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    assert 1e6 < size < 2 * numbers
-    before = recipe.layout.files(folder)
-    monkeypatch.setattr(recipe, "LARGEST", size - 1000)
-    without_measuring(monkeypatch, [0.0])
-    parts = {"encoder": sslzoo.load(folder), "projection": sslzoo.load(folder)}
-    monkeypatch.setattr(recipe, "_parts", lambda folder: parts)
-    told = r"takes \d[\d,]* more\. Of it, .*'without' can leave out projection \([\d,]+ bytes\)\. .*binary digits"
-    with pytest.raises(errors.ArtefactError, match=told):
-        recipe.collect(zoo, entry)
-    assert recipe.layout.files(folder) == before and [path.name for path in zoo.weights.iterdir()] == ["simclr-mnist"]
-
-
-def test_parts_that_the_table_leaves_out_are_not_kept_and_the_card_says_so(tmp_path, monkeypatch):
-    weights = tmp_path / "weights"
-    folder = weights / "simvae-digits"
-    for place in (folder, tmp_path / "runs" / "simvae-digits" / "simvae-digits"):
-        shutil.copytree(ROOT / "weights" / "simvae-digits", place)
-    before = recipe.read_results(folder)
-    kernels = (folder / "model.weights.h5").read_bytes()
+@pytest.fixture
+def ready(tmp_path, monkeypatch):
+    """A finished run, and a zoo that collects it into folders and a manifest of its own."""
+    source = tmp_path / "runs" / "simvae-digits" / "simvae-digits"
+    shutil.copytree(ROOT / "weights" / "simvae-digits", source)
     entry = recipe.Entry("simvae-digits", "simvae", "digits", "", 0, without="posterior")
-    zoo = recipe.Zoo([entry], tmp_path / "runs", weights)
-    assert recipe.trim(zoo, entry) == ["posterior"] and recipe.trim(zoo, entry) == []
+    monkeypatch.setenv("SSLZOO_MANIFEST", str(tmp_path / "manifest.json"))
+    monkeypatch.setattr(recipe, "ROOT", tmp_path)
+    monkeypatch.setattr(recipe.subprocess, "run", lambda *_, **__: SimpleNamespace(returncode=0))
+    (tmp_path / "README.md").write_text("<!-- weights -->\n<!-- /weights -->")
+    return recipe.Zoo([entry], tmp_path / "runs", tmp_path / "weights"), entry, source
+
+
+def test_a_finished_run_is_collected_as_it_was_measured(ready, tmp_path):
+    zoo, entry, source = ready
+    before = recipe.read_results(source)
+    assert recipe.collect_all(zoo, zoo, tmp_path / "zoo.csv") == 0
+    folder = zoo.weights / "simvae-digits"
     after = recipe.read_results(folder)
+    assert (folder / "model.weights.h5").read_bytes() == (
+        next((tmp_path / "runs").glob("*.collected-*/simvae-digits/model.weights.h5")).read_bytes()
+    )
+    assert after["metrics"] == before["metrics"] and after["left_out"] == ["posterior"]
     assert list(after["parts"]) == ["encoder", "decoder"] and not (folder / "posterior").exists()
-    assert after["remarks"][-1] == "Left out here for size, and written by the recipe: posterior."
-    assert after["remarks"][-1] in (folder / "README.md").read_text("utf-8")
-    same = set(before) - {"parts", "remarks", "files"}
-    assert {name: after[name] for name in same} == {name: before[name] for name in same}
-    assert (folder / "model.weights.h5").read_bytes() == kernels
-    sslzoo.load(folder, part="decoder")  # every hash agrees
-    with pytest.raises(errors.MissingPartError, match=r"encoder, decoder. Left out here .*: posterior. Received: part"):
+    assert entry.knn == 93.9 and entry.minutes == round(before["wall_seconds"] / 60, 1)
+    assert recipe.read_table(tmp_path / "zoo.csv") == [entry]
+    assert recipe.index.read()["simvae-digits"] == recipe.index.entry(folder, "sslzoo/simvae-digits")
+    sslzoo.load(folder, part="decoder")
+    with pytest.raises(errors.MissingPartError, match="Left out here, and written by the recipe: posterior"):
         sslzoo.load(folder, part="posterior")
 
-    # A run without --float16 is measured with what is left out.
-    entry.without = "posterior decoder"
-    path = tmp_path / "runs" / "simvae-digits" / "simvae-digits" / "results.json"
-    path.write_text(json.dumps(before | {"weights": "float32"}))
-    monkeypatch.setattr(recipe, "_packed", lambda zoo, entry, results, parts: results)  # a probe would lose by it
-    monkeypatch.setattr(recipe.evaluation, "evaluate", lambda *_, decoder, **__: pytest.fail(str(decoder.output_shape)))
-    with pytest.raises(pytest.fail.Exception, match="8, 8, 1"):
-        recipe.collect(zoo, entry)
-    monkeypatch.undo()
-    without_measuring(monkeypatch, [0.0])
-    recipe.collect(zoo, entry)
-    assert (folder / "model.weights.h5").is_file() and recipe.layout.parts(folder) == ["encoder"]
+
+def test_a_call_mends_what_a_killed_one_left_between_folder_and_manifest(ready, tmp_path, monkeypatch):
+    zoo, _, _ = ready
+    with monkeypatch.context() as killed:
+        killed.setattr(recipe, "enter", lambda folder: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            recipe.collect_all(zoo, zoo, tmp_path / "zoo.csv")
+    assert (zoo.weights / "simvae-digits").is_dir() and not recipe.index.path().exists()
+    assert recipe.collect_all(zoo, zoo, tmp_path / "zoo.csv") == 0
+    assert list(recipe.index.read()) == ["simvae-digits"]
 
 
-def without_measuring(monkeypatch, moves):
-    """Every evaluation finds the committed numbers of simvae-digits, those in percent off by the next of `moves`."""
-    committed = recipe.read_results(ROOT / "weights" / "simvae-digits")["evaluation"]
-    moves, asked = iter(moves), []
-
-    def evaluate(encoder, *_, **__):
-        asked.append([np.asarray(weight) for weight in encoder.get_weights()])
-        move, found = next(moves), json.loads(json.dumps(committed))
-        for metrics in found["numbers"].values():
-            for number in metrics.values():
-                number["value"] += move / 100 if number.get("unit", "%") == "%" else 0
-        return recipe.evaluation.Report.from_dict(found)
-
-    monkeypatch.setattr(recipe.evaluation, "evaluate", evaluate)
-    return asked  # the weights of each encoder that was measured
-
-
-LOST = [-0.2] * len(recipe.DIGITS)  # by each number of digits that is tried
-
-
-@pytest.mark.parametrize(
-    ("weights", "moves", "kept"),
-    [
-        ("float32", [-0.09], "few"),
-        ("float32", [-0.2, -0.2, -0.09], "few"),
-        ("float32", [*LOST, -0.09], "half"),
-        ("float32", [*LOST, -0.2], "whole"),
-        ("float16", [0.1], "few"),
-        ("float16", LOST, "half"),
-    ],
-)
-def test_weights_are_rounded_as_far_as_no_probe_loses(weights, moves, kept, tmp_path, monkeypatch):
-    """A run of --float16 was measured as it is, and stays so where few digits cost too much."""
-    source = tmp_path / "runs" / "simvae-digits" / "simvae-digits"
-    encoder = sslzoo.load("simvae-digits")
-    encoder.set_weights([weight + 1e-6 * weight if weight.ndim > 1 else weight for weight in encoder.get_weights()])
-    results = recipe.read_results(ROOT / "weights" / "simvae-digits") | {"pictures": []}
-    recipe.artefact.write(source, {"encoder": encoder}, results, float16=weights == "float16")
-    entry = recipe.Entry("simvae-digits", "simvae", "digits", "", 0)
-    value = next(metric["value"] for metric in results["metrics"] if metric["name"] == recipe.KNN)
-    asked = without_measuring(monkeypatch, moves)
-    collected = recipe.collect(recipe.Zoo([entry], tmp_path / "runs", tmp_path / "weights"), entry)
-    assert len(asked) == len(moves)
-    digits = recipe.DIGITS[min(len(moves), len(recipe.DIGITS)) - 1]
-    moved = f"kNN went from {value:.2f} to {value + moves[-1]:.2f} %"
-    remark = f"{recipe.PACKED}{digits} binary digits, after all was measured: {moved}."
-    assert collected.get("remarks", []) == ([remark] if kept == "few" else [])
-    written = recipe.read_results(tmp_path / "weights" / "simvae-digits")
-    assert written["weights"] == ("float32" if kept == "whole" else "float16")
-    stored = sslzoo.load(tmp_path / "weights" / "simvae-digits").get_weights()
-    expected = {"few": asked[-1], "half": asked[-1] if weights == "float32" else None}.get(kept)
-    expected = expected or sslzoo.load(source).get_weights()
-    assert all(np.array_equal(a, b) for a, b in zip(stored, expected, strict=True))
-    kernel = max(stored, key=np.size)
-    assert (np.unique(kernel).size < kernel.size / 2) == (kept == "few")
-
-
-def test_what_the_recipe_alone_can_measure_stays_when_weights_are_rounded(tmp_path, monkeypatch):
-    """The accuracy by a memory bank, say: the bank is not in the model folder."""
-    source = tmp_path / "runs" / "simvae-digits" / "simvae-digits"
-    results = recipe.read_results(ROOT / "weights" / "simvae-digits") | {"pictures": []}
-    bank = {"accuracy": {"value": 0.9, "label": "accuracy", "note": "", "chance": 0.1}}
-    results["evaluation"]["numbers"]["bank"] = bank
-    results["metrics"].append(results["metrics"][0] | {"name": "bank.accuracy", "value": 90.0, "paper": 91.0})
-    recipe.artefact.write(source, {"encoder": sslzoo.load("simvae-digits")}, results)
-    entry = recipe.Entry("simvae-digits", "simvae", "digits", "", 0)
-    without_measuring(monkeypatch, [*LOST, 0.05])
-    collected = recipe.collect(recipe.Zoo([entry], tmp_path / "runs", tmp_path / "weights"), entry)
-    (kept,) = [metric for metric in collected["metrics"] if metric["name"] == "bank.accuracy"]
-    assert (kept["value"], kept["paper"]) == (90.0, 91.0)
-    assert collected["remarks"][0] == "Measured before the weights were rounded to float16: bank."
-    before = {metric["name"]: metric["value"] for metric in results["metrics"]}
-    after = {metric["name"]: metric["value"] for metric in collected["metrics"]}
-    assert after[recipe.KNN] == pytest.approx(before[recipe.KNN] + 0.05, abs=1e-3)
-
-
-def test_trimming_names_what_goes_and_enters_the_rest(tmp_path, monkeypatch, capsys):
-    weights, table = tmp_path / "weights", tmp_path / "zoo.csv"
-    shutil.copytree(ROOT / "weights" / "simvae-digits", weights / "simvae-digits")
-    recipe.write_table(table, [recipe.Entry("simvae-digits", "simvae", "digits", "", 0, without="decoder")])
-    monkeypatch.setattr(recipe.Zoo.__init__, "__defaults__", (weights, None, ()))
-    entered = []
-    monkeypatch.setattr(recipe, "enter", lambda folder: entered.append(folder.name) or True)
-    for printed, times in (("simvae-digits: without decoder\n", 1), ("", 1)):
-        assert recipe.main(["--trim", "--table", str(table), "--runs", str(tmp_path / "runs")]) == 0
-        assert capsys.readouterr().out == printed and len(entered) == times
-    assert not (weights / "simvae-digits" / "decoder").exists()
-
-
-def test_packing_is_done_once_and_not_where_a_probe_loses(tmp_path, monkeypatch, capsys):
-    weights, table = tmp_path / "weights", tmp_path / "zoo.csv"
-    folder = weights / "simvae-digits"
-    shutil.copytree(ROOT / "weights" / "simvae-digits", folder)
-    recipe.artefact.compress(folder)
-    recipe.write_table(table, [recipe.Entry(f"{name}-digits", name, "digits", "", 0) for name in ("simvae", "vae")])
-    monkeypatch.setattr(recipe.Zoo.__init__, "__defaults__", (weights, None, ()))
-    entered = []
-    monkeypatch.setattr(recipe, "enter", lambda folder: entered.append(folder.name) or True)
-    said = []
-    for moves in ([*LOST, -0.2], [0.0], []):  # the third time, there would be nothing to measure with
-        before = recipe.artefact.hashes(folder)
-        without_measuring(monkeypatch, moves)
-        assert recipe.main(["--pack", "--table", str(table), "--runs", str(tmp_path / "runs")]) == 0
-        said.append((capsys.readouterr().out, recipe.artefact.hashes(folder) == before, len(entered)))
-    assert said[0] == ("simvae-digits: keeps its digits, a probe would lose by fewer\n", True, 0)
-    assert "binary digits" in said[1][0] and said[1][1:] == (False, 1)
-    assert said[2] == ("", True, 1)
-    monkeypatch.setattr(recipe.artefact, "compress", lambda folder: 2_100_000)  # it was packed as files were before
-    assert recipe.main(["--pack", "--table", str(table), "--runs", str(tmp_path / "runs")]) == 0
-    assert capsys.readouterr().out == "simvae-digits: 2.1 MB less, the same numbers\n" and len(entered) == 2
-    results = recipe.read_results(folder)
-    assert len(results["remarks"]) == 1 and results["remarks"][0].startswith(recipe.PACKED)
-    assert results["pictures"] and results["remarks"][0] in (folder / "README.md").read_text("utf-8")
-    sslzoo.load(folder)  # every hash agrees
+def test_flags_with_commas_and_quotes_survive_the_table(tmp_path):
+    entry = recipe.Entry(
+        "simvae-digits", "simvae", "digits", "--set widths='[1, 2]' --remark 'a \"b\"'", 0, minutes=1.5
+    )
+    recipe.write_table(tmp_path / "zoo.csv", [entry])
+    assert recipe.read_table(tmp_path / "zoo.csv") == [entry]
 
 
 @pytest.mark.parametrize(("moved", "agrees"), [(0.0, True), (2.0, True), (-9.0, False)])

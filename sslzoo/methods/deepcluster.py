@@ -15,7 +15,6 @@ from sslzoo.methods.kmeans import Clusters, kmeans_labels
 from sslzoo.methods.papers import SIMVAE, paper
 from sslzoo.methods.state import forget, snapshot, variable
 from sslzoo.networks import blocks
-from sslzoo.networks.initialization import claim
 
 
 @keras.saving.register_keras_serializable("sslzoo")
@@ -76,7 +75,6 @@ class DeepCluster(JointEmbedding):
         logits = blocks.dense(features, clusters, "clusters", dtype="float32")
         self.classifier = keras.Model(features, logits, name="classifier")
         self.classifier.set_weights(self._fresh_classifier(epoch=0))
-        claim(num_images)
         self.assignments = variable(self, np.arange(num_images, dtype="int32") % clusters, "assignments")
         self.cluster_weights = variable(self, np.ones(clusters, "float32"), "cluster_weights")
 

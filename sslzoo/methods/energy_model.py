@@ -14,7 +14,6 @@ from sslzoo.methods.pretrainer import full_precision
 from sslzoo.methods.state import input_gradient, variable
 from sslzoo.networks import initialize, standardize
 from sslzoo.networks.composition import compose
-from sslzoo.networks.initialization import claim
 
 PIECE = 10  # steps of a long chain that are compiled into one program
 
@@ -181,7 +180,6 @@ class EnergyModel(JointEmbedding):
 
     def make_buffer(self) -> keras.Variable:
         """The replay buffer (buffer_size, ...) full of uniform noise; assign it to the attribute `buffer`."""
-        claim(self.buffer_size, *self.sample_shape)
         noise = np.random.default_rng(self.seed).uniform(*self.sample_range, (self.buffer_size, *self.sample_shape))
         return variable(self, noise.astype("float32"), "buffer")
 

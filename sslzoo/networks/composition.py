@@ -377,6 +377,10 @@ def check_config(config, core=True):
         if not isinstance(node, dict):
             continue
         layers = node.get("layers")
+        if node.get("class_name") == "Sequential" and isinstance(node.get("config"), dict):
+            row = node["config"].get("layers")
+            # Keras builds a Sequential model anew with each layer that it adds.
+            often = (often + 1) * max(1, len(row) // 25 if isinstance(row, list) else 1) - 1
         waiting.extend((value, often) for value in node.values() if value is not layers)
         if not isinstance(layers, list):
             waiting.append((layers, often))

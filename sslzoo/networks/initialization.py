@@ -187,15 +187,16 @@ def _standardized_first(layer):
     return call
 
 
+@keras.saving.register_keras_serializable("sslzoo")
 class Deferred(initializers.Initializer):
     """Zeros in place of a layer's own initial values, which something else replaces at once.
 
     Args:
-        wanted: the initialiser that the layer asked for, and gets back from `restore`.
+        wanted: the initialiser, or its configuration, that the layer asked for and gets back from `restore`.
     """
 
     def __init__(self, wanted):
-        self.wanted = wanted
+        self.wanted = initializers.get(wanted)
 
     def __call__(self, shape, dtype=None):
         return keras.ops.zeros(shape, dtype)
@@ -214,6 +215,25 @@ def defer(layer):
         if name.endswith("_initializer"):
             setattr(layer, name, Deferred(wanted))
     return layer
+
+
+def defer_config(config):
+    """The configuration of a model whose layers will start at zeros; `restore` gives them their initialisers back."""
+    if isinstance(config, list):
+        return [defer_config(item) for item in config]
+    if not isinstance(config, dict):
+        return config
+    return {
+        key: {
+            "module": None,
+            "class_name": "Deferred",
+            "registered_name": "sslzoo>Deferred",
+            "config": {"wanted": item},
+        }
+        if key.endswith("_initializer") and isinstance(item, dict)
+        else defer_config(item)
+        for key, item in config.items()
+    }
 
 
 def restore(layer):
@@ -236,20 +256,10 @@ def undrawn_copy(model: keras.Model) -> keras.Model:
     return restore(keras.models.clone_model(model, clone_function=copy))
 
 
-_guard = None  # what `claim` asks, while a model is read from a file
-
-
-def claim(*shape: int) -> None:
-    """Asks for room for an array before NumPy fills it: a file that is read must not claim more than it holds."""
-    if _guard is not None:
-        _guard(shape)
-
-
 def unit_rows(rows: int, size: int, seed: int) -> np.ndarray:
     """Random points on the unit sphere, float32 (rows, size): what a queue holds before it was filled.
 
     Drawn by NumPy, so that they are equal on every backend.
     """
-    claim(rows, size)
     points = np.random.default_rng(seed).normal(size=(rows, size))
     return (points / np.linalg.norm(points, axis=1, keepdims=True)).astype("float32")

@@ -11,7 +11,7 @@ from sslzoo import checks, evaluation
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.training import fusing
 from sslzoo.training.settings import KINDS, SETUPS, parse_changes
-from sslzoo.zoo.results import is_licence
+from sslzoo.zoo.results import is_license
 
 # Settings that have a flag of their own beside --set.
 SHORT = ("epochs", "batch_size", "num_views", "learning_rate", "queue_size")
@@ -155,7 +155,7 @@ def check(arguments: argparse.Namespace) -> None:
         )
     checks.seed(seed=arguments.seed)
     fusing.check(arguments.fuse_steps, arguments.views)
-    if arguments.licence and not is_licence(arguments.licence):
+    if arguments.licence and not is_license(arguments.licence):
         raise InvalidInputError(f"--licence must be as the Hub writes it (cc-by-4.0). Received: {arguments.licence!r}")
     if arguments.views == "tf.data" and importlib.util.find_spec("tensorflow") is None:
         raise InvalidInputError(

@@ -11,7 +11,7 @@ import numpy as np
 from sslzoo.data import StreamedImages
 from sslzoo.errors import ArtefactError
 from sslzoo.files import lock_folder
-from sslzoo.zoo import artefact
+from sslzoo.publishing import artefact
 
 # What runs that were begun before there were these flags would have said of them.
 FORMER = {"labels": None, "test_share": 0.0, "on_error": "fail", "init": None, "accumulate": None}

@@ -16,10 +16,10 @@ from sslzoo.evaluation.report import versions
 from sslzoo.files import unlock_folder
 from sslzoo.methods import EBCLR
 from sslzoo.methods.energy_model import EnergyModel
+from sslzoo.publishing import artefact
+from sslzoo.publishing.card import UNSTATED
 from sslzoo.training import flags
 from sslzoo.training.settings import SETUPS, data_name
-from sslzoo.zoo import artefact
-from sslzoo.zoo.card import UNSTATED
 
 # The paper's numbers under our names: probes at their best epoch, kNN at its best k, clusters per mini-batch.
 PAPERS_WAY = {
@@ -50,7 +50,7 @@ def _write(run, model, hurried):
     parts = model.parts(run.image_shape)
     if run.arguments.float16:
         for part in parts.values():
-            artefact.round_weights(part)
+            artefact.round_to_float16(part)
     else:
         parts["model"] = model
 
@@ -58,7 +58,7 @@ def _write(run, model, hurried):
         made = results(run, type(model), report)
         made["remarks"] += faults
         float16 = run.arguments.float16
-        return artefact.write(run.out / run.name, parts, made, pictures=drawn, float16=float16, overwrite=True)
+        return artefact.write(run.out / run.name, **parts, **made, pictures=drawn, float16=float16, overwrite=True)
 
     if hurried:  # the model first, then what there is time for
         put(None, {}, ["The process was told to end, and there was no time to evaluate."])
@@ -283,8 +283,8 @@ def results(run, method: type, report=None) -> dict:
         "versions": versions() if report is None else report.versions,
         "wall_seconds": round(run.journal.seconds()),
         "views_seen": run.journal.rows[-1]["views"] if run.journal.rows else 0,
-        # Of a model of their own images people state the licence themselves.
-        "licence": run.arguments.licence or ("apache-2.0" if run.dataset in SETUPS else UNSTATED),
+        # Of a model of their own images people state the license themselves.
+        "license": run.arguments.licence or ("apache-2.0" if run.dataset in SETUPS else UNSTATED),
         "papers": list(method.papers),
         "description": (inspect.getdoc(method) or method.__name__).partition("\n")[0],
         "remarks": [

@@ -1,9 +1,8 @@
-"""The zoo: trained models as folders, found by name, checked byte by byte, published.
+"""The zoo: trained models as folders, loaded by name or path and checked byte by byte. This room only reads.
 
-`artefact` writes and reads a model's folder, whose files `layout` names and whose numbers `results` describes; `card`
-makes its README; `manifest` pins names to bytes; `hub` alone talks to the Hugging Face Hub. `loading`, `publishing` and
-`verification` are what people call. Names are resolved on first use: `sslzoo list` imports neither Keras nor
-huggingface_hub.
+`index` pins names to bytes, `layout` names the files of a model folder, `results` says what its results.json may hold,
+`reading` turns files into a model, and `hub` alone downloads. People call `loading` and `verification`. Names are
+resolved on first use: `sslzoo list` imports neither Keras nor huggingface_hub.
 """
 
 import importlib
@@ -13,7 +12,6 @@ _HOMES = {
     "list_models": "loading",
     "info": "loading",
     "results_of": "loading",
-    "publish": "publishing",
     "verify": "verification",
 }
 

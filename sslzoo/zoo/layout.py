@@ -4,8 +4,8 @@ A model's folder is also its Hub repository:
 
     config.json, metadata.json, model.weights.h5    the encoder, as Keras writes it unzipped
     posterior/  projection/  decoder/  model/       other parts, each with the same three files
-    results.json                                    numbers and how they came about (`sslzoo.zoo.results`)
-    README.md                                       the card, made from results.json (`sslzoo.zoo.card`)
+    results.json                                    numbers, how they came about, hashes of the files (`results`)
+    README.md                                       the card, made from results.json
     pictures/                                       PNG files that the card shows
 
 `encoder` takes raw images (B, H, W, C), values 0..255, uint8 or float, and gives representations (B, L); `posterior`
@@ -18,7 +18,6 @@ import os
 from pathlib import Path
 
 from sslzoo.errors import ArtefactError
-from sslzoo.files import sha256
 
 PARTS = ("encoder", "posterior", "projection", "decoder", "model")
 CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
@@ -28,7 +27,12 @@ PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 
 def parts(folder: "str | os.PathLike") -> list[str]:
     """Names of the parts that a model folder holds."""
-    return [part for part in PARTS if (part_folder(folder, part) / CONFIG).is_file()]
+    return [part for part in PARTS if holds(folder, part)]
+
+
+def holds(folder: "str | os.PathLike", part: str) -> bool:
+    """Whether a model folder holds a part."""
+    return (part_folder(folder, part) / CONFIG).is_file()
 
 
 def part_folder(folder: "str | os.PathLike", part: str) -> Path:
@@ -36,11 +40,14 @@ def part_folder(folder: "str | os.PathLike", part: str) -> Path:
     return Path(folder) if part == "encoder" else Path(folder) / part
 
 
-def files(folder: "str | os.PathLike") -> dict[str, dict]:
-    """Every file of a model folder with its hash and size, hidden ones left out.
+def part_files(part: str) -> list[str]:
+    """Files that reading a part takes, relative to the folder of the model."""
+    folder = "" if part == "encoder" else f"{part}/"
+    return [folder + CONFIG, folder + WEIGHTS]
 
-    Returns:
-        dict, path relative to the folder, with "/" -> {"sha256": str, "bytes": int}, sorted by path.
+
+def files(folder: "str | os.PathLike") -> list[str]:
+    """Every file of a model folder, hidden ones left out: paths relative to it, with "/", sorted.
 
     Raises:
         ArtefactError: no such folder.
@@ -48,12 +55,8 @@ def files(folder: "str | os.PathLike") -> dict[str, dict]:
     folder = Path(folder)
     if not folder.is_dir():
         raise ArtefactError(f"Expected the folder of a model. Received: folder={str(folder)!r}, which is none")
-    listed = {}
-    for path in sorted(folder.rglob("*")):
-        relative = path.relative_to(folder)
-        if path.is_file() and not any(name.startswith(".") for name in relative.parts):
-            listed[relative.as_posix()] = {"sha256": sha256(path), "bytes": path.stat().st_size}
-    return listed
+    paths = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
+    return sorted(path.as_posix() for path in paths if not any(name.startswith(".") for name in path.parts))
 
 
 def belongs(file: str) -> bool:
@@ -65,6 +68,3 @@ def belongs(file: str) -> bool:
     if top == PICTURES:
         return rest.lower().endswith(PICTURE_SUFFIXES) and "/" not in rest
     return file in (CONFIG, METADATA, WEIGHTS, RESULTS, CARD)
-
-
-# ------------------------------------------------------------------ results

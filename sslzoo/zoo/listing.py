@@ -2,6 +2,8 @@
 
 import html
 
+from sslzoo.zoo.index import HEADLINES
+
 
 class Model(dict):
     """What is known of one model. A dict in all but how it is shown."""
@@ -14,16 +16,16 @@ class Model(dict):
         return html_table(self._facts())
 
     def _facts(self):
-        facts = [(key, self[key]) for key in ("name", "method", "dataset", "tag", "repository", "recipe", "licence")]
+        facts = [(key, self[key]) for key in ("name", "method", "dataset", "tag", "repository", "recipe", "license")]
         facts += [
-            ("takes", f"{'x'.join(map(str, self['input_shape']))}, values {self['input_range'][0]}..255"),
+            ("takes", f"{shape(self)}, values 0..255"),
             ("features", self["features"]),
-            ("parameters", f"{self['parameters']:,}"),
+            ("parameters", self["parameters"] and f"{self['parameters']:,}"),
             ("parts", ", ".join(self["parts"])),
-            ("size", f"{self['bytes'] / 1e6:.2f} MB in {len(self['files'])} files"),
+            ("size", f"{self['bytes'] / 1e6:.2f} MB"),
             ("on this machine", "yes" if self["local"] else "no"),
         ]
-        facts += [(metric.get("label", metric["name"]), shown(metric)) for metric in self["metrics"]]
+        facts += [(label(metric), shown(metric)) for metric in self["metrics"]]
         return [(str(key), "none" if value is None else str(value)) for key, value in facts]
 
 
@@ -45,16 +47,26 @@ class Models(list):
             rows.append(
                 (
                     model["name"],
-                    model["method"],
-                    model["dataset"],
-                    "x".join(map(str, model["input_shape"])),
-                    str(model["features"]),
+                    model["method"] or "-",
+                    model["dataset"] or "-",
+                    shape(model),
+                    str(model["features"] or "-"),
                     f"{model['bytes'] / 1e6:.2f} MB",
                     "yes" if model["local"] else "no",
-                    f"{first.get('label', first['name'])} {shown(first)}" if first else "",
+                    f"{label(first)} {shown(first)}" if first else "",
                 )
             )
         return rows
+
+
+def shape(model: dict) -> str:
+    """Height x width x channels of the images that a model takes, "-" if nobody knows."""
+    return "x".join(map(str, model["input_shape"] or ["-"]))
+
+
+def label(metric: dict) -> str:
+    """What a metric is called in words."""
+    return metric.get("label") or HEADLINES.get(metric["name"], metric["name"])
 
 
 def html_table(rows, head=None) -> str:

@@ -1,16 +1,16 @@
-"""The zoo: load a trained model by name or path, list what there is, publish, verify.
+"""The zoo: load a trained model by name or path, and list what there is.
 
-A name stands for an entry of the manifest (`sslzoo.zoo.manifest`), and is looked for in this order:
+A name stands for an entry of the manifest (`sslzoo.zoo.index`), and is looked for in this order:
 
     1. the folder that the environment variable SSLZOO_WEIGHTS names, then the encoders that an installed package
        carries, or `weights/` of a checkout
     2. the cache of the Hugging Face Hub, without asking the Hub anything
     3. the Hub itself, at the commit that the manifest pins
 
-Wherever the files come from, they are checked against the hashes of the manifest before Keras opens them.
+Wherever the files come from, the manifest has the hash of results.json, and results.json has those of the others: they
+are checked before Keras opens them.
 """
 
-import ast
 import copy
 import os
 import re
@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sslzoo import checks
+from sslzoo.environment import check_backend
 from sslzoo.errors import (
     ArtefactError,
     HubError,
-    IntegrityError,
     InvalidInputError,
     MissingPartError,
     SSLZooError,
@@ -31,9 +31,7 @@ from sslzoo.errors import (
     nearest,
     plain,
 )
-from sslzoo.files import read_json, sha256
-from sslzoo.zoo import layout
-from sslzoo.zoo import manifest as manifests
+from sslzoo.zoo import index, layout
 from sslzoo.zoo.listing import Model, Models
 from sslzoo.zoo.results import read_results, tag_of
 
@@ -103,10 +101,11 @@ def load(
     if (low, high) != (0, 1) and part != "decoder":
         raise InvalidInputError(f"Only a decoder has an output_range. Received: {output_range=}, {part=}")
     stored = "encoder" if part == "network" else part
-    path = _fetch(name_or_path, stored, revision, verify)
-    from sslzoo.zoo import artefact
+    path, seal = _find(name_or_path, stored, revision, verify)
+    check_backend()
+    from sslzoo.zoo import reading
 
-    model = artefact.read(path, stored, verify)
+    model = reading.read(path, stored, verify, seal)
     if part == "network" or (low, high) != (0, 1) or dtype is not None:
         from sslzoo.networks import composition
 
@@ -120,19 +119,19 @@ def load(
 def _model_name(name_or_path, path):
     """What a loaded model is called: as the zoo does, or as its results, its repository or its file do."""
     text = str(name_or_path)
-    if text.startswith(manifests.SCHEME):
+    if text.startswith(index.SCHEME):
         text = text.partition("@")[0].rpartition("/")[2]
     elif Path(name_or_path).expanduser() in (path, path.parent):
         try:
-            text = results_name(path)
-        except (SSLZooError, OSError, ValueError, KeyError, TypeError):
+            text = read_results(path)["name"]
+        except (SSLZooError, OSError):
             text = path.resolve().stem
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", str(text)).strip("-.") or "encoder"
 
 
-def _fetch(name_or_path, part, revision, verify):
-    """Path of a folder or file on this machine that holds the part, checked."""
-    if isinstance(name_or_path, str) and name_or_path.startswith(manifests.SCHEME):
+def _find(name_or_path, part, revision, verify):
+    """Path of a folder or file on this machine that holds the part, and the sha256 of its results.json, if known."""
+    if isinstance(name_or_path, str) and name_or_path.startswith(index.SCHEME):
         from sslzoo.zoo import hub
 
         repository, stated = hub.parse(name_or_path)
@@ -140,92 +139,68 @@ def _fetch(name_or_path, part, revision, verify):
             raise InvalidInputError(
                 f"The path and the argument must name one revision. Received: {name_or_path!r}, revision={revision!r}"
             )
-        return _fetch_part(repository, stated or revision, part, verify)
+        return _fetch(repository, stated or revision, part, verify), None
     path = _find_path(name_or_path)
     if path is not None:
         _refuse_revision(revision, path)
-        return path
-    return _fetch_named(str(name_or_path), part, revision, verify)
+        return path, None
+    return _find_named(str(name_or_path), part, revision, verify)
 
 
-def _fetch_named(name, part, revision, verify):
+def _find_named(name, part, revision, verify):
     local = local_models().get(name)
-    if local is not None and revision is None and not verify and _holds(local, part):
-        return local
-    entries = manifests.read()
+    if local is not None and revision is None and not verify and layout.holds(local, part):
+        return local, None
+    entries = index.read()
     entry = entries.get(name)
     if entry is None:
         _check_known(name, entries)
         _refuse_revision(revision, local)
-        return local
-    pinned = revision in (None, entry["revision"])
-    if local is not None and pinned and (_holds(local, part) or part not in _parts_of(entry)):
-        if verify:
-            _check_local(name, local, part, entry)
-        return local
+        return local, None
+    is_pinned = revision in (None, entry["revision"])
+    if local is not None and is_pinned and (layout.holds(local, part) or part not in entry["parts"]):
+        return local, entry["sha256"]
     if entry["revision"] is None and revision is None:
-        searched = " or ".join(str(folder) for folder in _weight_folders())
-        what = name if local is None else f"part {part!r} of {name}"
-        raise HubError(
-            f"{what} is not published yet, and there is no copy of it in {searched}. Set SSLZOO_WEIGHTS to a folder "
-            f"that holds it, such as weights/ of a checkout, or train it: {entry['recipe']}. "
-            f"Received: name_or_path={name!r}, part={part!r}"
-        )
+        _refuse_unpublished(name, local, part, entry)
     if entry["repository"] is None:
         _refuse_revision(revision, name)
-    from sslzoo.zoo import hub
-
-    files = _files_of(part)
-    if not pinned:
-        return _fetch_part(entry["repository"], revision, part, verify)
-    missing = [file for file in files if file not in entry["files"]]
-    if missing:
+    if not is_pinned:
+        return _fetch(entry["repository"], revision, part, verify), None
+    if part not in entry["parts"]:
         raise MissingPartError(
-            f"The model has the parts {', '.join(_parts_of(entry))}. Received: part={part!r} of {name!r}"
+            f"The model has the parts {', '.join(entry['parts'])}. Received: part={part!r} of {name!r}"
         )
-    optional = [layout.RESULTS] if layout.RESULTS in entry["files"] else []
-    return hub.fetch(entry["repository"], entry["revision"], files, optional, entry["files"], verify)
+    return _fetch(entry["repository"], entry["revision"], part, verify, entry["sha256"]), entry["sha256"]
 
 
-def _fetch_part(repository, revision, part, verify):
-    """Folder of the cache that holds a part of anyone's repository, which may lack it."""
+def _refuse_unpublished(name, local, part, entry):
+    searched = " or ".join(str(folder) for folder in weight_folders())
+    what = name if local is None else f"part {part!r} of {name}"
+    train = f", or train it: {entry['recipe']}" if "recipe" in entry else ""
+    raise HubError(
+        f"{what} is not published yet, and there is no copy of it in {searched}. A checkout of sslzoo's repository "
+        f"holds it in weights/{name}: set SSLZOO_WEIGHTS to that folder weights/{train}. "
+        f"Received: name_or_path={name!r}, part={part!r}"
+    )
+
+
+def _fetch(repository, revision, part, verify, seal=None):
+    """Folder of the cache that holds a part of a repository: first results.json, which has the hashes of the others."""
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
     from sslzoo.zoo import hub
 
+    sealed = {layout.RESULTS: seal} if seal else None
+    folder = hub.fetch(repository, revision, [layout.RESULTS], sealed, optional=seal is None, verify=verify)
+    hashes = read_results(folder).get("files") if folder is not None and verify else None
     try:
-        return hub.fetch(repository, revision, _files_of(part), optional=[layout.RESULTS], verify=verify)
+        revision = revision if folder is None else folder.name
+        return hub.fetch(repository, revision, layout.part_files(part), hashes, verify=verify)
     except HubError as error:
         why = error.__cause__
         if part != "encoder" and isinstance(why, EntryNotFoundError) and not isinstance(why, LocalEntryNotFoundError):
             raise MissingPartError(str(error)) from error
         raise
-
-
-def _check_local(name, folder, part, entry):
-    for file in (*_files_of(part), layout.RESULTS):
-        if (folder / file).is_file() and file in entry["files"]:
-            here, expected = sha256(folder / file), entry["files"][file]["sha256"]
-            if here != expected:
-                raise IntegrityError(
-                    f"{folder / file} is not the file that the manifest has for {name}. Give the path of the folder "
-                    "to load a model of your own, or verify=False; restore the file, or enter the new model by "
-                    f"`sslzoo manifest {folder}`. Expected sha256 {expected}. Received: {here}"
-                )
-
-
-def _files_of(part):
-    """Files that reading a part takes, relative to the folder of the model."""
-    folder = "" if part == "encoder" else f"{part}/"
-    return [folder + layout.CONFIG, folder + layout.WEIGHTS]
-
-
-def _parts_of(entry):
-    return [part for part in layout.PARTS if all(file in entry["files"] for file in _files_of(part))]
-
-
-def _holds(folder, part):
-    return (layout.part_folder(folder, part) / layout.CONFIG).is_file()
 
 
 def _refuse_revision(revision, path):
@@ -242,51 +217,17 @@ def _check_known(name, entries=()):
     """Raise unless there is a local model or an entry of that name."""
     known = {*entries, *local_models()}
     if not known:
-        searched = " or ".join(str(folder) for folder in _weight_folders())
+        searched = " or ".join(str(folder) for folder in weight_folders())
         raise ArtefactError(
             f"No models found in {searched}. Give the path of a model folder, or set SSLZOO_WEIGHTS to the folder "
             f"that holds them. Received: name_or_path={name!r}"
         )
-    if name not in known and (command := _training_command(name)):
-        near = nearest(name, known, 1)
+    if name not in known:
+        near = " or ".join(map(repr, nearest(name, known)))
+        hint = f" Did you mean {near}?" if near else ""
         raise UnknownNameError(
-            f"There is no trained model of that name; its recipe makes it: {command}."
-            + (f" The nearest that is there: {near[0]!r}." if near else "")
-            + f" Received: model={name!r}"
+            f"There is no such model.{hint} sslzoo.list_models() shows all {len(known)}. Received: model={name!r}"
         )
-    choose("model", name, known)
-
-
-def _training_command(name):
-    """The command that would train a model of that name, or None."""
-    from sslzoo.data.catalogue import KNOWN  # which imports Keras
-
-    stem, _, tag = name.partition(".")
-    methods = {path.stem.replace("_", "-"): path.stem for path in manifests.beside("recipes").glob("[a-z]*.py")}
-    datasets = {known.replace("_", "-"): known for known in KNOWN}
-    for method in sorted(set(methods) - {"zoo"}, key=len, reverse=True):
-        dataset = datasets.get(stem.removeprefix(method + "-"))
-        if not stem.startswith(method + "-") or dataset is None:
-            continue
-        variant, _, seed = tag.rpartition("seed") if re.fullmatch(r"(.*-)?seed\d+", tag) else (tag, "", "")
-        variant = variant.removesuffix("-")
-        if variant and variant not in _variants(manifests.beside("recipes") / f"{methods[method]}.py"):
-            return None
-        flags = [f"--variant {variant}"] * bool(variant) + [f"--seed {seed}"] * bool(seed)
-        return " ".join([f"python recipes/{methods[method]}.py --dataset {dataset}", *flags])
-    return None
-
-
-def _variants(recipe):
-    """Names of a recipe's variants, from its text: importing it would load Keras and a backend for a line of error."""
-    names = set()
-    for node in ast.parse(recipe.read_text(encoding="utf-8")).body:
-        target = node.targets[0] if isinstance(node, ast.Assign) else None
-        if isinstance(target, ast.Name) and target.id == "VARIANTS":
-            names |= {key.value for key in node.value.keys}
-        elif isinstance(target, ast.Subscript) and target.value.id == "VARIANTS":
-            names.add(target.slice.value)
-    return names
 
 
 def _find_path(name_or_path):
@@ -303,13 +244,15 @@ def _find_path(name_or_path):
         inside = [child.parent for child in path.glob(f"[!.]*/{layout.CONFIG}")]
         return inside[0] if len(inside) == 1 else path  # the folder of a run
     if isinstance(name_or_path, os.PathLike) or path.suffix == ".keras" or len(path.parts) > 1:
-        raise ArtefactError(f"No such folder or file. Received: name_or_path={os.fspath(name_or_path)!r}")
+        address = re.sub(r"^https?://[^/]*/|/(tree/.*)?$", "", name)
+        hint = f" Did you mean hf://{address}, on the Hub?" if index.is_repository(address) else ""
+        raise ArtefactError(f"No such folder or file.{hint} Received: name_or_path={os.fspath(name_or_path)!r}")
     return None
 
 
 def _is_entry(name):
     try:
-        return name in manifests.read()
+        return name in index.read()
     except SSLZooError:
         return False
 
@@ -317,21 +260,21 @@ def _is_entry(name):
 def local_models() -> dict[str, Path]:
     """Models on this machine that `load` knows by name, the Hub's cache left out: name -> folder."""
     models = {}
-    for folder in _weight_folders():
+    for folder in weight_folders():
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
             if (path / layout.CONFIG).is_file() and not path.name.startswith("."):  # which are still being written
                 models.setdefault(path.name, path)
     return models
 
 
-def _weight_folders():
+def weight_folders() -> list[Path]:
     """Where models lie by name, first come first served."""
     named = os.environ.get("SSLZOO_WEIGHTS")
     if named and not Path(named).expanduser().is_dir():
         warnings.warn(
             f"SSLZOO_WEIGHTS names no folder, and is passed over. Received: SSLZOO_WEIGHTS={named!r}", stacklevel=4
         )
-    return [*([Path(named).expanduser()] if named else []), manifests.beside("weights")]
+    return [*([Path(named).expanduser()] if named else []), index.beside("weights")]
 
 
 # ------------------------------------------------------------------ list
@@ -346,17 +289,16 @@ def list_models(method: str | None = None, dataset: str | None = None, tag: str 
         tag: keep those of this recipe or seed ("strong", "seed1"; likewise), or of the default one ("default").
 
     Returns:
-        list of dicts, which notebooks show as a table, sorted by name: name, method, dataset, tag (null: the default
-        recipe), repository, revision (null: not published yet), parts, files, bytes (of all files), input_shape,
-        input_range, features, parameters, recipe, metrics, licence, papers (see `sslzoo.zoo.manifest`), and local:
-        bool, whether the encoder loads without a network.
+        list of dicts, which notebooks show as a table, sorted by name: what the manifest says (`sslzoo.zoo.index`; null
+        where it says nothing), and name, tag (null: the default recipe), local (bool, whether the encoder loads without
+        a network).
 
     Raises:
         UnknownNameError: no model is of that method, data set or tag.
         ManifestError: the manifest is damaged.
     """
     local = local_models()
-    every = [_described(name, entry, local) for name, entry in manifests.read().items()]
+    every = [_described(name, entry, name in local or _cached(entry)) for name, entry in index.read().items()]
     models = every
     for field, wanted in (("method", method), ("dataset", dataset), ("tag", tag)):
         if wanted is not None:
@@ -367,7 +309,7 @@ def list_models(method: str | None = None, dataset: str | None = None, tag: str 
 
 
 def info(name: "str | os.PathLike", revision: str | None = None) -> dict:
-    """What is known about one model, as `list_models` gives it.
+    """What is known about one model: as `list_models` gives it, and all of its results.json where that is at hand.
 
     Args:
         name: of a model in the manifest or on this machine; a model folder or the folder of a run; or
@@ -378,32 +320,30 @@ def info(name: "str | os.PathLike", revision: str | None = None) -> dict:
         UnknownNameError: no model of that name; the nearest names are given.
         ArtefactError, HubError, ...: as `load`.
     """
-    if str(name).startswith(manifests.SCHEME):
-        folder = _fetch(name, "encoder", revision, True)
-        repository = str(name)[len(manifests.SCHEME) :].partition("@")[0]
+    if str(name).startswith(index.SCHEME):
+        folder, _ = _find(name, "encoder", revision, True)
+        repository = str(name)[len(index.SCHEME) :].partition("@")[0]
         return _of_folder(folder, repository, folder.name)
     folder = _find_path(name)
     if folder is not None:
         _refuse_revision(revision, folder)
         return _of_folder(folder)
     _refuse_revision(revision, name)
-    entries, local = manifests.read(), local_models()
+    entries, local = index.read(), local_models()
     _check_known(name, entries)
-    return _described(name, entries[name] if name in entries else manifests.entry(local[name]), local)
+    if name not in entries:
+        return _of_folder(local[name], name=name)
+    folder = local.get(name) or _cached(entries[name])
+    whole = read_results(folder) if folder and (folder / layout.RESULTS).is_file() else {}
+    return _described(name, entries[name], folder, whole)
 
 
-def _of_folder(folder, repository=None, revision=None):
+def _of_folder(folder, repository=None, revision=None, name=None):
     """What a folder says of the model in it."""
     if not layout.parts(folder):
         raise ArtefactError(f"Expected a model folder, or that of a run with one model. Received: '{folder}'")
-    made = manifests.entry(folder, repository, revision)
-    made["papers"] = made.get("papers", [])
-    return _described(results_name(folder), made, {results_name(folder): folder})
-
-
-def results_name(folder):
-    """What the results of a model folder call it."""
-    return read_json(folder / layout.RESULTS)["name"]
+    results = read_results(folder)
+    return _described(name or results["name"], index.entry(folder, repository, revision), True, results)
 
 
 def results_of(name_or_path: "str | os.PathLike") -> dict:
@@ -416,29 +356,26 @@ def results_of(name_or_path: "str | os.PathLike") -> dict:
         UnknownNameError: no model of that name; the nearest names are given.
         ArtefactError: no such folder, or results.json is damaged.
     """
-    if isinstance(name_or_path, str) and name_or_path.startswith(manifests.SCHEME):
+    if isinstance(name_or_path, str) and name_or_path.startswith(index.SCHEME):
         return {}
     folder = _find_path(name_or_path)
     if folder is None:
-        _check_known(str(name_or_path), manifests.read())
+        _check_known(str(name_or_path), index.read())
         folder = local_models().get(str(name_or_path))
     return read_results(folder) if folder is not None and (folder / layout.RESULTS).is_file() else {}
 
 
-def _described(name, entry, local):
-    facts = {
-        "name": name,
-        "tag": tag_of(name),
-        "parts": _parts_of(entry),
-        "bytes": sum(file["bytes"] for file in entry["files"].values()),
-        "local": name in local or _is_cached(entry),
-    }
-    return Model(facts | copy.deepcopy(entry))
+def _described(name, entry, local, results=None):
+    known = copy.deepcopy({**dict.fromkeys(index.SHARED), **(results or {}), **entry})
+    if results:
+        known["metrics"] = copy.deepcopy(results.get("metrics", []))
+    return Model(known | {"name": name, "tag": tag_of(name), "local": bool(local)})
 
 
-def _is_cached(entry):
+def _cached(entry):
+    """Folder of the Hub's cache that holds the encoder of an entry, or None."""
     if entry["revision"] is None:
-        return False
+        return None
     from sslzoo.zoo import hub
 
-    return hub.cached(entry["repository"], entry["revision"], _files_of("encoder")) is not None
+    return hub.cached(entry["repository"], entry["revision"], layout.part_files("encoder"))

@@ -1,6 +1,6 @@
-"""The schema of a model's numbers: what results.json says, field by field, and how it is checked.
+"""What results.json of a model folder holds, field by field, and how it is read and checked.
 
-`results.json` is one JSON object. The recipe gives
+It is one JSON object. Only `name` is required; what nobody knew is left out:
 
     name          str, `<method>-<dataset>`, or `<method>-<dataset>.<tag>` for another recipe or seed than the default:
                   lower-case letters, digits, "-", ".". `tag_of` reads the tag off it.
@@ -10,32 +10,29 @@
     settings      object, every hyper-parameter
     seeds         list of int
     metrics       list of objects: name ("knn.accuracy"), value, protocol (features, k, probe, split: all it takes to
-                  measure it again); optional: label (in words), unit ("%" unless said), paper (the printed value, or
-                  null), error (standard error over seeds), chance (what guessing scores). May be empty: no labels.
+                  measure it again); optional: label (in words), unit ("%" unless stated), paper (the printed value, or
+                  null), error (standard error over seeds), chance (what guessing scores)
     versions      object of str, software -> version
     wall_seconds  number, training time
     views_seen    int, views that training went through
-    licence       str, as the Hub writes it ("apache-2.0")
+    ended         str, why training ended: one of `ENDINGS`
+    license       str, as the Hub writes it ("apache-2.0"); `licence` in older folders
     papers        list of objects: title; optional: url
-    description   optional str, what the method does, in a sentence
-    remarks       optional list of str, what a reader must know beside the numbers
-    pictures      optional list of objects: file ("pictures/samples.png"), caption
-    evaluation    optional object, the full record of the evaluation
+    description   str, what the method does, in a sentence
+    left_out      list of str, parts that the recipe writes and this folder lacks
+    packed        int, binary digits that kernels were rounded to after all was measured
+    remarks       list of str, sentences for readers; no code reads them
+    pictures      list of objects: file ("pictures/samples.png"), caption
+    evaluation    object, the full record of the evaluation
 
-and `artefact.write` adds what the models themselves say:
+    schema, input_shape [H, W, C], input_range, features (L), parameters (of the encoder), parts (part -> number of
+    parameters), weights ("float32", or "float16" for kernels in half precision) describe the models themselves
 
-    schema        1
-    input_shape   [H, W, C] of raw images
-    input_range   [0, 255]
-    features      int, L
-    parameters    int, of the encoder
-    parts         object, part -> number of parameters
-    weights       "float32", or "float16" if kernels were rounded to save space
     files         object, path in the folder ("decoder/model.weights.h5") -> sha256, of all files but this one, the
-                  card and metadata.json, which holds the date. `load` refuses a file that is another. Folders written
-                  before there were such hashes have none
+                  card and metadata.json, which holds the date
 """
 
+import json
 import math
 import os
 import re
@@ -43,69 +40,15 @@ from pathlib import Path
 
 from sslzoo import checks
 from sslzoo.errors import ArtefactError, InvalidInputError, choose
-from sslzoo.files import read_json
+from sslzoo.files import MOST_JSON
 from sslzoo.zoo.layout import PICTURES, RESULTS
 
 SCHEMA = 1
+ENDINGS = ("epochs", "minutes", "signal", "plateau", "collapse", "knn")
+_LARGEST = 2**63  # beyond it an integer is no count, and cannot be a float
 
 
-def check_results(results: dict) -> dict:
-    """Checks results against the layout at the head of this module.
-
-    Args:
-        results: dict; NumPy numbers and tuples are welcome.
-
-    Returns:
-        dict of plain Python values, ready for JSON.
-
-    Raises:
-        InvalidInputError: a field that is missing, unknown, or not what it should be; the message names it.
-    """
-    if not isinstance(results, dict):
-        raise InvalidInputError(f"results must be a dict. Received: results={results!r}")
-    return check_fields("results", plain(results, "results"), _RESULTS, strict=True)
-
-
-def read_results(folder: "str | os.PathLike") -> dict:
-    """The checked content of a model folder's results.json; fields of later versions of sslzoo are passed through.
-
-    Raises:
-        ArtefactError: there is none, or it is damaged.
-    """
-    path = Path(folder) / RESULTS
-    if not path.is_file():
-        raise ArtefactError(f"A model folder holds {RESULTS}. Received: folder={os.fspath(folder)!r}, which has none")
-    try:
-        return check_fields("results", plain(read_json(path), "results"), _RESULTS, strict=False)
-    except (InvalidInputError, RecursionError) as error:
-        raise ArtefactError(f"{path} is damaged: {error}") from error
-
-
-def plain(value: object, path: str) -> object:
-    """The value in plain Python types that JSON can hold; `path` is what messages call it.
-
-    Raises:
-        InvalidInputError: it holds something else, or numbers that are not finite.
-    """
-    if getattr(value, "shape", None) == () and hasattr(value, "item"):  # a NumPy number, without importing NumPy
-        value = value.item()
-    if isinstance(value, dict):
-        for key in value:
-            if not isinstance(key, str):
-                raise InvalidInputError(f"{path} must have names for keys. Received: key={key!r}")
-        return {key: plain(item, f"{path}[{key!r}]") for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item, f"{path}[{index}]") for index, item in enumerate(value)]
-    if isinstance(value, float) and not math.isfinite(value):
-        raise InvalidInputError(f"{path} must be a finite number. Received: {value!r}")
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    raise InvalidInputError(f"{path} must be something JSON can hold. Received: {type(value).__name__}")
-
-
-def tag_of(name: str) -> str | None:
-    """Tag of a model's name, after the first dot: "strong" of simclr-cifar10.strong; None of the default recipe's."""
-    return name.partition(".")[2] or None
+# ------------------------------------------------------------------ tests of values
 
 
 def is_text(value):
@@ -114,6 +57,10 @@ def is_text(value):
 
 def is_count(value):
     return checks.is_integer(value) and value >= 0
+
+
+def is_number_or_null(value):
+    return value is None or checks.is_number(value)
 
 
 def matches(pattern):
@@ -130,10 +77,12 @@ def dict_of(test):
 
 _is_plain_name = matches(r"[a-z0-9][a-z0-9.-]{0,95}")
 _DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])[ ]*(\..*)?", re.IGNORECASE)
+is_license = matches(r"[a-z0-9][a-z0-9.+-]*")
+is_sha256 = matches(r"[0-9a-f]{64}")
 
 
 def is_device(name: str) -> bool:
-    """Whether Windows takes a file of that name for a device, whatever folder it is in: "nul", "Aux.json"."""
+    """Whether Windows takes a file of that name for a device, in any folder: "nul", "Aux.json"."""
     return bool(_DEVICE.fullmatch(name))
 
 
@@ -142,7 +91,13 @@ def is_name(value: object) -> bool:
     return _is_plain_name(value) and not is_device(value) and not value.endswith(".")
 
 
-is_licence = matches(r"[a-z0-9][a-z0-9.+-]*")
+def tag_of(name: str) -> str | None:
+    """Tag of a model's name, after the first dot: "strong" of simclr-cifar10.strong; None of the default recipe's."""
+    return name.partition(".")[2] or None
+
+
+# ------------------------------------------------------------------ fields
+
 # field -> (required, what it must be, test or fields of each element)
 METRIC = {
     "name": (True, "a text", is_text),
@@ -150,41 +105,107 @@ METRIC = {
     "protocol": (True, "a text that says how it was measured", is_text),
     "label": (False, "a text", is_text),
     "unit": (False, "a text", lambda value: isinstance(value, str)),
-    "paper": (False, "a number or null", lambda value: value is None or checks.is_number(value)),
-    "error": (False, "a number or null", lambda value: value is None or checks.is_number(value)),
-    "chance": (False, "a number or null", lambda value: value is None or checks.is_number(value)),
+    "paper": (False, "a number or null", is_number_or_null),
+    "error": (False, "a number or null", is_number_or_null),
+    "chance": (False, "a number or null", is_number_or_null),
 }
-PAPER = {"title": (True, "a text", is_text), "url": (False, "an https:// address", matches(r"https://\S+"))}
+_PAPER = {"title": (True, "a text", is_text), "url": (False, "an https:// address", matches(r"https://\S+"))}
 _PICTURE = {
     "file": (True, f"a file in {PICTURES}/", matches(rf"{PICTURES}/[^/\\]+")),
     "caption": (True, "a text", is_text),
 }
-_RESULTS = {
+FIELDS = {
     "schema": (False, "an integer >= 1", lambda value: is_count(value) and value >= 1),
     "name": (True, "lower-case letters, digits, '-' and '.'", is_name),
-    "method": (True, "a text", is_text),
-    "dataset": (True, "a text", is_text),
-    "recipe": (True, "the command that trains it", is_text),
-    "settings": (True, "an object", lambda value: isinstance(value, dict)),
-    "seeds": (True, "a list of one or more integers", list_of(is_count, 1)),
-    "metrics": (True, "a list of objects", METRIC),
-    "versions": (True, "an object of texts", dict_of(is_text)),
-    "wall_seconds": (True, "a number >= 0", lambda value: checks.is_number(value) and value >= 0),
-    "views_seen": (True, "an integer >= 0", is_count),
-    "licence": (True, "a licence as the Hub writes it, such as apache-2.0", is_licence),
-    "papers": (True, "a list of objects", PAPER),
+    "method": (False, "a text", is_text),
+    "dataset": (False, "a text", is_text),
+    "recipe": (False, "the command that trains it", is_text),
+    "settings": (False, "an object", lambda value: isinstance(value, dict)),
+    "seeds": (False, "a list of integers", list_of(is_count)),
+    "metrics": (False, "a list of objects", METRIC),
+    "versions": (False, "an object of texts", dict_of(is_text)),
+    "wall_seconds": (False, "a number >= 0", lambda value: checks.is_number(value) and value >= 0),
+    "views_seen": (False, "an integer >= 0", is_count),
+    "ended": (False, f"one of {', '.join(ENDINGS)}", lambda value: value in ENDINGS),
+    "license": (False, "a license as the Hub writes it, such as apache-2.0", is_license),
+    "papers": (False, "a list of objects", _PAPER),
     "description": (False, "a text", is_text),
+    "left_out": (False, "a list of texts", list_of(is_text)),
+    "packed": (False, "an integer >= 1", lambda value: is_count(value) and value >= 1),
     "remarks": (False, "a list of texts", list_of(is_text)),
     "pictures": (False, "a list of objects", _PICTURE),
     "evaluation": (False, "an object or null", lambda value: value is None or isinstance(value, dict)),
-    "input_shape": (False, "[H, W, C]", list_of(is_count, 3)),
+    "input_shape": (False, "[H, W, C]", lambda value: list_of(is_count, 3)(value) and len(value) == 3),
     "input_range": (False, "[0, 255]", lambda value: value == [0, 255]),
     "features": (False, "an integer", is_count),
     "parameters": (False, "an integer", is_count),
     "parts": (False, "an object of integers", dict_of(is_count)),
     "weights": (False, "float32 or float16", lambda value: value in ("float32", "float16")),
-    "files": (False, "an object of sha256", dict_of(matches(r"[0-9a-f]{64}"))),
+    "files": (False, "an object of sha256", dict_of(is_sha256)),
 }
+
+
+# ------------------------------------------------------------------ read and check
+
+
+def read_results(folder: "str | os.PathLike") -> dict:
+    """The checked content of a model folder's results.json; fields of later versions of sslzoo are passed through.
+
+    Raises:
+        ArtefactError: there is none, or it is damaged.
+    """
+    path = Path(folder) / RESULTS
+    if not path.is_file():
+        raise ArtefactError(f"A model folder holds {RESULTS}. Received: folder={os.fspath(folder)!r}, which has none")
+    return parse_results(path.read_bytes(), path)
+
+
+def parse_results(content: bytes, path: "str | os.PathLike") -> dict:
+    """As `read_results`, of bytes that came from `path`."""
+    try:
+        if len(content) > MOST_JSON:
+            raise InvalidInputError(f"Expected at most {MOST_JSON:,} bytes. Received: {len(content):,}")
+        return check_fields("results", in_american(plain(json.loads(content), "results")), FIELDS, strict=False)
+    except (ValueError, RecursionError) as error:
+        raise ArtefactError(f"{path} is damaged: {error}") from error
+
+
+def in_american(record):
+    """The record with `license` where older ones say `licence`."""
+    if isinstance(record, dict) and "licence" in record:
+        record = {"license" if key == "licence" else key: value for key, value in record.items()}
+    return record
+
+
+def plain(value: object, path: str) -> object:
+    """The value in plain Python types that JSON can hold; `path` is what messages call it.
+
+    Halves of characters, as file names of unknown encoding have them, are written out.
+
+    Raises:
+        InvalidInputError: it holds something else, or numbers that are not finite.
+    """
+    if getattr(value, "shape", None) == () and hasattr(value, "item"):  # a NumPy number, without importing NumPy
+        value = value.item()
+    if isinstance(value, dict):
+        for key in value:
+            if not isinstance(key, str):
+                raise InvalidInputError(f"{path} must have names for keys. Received: key={key!r}")
+        return {_encodable(key): plain(item, f"{path}[{key!r}]") for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item, f"{path}[{index}]") for index, item in enumerate(value)]
+    if isinstance(value, str):
+        return _encodable(value)
+    is_infinite = isinstance(value, float) and not math.isfinite(value)
+    if is_infinite or (isinstance(value, int) and abs(value) >= _LARGEST):
+        raise InvalidInputError(f"{path} must be a finite number below 2**63. Received: {value!r:.100}")
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    raise InvalidInputError(f"{path} must be something JSON can hold. Received: {type(value).__name__}")
+
+
+def _encodable(text):
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def check_fields(path: str, record: object, fields: dict, strict: bool) -> dict:
@@ -192,16 +213,14 @@ def check_fields(path: str, record: object, fields: dict, strict: bool) -> dict:
 
     Args:
         path: what messages call the record ("results").
-        record: what was read.
         fields: field -> (whether it is required, what it must be in words, a test or the fields of each element).
-        strict: refuse fields that are not among `fields`.
 
     Raises:
         InvalidInputError: a field that is missing or not what it should be; the message names it.
         UnknownNameError: a field that is none.
     """
     if not isinstance(record, dict):
-        raise InvalidInputError(f"{path} must be an object. Received: {_shown(record)}")
+        raise InvalidInputError(f"{path} must be an object. Received: {_shortened(record)}")
     for field in record if strict else ():
         choose(f"field of {path}", field, fields)
     for field, (required, expected, test) in fields.items():
@@ -213,14 +232,14 @@ def check_fields(path: str, record: object, fields: dict, strict: bool) -> dict:
         value = record[field]
         if isinstance(test, dict):
             if not isinstance(value, list):
-                raise InvalidInputError(f"{where} must be {expected}. Received: {_shown(value)}")
+                raise InvalidInputError(f"{where} must be {expected}. Received: {_shortened(value)}")
             for index, element in enumerate(value):
                 check_fields(f"{where}[{index}]", element, test, strict)
         elif not test(value):
-            raise InvalidInputError(f"{where} must be {expected}. Received: {_shown(value)}")
+            raise InvalidInputError(f"{where} must be {expected}. Received: {_shortened(value)}")
     return record
 
 
-def _shown(value):
+def _shortened(value):
     text = repr(value)
     return text if len(text) <= 300 else f"{text[:300]} ..."

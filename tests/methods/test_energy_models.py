@@ -13,8 +13,9 @@ from sslzoo.callbacks import Checkpoint, Journal, Stopwatch
 from sslzoo.errors import InvalidInputError
 from sslzoo.methods import EBCLR, GEDI, JEM
 from sslzoo.methods.energy_model import langevin, long_chains
+from sslzoo.publishing import artefact
 from sslzoo.views import Views
-from sslzoo.zoo import artefact
+from sslzoo.zoo import reading
 
 
 def array(tensor):
@@ -341,11 +342,11 @@ def test_a_published_model_keeps_its_head(tmp_path):
         "versions": {},
         "wall_seconds": 0,
         "views_seen": 0,
-        "licence": "apache-2.0",
+        "license": "apache-2.0",
         "papers": [],
     }
-    folder = artefact.write(tmp_path / "gedi-test", parts, results)
-    logits = artefact.read(folder, "projection")
+    folder = artefact.write(tmp_path / "gedi-test", **parts, **results)
+    logits = reading.read(folder, "projection")
     x = images(7).astype("float32")
     np.testing.assert_allclose(logits.predict(x, verbose=0), array(model.embed(model.prepare(x))), atol=1e-5)
     density = lambda t: losses.log_density(logits(255 * t))  # noqa: E731

@@ -8,10 +8,11 @@ from test_training import RECIPE_NAMES, recipe
 from test_zoo import REPOSITORY, hub  # noqa: F401
 
 import sslzoo
-from sslzoo import errors, training, zoo
+from sslzoo import errors, publishing, training
 from sslzoo.files import unlock_folder
+from sslzoo.publishing import artefact
 from sslzoo.training import outcome
-from sslzoo.zoo import artefact, layout
+from sslzoo.zoo import layout
 
 pytestmark = pytest.mark.skipif(keras.backend.backend() != "torch", reason="one backend is enough; this one is fastest")
 
@@ -41,10 +42,10 @@ def made_by(name, out, monkeypatch):
 def test_every_part_of_a_recipe_is_loaded_published_and_loaded_again(name, hub, tmp_path, monkeypatch):  # noqa: F811
     run, model = made_by(name, tmp_path / "run", monkeypatch)
     parts = model.parts(run.image_shape) | {"model": model}
-    folder = artefact.write(tmp_path / "run" / run.name, parts, outcome.results(run, type(model)))
+    folder = artefact.write(tmp_path / "run" / run.name, **parts, **outcome.results(run, type(model)))
     unlock_folder(run.out)
     assert layout.parts(folder) == [part for part in layout.PARTS if part in parts]
-    zoo.publish(folder, REPOSITORY)
+    publishing.publish(folder, REPOSITORY)
     for place in (folder, f"hf://{REPOSITORY}"):
         for part, written in parts.items():
             loaded = sslzoo.load(place, part=part)

@@ -14,7 +14,7 @@ from sslzoo.errors import InvalidInputError
 from sslzoo.networks import centre_of_mass_encoder
 from sslzoo.networks.centre_of_mass import centre_of_mass
 from sslzoo.networks.composition import compose
-from sslzoo.zoo import artefact
+from sslzoo.zoo import reading
 
 
 def to_numpy(tensor):
@@ -129,7 +129,7 @@ def test_the_encoder_is_portable_and_survives_writing(tmp_path):
     expected = to_numpy(model(images.astype("float32") / 255))
     np.testing.assert_allclose(to_numpy(whole(images)), expected, atol=1e-5)
     whole.save(tmp_path / "encoder.keras")
-    np.testing.assert_allclose(to_numpy(artefact.read(tmp_path / "encoder.keras")(images)), expected, atol=1e-5)
+    np.testing.assert_allclose(to_numpy(reading.read(tmp_path / "encoder.keras")(images)), expected, atol=1e-5)
 
 
 def test_a_seed_fixes_the_weights():

@@ -5,13 +5,13 @@ What results hold is described in `sslzoo.zoo.results`.
 
 import hashlib
 import json
-import re
 import shlex
 import textwrap
 
 from sslzoo.data.catalogue import KNOWN
 from sslzoo.errors import printable
-from sslzoo.zoo import citations
+from sslzoo.publishing import citations
+from sslzoo.zoo.index import headlines
 from sslzoo.zoo.results import tag_of
 
 # Where the Hub keeps a data set; the front matter of a card links to it.
@@ -38,7 +38,7 @@ def render(results: dict, repository: str | None = None) -> str:
     """Model card of a trained model.
 
     Args:
-        results: dict as `layout.check_results` returns it.
+        results: dict as `sslzoo.zoo.results` describes it.
         repository: str, `organisation/name` on the Hub, if that is where the card will be read.
 
     Returns:
@@ -49,7 +49,7 @@ def render(results: dict, repository: str | None = None) -> str:
         _introduction(results),
         _use(results, repository),
         _intended_use(results),
-        _numbers(results),
+        _numbers(results, repository),
         _training(results),
         _pictures(results),
         _limits(results),
@@ -74,83 +74,60 @@ def is_as_written(text: str) -> bool:
 
 
 def _front_matter(results):
-    dataset = results["dataset"]
-    method = results["method"].lower()
-    entry = {
-        "library_name": "keras",
-        **({} if results["licence"] == UNSTATED else {"license": results["licence"]}),
-        "pipeline_tag": "image-feature-extraction",
-        "tags": ["sslzoo", "self-supervised-learning", "representation-learning", method],
-    }
-    hub_name = HUB_DATASETS.get(dataset, dataset)
-    if dataset in HUB_DATASETS:
-        entry["datasets"] = [hub_name]
-    if results["metrics"]:
-        entry["model-index"] = [
-            {
-                "name": results["name"],
-                "results": [
-                    {
-                        "task": {"type": "image-classification", "name": _label(metric)},
-                        "dataset": {
-                            "type": HUB_DATASETS.get(_measured_on(results), _measured_on(results)),
-                            "name": _title(_measured_on(results)),
-                            "split": "test",
-                        },
-                        "metrics": [{"type": _kind(metric), "value": metric["value"], "name": _label(metric)}],
-                    }
-                    for metric in results["metrics"]
-                ],
-            }
-        ]
-    return "---\n" + _yaml(entry) + "---\n"
+    from huggingface_hub import EvalResult, ModelCardData
 
-
-def _yaml(value, indent=""):
-    """YAML of dicts, lists and plain values; those are written as JSON, which YAML reads."""
-    lines = []
-    for key, item in value.items() if isinstance(value, dict) else ((None, item) for item in value):
-        head = f"{indent}- " if key is None else f"{indent}{key}: "
-        if isinstance(item, (dict, list)) and item:
-            inner = _yaml(item, indent + "  ")
-            if key is None:  # the first line of an element stands beside its dash
-                inner = head + inner[len(head) :]
-                lines.append(inner)
-            else:
-                lines.append(head.rstrip() + "\n" + inner)
-        else:
-            lines.append(head + _UNWRITTEN.sub(_escaped, json.dumps(item, ensure_ascii=False)) + "\n")
-    return "".join(lines)
-
-
-# What YAML forbids in a text, and JSON leaves as it is; both read these as escapes.
-_UNWRITTEN = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
-
-
-def _escaped(found):
-    return f"\\u{ord(found[0]):04x}"
+    dataset, method = results.get("dataset"), results.get("method")
+    measured = _measured_on(results)
+    numbers = [
+        EvalResult(
+            task_type="image-classification",
+            task_name=_label(metric),
+            dataset_type=HUB_DATASETS.get(measured, measured or "unknown"),
+            dataset_name=_title(measured),
+            dataset_split="test",
+            metric_type=_kind(metric),
+            metric_name=_label(metric),
+            metric_value=_in_own_scale(metric)[0],
+        )
+        for metric in headlines(results.get("metrics", []))
+    ]
+    license = results.get("license", UNSTATED)
+    data = ModelCardData(
+        model_name=results["name"],
+        library_name="keras",
+        license=None if license == UNSTATED else license,
+        pipeline_tag="image-feature-extraction",
+        tags=["sslzoo", "self-supervised-learning", "representation-learning", *([method.lower()] if method else [])],
+        datasets=[HUB_DATASETS[dataset]] if dataset in HUB_DATASETS else None,
+        eval_results=numbers or None,
+    )
+    return f"---\n{data.to_yaml()}\n---\n"
 
 
 def _introduction(results):
-    paper = results["papers"][0] if results["papers"] else None
-    method = f"[{results['method']}]({paper['url']})" if paper and "url" in paper else results["method"]
-    lines = [f"# {results['name']}", ""]
+    papers = results.get("papers", [])
     size = f" with {results['features']} features" if "features" in results else ""
-    trained = (
-        f"trained with {method} on {_title(results['dataset'])} without labels"
-        if results["views_seen"]
-        else (f"made for images of {_title(results['dataset'])} and not trained")
-    )
-    lines.append(f"An image encoder{size}, {trained}.")
+    text = f"An image encoder{size}{_origin(results, papers)}."
     if "description" in results:
-        lines[-1] += f" {results['description']}"
+        text += f" {results['description']}"
+    lines = [f"# {results['name']}", "", text]
     if tag_of(results["name"]):
         plain, _, tag = results["name"].partition(".")
         lines += ["", f"`{tag}` is the tag of its recipe or seed; `{plain}` is what the default recipe trains."]
-    for entry in results["papers"]:
+    for entry in papers:
         link = f" ({entry['url']})" if "url" in entry else ""
         lines += ["", f"Paper: *{entry['title']}*{link}"]
     return "\n".join(lines) + "\n"
+
+
+def _origin(results, papers):
+    method, dataset = results.get("method"), results.get("dataset")
+    if results.get("views_seen") == 0:
+        return f", made for images of {_title(dataset)} and not trained"
+    if method and papers and "url" in papers[0]:
+        method = f"[{method}]({papers[0]['url']})"
+    how = (f" with {method}" if method else "") + (f" on {_title(dataset)}" if dataset else "")
+    return f", trained{how} without labels" if how else ""
 
 
 def _use(results, repository):
@@ -158,7 +135,7 @@ def _use(results, repository):
     shape = results.get("input_shape")
     size = f"(B, {', '.join(map(str, shape))})" if shape else "(B, H, W, C)"
     # A model of somebody's own images is known by no name.
-    local = name if results["dataset"] in KNOWN else f"path/to/{name}"
+    local = name if results.get("dataset") in KNOWN else f"path/to/{name}"
     where, direct = (f"hf://{repository}", f"hf://{repository}") if repository else (local, f"path/to/{name}")
     parts = results.get("parts", {"encoder": None})
     values = {"shape": ", ".join(map(str, shape or ("H", "W", "C"))), "features": results.get("features", "L")}
@@ -196,14 +173,15 @@ def _use(results, repository):
 
 
 def _intended_use(results):
-    dataset = _title(results["dataset"])
-    if results["licence"] == UNSTATED:
+    dataset = _title(results.get("dataset"))
+    license = results.get("license", UNSTATED)
+    if license == UNSTATED:
         terms = (
-            "No licence is stated for this model: whoever publishes it states one, in `licence` of results.json, that "
+            "No license is stated for this model: whoever publishes it states one, in `license` of results.json, that "
             "the terms of the images allow."
         )
     else:
-        terms = f"Licence of the model: {results['licence']}. {_terms(results['dataset'])}"
+        terms = f"License of the model: {license}. {_terms(results.get('dataset'))}"
     return "\n".join(
         [
             "## Intended use",
@@ -223,23 +201,25 @@ def _terms(dataset):
     return f"Terms of {_title(dataset)}: {KNOWN[dataset].licence} ({KNOWN[dataset].reference})."
 
 
-def _numbers(results):
+def _numbers(results, repository):
     lines = ["## Numbers", ""]
-    if not results["metrics"]:
-        return "\n".join([*lines, "None: the data set has no labels to measure with."]) + "\n"
-    chance = any(metric.get("chance") is not None for metric in results["metrics"])
+    metrics = results.get("metrics", [])
+    if not metrics:
+        return "\n".join([*lines, "Nothing was measured."]) + "\n"
+    chance = any(metric.get("chance") is not None for metric in metrics)
     lines += [
         f"On the test images of {_title(_measured_on(results))}, with the encoder as it is after the last epoch.",
         "",
         f"| | ours | paper | {'chance | ' if chance else ''}protocol |",
         f"|---|---:|---:|{'---:|' if chance else ''}---|",
     ]
-    for metric in results["metrics"]:
-        unit = metric.get("unit", "%")
-        cells = [_label(metric), _with_unit(metric["value"], unit, metric.get("error"))]
-        cells += [_with_unit(metric.get(key), unit) for key in (("paper", "chance") if chance else ("paper",))]
+    for metric in metrics:
+        value, scale, unit = _in_own_scale(metric)
+        values = {key: _scaled(metric.get(key), scale) for key in ("error", "paper", "chance")}
+        cells = [_label(metric), _with_unit(value, unit, values["error"])]
+        cells += [_with_unit(values[key], unit) for key in (("paper", "chance") if chance else ("paper",))]
         lines.append(f"| {' | '.join(map(_cell, [*cells, metric['protocol']]))} |")
-    if command := _evaluation_command(results):
+    if command := _evaluation_command(results, repository):
         lines += ["", "Measured again, to the last digit on the same machine, by", "", "```sh", command, "```"]
     return "\n".join(lines) + "\n"
 
@@ -247,18 +227,26 @@ def _numbers(results):
 def _measured_on(results):
     """The data set that the numbers are of: another than the training images', where --probe-data said so."""
     name = ((results.get("evaluation") or {}).get("data") or {}).get("name")
-    return name if name in KNOWN else results["dataset"]
+    return name if name in KNOWN else results.get("dataset")
 
 
-def _evaluation_command(results):
+def _evaluation_command(results, repository):
     """The command that measures all numbers again; None where the card cannot know it."""
     record = results.get("evaluation") or {}
     protocols = record.get("protocols")
     measured = record.get("data", {}).get("name")
-    known = results["dataset"] in KNOWN and measured in KNOWN
+    known = results.get("dataset") in KNOWN and measured in KNOWN
     if not isinstance(protocols, dict) or not known:
         return None  # measured on arrays, or on images that only their owner has
-    words = ["sslzoo", "evaluate", results["name"], "--dataset", measured, "--protocols", *protocols]
+    words = [
+        "sslzoo",
+        "evaluate",
+        f"hf://{repository}" if repository else results["name"],
+        "--dataset",
+        measured,
+        "--protocols",
+        *protocols,
+    ]
     told = {
         "--seed": (record.get("seeds") or [0])[0],
         "--epochs": next((protocols[name]["epochs"] for name in ("linear", "mlp") if name in protocols), 200),
@@ -271,17 +259,25 @@ def _evaluation_command(results):
 
 
 def _training(results):
-    facts = {
-        "seed" if len(results["seeds"]) == 1 else "seeds": ", ".join(map(str, results["seeds"])),
-        "views seen": f"{results['views_seen']:,}",
-        "wall time": _duration(results["wall_seconds"]),
-        "versions": ", ".join(f"{software} {version}" for software, version in results["versions"].items()),
-    }
-    lines = ["## Training", "", "```sh", results["recipe"], "```", "", "| | |", "|---|---|"]
-    lines += [f"| {key} | {_cell(value)} |" for key, value in facts.items()]
-    settings = {key: json.dumps(value, ensure_ascii=False) for key, value in results["settings"].items()}
-    lines += [f"| {_cell(key)} | `{_cell(value)}` |" for key, value in settings.items()]
-    return "\n".join(lines) + "\n"
+    facts = {}
+    if seeds := results.get("seeds"):
+        facts["seed" if len(seeds) == 1 else "seeds"] = ", ".join(map(str, seeds))
+    if "views_seen" in results:
+        facts["views seen"] = f"{results['views_seen']:,}"
+    if "wall_seconds" in results:
+        facts["wall time"] = _duration(results["wall_seconds"])
+    if results.get("ended", "epochs") != "epochs":
+        facts["ended by"] = results["ended"]
+    if versions := results.get("versions"):
+        facts["versions"] = ", ".join(f"{software} {version}" for software, version in versions.items())
+    for key, value in results.get("settings", {}).items():
+        facts[key] = f"`{json.dumps(value, ensure_ascii=False)}`"
+    lines = ["## Training"]
+    if "recipe" in results:
+        lines += ["", "```sh", results["recipe"], "```"]
+    if facts:
+        lines += ["", "| | |", "|---|---|", *(f"| {_cell(key)} | {_cell(value)} |" for key, value in facts.items())]
+    return "\n".join(lines) + "\n" if len(lines) > 1 else ""
 
 
 def _pictures(results):
@@ -297,26 +293,32 @@ def _limits(results):
     shape = results.get("input_shape")
     size = f"of shape {'x'.join(map(str, shape))}" if shape else "of one size"
     points = [
-        f"It takes images {size}; `sslzoo embed` makes others fit. Values are 0..255: of images divided by 255 it "
-        "gives nearly one and the same vector, for all look black to it.",
-        f"It was trained on {_title(results['dataset'])} only: on other kinds of images its features may say little."
-        if results["views_seen"]
-        else "Its weights are random: whatever its features say of an image, they say without training.",
+        f"It takes images {size}; `sslzoo embed` makes others fit. Values are 0..255: do not divide by 255, the model "
+        "scales its input.",
+        "Its weights are random: it is a baseline."
+        if results.get("views_seen") == 0
+        else f"It was trained on {_title(results.get('dataset'))} only: features of other images may say little.",
         "It is a research model of the size the papers used. Nobody has examined it for bias, and it must not decide "
         "anything about people.",
+        *_omissions(results),
         *results.get("remarks", []),
     ]
     lines = ["## Limits", "", *(f"- {' '.join(point.split())}" for point in points)]
     return "\n".join(lines) + "\n"
 
 
+def _omissions(results):
+    if parts := results.get("left_out"):
+        yield f"Left out here for size, and written by the recipe: {', '.join(parts)}."
+
+
 def _citation(results):
-    entries = [*map(citations.bibtex, results["papers"]), citations.SSLZOO]
+    entries = [*map(citations.bibtex, results.get("papers", [])), citations.SSLZOO]
     return "\n".join(["## Citation", "", "```bibtex", "\n\n".join(entries), "```", ""])
 
 
 def _title(dataset):
-    return KNOWN[dataset].title if dataset in KNOWN else dataset
+    return KNOWN[dataset].title if dataset in KNOWN else dataset or "images that are not named"
 
 
 def _label(metric):
@@ -325,6 +327,17 @@ def _label(metric):
 
 def _kind(metric):
     return _KINDS.get(metric["name"].replace("_", ".").split(".")[-1], "accuracy")
+
+
+def _in_own_scale(metric):
+    """Value, factor and unit of a metric: R2 is a share, also where results.json has it in percent."""
+    unit = metric.get("unit", "%")
+    scale, unit = (0.01, "") if _kind(metric) == "r_squared" and unit == "%" else (1, unit)
+    return _scaled(metric["value"], scale), scale, unit
+
+
+def _scaled(value, scale):
+    return value if value is None or scale == 1 else round(value * scale, 6)
 
 
 def _with_unit(value, unit, error=None):

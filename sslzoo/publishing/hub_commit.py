@@ -1,14 +1,14 @@
 """From a model folder to the Hugging Face Hub, in one commit, pinned in the manifest."""
 
-import json
 import os
 from hashlib import sha256
 from pathlib import Path
 
-from sslzoo.errors import ArtefactError
-from sslzoo.zoo import card as cards
-from sslzoo.zoo import layout
-from sslzoo.zoo import manifest as manifests
+from sslzoo.environment import check_backend
+from sslzoo.errors import ArtefactError, HubError
+from sslzoo.publishing import card as cards
+from sslzoo.publishing import manifest as manifests
+from sslzoo.zoo import hub, index, layout
 from sslzoo.zoo.results import read_results
 
 
@@ -29,7 +29,7 @@ def publish(
     removed from the repository; files that are none of a model's are left alone.
 
     Args:
-        folder: a model folder (`artefact.write`).
+        folder: a model folder (`sslzoo.publishing.write`).
         repo_id: "organisation/name"; the repository is made if need be.
         private: whether only you may see it; None takes the organisation's default, or what the repository is.
         create_pr: open a pull request. Nothing is pinned then: publish again once it is merged.
@@ -49,41 +49,39 @@ def publish(
         ManifestError: the manifest is damaged.
         InvalidInputError: `repo_id` is no name of a repository, or results.json lacks what the manifest takes.
     """
-    from sslzoo.zoo import hub as hubs
-
-    hubs.check_repository(repo_id)
+    hub.check_repository(repo_id)
+    check_backend()
     folder = Path(folder)
     results = _check_folder(folder)
     model = {file: (folder / file).read_bytes() for file in layout.files(folder) if file != layout.CARD}
-    entry = manifests.entry(folder, repo_id)
+    entry = manifests.sealed_entry(folder, repo_id)
     # What is pinned is what is sent, whatever becomes of the folder meanwhile.
-    sent = {file: {"sha256": sha256(model[file]).hexdigest(), "bytes": len(model[file])} for file in entry["files"]}
-    if entry["files"] != sent or results != json.loads(model[layout.RESULTS]):
+    sent = {file: sha256(content).hexdigest() for file, content in model.items()}
+    sealed = {layout.RESULTS: entry["sha256"], **results["files"]}
+    if any(sent.get(file) != digest for file, digest in sealed.items()):
         raise ArtefactError(
-            f"The folder changed while it was read, as by a run that goes on there. Publish it again. "
+            "The folder changed while it was read, as by a run that goes on there. Publish it again. "
             f"Received: '{folder}'"
         )
     pinning = None if create_pr else _manifest_to_change(manifest)
     if pinning is not None and pinning.exists():
-        manifests.read(pinning)  # before anything is sent
+        index.read(pinning)  # before anything is sent
 
-    card, kept = cards.sign(cards.render(results, repo_id)), []
-
-    def compose(remote):
-        files = model | {layout.CARD: card.encode("utf-8")}
-        kept.clear()
-        if not overwrite_card and layout.CARD in remote.files and not remote.has(layout.CARD, files[layout.CARD]):
-            there = hubs.download_text(repo_id, layout.CARD, remote.commit, token)
-            if not cards.is_as_written(there):
-                kept.append(files.pop(layout.CARD))
-        unwanted = [file for file in remote.files if file.split("/")[0] in layout.PARTS[1:] and file not in model]
-        return files, unwanted
-
-    created = hubs.open_repository(repo_id, private, token)
-    message = f"{results['name']}, as sslzoo writes it"
-    revision, changed, removed, pull_request = hubs.commit(repo_id, compose, message, create_pr, token)
+    card = cards.sign(cards.render(results, repo_id)).encode("utf-8")
+    created = open_repository(repo_id, private, token)
+    before = hub.remote(repo_id, token=token)
+    is_edited = not overwrite_card and _is_edited(before, card, repo_id, token)
+    wanted = model if is_edited else model | {layout.CARD: card}
+    changed = sorted(file for file, content in wanted.items() if not before.has(file, content))
+    parts = [file for file in before.files if file.split("/")[0] in layout.PARTS[1:]]
+    removed = sorted(file for file in parts if file not in model)
+    revision, pull_request = before.commit, None
+    if changed or removed:
+        message = f"{results['name']}, as sslzoo writes it"
+        contents = {file: wanted[file] for file in changed}
+        revision, pull_request = commit(repo_id, before.commit, contents, removed, message, create_pr, token)
     notes = []
-    if kept:
+    if is_edited:
         notes.append("The card on the Hub was written or edited by a person, and kept; overwrite_card replaces it.")
     if pull_request:
         notes.append("The commit is pinned in the manifest when you publish again after the merge.")
@@ -92,7 +90,7 @@ def publish(
     return {
         "name": results["name"],
         "repository": repo_id,
-        "url": hubs.url(repo_id),
+        "url": hub.url(repo_id),
         "revision": revision,
         "created": created,
         "changed": changed,
@@ -101,6 +99,71 @@ def publish(
         "manifest": None if pinning is None else str(pinning),
         "notes": notes,
     }
+
+
+def _is_edited(remote, card, repository, token):
+    """Whether the card of a repository was written or edited by a person."""
+    if layout.CARD not in remote.files or remote.has(layout.CARD, card):
+        return False
+    folder = hub.fetch(repository, remote.commit, [layout.CARD], token=token)
+    return not cards.is_as_written((folder / layout.CARD).read_text("utf-8", errors="replace"))
+
+
+def open_repository(repository: str, private: bool | None, token: str | None) -> bool:
+    """Makes a repository unless it exists; returns whether it was made.
+
+    Raises:
+        HubError: the Hub cannot be reached or refuses, or it exists and is not as private as asked.
+    """
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
+
+    api = hub.api(token)
+    with hub.explained(f"open {index.SCHEME}{repository}", repository, token):
+        try:
+            is_private = bool(api.model_info(repository, timeout=hub.TIMEOUT).private)
+        except GatedRepoError:
+            raise
+        except RepositoryNotFoundError:
+            api.create_repo(repository, private=private, exist_ok=True)
+            return True
+    if private is not None and is_private != private:
+        raise HubError(
+            f"{index.SCHEME}{repository} exists and is {'private' if is_private else 'public'}; change that in its "
+            f"settings ({hub.url(repository)}/settings), or publish without private. Received: private={private}"
+        )
+    return False
+
+
+def commit(
+    repository: str,
+    parent: str,
+    contents: dict[str, bytes],
+    removed: list[str],
+    message: str,
+    create_pr: bool = False,
+    token: str | None = None,
+) -> tuple[str, str | None]:
+    """Changes a repository in one commit on top of `parent`, the newest one.
+
+    Args:
+        contents: path -> new content.
+        removed: paths.
+
+    Returns:
+        (commit, address of the pull request or None).
+
+    Raises:
+        HubError: the Hub cannot be reached or refuses, or somebody else has changed the repository since `parent`.
+    """
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+
+    operations = [CommitOperationAdd(file, content) for file, content in contents.items()]
+    operations += [CommitOperationDelete(file) for file in removed]
+    with hub.explained(f"commit to {index.SCHEME}{repository}", repository, token):
+        done = hub.api(token).create_commit(
+            repository, operations, commit_message=message, create_pr=create_pr, parent_commit=parent
+        )
+    return done.oid, done.pr_url
 
 
 def _check_folder(folder):
@@ -118,10 +181,10 @@ def _check_folder(folder):
     missing = [picture["file"] for picture in results.get("pictures", ()) if not (folder / picture["file"]).is_file()]
     if missing:
         raise ArtefactError(f"results.json names pictures that are not there. Received: {missing} of '{folder}'")
-    from sslzoo.zoo import artefact
+    from sslzoo.zoo import reading
 
     parts = ["encoder", *layout.parts(folder)]  # without an encoder it is no model
-    parameters = {part: artefact.read(folder, part).count_params() for part in dict.fromkeys(parts)}
+    parameters = {part: reading.read(folder, part).count_params() for part in dict.fromkeys(parts)}
     if parameters != results.get("parts", parameters):
         raise ArtefactError(
             f"results.json must describe the parts that are there. Received: parts of {parameters} parameters in "
@@ -135,14 +198,14 @@ def _manifest_to_change(manifest):
         return None
     if manifest is not None and manifest is not True:
         return Path(manifest)
-    file = manifests.path()
-    return None if manifests.is_installed(file) else file
+    file = index.path()
+    return None if index.is_installed(file) else file
 
 
 def _pin(file, name, entry):
     """Enters the published model, unless the manifest pins an older commit with these very files already."""
     unpinned = {"revision": None}
     with manifests.changing(file):
-        former = (manifests.read(file) if file.exists() else {}).get(name)
+        former = (index.read(file) if file.exists() else {}).get(name)
         if former is None or former["revision"] is None or former | unpinned != entry | unpinned:
             manifests.update(name, entry, file)

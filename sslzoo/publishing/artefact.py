@@ -1,0 +1,357 @@
+"""Trained models written as folders, whole or not at all. `sslzoo.zoo.layout` says what such a folder holds."""
+
+import contextlib
+import ctypes
+import io
+import json
+import os
+import shutil
+import sys
+import zipfile
+from pathlib import Path
+
+import h5py
+import keras
+import numpy as np
+
+from sslzoo.errors import ArtefactError, InvalidInputError
+from sslzoo.files import sha256, write_beside, write_synced
+from sslzoo.networks.composition import as_functional, check_published, compose
+from sslzoo.publishing import card
+from sslzoo.publishing.results import check_results, complete
+from sslzoo.zoo.layout import (
+    CARD,
+    CONFIG,
+    METADATA,
+    PARTS,
+    PICTURE_SUFFIXES,
+    PICTURES,
+    RESULTS,
+    WEIGHTS,
+    files,
+    part_folder,
+)
+from sslzoo.zoo.results import read_results
+from sslzoo.zoo.weights import MOST_PACKED
+
+_CHUNK = 2**20  # bytes of a kernel that are compressed together; h5py's own chunks pack worse by a tenth
+_ENTRIES = {CONFIG, METADATA, WEIGHTS, RESULTS, CARD, PICTURES, "assets", ".gitattributes", *PARTS[1:]}
+# part -> what it maps, and the number of axes of inputs and outputs (None: any).
+_SHAPES = {
+    "encoder": ("raw images (B, H, W, C) -> (B, L)", (4, 2)),
+    "posterior": ("raw images (B, H, W, C) -> [mean, log_var], (B, L) each", (4, 2, 2)),
+    "projection": ("raw images (B, H, W, C) -> (B, P)", (4, 2)),
+    "decoder": ("latents (B, L) -> images", (2, None)),
+}
+
+
+def write(
+    folder: "str | os.PathLike",
+    encoder: keras.Model,
+    *,
+    posterior: "keras.Model | None" = None,
+    projection: "keras.Model | None" = None,
+    decoder: "keras.Model | None" = None,
+    model: "keras.Model | None" = None,
+    pictures: "dict[str, str | os.PathLike] | None" = None,
+    float16: bool = False,
+    overwrite: bool = False,
+    **what_is_known,
+) -> Path:
+    """Writes a trained model as a folder that `sslzoo.load` takes, whole or not at all.
+
+        folder = sslzoo.publishing.write("mine", encoder, dataset="my photos", license="cc-by-4.0")
+
+    Everything is checked first, then written beside the folder, and the two change places at one stroke. A process
+    killed on the way leaves the old model or the new one, and at most a hidden folder beside it that the next call
+    clears away. (Where the system cannot exchange folders, as outside Linux, two renames do it; killed between them,
+    the old model is in `.<folder>.former`, which the next call puts back.)
+
+    Args:
+        folder: where to; its parent is made if need be.
+        encoder: Functional or Sequential model of core Keras layers, raw images (B, H, W, C), values 0..255, ->
+            (B, L). Its preprocessing is part of it: `sslzoo.networks.compose` joins the two.
+        posterior, projection, decoder, model: other parts; see `sslzoo.zoo.layout` for what each takes and gives.
+            They may be compiled or of mixed precision; what is written is not (a `model` keeps its precision).
+        pictures: file name ("samples.png") -> image file, copied into `pictures/` and shown by the card.
+        float16: store kernels (arrays of two or more axes) in half precision, compressed by HDF5. Loaded models are
+            still float32. Measure what `round_to_float16` has rounded, which is what will be loaded.
+        overwrite: replace a folder that holds another model. A folder with anything else in it is never replaced.
+        **what_is_known: fields of results.json (`sslzoo.zoo.results`): method, dataset, recipe, metrics, seeds,
+            license, remarks ... What nobody knows is left out. `name` is that of the folder unless given.
+
+    Returns:
+        Path of the folder.
+
+    Raises:
+        InvalidInputError: models, fields or pictures that do not fit; the message names which.
+        ArtefactError: the folder exists and may not be replaced.
+        OSError: the disk is full or cannot be written; the folder is as it was.
+    """
+    folder = Path(os.path.abspath(folder))
+    given = {"encoder": encoder, "posterior": posterior, "projection": projection, "decoder": decoder, "model": model}
+    parts = {part: _checked(part, each) for part, each in given.items() if each is not None or part == "encoder"}
+    pictures = _check_pictures(pictures or {})
+    results = complete(folder, what_is_known, parts, pictures, float16)
+    _restore(folder)
+    check_target(folder, overwrite)
+    with _replacing(folder) as partial:
+        partial.mkdir()
+        for part, each in parts.items():
+            _write_model(part_folder(partial, part), each, float16)
+        for file, source in pictures.items():
+            (partial / PICTURES).mkdir(exist_ok=True)
+            shutil.copyfile(source, partial / PICTURES / file)
+        _write_results(partial, results)
+    return folder
+
+
+def copy(source: "str | os.PathLike", folder: "str | os.PathLike", without: "tuple[str, ...]" = (), **changes) -> Path:
+    """Copies a model folder without some of its parts, whole or not at all, over a model that may be there.
+
+    Args:
+        source: a model folder.
+        folder: where to.
+        without: names of parts.
+        **changes: fields of results.json to replace.
+    """
+    source, folder = Path(source), Path(os.path.abspath(folder))
+    results = read_results(source) | changes
+    if "parts" in results:
+        results["parts"] = {part: count for part, count in results["parts"].items() if part not in without}
+    _restore(folder)
+    check_target(folder, overwrite=True)
+    with _replacing(folder) as partial:
+        shutil.copytree(source, partial, ignore=lambda at, _: without if Path(at) == source else ())
+        _write_results(partial, check_results(results))
+    return folder
+
+
+def seal(folder: "str | os.PathLike", **changes) -> bool:
+    """Brings results.json and the card of a model folder up to date: its files' hashes, and `changes` to its fields.
+
+    For a folder whose files were changed on purpose. Returns whether anything changed.
+
+    Raises:
+        ArtefactError: no results.json, or a damaged one.
+        InvalidInputError: a field that is none, or not what it should be.
+    """
+    folder = Path(folder)
+    return _write_results(folder, check_results(read_results(folder) | changes))
+
+
+def _write_results(folder, results):
+    """results.json with the hashes of the folder's files, and the card. Returns whether either changed."""
+    results["files"] = hashes(folder)
+    made = {RESULTS: _json(results), CARD: card.render(results)}
+    old = {file: (folder / file).read_text("utf-8") if (folder / file).is_file() else None for file in made}
+    for file, text in made.items():
+        if old[file] != text:
+            write_beside(folder / file, text.encode("utf-8"))
+    return made != old
+
+
+def hashes(folder: "str | os.PathLike") -> dict[str, str]:
+    """What results.json says of the files of a model folder: path -> sha256.
+
+    Itself, the card and metadata.json are left out, which nothing is loaded from: Keras writes the date into it.
+    """
+    left_out = {RESULTS, CARD, METADATA}
+    return {file: sha256(Path(folder) / file) for file in files(folder) if Path(file).name not in left_out}
+
+
+def _json(value):
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+# ------------------------------------------------------------------ folders
+
+
+@contextlib.contextmanager
+def _replacing(folder):
+    """Gives the path of a new folder beside this one, which takes its place at the end unless an error was raised."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = folder.with_name(f".{folder.name}.partial")
+    _remove(partial)
+    try:
+        yield partial
+        _put_in_place(partial, folder)
+    finally:
+        _remove(partial)
+
+
+def _put_in_place(partial, folder):
+    """The new folder where the old one was, which is removed."""
+    if not folder.exists():
+        os.replace(partial, folder)
+        return
+    if _exchange(partial, folder):
+        return
+    former = _former(folder)
+    _remove(former)
+    os.replace(folder, former)
+    try:
+        os.replace(partial, folder)
+    except BaseException:
+        os.replace(former, folder)
+        raise
+    _remove(former)
+
+
+def _exchange(one, other):
+    """Whether two folders have changed places, at one stroke (Linux' renameat2)."""
+    if not sys.platform.startswith("linux"):
+        return False
+    here, swap = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):  # a C library without it
+        return False
+    return rename(here, os.fsencode(one), here, os.fsencode(other), swap) == 0
+
+
+def _former(folder):
+    return folder.with_name(f".{folder.name}.former")
+
+
+def _restore(folder):
+    """Puts back what a process killed between two renames left aside."""
+    former = _former(folder)
+    if not folder.exists() and (former / CONFIG).is_file():
+        with contextlib.suppress(FileNotFoundError):  # somebody else was faster
+            os.replace(former, folder)
+
+
+def _remove(path):
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def check_target(folder: Path, overwrite: bool) -> None:
+    """Raises ArtefactError unless a model can be written as that folder; changes nothing."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise ArtefactError(
+            f"A model is written as a folder, and there is a file of that name. Received: folder={folder}"
+        )
+    present = {entry.name for entry in folder.iterdir()}
+    if foreign := sorted(present - _ENTRIES):
+        raise ArtefactError(
+            "A model needs a folder of its own; this one holds other files, which are left alone "
+            f"({', '.join(foreign[:5])}{' ...' if len(foreign) > 5 else ''}). Received: folder={folder}"
+        )
+    if present and not overwrite:
+        raise ArtefactError(
+            "The folder holds a model already. Give another folder, or overwrite=True to replace that model. "
+            f"Received: folder={folder}"
+        )
+
+
+# ------------------------------------------------------------------ models and pictures
+
+
+def _checked(part, model):
+    """The model as it will be written."""
+    if part == "model":
+        if not isinstance(model, keras.Model) or not model.built:
+            raise InvalidInputError(f"model must be a built Keras model. Received: model={model!r}")
+        return check_published(model, core=False)
+    model = as_functional(part, model)
+    expected, ranks = _SHAPES[part]
+    shapes = [tuple(tensor.shape) for tensor in (*model.inputs, *model.outputs)]
+    fits = len(shapes) == len(ranks) and all(rank in (None, len(shape)) for rank, shape in zip(ranks, shapes))
+    if not fits or model.inputs[0].dtype != "float32":
+        raise InvalidInputError(
+            f"{part} must map float32 {expected}; `sslzoo.networks.compose` joins preprocessing and network. Received: "
+            f"inputs and outputs of shapes {shapes}, input dtype {model.inputs[0].dtype}"
+        )
+    return check_published(model) if _is_plain(model) else compose(None, model)
+
+
+def _is_plain(model):
+    return not any(
+        isinstance(layer, keras.Model) or not layer.trainable or layer.compute_dtype != "float32"
+        for layer in model.layers
+    )
+
+
+def _check_pictures(pictures):
+    sources = {}
+    for file, source in pictures.items():
+        if Path(file).name != file or not file.lower().endswith(PICTURE_SUFFIXES):
+            raise InvalidInputError(
+                f"pictures must map file names ending in {', '.join(PICTURE_SUFFIXES)} to files. "
+                f"Received: pictures[{file!r}]"
+            )
+        if not Path(source).is_file():
+            raise InvalidInputError(f"pictures[{file!r}] must be an existing file. Received: {os.fspath(source)!r}")
+        sources[file] = Path(source)
+    return sources
+
+
+# ------------------------------------------------------------------ weights
+
+
+def round_to_float16(model: keras.Model) -> None:
+    """Rounds weights in place to what `write(float16=True)` stores, so that what is measured is what is published."""
+    for weight in model.weights:
+        weight.assign(_half(keras.ops.convert_to_numpy(weight)).astype(weight.dtype))
+
+
+def _half(array):
+    """Kernels as float16; vectors (biases, statistics) take no space, and numbers beyond 65504 need float32."""
+    if array.dtype != "float32" or array.ndim < 2:
+        return array
+    with np.errstate(over="ignore"):
+        half = array.astype("float16")
+    return half if np.isfinite(half).all() else array
+
+
+def _write_model(folder, model, float16):
+    """The three files of a part. HDF5 is written in memory: on a full disk its library can crash the process."""
+    folder.mkdir(exist_ok=True)
+    whole, weights = folder / "whole.keras", io.BytesIO()
+    try:
+        model.save(whole)
+        with zipfile.ZipFile(whole) as archive:
+            contents = {name: archive.read(name) for name in archive.namelist() if not name.endswith("/")}
+    finally:
+        whole.unlink(missing_ok=True)
+    with h5py.File(io.BytesIO(contents.pop(WEIGHTS)), "r") as source, h5py.File(weights, "w") as target:
+        _copy_weights(source, target, float16)
+    config = json.loads(contents.pop(CONFIG))
+    config["compile_config"] = None  # published uncompiled: a torch optimizer in it could not be used elsewhere
+    contents |= {CONFIG: json.dumps(config).encode(), WEIGHTS: weights.getbuffer()}
+    for name, content in contents.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        write_synced(folder / name, content)
+
+
+def _copy_weights(source, target, float16):
+    for key, value in source.attrs.items():
+        target.attrs[key] = value
+    for key, value in source.items():
+        if source.name == "/" and key == "optimizer":
+            continue
+        if isinstance(value, h5py.Group):
+            _copy_weights(value, target.create_group(key), float16)
+            continue
+        array = _half(value[()]) if float16 else value[()]
+        dataset = _create(target, key, array)
+        for attribute, content in value.attrs.items():
+            dataset.attrs[attribute] = content
+
+
+def _create(target, key, array):
+    """An array in a file of weights, compressed if it is in half precision and reading will allow it."""
+    if array.dtype == "float16" and array.size:
+        rows = max(1, len(array) * _CHUNK // array.nbytes)
+        chunks = (min(rows, len(array)), *array.shape[1:])
+        dataset = target.create_dataset(key, data=array, chunks=chunks, shuffle=True, compression="gzip")
+        if array.nbytes / MOST_PACKED <= dataset.id.get_storage_size() < array.nbytes:
+            return dataset
+        del target[key]
+    return target.create_dataset(key, data=array)

@@ -1,0 +1,98 @@
+"""Entries of the manifest, written: `sslzoo.zoo.index` says what they hold and reads them."""
+
+import contextlib
+import json
+import os
+import threading
+from pathlib import Path
+
+from sslzoo.errors import ArtefactError
+from sslzoo.files import lock_folder, unlock_folder, write_beside
+from sslzoo.zoo import index, layout
+from sslzoo.zoo.results import read_results
+
+_one_thread, _depth = threading.RLock(), [0]
+
+
+def write(entries: dict[str, dict], file: "str | os.PathLike | None" = None) -> Path:
+    """Writes a manifest, whole or not at all, a line for each model.
+
+    Args:
+        entries: name -> entry.
+        file: where to; by default `index.path()`.
+
+    Raises:
+        InvalidInputError: an entry that is none.
+    """
+    file = index.path() if file is None else Path(file)
+    lines = [_line(name, index.check_entry(name, entries[name])) for name in sorted(entries)]
+    text = f'{{\n"schema": {index.SCHEMA},\n"models": {{\n' + ",\n".join(lines) + "\n}\n}\n"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    return write_beside(file, text.encode())
+
+
+def _line(name, entry):
+    return f"{json.dumps(name)}: {json.dumps(entry, ensure_ascii=False, allow_nan=False)}"
+
+
+@contextlib.contextmanager
+def changing(file: Path):
+    """While open, no other process changes a manifest in that folder: what is read here may be written back."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with _one_thread:
+        _depth[0] += 1
+        lock_folder(file.parent, wait=True)
+        try:
+            yield
+        finally:
+            _depth[0] -= 1
+            if not _depth[0]:
+                unlock_folder(file.parent)
+
+
+def update(name: str, entry: dict, file: "str | os.PathLike | None" = None) -> Path:
+    """Enters one model in a manifest, made if there is none; the others stay as they are.
+
+    Several processes may do so at once, where the system has locks (not on Windows).
+    """
+    file = index.path() if file is None else Path(file)
+    with changing(file):
+        return write((index.read(file) if file.exists() else {}) | {name: entry}, file)
+
+
+def sealed_entry(folder: "str | os.PathLike", repository: str) -> dict:
+    """The entry of a folder whose results.json has the hashes of its files.
+
+    Raises:
+        ArtefactError: it has none.
+    """
+    if not set(layout.part_files("encoder")) <= read_results(folder).get("files", {}).keys():
+        raise ArtefactError(
+            f"{layout.RESULTS} must have the hashes of the model's files; `sslzoo seal {folder}` writes them. "
+            f"Received: folder='{folder}'"
+        )
+    return index.entry(folder, repository)
+
+
+def refresh(folder: "str | os.PathLike", organisation: str = "sslzoo", file: "str | os.PathLike | None" = None) -> bool:
+    """Enters a model folder under its name; a pinned revision stays if it holds these very files.
+
+    Args:
+        folder: a model folder whose results.json has the hashes of its files.
+        organisation: of the repository, for a model that had no entry.
+        file: the manifest; by default `index.path()`.
+
+    Returns:
+        bool, whether the manifest changed.
+    """
+    file = index.path() if file is None else Path(file)
+    name = read_results(folder)["name"]
+    with changing(file):
+        former = (index.read(file) if file.exists() else {}).get(name)
+        made = sealed_entry(folder, former["repository"] if former else f"{organisation}/{name}")
+        if former and former["sha256"] == made["sha256"]:
+            made["revision"] = former["revision"]
+        if made == former:
+            return False
+        update(name, made, file)
+    return True

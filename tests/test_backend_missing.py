@@ -1,0 +1,32 @@
+"""Without a backend, Python says so in the sentence that the shell has."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sslzoo
+
+ROOT = Path(sslzoo.__file__).parent.parent
+CODE = """
+import importlib.util
+find_spec = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *a: None if name == "tensorflow" else find_spec(name, *a)
+import sslzoo
+{}
+"""
+
+
+@pytest.mark.parametrize(
+    "call", ['sslzoo.load("simvae-digits")', 'sslzoo.evaluate("simvae-digits", "digits")', "sslzoo.embed"]
+)
+def test_a_backend_that_is_not_installed_is_named_in_one_sentence(call, tmp_path):
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "KERAS_HOME": str(tmp_path)}
+    environment.pop("KERAS_BACKEND", None)
+    command = [sys.executable, "-c", CODE.format(call)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "Traceback" in done.stderr and "keras/src" not in done.stderr
+    assert "BackendError: Keras runs on the backend that KERAS_BACKEND names" in done.stderr
+    assert "pip install 'sslzoo[tensorflow]'" in done.stderr.splitlines()[-1]
