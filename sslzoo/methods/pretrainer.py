@@ -16,6 +16,7 @@ K times. Here the K steps are one program (`make_train_function`).
 import inspect
 import itertools
 import warnings
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -136,6 +137,22 @@ ROLES = {
     "entropy": "entropy of q(z | x): posteriors do not shrink to points",
     "density": "p(x) itself, by an energy, from samples",
 }
+
+
+class Picture(NamedTuple):
+    """What a method shows of itself, as data: `kind` names the function of `sslzoo.evaluation.pictures` that draws it.
+
+    Attributes:
+        name: str, of the file, without suffix.
+        kind: str, "samples", "reconstructions" or "views".
+        arrays: tuple of arrays that the function takes.
+        title: str, or None for its own.
+    """
+
+    name: str
+    kind: str
+    arrays: tuple
+    title: str | None = None
 
 
 class Pretrainer(keras.Model):
@@ -377,43 +394,27 @@ class Pretrainer(keras.Model):
         """Soft assignments of views (N, H, W, C) to the method's K clusters or prototypes: (N, K); None without any."""
         return None
 
-    def protocols(self) -> tuple[str, ...]:
-        """Names of the protocols of `sslzoo.evaluate` that measure what this method alone has."""
-        return ()
 
-    def preprocessor(self, image_shape: tuple[int, int, int]) -> keras.Model:
-        """Core-layer model, raw images of `image_shape` (H, W, C) -> what the networks see."""
-        if self.views is None:
-            raise InvalidInputError(
-                "A model made without `views` does not know how raw images become what it sees. Received: views=None"
-            )
-        return self.views.preprocessor(image_shape)
+    def monitors(self, run) -> list:
+        """Callbacks that watch what only this method has, for `sslzoo.training.Run`.
 
-    def live_encoder(self, image_shape: tuple[int, int, int]) -> keras.Model:
-        """Model raw images -> representations (N, L) that shares the variables in training: what monitors look at."""
-        images = keras.Input(image_shape)
-        return keras.Model(images, self.representation(self.preprocessor(image_shape)(images)))
-
-    def parts(self, image_shape: tuple[int, int, int]) -> dict[str, keras.Model]:
-        """What is worth publishing, as it is now: part name -> plain Functional model of core layers (copies).
+        One that ends training carries `ended` and `reason`; one that logs an accuracy by which a schedule may judge the
+        run names its key as `accuracy_key`.
 
         Args:
-            image_shape: tuple (H, W, C) of the raw images.
+            run: `sslzoo.training.Run`, with `images`, `labels`, `queries` and `settings`.
         """
-        return {"encoder": compose(self.preprocessor(image_shape), self.encoder)}
+        return []
 
-    def get_config(self):
-        config = super().get_config()
-        for name in inspect.signature(type(self).__init__).parameters:
-            if name not in ("self", "kwargs"):
-                config[name] = keras.saving.serialize_keras_object(getattr(self, name))
-        return config
+    def pictures(self, images, seed: int) -> "list[Picture]":
+        """What to draw of the trained method.
 
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        def restore(value):
-            if isinstance(value, dict) and "class_name" in value:
-                return keras.saving.deserialize_keras_object(value, custom_objects=custom_objects)
-            return value
-
-        return cls(**{name: restore(value) for name, value in config.items()})
+        Args:
+            images: array (N, H, W, C), raw, that it was not trained on, if there are such.
+            seed: int, of what is random.
+        """
+        if self.views is None:
+            return []
+        shown = images[:8]
+        made = ops.convert_to_numpy(self.views(shown, training=True, seed=seed, num_views=8))
+        return [Picture("views", "views", (shown, made), "Images (left), and views of them")]
