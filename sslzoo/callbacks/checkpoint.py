@@ -12,6 +12,7 @@ import keras
 import numpy as np
 
 from sslzoo import processes
+from sslzoo.callbacks.ending import Stopwatch
 from sslzoo.errors import ArtefactError, TrainingError
 from sslzoo.evaluation.report import versions
 from sslzoo.files import write_beside
@@ -54,7 +55,7 @@ class Checkpoint(keras.callbacks.Callback):
         TrainingError: at the end of an epoch, weights that are not finite.
     """
 
-    def __init__(self, path: "str | Path", journal: "Journal", stopwatch: "Stopwatch"):
+    def __init__(self, path: "str | Path", journal: "Journal", stopwatch: Stopwatch):
         super().__init__()
         self.path = Path(path)
         self.previous = self.path.with_name(f"{self.path.stem}.previous{self.path.suffix}")

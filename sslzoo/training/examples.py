@@ -101,7 +101,7 @@ def _load(plan, split, remarks):
     for remark in new:
         if public[remark] not in remarks:
             print(remark)
-    remarks += [public[remark] for remark in new if "(--stream)" not in remark]
+            remarks += [public[remark]] * ("(--stream)" not in remark)
     return first(images, chosen.limit), None if labels is None else labels[: chosen.limit]
 
 

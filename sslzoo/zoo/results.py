@@ -18,6 +18,7 @@
     licence       str, as the Hub writes it ("apache-2.0")
     papers        list of objects: title; optional: url
     description   optional str, what the method does, in a sentence
+    ended         optional str, what ended training: epochs, minutes, signal, plateau, collapse or knn
     remarks       optional list of str, what a reader must know beside the numbers
     pictures      optional list of objects: file ("pictures/samples.png"), caption
     evaluation    optional object, the full record of the evaluation
@@ -174,6 +175,7 @@ _RESULTS = {
     "licence": (True, "a licence as the Hub writes it, such as apache-2.0", is_licence),
     "papers": (True, "a list of objects", PAPER),
     "description": (False, "a text", is_text),
+    "ended": (False, "a text", is_text),
     "remarks": (False, "a list of texts", list_of(is_text)),
     "pictures": (False, "a list of objects", _PICTURE),
     "evaluation": (False, "an object or null", lambda value: value is None or isinstance(value, dict)),
