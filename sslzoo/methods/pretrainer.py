@@ -394,6 +394,9 @@ class Pretrainer(keras.Model):
         """Soft assignments of views (N, H, W, C) to the method's K clusters or prototypes: (N, K); None without any."""
         return None
 
+    def protocols(self) -> tuple[str, ...]:
+        """Names of the protocols of `sslzoo.evaluate` that measure what this method alone has."""
+        return ()
 
     def monitors(self, run) -> list:
         """Callbacks that watch what only this method has, for `sslzoo.training.Run`.
@@ -418,3 +421,40 @@ class Pretrainer(keras.Model):
         shown = images[:8]
         made = ops.convert_to_numpy(self.views(shown, training=True, seed=seed, num_views=8))
         return [Picture("views", "views", (shown, made), "Images (left), and views of them")]
+
+    def preprocessor(self, image_shape: tuple[int, int, int]) -> keras.Model:
+        """Core-layer model, raw images of `image_shape` (H, W, C) -> what the networks see."""
+        if self.views is None:
+            raise InvalidInputError(
+                "A model made without `views` does not know how raw images become what it sees. Received: views=None"
+            )
+        return self.views.preprocessor(image_shape)
+
+    def live_encoder(self, image_shape: tuple[int, int, int]) -> keras.Model:
+        """Model raw images -> representations (N, L) that shares the variables in training: what monitors look at."""
+        images = keras.Input(image_shape)
+        return keras.Model(images, self.representation(self.preprocessor(image_shape)(images)))
+
+    def parts(self, image_shape: tuple[int, int, int]) -> dict[str, keras.Model]:
+        """What is worth publishing, as it is now: part name -> plain Functional model of core layers (copies).
+
+        Args:
+            image_shape: tuple (H, W, C) of the raw images.
+        """
+        return {"encoder": compose(self.preprocessor(image_shape), self.encoder)}
+
+    def get_config(self):
+        config = super().get_config()
+        for name in inspect.signature(type(self).__init__).parameters:
+            if name not in ("self", "kwargs"):
+                config[name] = keras.saving.serialize_keras_object(getattr(self, name))
+        return config
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        def restore(value):
+            if isinstance(value, dict) and "class_name" in value:
+                return keras.saving.deserialize_keras_object(value, custom_objects=custom_objects)
+            return value
+
+        return cls(**{name: restore(value) for name, value in config.items()})

@@ -5,6 +5,7 @@ import json
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import keras
@@ -111,7 +112,8 @@ def _write(run, model, is_hurried):
         attempt(lambda: put(None, {}, "The process was ended, and there was no time to evaluate."))
     encoder = parts.get("encoder") or attempt(lambda: model.live_encoder(run.image_shape))
     report = attempt(lambda: evaluate(run, model, {"encoder": encoder, **parts}))
-    drawn = attempt(lambda: draw(run, model, encoder)) or {} if encoder else {}
+    drawn = {}
+    attempt(lambda: drawn.update((path.name, path) for path in draw(run, model, encoder)))
 
     def sentences():
         return [printable(" ".join(f"After training, {type(error).__name__}: {error}".split())) for error in faults]
@@ -245,26 +247,25 @@ def own_protocols(run, model) -> tuple[list[str], dict]:
     return protocols, options
 
 
-def draw(run, model, encoder) -> dict[str, Path]:
-    """Curves, what the method shows of itself, neighbours and an embedding: name -> path."""
+def draw(run, model, encoder) -> Iterator[Path]:
+    """Curves, neighbours, an embedding, and what the method shows of itself: the file of each, once it is drawn."""
     folder = run.out / "pictures"
     folder.mkdir(exist_ok=True)
     images, labels = run.examples.test_images, run.examples.test_labels
     if images is None:
         images, labels = run.images, run.labels
     rows = [{k: v for k, v in row.items() if k not in callbacks.Journal.BOOKKEEPING} for row in run.journal.rows]
-    drawn = [pictures.curves(rows, folder / "curves.png", title=run.name)]
-    for name, kind, arrays, title in model.pictures(images[:100], run.seed):
-        options = {} if title is None else {"title": title}
-        drawn.append(getattr(pictures, kind)(*arrays, folder / f"{name}.png", **options))
+    yield pictures.curves(rows, folder / "curves.png", title=run.name)
     shown = images[:2000]
     features = evaluation.features(encoder, shown)
     if len(features) > 1:
-        drawn.append(pictures.neighbours(shown, features, folder / "neighbours.png", seed=run.seed))
+        yield pictures.neighbours(shown, features, folder / "neighbours.png", seed=run.seed)
     if labels is not None and labels.ndim == 1:
         names = data.class_names(run.dataset, labels[:2000])
-        drawn.append(pictures.embedding(features, labels[:2000], folder / "embedding.png", names=names))
-    return {path.name: path for path in drawn}
+        yield pictures.embedding(features, labels[:2000], folder / "embedding.png", names=names)
+    for name, kind, arrays, title in model.pictures(images[:100], run.seed):
+        options = {} if title is None else {"title": title}
+        yield getattr(pictures, kind)(*arrays, folder / f"{name}.png", **options)
 
 
 def results(run, method: type, report=None) -> dict:
