@@ -1,6 +1,7 @@
 """The learning rate over --max-minutes: planned once, fallen at the end, and the same after a resume."""
 
 import json
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -34,6 +35,19 @@ def test_its_length_can_be_changed_and_warm_up_is_at_most_a_tenth():
     np.testing.assert_allclose(rates(again, 20), rates(TimedCosine(1.0, 1000, 100), 20))
 
 
+def run_of(schedule, stopwatch=None, steps=40, note=None):
+    """As much of a run as its plan asks for."""
+    return SimpleNamespace(
+        schedule=schedule,
+        stopwatch=stopwatch,
+        steps=steps,
+        note_planned=note,
+        initial_epoch=0,
+        steps_per_epoch=10,
+        planned_steps=None,
+    )
+
+
 class Shorten(keras.callbacks.Callback):
     def __init__(self, schedule, at, to):
         super().__init__()
@@ -41,7 +55,7 @@ class Shorten(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         if batch + 1 == self.at:
-            plan = TimePlan(self.schedule, None, 40, 0, None, None)  # which alone may change it
+            plan = TimePlan(run_of(self.schedule))  # which alone may change it
             plan.set_model(self.model)
             plan.set_length(self.to)
 
@@ -83,7 +97,7 @@ def test_the_plan_is_what_fits_into_the_time_that_is_left(monkeypatch, capsys):
     monkeypatch.setattr(annealing, "after", lambda logs: clock.now)
     schedule, stopwatch, noted = TimedCosine(1.0, 10_000), callbacks.Stopwatch(minutes=10), []
     schedule.of(keras.optimizers.SGD(schedule))
-    watch = TimePlan(schedule, stopwatch, 10_000, 0, None, noted.append)
+    watch = TimePlan(run_of(schedule, stopwatch, 10_000, noted.append))
     watch.set_params({"steps": 40})
     optimizer = type("Optimizer", (), {"variables": [schedule.length]})
     stopwatch._model = watch._model = type("Model", (), {"stop_training": False, "optimizer": optimizer})()

@@ -5,14 +5,13 @@ so no program is compiled anew, and it stands in run.json, so a resumed run goes
 """
 
 import time
-from collections.abc import Callable
 
 import keras
 import numpy as np
 from keras import ops
 
 from sslzoo import processes
-from sslzoo.callbacks.ending import EndsTraining, Stopwatch, after, duration
+from sslzoo.callbacks.ending import EndsTraining, after, duration
 from sslzoo.evaluation.probes import plateaus
 from sslzoo.methods.steps import StepCounter
 from sslzoo.progress import say
@@ -57,29 +56,16 @@ class TimePlan(StepCounter):
     out.
 
     Args:
-        schedule: `TimedCosine`, bound to the optimizer of the model.
-        stopwatch: `Stopwatch` of the run, which has the minutes.
-        steps: int, of the whole run if there were time for all.
-        made: int, steps that the run had made before this `fit`.
-        planned: int, the length that was planned already, or None.
-        note: callable, given the length that was planned.
+        run: `sslzoo.training.Run`, prepared; what is planned is noted in its folder.
     """
 
     SHARE = 0.1  # of the time, to measure
     LEFT = 0.98  # of the rest is planned for: a plan that is cut off stops at a rate above 0
 
-    def __init__(
-        self,
-        schedule: TimedCosine,
-        stopwatch: Stopwatch,
-        steps: int,
-        made: int,
-        planned: int | None,
-        note: Callable[[int], None],
-    ):
+    def __init__(self, run):
         super().__init__()
-        self.schedule, self.stopwatch, self.steps = schedule, stopwatch, steps
-        self.made, self.planned, self.note = made, planned, note
+        self.schedule, self.stopwatch, self.steps, self.note = run.schedule, run.stopwatch, run.steps, run.note_planned
+        self.made, self.planned = run.initial_epoch * run.steps_per_epoch, run.planned_steps
 
     def on_train_begin(self, logs=None):
         self._began, self._since, self._epochs = time.monotonic(), None, 0
@@ -124,10 +110,9 @@ class TimePlan(StepCounter):
             )
 
     def set_length(self, steps: int) -> None:
-        """Changes the length in the optimizer. Under JAX, `self.model` brings its variables up to date before."""
-        for variable in self.model.optimizer.variables:
-            if variable is self.schedule.length:
-                variable.assign(float(steps))
+        """Changes the length. Under JAX, asking for the model brings what the optimizer holds up to date before."""
+        if self.model.optimizer:
+            self.schedule.length.assign(float(steps))
 
 
 class PlateauRate(EndsTraining):

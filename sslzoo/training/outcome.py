@@ -125,9 +125,10 @@ def _write(run, model, is_hurried):
         (run.out / "results.json").unlink(missing_ok=True)
         print(f'Wrote {folder}. Use it: sslzoo.load("{folder}")')
     if faults:
+        left = folder or (spare if spare.exists() else run.checkpoint.path)
         raise ArtefactError(
             "The model is trained and written, but not all of it could be published, evaluated or drawn. "
-            f"{sentences()[0]} Received: folder='{folder or spare}'"
+            f"{sentences()[0]} Received: folder='{left}'"
         ) from faults[0]
     return folder
 

@@ -299,10 +299,7 @@ class Run(Builders):
         settings, every = self.settings, self.settings["monitor_every"]
         watchers = [callbacks.Pace(settings["epochs"])]
         if self.schedule:
-            made = self.initial_epoch * self.steps_per_epoch
-            self.time_plan = TimePlan(
-                self.schedule, self.stopwatch, self.steps, made, self.planned_steps, self._note_planned
-            )
+            self.time_plan = TimePlan(self)
             watchers.append(self.time_plan)
         watchers += [self.stopwatch, callbacks.FiniteGuard(self.model.terms)]
         if self.queries:
@@ -322,7 +319,8 @@ class Run(Builders):
             watchers.append(callbacks.Scalars(self.out / "tensorboard"))
         return watchers
 
-    def _note_planned(self, steps):
+    def note_planned(self, steps: int | None) -> None:
+        """Writes down how many steps fit into --max-minutes; None: they are made, and more time takes another plan."""
         self.folder.note(planned=[*self.folder.record["planned"], steps])
 
     def finish(self, model: Pretrainer) -> Path:
@@ -332,5 +330,5 @@ class Run(Builders):
         if self.devices > 1 and not devices.release(model):
             return self.out / self.name
         if self.time_plan and self.time_plan.is_done:
-            self._note_planned(None)  # with more time it is made anew
+            self.note_planned(None)
         return outcome.write(self, model)
