@@ -11,6 +11,7 @@ are the recipe's (--set, --seed, --precision, --data-dir). docs/choices.md has w
 """
 
 import argparse
+import functools
 import sys
 import tempfile
 from pathlib import Path
@@ -19,6 +20,7 @@ import numpy as np
 
 from sslzoo import evaluation, training
 from sslzoo.files import module_at
+from sslzoo.training.settings import views_of
 
 RECIPES = Path(__file__).resolve().parent.parent / "recipes"
 
@@ -28,26 +30,29 @@ class Trial(training.Run):
 
     budget, probe = 200_000, False
 
-    def __init__(self, *arguments, **keywords):
-        super().__init__(*arguments, **keywords)
-        self.steps = self.steps_per_epoch = max(1, self.budget // self.views_per_step)
+    @property
+    def steps_per_epoch(self):
+        return max(1, self.budget // (self.settings["batch_size"] * views_of(self.settings)))
 
-    def load(self, split):
-        images, labels = super().load("train")
-        order = np.random.default_rng(0).permutation(len(images))
-        first = len(order) * 9 // 10
-        chosen = np.sort(order[:first] if split == "train" else order[first:])
-        return images[chosen], labels[chosen]
+    @functools.cached_property
+    def settings(self):
+        return super().settings | {"epochs": 1, "monitor_every": 0}
 
-    def _settings(self, *arguments):
-        return super()._settings(*arguments) | {"epochs": 1, "monitor_every": 0}
+    @functools.cached_property
+    def _read(self):
+        read = super()._read
+        order = np.random.default_rng(0).permutation(len(read.images))
+        train, validation = (np.sort(rows) for rows in np.split(order, [len(order) * 9 // 10]))
+        self.validation = read.images[validation], read.labels[validation]
+        read.images, read.labels = read.images[train], read.labels[train]
+        return read
 
     def finish(self, model):
-        if self.stopwatch.reason:
-            sys.exit(f"This trial was {self.stopwatch.reason}, and says nothing: its schedule had not run down.")
+        if self.stopwatch.ended:
+            sys.exit(f"{self.stopwatch.reason} This trial says nothing: its schedule had not run down.")
         encoder = model.parts(self.image_shape)["encoder"]
         sides = []
-        for images, labels in ((self.images, self.labels), self.load("validation")):
+        for images, labels in ((self.images, self.labels), self.validation):
             sides += [evaluation.features(encoder, images), labels]
         cosine, euclidean = (evaluation.knn_accuracy(*sides, k=10, metric=metric) for metric in ("cosine", "euclidean"))
         print(

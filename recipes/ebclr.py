@@ -9,7 +9,6 @@ Paper: Kim and Ye, "Energy-Based Contrastive Learning of Visual Representations"
 """
 
 from sslzoo import networks, training
-from sslzoo.callbacks import DivergenceGuard, EnergyHealth
 from sslzoo.methods import EBCLR
 from sslzoo.training import Per, Variant
 
@@ -64,7 +63,7 @@ def main(argv=None):
         seed=run.seed,
     )
     run.prepare(model)
-    model.fit(run.data(), **run.fit_arguments([DivergenceGuard(), EnergyHealth(run.images[:512])]))
+    model.fit(run.data(), **run.fit_arguments())
     return run.finish(model)
 
 

@@ -9,7 +9,6 @@ Paper: Sansone and Manhaeve, "Unifying Self-Supervised Clustering and Energy-Bas
 """
 
 from sslzoo import networks, training
-from sslzoo.callbacks import DivergenceGuard, EnergyHealth
 from sslzoo.methods import GEDI
 from sslzoo.training import Per, Variant
 
@@ -81,7 +80,7 @@ def main(argv=None):
     if s["standardize"] and not run.arguments.init:
         model.standardize(run.images[: s["standardize"]])
     run.prepare(model)
-    model.fit(run.data(), **run.fit_arguments([DivergenceGuard(), EnergyHealth(run.images[:512])]))
+    model.fit(run.data(), **run.fit_arguments())
     return run.finish(model)
 
 

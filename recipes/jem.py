@@ -9,7 +9,6 @@ Papers: Grathwohl et al., "Your Classifier is Secretly an Energy Based Model and
 """
 
 from sslzoo import networks, training
-from sslzoo.callbacks import DivergenceGuard, EnergyHealth
 from sslzoo.methods import JEM
 from sslzoo.training import Per, Variant
 
@@ -58,7 +57,7 @@ def main(argv=None):
     )
     run.fill_head(model.head(), encoder)
     run.prepare(model)
-    model.fit(run.data(), **run.fit_arguments([DivergenceGuard(), EnergyHealth(run.images[:512])]))
+    model.fit(run.data(), **run.fit_arguments())
     return run.finish(model)
 
 

@@ -6,6 +6,7 @@ own: files are written by the first, and whatever ends training must end it in a
 """
 
 import contextlib
+import hashlib
 from collections.abc import Callable
 
 import keras
@@ -56,6 +57,20 @@ def array_of_first(array: np.ndarray) -> np.ndarray:
     from jax.experimental import multihost_utils
 
     return np.asarray(multihost_utils.broadcast_one_to_all(array))
+
+
+def check_alike(identity: str) -> None:
+    """Refuses processes of which one says another text than the first. All must ask.
+
+    Raises:
+        ArtefactError: in all of them.
+    """
+    ours = np.frombuffer(hashlib.sha256(identity.encode("utf-8", "surrogatepass")).digest(), "uint32")
+    if any_of(not np.array_equal(array_of_first(ours), ours)):
+        raise ArtefactError(
+            "Processes of one run must be started alike: with the same recipe, settings and images. "
+            f"Received: process {index()} of {count()}, and they differ"
+        )
 
 
 def by_first(action: Callable):

@@ -1,6 +1,7 @@
 """The learning rate over --max-minutes: planned once, fallen at the end, and the same after a resume."""
 
 import json
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -10,7 +11,7 @@ from test_training import checkpoint, recipe, rows
 from sslzoo import callbacks, errors, optimizers, training
 from sslzoo.files import unlock_folder
 from sslzoo.training import annealing, outcome
-from sslzoo.training.annealing import Annealing, PlateauRate, TimedCosine
+from sslzoo.training.annealing import PlateauRate, TimedCosine, TimePlan
 
 SMALL = ["--limit", "240", "--batch-size", "24", "--protocols", "knn", "--epochs", "4"]  # 40 steps of 10 an epoch
 
@@ -34,6 +35,19 @@ def test_its_length_can_be_changed_and_warm_up_is_at_most_a_tenth():
     np.testing.assert_allclose(rates(again, 20), rates(TimedCosine(1.0, 1000, 100), 20))
 
 
+def run_of(schedule, stopwatch=None, steps=40, note=None):
+    """As much of a run as its plan asks for."""
+    return SimpleNamespace(
+        schedule=schedule,
+        stopwatch=stopwatch,
+        steps=steps,
+        note_planned=note,
+        initial_epoch=0,
+        steps_per_epoch=10,
+        planned_steps=None,
+    )
+
+
 class Shorten(keras.callbacks.Callback):
     def __init__(self, schedule, at, to):
         super().__init__()
@@ -41,8 +55,9 @@ class Shorten(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         if batch + 1 == self.at:
-            self.model  # noqa: B018 - as `Annealing` does
-            self.schedule.length.assign(self.to)
+            plan = TimePlan(run_of(self.schedule))  # which alone may change it
+            plan.set_model(self.model)
+            plan.set_length(self.to)
 
 
 @pytest.mark.parametrize("kind", ["sgd", "lars"])
@@ -82,9 +97,10 @@ def test_the_plan_is_what_fits_into_the_time_that_is_left(monkeypatch, capsys):
     monkeypatch.setattr(annealing, "after", lambda logs: clock.now)
     schedule, stopwatch, noted = TimedCosine(1.0, 10_000), callbacks.Stopwatch(minutes=10), []
     schedule.of(keras.optimizers.SGD(schedule))
-    watch = Annealing(schedule, stopwatch, 10_000, None, 0, noted.append)
+    watch = TimePlan(run_of(schedule, stopwatch, 10_000, noted.append))
     watch.set_params({"steps": 40})
-    stopwatch._model = watch._model = type("Model", (), {"stop_training": False})()
+    optimizer = type("Optimizer", (), {"variables": [schedule.length]})
+    stopwatch._model = watch._model = type("Model", (), {"stop_training": False, "optimizer": optimizer})()
     watch.on_train_begin()
     clock.now = 30.0  # until the first step is done: compilation
     for epoch in range(3):
@@ -94,29 +110,29 @@ def test_the_plan_is_what_fits_into_the_time_that_is_left(monkeypatch, capsys):
             watch.on_train_batch_end(batch)
         watch.on_epoch_end(epoch)
         clock.now += 20 if epoch == 0 else 2  # monitors, which the first end of an epoch compiles
-    # A tenth of ten minutes is over in the second epoch, 49.5 + 20 s for the first: then half a second a step.
+    # A tenth of ten minutes is over in the second epoch, 49.5 + 20 s for the first; its fourth step is half a second.
     [planned] = noted
-    step_when = 41
-    assert planned == step_when + int(0.98 * (600 - 70) / 0.5) and float(schedule.length) == planned
+    assert planned == 44 + int(0.98 * (600 - 71.5) / 0.5) and float(schedule.length) == planned
     assert f"about {planned:,} of 10,000 steps fit, at 0.5 s a step" in capsys.readouterr().out
     assert not watch._model.stop_training
-    watch.done = planned - 1
+    watch.made = planned - 1
     watch.on_epoch_begin(9)
+    assert not watch.is_done
     watch.on_train_batch_end(0)
-    assert watch._model.stop_training and "planned for --max-minutes 10" in stopwatch.reason
+    assert watch.is_done and watch._model.stop_training and stopwatch.ended == "minutes"
+    assert "planned for --max-minutes" in stopwatch.reason
 
 
 def plan_at(monkeypatch, step, planned):
     """The speed of a machine on which, after `step` steps, it shows that `planned` fit."""
 
-    def measure(self, new, logs):
-        if self.done >= step:
+    def measure(self, count, logs):
+        if self.made >= step:
             self.planned = planned
-            self.model  # noqa: B018
-            self.schedule.length.assign(float(planned))
-            self.noted(planned)
+            self.set_length(planned)
+            self.note(planned)
 
-    monkeypatch.setattr(Annealing, "_measure", measure)
+    monkeypatch.setattr(TimePlan, "_measure", measure)
 
 
 class Killed(BaseException):
@@ -137,14 +153,17 @@ def train(out, *arguments):
     return " ".join(recipe("vae").main([*SMALL, "--out", str(out), *arguments]))
 
 
+def planned_in(out):
+    return json.loads((out / "run.json").read_text())["planned"]
+
+
 def test_a_planned_run_resumes_to_the_weights_of_an_uninterrupted_one(tmp_path, monkeypatch):
     plan_at(monkeypatch, 5, 27)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     card = train(whole, "--max-minutes", "50")
     assert len(rows(whole)) == 3 and checkpoint(whole)[1]["epochs_done"] == 2  # the third was cut short after 7 steps
-    record = json.loads((whole / "run.json").read_text())
-    assert record["plan"] == {"steps": 27, "done": True, "former": []}
-    assert "27 steps of 40 were planned" in card and "planned for --max-minutes 50, in epoch 3" in card
+    assert planned_in(whole) == [27, None]
+    assert "27 steps of 40 were planned" in card and "planned for --max-minutes, in epoch 3" in card
 
     def die(self, epoch, logs=None):
         write(self, epoch, logs)
@@ -156,7 +175,7 @@ def test_a_planned_run_resumes_to_the_weights_of_an_uninterrupted_one(tmp_path, 
     with pytest.raises(Killed):
         train(killed, "--max-minutes", "50")
     unlock_folder(killed)
-    assert json.loads((killed / "run.json").read_text())["plan"] == {"steps": 27, "done": False, "former": []}
+    assert planned_in(killed) == [27]
     monkeypatch.setattr(callbacks.Checkpoint, "on_epoch_end", write)
     plan_at(monkeypatch, 5, 35)  # another machine would plan otherwise; what was planned stays, also without the flag
     train(killed, "--resume")
@@ -168,7 +187,7 @@ def test_a_planned_run_resumes_to_the_weights_of_an_uninterrupted_one(tmp_path, 
 
     # Once it is done, more time makes a new plan, and the card tells of both.
     card = train(killed, "--resume", "--max-minutes", "9")
-    assert json.loads((killed / "run.json").read_text())["plan"] == {"steps": 35, "done": True, "former": [27]}
+    assert planned_in(killed) == [27, None, 35, None]
     assert "27 steps of 40" in card and "35 steps of 40" in card
     # And without a limit it trains all of them.
     train(killed, "--resume")
@@ -179,14 +198,14 @@ def test_a_run_begun_without_a_limit_keeps_its_rate(tmp_path, monkeypatch):
     monkeypatch.setattr(callbacks.Stopwatch, "on_train_batch_end", lambda self, batch, logs=None: None)
     train(tmp_path, "--epochs", "2")
     train(tmp_path, "--epochs", "3", "--resume", "--max-minutes", "9")
-    assert "plan" not in json.loads((tmp_path / "run.json").read_text())
+    assert "planned" not in json.loads((tmp_path / "run.json").read_text())
 
 
 def test_a_constant_rate_has_nothing_to_anneal(tmp_path):
     run = training.Run(
         "vae", {}, argv=[*SMALL, "--out", str(tmp_path), "--set", "schedule=constant", "--max-minutes", "1"]
     )
-    assert run.plan is None and isinstance(float(run.optimizer().learning_rate), float)
+    assert not run.is_timed and isinstance(float(run.optimizer().learning_rate), float)
 
 
 @pytest.mark.parametrize("accumulate", [1, 4])
@@ -225,7 +244,7 @@ def test_a_rate_falls_twice_when_accuracy_stalls_and_then_training_ends():
     accuracies = [0.1, 0.3, 0.2, 0.3, 0.4, 0.4, 0.4, 0.5, 0.5, 0.5, 0.9]
     rates, reason = stalling(accuracies)
     assert rates == [0.5] * 3 + [0.05] * 3 + [0.005] * 3 + [0.005]
-    assert reason == "knn was no better for 2 looks, for the last time after 10 epochs"
+    assert reason == "Training ended when knn was no better for 2 looks, for the last time after 10 epochs."
     for begin in range(10):  # a resumed run, whose checkpoint has the rate
         assert stalling(accuracies, begin) == (rates[begin:], reason)
     assert stalling(list(np.linspace(0, 1, 30))) == ([0.5] * 30, None)
@@ -234,4 +253,4 @@ def test_a_rate_falls_twice_when_accuracy_stalls_and_then_training_ends():
 def test_a_rate_that_waits_for_accuracy_needs_labels_to_look_at(tmp_path):
     with pytest.raises(errors.InvalidInputError, match=r"monitor_every > 0\. Received: schedule='plateau'"):
         argv = [*SMALL, "--out", str(tmp_path), "--set", "schedule=plateau", "monitor_every=0"]
-        training.Run("simclr", {}, argv=argv)
+        assert training.Run("simclr", {}, argv=argv).examples

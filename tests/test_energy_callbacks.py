@@ -11,11 +11,10 @@ from keras import ops
 
 from sslzoo import evaluation
 from sslzoo.callbacks import DivergenceGuard, EnergyHealth, FiniteGuard
-from sslzoo.callbacks.health import clustering_failure
 from sslzoo.errors import InvalidInputError, TrainingError
 from sslzoo.evaluation import outliers
 from sslzoo.methods import EBCLR, GEDI, SimCLR
-from sslzoo.training import outcome
+from sslzoo.methods.energy_monitors import clustering_failure
 
 
 def array(tensor):
@@ -208,26 +207,19 @@ def test_an_energy_model_is_measured_by_its_clusters_and_outliers():
 
 
 @pytest.mark.parametrize("method", [GEDI, EBCLR])
-def test_samples_of_an_energy_model_are_drawn(method, tmp_path, monkeypatch):
+def test_samples_of_an_energy_model_are_pictures(method, monkeypatch):
     """In its own range: a chain that ran away is not taken for pixels of 0..255."""
     clusters = {"clusters": 5} if method is GEDI else {}
     model = method(plain_encoder(), projector=head(), sgld_steps=2, buffer_size=26, **clusters)
-    shown = {}
-    for name in ("curves", "views", "neighbours", "embedding"):
-        monkeypatch.setattr(outcome.pictures, name, lambda *a, n=name, **k: tmp_path / f"{n}.png")
-    monkeypatch.setattr(outcome.pictures, "samples", lambda x, path, title: shown.update(x=x) or path)
     far = np.linspace(-300, 300, 50 * 64, dtype="float32").reshape(50, 8, 8, 1)
     monkeypatch.setattr(type(model), "sample", lambda self, n, seed, reference=None: far[:n])
-    run = SimpleNamespace(
-        out=tmp_path,
-        test_images=images(12),
-        test_labels=np.arange(12) % 3,
-        images=images(12),
-        seed=0,
-        name="x",
-        dataset="digits",
-        journal=SimpleNamespace(rows=[{"epoch": 1, "loss": 1.0}]),
-    )
-    encoder = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten()])
-    assert "samples.png" in outcome.draw(run, model, encoder)
-    assert shown["x"].min() == 0 and shown["x"].max() == 1 and np.unique(shown["x"]).size >= 10
+    (picture,) = model.pictures(images(12), seed=0)
+    (samples,) = picture.arrays
+    assert (picture.name, picture.kind) == ("samples", "samples")
+    assert samples.min() == 0 and samples.max() == 1 and np.unique(samples).size >= 10
+
+
+def test_an_energy_model_brings_its_own_monitors():
+    model = gedi()
+    monitors = model.monitors(SimpleNamespace(images=images(20)))
+    assert [type(monitor) for monitor in monitors] == [DivergenceGuard, EnergyHealth]

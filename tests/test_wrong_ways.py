@@ -46,7 +46,6 @@ RECIPES = {
     "simvae --epochs 9223372036854775808": "--epochs must be less than",
     "simvae --batch-size 9223372036854775808": "--batch-size must be less than",
     "simvae --num-views 9223372036854775808": "--num-views must be less than",
-    "simvae --queue-size 5": "has no queue here",
     "simvae --accumulate 0": "--accumulate must be greater than 0",
     "simvae --stop-on-collapse 0": "--stop-on-collapse must be greater than 0",
     "simvae --until-knn 101": "--until-knn must be a percentage",

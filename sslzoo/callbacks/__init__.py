@@ -1,10 +1,10 @@
 """What watches a run: its checkpoint, its journal and time, its health, and neighbours while it trains."""
 
-from sslzoo.callbacks.checkpoint import Checkpoint, Journal, Pace, Stopwatch
-from sslzoo.callbacks.energy import DivergenceGuard, EnergyHealth
+from sslzoo.callbacks.checkpoint import Checkpoint, Journal, Scalars
+from sslzoo.callbacks.ending import Pace, Stopwatch, UntilKNN
 from sslzoo.callbacks.health import CollapseWarning
-from sslzoo.callbacks.monitors import FiniteGuard, Health, KNNMonitor, UntilKNN
-from sslzoo.callbacks.narrator import Narrator
+from sslzoo.callbacks.monitors import FiniteGuard, Health, KNNMonitor
+from sslzoo.methods.energy_monitors import DivergenceGuard, EnergyHealth
 
 __all__ = [
     "Checkpoint",
@@ -15,8 +15,8 @@ __all__ = [
     "Health",
     "Journal",
     "KNNMonitor",
-    "Narrator",
     "Pace",
+    "Scalars",
     "Stopwatch",
     "UntilKNN",
 ]

@@ -272,23 +272,22 @@ def signs(measures: dict[str, float], loss: float | None = None, chance: float |
     return {sign: max(left, 1e-3) for sign, left in shown.items()}  # below that it is all rounding
 
 
-def summary(measures: dict[str, float], loss: float | None = None, chance: float | None = None) -> str:
-    """One line for the console: `health: loss 4.91 (chance 5.54), std 0.93, rank 9.1 of 10, ...`."""
-    parts = []
-    if loss is not None:
-        parts.append(f"loss {loss:.4g}" + ("" if chance is None else f" (chance {chance:.4g})"))
-    if not measures["finite"]:
-        parts.append("features not finite")
-    else:
-        parts.append(f"std {measures['std']:.2f}, rank {measures['rank']:.1f} of {measures['rank_limit']}")
-        if "encoder_rank" in measures:
-            parts.append(f"encoder rank {measures['encoder_rank']:.1f} of {measures['encoder_rank_limit']}")
-        if "alignment" in measures:
-            parts.append(f"alignment {measures['alignment']:.2f}")
-        parts.append(f"uniformity {measures['uniformity']:.2f}")
-        if "prototypes" in measures:
-            parts.append(f"prototypes {100 * measures['prototypes']:.0f} % in use")
-    return "health: " + ", ".join(parts)
+# Sign -> how its sentence begins, and what follows "after epoch 7".
+SENTENCES = {
+    "not finite": ("Features are not finite", ""),
+    "complete": (
+        "Complete collapse",
+        ": all images have nearly the same features (standard deviation {std:.3f}, spread evenly 1)",
+    ),
+    "prototypes": ("Unused prototypes", ": all images share {used:.1f} of {all} prototypes"),
+    "dimensional": ("Dimensional collapse", ": features use {rank:.1f} of {rank_limit} directions"),
+    "cone": (
+        "Alignment without uniformity",
+        ": views of one image agree (squared distance {alignment:.2g}), but so do those of different images "
+        "({distance:.2g}, spread evenly 2)",
+    ),
+    "chance": ("Loss stuck at chance", ": {loss:.3g}, where a model that tells nothing apart has {chance:.3g}"),
+}
 
 
 def sentence(
@@ -307,68 +306,10 @@ def sentence(
         epoch: int, how many epochs were trained.
         tries: what to try (`sslzoo.methods.advice.advise`), of which the first three are told.
     """
-    if sign == "not finite":
-        told = f"Features are not finite after epoch {epoch}"
-    elif sign == "complete":
-        told = (
-            f"Complete collapse after epoch {epoch}: all images have nearly the same features (standard deviation "
-            f"{measures['std']:.3f}, spread evenly 1)"
-        )
-    elif sign == "prototypes":
-        told = (
-            f"Unused prototypes after epoch {epoch}: all images share {measures['used']:.1f} of "
-            f"{round(measures['used'] / measures['prototypes'])} prototypes"
-        )
-    elif sign == "dimensional":
-        told = (
-            f"Dimensional collapse after epoch {epoch}: features use {measures['rank']:.1f} of "
-            f"{measures['rank_limit']} directions"
-        )
-    elif sign == "cone":
-        told = (
-            f"Alignment without uniformity after epoch {epoch}: views of one image agree (squared distance "
-            f"{measures['alignment']:.2g}), but so do those of different images ({measures['distance']:.2g}, spread "
-            "evenly 2)"
-        )
-    else:
-        told = (
-            f"Loss stuck at chance after epoch {epoch}: {loss:.3g}, where a model that tells nothing apart has "
-            f"{chance:.3g}"
-        )
+    numbers = {"loss": loss, "chance": chance, "all": round(measures.get("used", 0) / measures.get("prototypes", 1))}
+    what, detail = SENTENCES[sign]
+    told = f"{what} after epoch {epoch}{detail.format(**measures, **numbers)}"
     if not tries:
         return f"{told}."
     *most, last = tries[:3]
     return f"{told}; try {', '.join(most)} or {last}." if most else f"{told}; try {last}."
-
-
-def clustering_failure(invariance: float, prior: float, clusters: int) -> str | None:
-    """Which of the three ways to fail GEDI's terms show, in a sentence; None where they show none of them.
-
-    Args:
-        invariance, prior: float, unweighted (`losses.cluster_terms`), for equal shares.
-        clusters: int >= 2, K.
-
-    Reference:
-        Sansone and Manhaeve, "Unifying Self-Supervised Clustering and Energy-Based Models" (arXiv 2212.13425),
-        definitions 8-10 and proposition 1: at the optimum invariance is 0 and prior is log K.
-    """
-    if not (np.isfinite(invariance) and np.isfinite(prior)):
-        return "Terms are not finite."
-    best = np.log(clusters)
-    if prior > 1.25 * best and invariance < 0.5 * best:
-        return (
-            f"Cluster collapse: views agree (invariance {invariance:.2g}), but few clusters have all images (prior "
-            f"{prior:.3g}, at best {best:.3g}); try a higher prior weight."
-        )
-    if abs(invariance - best) < 0.05 * best and prior < 1.05 * best:
-        return (
-            f"Representational collapse: every image is assigned alike, to no cluster in particular (invariance "
-            f"{invariance:.3g}, prior {prior:.3g}, both log K); try a higher generative or invariance weight, or a "
-            "higher learning rate."
-        )
-    if invariance > 1.05 * best:
-        return (
-            "Label inconsistency: a view often falls into another cluster than its image (invariance "
-            f"{invariance:.3g}, at random {best:.3g} or more); try a higher invariance weight or milder views."
-        )
-    return None

@@ -1,4 +1,4 @@
-"""What watches a run: exact checkpoints, journal, kNN monitor, health, and the guards that end it in good order."""
+"""What watches a representation while it trains: neighbours, health, and whether the loss is a number."""
 
 import functools
 import inspect
@@ -10,11 +10,13 @@ import numpy as np
 
 from sslzoo import checks, processes
 from sslzoo.callbacks import health
+from sslzoo.callbacks.ending import EndsTraining
 from sslzoo.errors import InvalidInputError, TrainingError
 from sslzoo.evaluation import knn_accuracy
 from sslzoo.evaluation.features import check_images
 from sslzoo.methods.advice import advise
 from sslzoo.methods.pretrainer import Pretrainer, full_precision
+from sslzoo.methods.steps import StepCounter
 
 
 class KNNMonitor(keras.callbacks.Callback):
@@ -55,8 +57,7 @@ class KNNMonitor(keras.callbacks.Callback):
         last = epoch + 1 == self.params["epochs"]
         if not last and (epoch + 1) % self.every:
             return
-        self.model  # noqa: B018 - under JAX this access writes the trained state back into the shared variables
-        with processes.alone(self.model):
+        with processes.alone(self.model):  # under JAX, asking for the model writes the trained state back into it
             bank, queries = (self._encode(images) for images in (self.bank[0], self.queries[0]))
         if not (np.isfinite(bank).all() and np.isfinite(queries).all()):
             return  # FiniteGuard speaks of it, by the name of the term
@@ -71,36 +72,7 @@ class KNNMonitor(keras.callbacks.Callback):
         return self.encoder.predict(padded, batch_size=size, verbose=0)[: len(images)]
 
 
-class UntilKNN(keras.callbacks.Callback):
-    """Ends training in good order once the monitor's kNN accuracy passes a mark. Stands behind `KNNMonitor`.
-
-    Example:
-        from sslzoo import callbacks
-
-        journal = callbacks.Journal("history.csv", views_per_step=32)
-        until = callbacks.UntilKNN(0.9, journal)  # then: callbacks=[monitor, until, journal]
-
-    Args:
-        mark: float in (0, 1].
-        journal: `Journal` of the run, which has the time.
-
-    Attributes:
-        reason: str, when it was passed, or None.
-    """
-
-    def __init__(self, mark: float, journal):
-        super().__init__()
-        self.mark, self.journal = mark, journal
-        self.reason = None
-
-    def on_epoch_end(self, epoch, logs=None):
-        knn = (logs or {}).get("knn")
-        if knn is not None and knn >= self.mark:
-            self.reason = f"kNN {knn:.2%} after {self.journal.seconds():.0f} s and {epoch + 1} epochs"
-            self._model.stop_training = True
-
-
-class Health(keras.callbacks.Callback):
+class Health(EndsTraining):
     """Shows whether the representation is alive, warns of collapse in one sentence, and can end the run for it.
 
     At the end of an epoch two views of the same few images are embedded, and measured in the logs
@@ -149,7 +121,6 @@ class Health(keras.callbacks.Callback):
 
     Attributes:
         warnings: list of str, every sentence of this run.
-        reason: str, why the run was ended, or None.
 
     Raises:
         InvalidInputError: an argument out of range; at the start of training, a model that is no `Pretrainer`, or
@@ -183,11 +154,10 @@ class Health(keras.callbacks.Callback):
         self.batch_size = batch_size
         self.seed = checks.seed(needed=True, seed=seed)
         self.warnings = []
-        self.reason = None
         self._embed = None
 
     def on_train_begin(self, logs=None):
-        self.warnings, self.reason = [], None
+        self.warnings, self.ended, self.reason = [], None, None
         self._in_a_row, self._left, self._told = {}, {}, {}
         if self._embed is not None and self._embed.owner is self.model:
             return
@@ -204,9 +174,8 @@ class Health(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         if epoch + 1 != self.params["epochs"] and (epoch + 1) % self.every:
             return
-        self.model  # noqa: B018 - under JAX this access writes the trained state back into the shared variables
         logs = {} if logs is None else logs
-        with processes.alone(self.model):
+        with processes.alone(self.model):  # under JAX, asking for the model writes the trained state back into it
             measures = self._measure()
         measures = dict(zip(measures, processes.of_first(list(measures.values()))))
         loss, chance = logs.get("loss"), None
@@ -217,8 +186,6 @@ class Health(keras.callbacks.Callback):
         for name in ("std", "rank", "encoder_rank", "alignment", "uniformity", "prototypes"):
             if name in measures:
                 logs[f"health_{name}"] = measures[name]
-        if self.params.get("verbose"):
-            print(("" if self.params["verbose"] == 2 else "\n") + health.summary(measures, loss, chance))
         self._judge(epoch + 1, measures, loss, chance)
 
     def _judge(self, epoch, measures, loss, chance):
@@ -237,8 +204,8 @@ class Health(keras.callbacks.Callback):
             warnings.warn(self.warnings[-1], health.CollapseWarning, stacklevel=2)
         ended = [sign for sign in shown if self.stop and self._in_a_row[sign] >= self.stop]
         if ended:
-            self.reason = self._sentence(ended[0], measures, epoch, loss, chance)
-            self._model.stop_training = True
+            sentence = self._sentence(ended[0], measures, epoch, loss, chance)
+            self.end("collapse", f"Training was stopped by --stop-on-collapse. {sentence}")
 
     def _draw_views(self):
         """First and second views of the images, float32 (N, H, W, C), or the first alone."""
@@ -307,7 +274,7 @@ class _Compiled(keras.Model):
         return self.function(inputs)
 
 
-class FiniteGuard(keras.callbacks.Callback):
+class FiniteGuard(StepCounter):
     """Stops a run whose loss is no longer a finite number, and says which term it was.
 
     Example:
@@ -329,15 +296,10 @@ class FiniteGuard(keras.callbacks.Callback):
         super().__init__()
         self.terms = tuple(terms)
         self.every = every
-        self._looked = 0
 
-    def on_epoch_begin(self, epoch, logs=None):
-        self._looked = 0
-
-    def on_train_batch_end(self, batch, logs=None):
-        if batch + 1 - self._looked >= self.every:  # fused steps pass many numbers at once
-            self._looked = batch + 1
-            self.check(logs, f"step {batch + 1}")
+    def on_steps(self, count, logs):
+        if self.is_due(self.every):
+            self.check(logs, f"step {self.done}")
 
     def on_epoch_end(self, epoch, logs=None):
         self.check(logs, f"the end of epoch {epoch + 1}")

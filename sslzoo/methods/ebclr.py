@@ -176,6 +176,9 @@ class EBCLR(EnergyModel):
         z_other = ops.convert_to_numpy(self.embed(self.prepare(reference)))
         return self._chains(lambda x: self._density(self.embed(x), z_other), start, steps, seed, verbose)
 
+    def _samples(self, images, seed):
+        return self.sample(50, seed=seed, reference=images[:100])
+
     def chance_level(self, batch_size: int) -> float:
         """Loss of the contrastive terms when all embeddings are equal: log(2 batch_size - 1), in nats; the generative
         one is 0 then, and that of the norm is left out."""

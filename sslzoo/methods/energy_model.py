@@ -9,8 +9,9 @@ from keras import ops
 from sslzoo import checks, processes
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import generative_term, log_density, sgld_step
+from sslzoo.methods.energy_monitors import DivergenceGuard, EnergyHealth
 from sslzoo.methods.joint_embedding import JointEmbedding
-from sslzoo.methods.pretrainer import full_precision
+from sslzoo.methods.pretrainer import Picture, full_precision
 from sslzoo.methods.state import input_gradient, variable
 from sslzoo.networks import initialize, standardize
 from sslzoo.networks.composition import compose
@@ -259,6 +260,21 @@ class EnergyModel(JointEmbedding):
         Differences between images mean something; the number of one image does not.
         """
         return self.log_density_of_views(self.prepare(images))
+
+    def monitors(self, run) -> list:
+        return [DivergenceGuard(), EnergyHealth(run.images[:512]), *super().monitors(run)]
+
+    def pictures(self, images, seed: int) -> list[Picture]:
+        pictures = super().pictures(images, seed)
+        if self.buffer is None:
+            return pictures
+        low, high = self.sample_range
+        samples = (np.clip(self._samples(images, seed), low, high) - low) / (high - low)
+        return [Picture("samples", "samples", (samples,), "Samples: 500 Langevin steps from noise"), *pictures]
+
+    def _samples(self, images, seed):
+        """Fifty samples for a picture."""
+        return self.sample(50, seed=seed)
 
 
 def cluster_head(input_dim: int, clusters: int, temperature: float, seed: int) -> keras.Model:

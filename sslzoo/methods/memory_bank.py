@@ -378,6 +378,12 @@ class MemoryBank(JointEmbedding):
         for part, bank in self.banks():
             bank.rows.assign(ops.convert_to_numpy(unit(z[:, part])))
 
+    def monitors(self, run) -> list:
+        if run.queries is None or not self.banks():
+            return super().monitors(run)
+        images, labels, places = run.queries
+        return [BankMonitor(images, labels, run.labels, run.settings["monitor_every"], index=places)]
+
     def remembered(self, images, batch_size: int = 500, index=None) -> np.ndarray:
         """The training image that each image is nearest to, by the bank.
 
@@ -446,6 +452,8 @@ class BankMonitor(keras.callbacks.Callback):
         every: int >= 1, epochs between two looks; the last epoch is always looked at.
         index: int array (N,), if they are training images: their places, so that none finds itself; or None.
     """
+
+    accuracy_key = "bank_accuracy"
 
     def __init__(self, images: np.ndarray, labels: np.ndarray, train_labels: np.ndarray, every: int = 1, index=None):
         super().__init__()

@@ -11,6 +11,7 @@ and nothing of the trainers again: `compute_loss` is the objective inside the tr
 
 import inspect
 import warnings
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -91,6 +92,22 @@ def _equal(value, default):
 def _all_but(variables, excluded):
     excluded = {id(variable) for variable in excluded}
     return [variable for variable in variables if id(variable) not in excluded]
+
+
+class Picture(NamedTuple):
+    """What a method shows of itself, as data: `kind` names the function of `sslzoo.evaluation.pictures` that draws it.
+
+    Attributes:
+        name: str, of the file, without suffix.
+        kind: str, "samples", "reconstructions" or "views".
+        arrays: tuple of arrays that the function takes.
+        title: str, or None for its own.
+    """
+
+    name: str
+    kind: str
+    arrays: tuple
+    title: str | None = None
 
 
 class Pretrainer(keras.Model):
@@ -396,6 +413,30 @@ class Pretrainer(keras.Model):
     def protocols(self) -> tuple[str, ...]:
         """Names of the protocols of `sslzoo.evaluate` that measure what this method alone has."""
         return ()
+
+    def monitors(self, run) -> list:
+        """Callbacks that watch what only this method has, for `sslzoo.training.Run`.
+
+        One that ends training carries `ended` and `reason`; one that logs an accuracy by which a schedule may judge the
+        run names its key as `accuracy_key`.
+
+        Args:
+            run: `sslzoo.training.Run`, with `images`, `labels`, `queries` and `settings`.
+        """
+        return []
+
+    def pictures(self, images, seed: int) -> "list[Picture]":
+        """What to draw of the trained method.
+
+        Args:
+            images: array (N, H, W, C), raw, that it was not trained on, if there are such.
+            seed: int, of what is random.
+        """
+        if self.views is None:
+            return []
+        shown = images[:8]
+        made = ops.convert_to_numpy(self.views(shown, training=True, seed=seed, num_views=8))
+        return [Picture("views", "views", (shown, made), "Images (left), and views of them")]
 
     def preprocessor(self, image_shape: tuple[int, int, int]) -> keras.Model:
         """Core-layer model, raw images of `image_shape` (H, W, C) -> what the networks see."""

@@ -93,3 +93,8 @@ class SimVAE(VAE):
                 "centre_variance. Received: like=None, centre_variance=None"
             )
         return self.decode(centres + self.prior_variance**0.5 * keras.random.normal(shape, seed=seed))
+
+    def _samples(self, images, seed):
+        if self.centre_variance is not None:
+            return super()._samples(images, seed)
+        return self.sample(50, like=images[:10], seed=seed), "Samples around ten images"  # centres have no prior

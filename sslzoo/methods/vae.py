@@ -8,7 +8,7 @@ from sslzoo.errors import InvalidInputError, choose
 from sslzoo.losses import bernoulli_reconstruction, gaussian_kl, gaussian_reconstruction
 from sslzoo.methods.advice import Advice
 from sslzoo.methods.papers import SIMVAE, paper
-from sslzoo.methods.pretrainer import Pretrainer, full_precision
+from sslzoo.methods.pretrainer import Picture, Pretrainer, full_precision
 from sslzoo.networks.composition import compose
 
 # exp(-12) to exp(8) holds every posterior variance a run has a use for (optima lie near 0.2); outside it, bfloat16 and
@@ -141,6 +141,19 @@ class VAE(Pretrainer):
         """n images from the prior: z ~ N(0, I), decoded. Float tensor (n, H, W, C) in [0, 1]."""
         size = self.decoder.input_shape[-1]
         return self.decode(keras.random.normal((n, size), seed=self.random if seed is None else seed))
+
+    def pictures(self, images, seed: int) -> list[Picture]:
+        seen, rebuilt = (ops.convert_to_numpy(view(images[:20])) for view in (self.prepare, self.reconstruct))
+        samples, title = self._samples(images, seed)
+        return [
+            Picture("reconstructions", "reconstructions", (seen, rebuilt)),
+            Picture("samples", "samples", (ops.convert_to_numpy(samples),), title),
+            *super().pictures(images, seed),
+        ]
+
+    def _samples(self, images, seed):
+        """Fifty samples for a picture, and its title."""
+        return self.sample(50, seed=seed), "Samples from the prior"
 
     def parts(self, image_shape: tuple[int, int, int]) -> dict[str, keras.Model]:
         preprocessor = self.preprocessor(image_shape)

@@ -1,36 +1,25 @@
-"""Rates that fall by what a run sees of itself: `Annealing` by its time, `PlateauRate` by its accuracy.
+"""Rates that fall by what a run sees of itself: by its speed, over --max-minutes, or by its accuracy.
 
-Under --max-minutes the cosine gets its length once the speed is known:
-
-    schedule = TimedCosine(1e-3, total_steps=50_000, warmup_steps=200)
-    optimizer = schedule.of(keras.optimizers.Adam(schedule))    # its length is one of the optimizer's variables
-    model.fit(..., callbacks=[Annealing(schedule, stopwatch, ...)])
-
-The length is a variable of the optimizer, so no program is compiled anew when it changes, and a checkpoint has it: a
-resumed run goes on along the plan that was made.
+Under --max-minutes the cosine gets its length once, when the speed is known. The length is a variable of the optimizer,
+so no program is compiled anew, and it stands in run.json, so a resumed run goes on as it would have.
 """
 
 import time
-from collections.abc import Callable
 
 import keras
 import numpy as np
 from keras import ops
 
 from sslzoo import processes
-from sslzoo.callbacks.checkpoint import Stopwatch, after, duration
+from sslzoo.callbacks.ending import EndsTraining, after, duration
 from sslzoo.evaluation.probes import plateaus
+from sslzoo.methods.steps import StepCounter
 from sslzoo.progress import say
 
 
 @keras.saving.register_keras_serializable("sslzoo")
 class TimedCosine(keras.optimizers.schedules.LearningRateSchedule):
-    """`optimizers.warmup_cosine` with a length that can be changed while it trains.
-
-        rate(t) = peak t / W                                    before step W
-        rate(t) = peak (1 + cos(pi (t - W) / (T - W))) / 2      from W to T, and 0 ever after
-
-    with W the steps of warm-up, at most a tenth of T.
+    """`optimizers.warmup_cosine` with a length T that can be changed while it trains; warm-up is at most a tenth of it.
 
     Args:
         peak: float > 0.
@@ -44,102 +33,89 @@ class TimedCosine(keras.optimizers.schedules.LearningRateSchedule):
 
     def of(self, optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Optimizer:
         """The optimizer, with the length among its variables."""
-        self.length = optimizer.add_variable(
-            (), keras.initializers.Constant(self.total_steps), "float32", name="length"
-        )
+        initial = keras.initializers.Constant(self.total_steps)
+        self.length = optimizer.add_variable((), initial, "float32", name="length")
         return optimizer
 
     def __call__(self, step):
         step = ops.cast(step, "float32")
         total = ops.convert_to_tensor(self.total_steps if self.length is None else self.length, "float32")
         warmup = ops.floor(ops.minimum(float(self.warmup_steps), total / 10))
-        fallen = ops.clip((step - warmup) / (total - warmup), 0.0, 1.0)
-        falling = 0.5 * (1 + ops.cos(float(np.pi) * fallen))
-        return self.peak * ops.where(step < warmup, step / ops.maximum(warmup, 1.0), falling)
+        done = ops.clip((step - warmup) / (total - warmup), 0.0, 1.0)
+        cosine = 0.5 * (1 + ops.cos(float(np.pi) * done))
+        return self.peak * ops.where(step < warmup, step / ops.maximum(warmup, 1.0), cosine)
 
     def get_config(self):
         return {"peak": self.peak, "total_steps": self.total_steps, "warmup_steps": self.warmup_steps}
 
 
-class Annealing(keras.callbacks.Callback):
-    """Plans the length of a `TimedCosine` once, from the speed of training, and ends training when it is reached.
+class TimePlan(StepCounter):
+    """Gives a `TimedCosine` the length that fits into the time, once, and ends training when it is reached.
 
-    Speed is measured over a tenth of the time there is, from the second program on (the first is compiled), with what
-    is done between epochs; the first end of an epoch, which compiles monitors, is left out.
+    Speed is measured over a tenth of the time. What compiles, the first program and the first end of an epoch, is left
+    out.
 
     Args:
-        schedule: `TimedCosine`, bound to the optimizer of the model.
-        stopwatch: `Stopwatch` of the run, which has the minutes, and is told when the plan is done.
-        steps: int, of the whole run if there were time for all.
-        planned: int, the length that was planned already, or None.
-        done: int, steps that the run had made before this `fit`.
-        noted: callable, called with the planned length.
+        run: `sslzoo.training.Run`, prepared; what is planned is noted in its folder.
     """
 
     SHARE = 0.1  # of the time, to measure
     LEFT = 0.98  # of the rest is planned for: a plan that is cut off stops at a rate above 0
 
-    def __init__(
-        self,
-        schedule: TimedCosine,
-        stopwatch: Stopwatch,
-        steps: int,
-        planned: int | None,
-        done: int,
-        noted: Callable[[int], None],
-    ):
+    def __init__(self, run):
         super().__init__()
-        self.schedule, self.stopwatch = schedule, stopwatch
-        self.steps, self.planned, self.done = steps, planned, done
-        self.noted = noted
+        self.schedule, self.stopwatch, self.steps, self.note = run.schedule, run.stopwatch, run.steps, run.note_planned
+        self.made, self.planned = run.initial_epoch * run.steps_per_epoch, run.planned_steps
 
     def on_train_begin(self, logs=None):
-        self._began = time.monotonic()
-        self._since = None  # when the first program was done
-        self._counted = self._pause = 0
-        self._epoch_ended = None
+        self._began, self._since, self._epochs = time.monotonic(), None, 0
 
     def on_epoch_begin(self, epoch, logs=None):
-        self._in_epoch = 0
-        if self._epoch_ended is not None and not self._pause:
-            self._pause = time.monotonic() - self._epoch_ended
+        super().on_epoch_begin(epoch, logs)
+        self._epochs += 1
+        if self._epochs == 2:
+            self._since = None
 
-    def on_epoch_end(self, epoch, logs=None):
-        self._epoch_ended = time.monotonic()
-
-    def on_train_batch_end(self, batch, logs=None):
-        now = min(batch + 1, self.params["steps"] or batch + 1)  # the last fused steps of an epoch as if all were there
-        new, self._in_epoch = now - self._in_epoch, now  # which are told of once for all
-        self.done += new
+    def on_steps(self, count, logs):
+        self.made += count
         if self.planned is None and self.stopwatch.minutes is not None:
-            self._measure(new, logs)
-        if self.planned is not None and self.planned <= self.done < self.steps:
-            self.stopwatch.end_of_plan()
+            self._measure(count, logs)
+        if self.is_done and self.made < self.steps:
+            self.stopwatch.stop("minutes", "Training was stopped after the steps that were planned for --max-minutes")
 
-    def _measure(self, new, logs):
+    @property
+    def is_done(self) -> bool:
+        """Whether all the steps that were planned are made."""
+        return self.planned is not None and self.planned <= self.made
+
+    def _measure(self, count, logs):
         if self._since is None:
-            self._since = after(logs)
+            self._since, self._counted = after(logs), 0
             return
-        self._counted += new
+        self._counted += count
         there = 60 * self.stopwatch.minutes
-        over = time.monotonic() - self._began >= self.SHARE * there
-        if self._counted < 3 or not processes.any_of(over):
+        measured = time.monotonic() - self._began >= self.SHARE * there
+        if self._counted < 3 or not processes.any_of(measured):
             return
         now = after(logs)
-        step = (now - self._since - self._pause) / self._counted
-        fits = max(1, int(self.LEFT * (there - (now - self._began)) / step))
-        self.planned = min(self.done + int(processes.of_first([fits])[0]), self.steps)
-        self.model  # noqa: B018 - under JAX this access writes the trained state back, and takes up what is assigned
-        self.schedule.length.assign(float(self.planned))
-        self.noted(self.planned)
+        step = (now - self._since) / self._counted
+        fits = self.made + max(1, int(self.LEFT * (there - (now - self._began)) / step))
+        self.planned = int(processes.of_first([min(fits, self.steps)])[0])
+        self.set_length(self.planned)
+        self.note(self.planned)
         if self.planned < self.steps:
             say(
                 f"--max-minutes {self.stopwatch.minutes:g}: about {self.planned:,} of {self.steps:,} steps fit, at "
                 f"{duration(step)} a step. The learning rate falls over these."
             )
 
+    def set_length(self, steps: int) -> None:
+        """Changes the length. Under JAX, asking for the model brings what the optimizer holds up to date before."""
+        if self.model.optimizer:
+            self.schedule.length.assign(float(steps))
 
-class PlateauRate(keras.callbacks.Callback):
+
+class PlateauRate(EndsTraining):
     """Divides the learning rate by ten when an accuracy stalls, twice, and ends training when it stalls once more.
 
     "On Mutual Information in Contrastive Learning for Visual Representations" (arXiv 2005.13149), section B.3: no
@@ -152,29 +128,24 @@ class PlateauRate(keras.callbacks.Callback):
         key: str, of the accuracy in the logs.
         patience: int, looks of the monitor without improvement.
         drops: int, how often the rate falls.
-
-    Attributes:
-        reason: str, when accuracy had stalled for the last time, or None.
     """
 
     def __init__(self, journal, rate: float, key: str, patience: int = 10, drops: int = 2):
         super().__init__()
         self.journal, self.rate, self.key = journal, rate, key
         self.patience, self.drops = patience, drops
-        self.reason = self.said = None
 
     def on_epoch_end(self, epoch, logs=None):
         if self.key not in (logs or {}):
             return
         before = [row[self.key] for row in self.journal.rows if self.key in row]
-        found = plateaus([*before, logs[self.key]], self.patience)
-        if found == plateaus(before, self.patience) and found <= self.drops:
+        stalls = plateaus([*before, logs[self.key]], self.patience)
+        if stalls == plateaus(before, self.patience) and stalls <= self.drops:
             return
         stalled = f"{self.key} was no better for {self.patience} looks"
-        if found > self.drops:
-            self.reason = f"{stalled}, for the last time after {epoch + 1} epochs"
-            self._model.stop_training = True
+        if stalls > self.drops:
+            self.end("plateau", f"Training ended when {stalled}, for the last time after {epoch + 1} epochs.")
             return
-        rate = self.rate * 0.1**found
+        rate = self.rate * 0.1**stalls
         self.model.optimizer.learning_rate = rate
-        self.said = f"{stalled}: the learning rate falls to {rate:.2g}."
+        say(f"{stalled}: the learning rate falls to {rate:.2g}.")

@@ -1,5 +1,7 @@
 """Where weights come from before the first step: a trained model, by --init, in place of random numbers."""
 
+from pathlib import Path
+
 import keras
 import numpy as np
 
@@ -17,17 +19,28 @@ class Beginning:
 
     Args:
         name: str, what `sslzoo.load` takes: a name, a model folder, or hf://organisation/name.
+        folder: Path, where the run keeps a copy of what it took.
+        resumes: bool, whether the copy is taken instead, for the original may be gone.
 
     Attributes:
         remarks: list of str, what the card must say.
         taken: bool, whether a recipe has asked for the encoder.
     """
 
-    def __init__(self, name: str):
-        self.name = name
-        self.model = zoo.load(name)
+    def __init__(self, name: str, folder: Path, resumes: bool = False):
+        self.name, self.folder = name, folder
+        self.copied = resumes and folder.is_dir()
+        self.loaded = {}
+        self.model = self._load("encoder")
         self.taken = False
         self.remarks = [f"Training began with the weights of {self.model.name}, not with random ones."]
+
+    def keep(self) -> None:
+        """Writes the copy."""
+        if not self.copied:
+            self.folder.mkdir(exist_ok=True)
+            for part, model in self.loaded.items():
+                model.save(self.folder / f"{part}.keras")
 
     def check_shape(self, image_shape: tuple[int, int, int]) -> None:
         """Raise InvalidInputError unless the model takes images of that shape (H, W, C)."""
@@ -70,7 +83,7 @@ class Beginning:
     def fill_projector(self, head: keras.Model, encoder: keras.Model) -> None:
         """Gives a new projection head the weights of the trained one, if that was published and has its shape."""
         try:
-            trained = zoo.load(self.name, part="projection")
+            trained = self._load("projection")
         except ArtefactError:
             self.remarks.append("Its projection head is not published: that of this run began with random weights.")
             return
@@ -82,6 +95,16 @@ class Beginning:
 
     def _part(self, part, reason):
         try:
-            return zoo.load(self.name, part=part)
+            return self._load(part)
         except ArtefactError as error:
             raise InvalidInputError(f"--init needs the part {part!r}: {reason}. {error}") from error
+
+    def _load(self, part):
+        if part not in self.loaded:
+            copy = self.folder / f"{part}.keras"
+            if self.copied and not copy.is_file():
+                raise ArtefactError(
+                    f"The run did not begin with such a part. Received: part={part!r} of '{self.folder}'"
+                )
+            self.loaded[part] = zoo.load(copy) if self.copied else zoo.load(self.name, part=part)
+        return self.loaded[part]

@@ -13,7 +13,7 @@ from sslzoo.errors import InvalidInputError
 CPU_FLAGS = Path("/proc/cpuinfo")
 
 
-def join(number: int | None) -> None:
+def join(number: int | None, shared: str) -> None:
     """Joins the processes that train together, under JAX, before anything is computed. All but the first are silent.
 
     Which one this is, and where the first listens, Keras' environment variables say (KERAS_DISTRIBUTION_PROCESS_ID and
@@ -21,9 +21,11 @@ def join(number: int | None) -> None:
 
     Args:
         number: of processes, or None: this one is alone.
+        shared: what all of them must say alike (`Plan.shared`).
 
     Raises:
         InvalidInputError: another backend; nothing that says which process this is.
+        ArtefactError: processes that were not started alike.
     """
     if number is None:
         return
@@ -32,6 +34,8 @@ def join(number: int | None) -> None:
             "--processes needs KERAS_BACKEND=jax, where a batch on several machines is still one batch. "
             f"Received: --processes={number} under {keras.backend.backend()}"
         )
+    where = os.environ.get("KERAS_DISTRIBUTION_JOB_ADDRESSES", "").partition(",")[0]
+    print(f"Waiting for {number} processes" + (f" at {where}." if where else "."), flush=True)
     try:
         keras.distribution.initialize(num_processes=number)
     except (ValueError, RuntimeError) as error:
@@ -43,6 +47,7 @@ def join(number: int | None) -> None:
     keras.distribution.set_distribution(keras.distribution.DataParallel(auto_shard_dataset=False))
     if processes.index() > 0:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - until the process ends
+    processes.check_alike(shared)
 
 
 def use(wanted: str | None) -> int:
@@ -122,11 +127,3 @@ def has_gpu() -> bool:
 def is_installed(package: str) -> bool:
     """Whether it can be imported; it is not."""
     return importlib.util.find_spec(package) is not None
-
-
-def check(batch_size: int, devices: int) -> None:
-    """Refuses batches that cannot be shared out."""
-    if batch_size % devices:
-        raise InvalidInputError(
-            f"The batch size must be a multiple of the {devices} devices. Received: --batch-size={batch_size}"
-        )

@@ -16,109 +16,78 @@ from sslzoo.zoo.results import is_license
 # Settings that have a flag of their own beside --set.
 SHORT = ("epochs", "batch_size", "num_views", "learning_rate", "queue_size")
 POSITIVE = (
-    "epochs",
-    "batch_size",
-    "num_views",
-    "queue_size",
-    "max_minutes",
-    "grace",
-    "limit",
-    "stop_on_collapse",
-    "until_knn",
-    "accumulate",
-    "image_size",
-    "processes",
+    *("epochs", "batch_size", "num_views", "queue_size", "max_minutes", "grace", "limit", "image_size"),
+    *("stop_on_collapse", "until_knn", "accumulate", "processes"),
 )
 LARGEST = 2**31
 # What does not change the weights that come out.
 PASSING = (
-    "data_dir",
-    "stream",
-    "out",
-    "resume",
-    "max_minutes",
-    "grace",
-    "protocols",
-    "name",
-    "show",
-    "fuse_steps",
-    "devices",
-    "processes",
-    "licence",
-    "remark",
-    "probe_data",
+    *("data_dir", "stream", "out", "resume", "max_minutes", "grace", "protocols", "name", "show", "fuse_steps"),
+    *("devices", "processes", "licence", "remark", "probe_data"),
 )
 
 
-def parser(method: str, variants: dict, description: str) -> argparse.ArgumentParser:
+def parser(method: str, variants: dict, description: str, has_queue: bool = True) -> argparse.ArgumentParser:
     """The command line of a recipe.
 
     Args:
         method: str, as in names of models ("simclr").
         variants: variant name -> `Variant`.
         description: str, the recipe's docstring.
+        has_queue: whether there is a setting "queue_size".
     """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add = parser.add_argument
     known = ", ".join(name for name in SETUPS if name not in KINDS)
+
+    add = parser.add_argument_group("data").add_argument
     add("--dataset", default="digits", help=f"{known}, an .npz file, or a folder of images (digits)")
     add("--data-dir", help="folder of prepared TFDS data sets (TFDS_DATA_DIR, else TFDS' own)")
+    add("--image-size", type=int, help="pixels: crop and resize a folder's images (else the median, at most 64)")
+    add("--labels", choices=("folders",), help="the folders in a folder of images are classes")
+    add("--test-share", type=float, default=0.0, help="with --labels folders: share of each class that is held out")
+    add("--on-error", choices=("fail", "skip"), default="fail", help="images of a folder that cannot be read (fail)")
+    add("--background", default="white", metavar="COLOUR", help="what transparent images are laid on (white)")
+    add("--limit", type=int, help="use the first N images of each split only")
+
+    add = parser.add_argument_group("settings").add_argument
     add("--variant", default="zoo", help=f"{', '.join(dict.fromkeys(['zoo', *variants]))} (zoo)")
     add("--epochs", type=int, help="passes over the training images (as many as the budget of views gives)")
     add("--batch-size", type=int, help="images per step; the networks see this times --num-views")
     add("--num-views", type=int, help="views of each image")
     add("--learning-rate", type=float, help="peak learning rate")
-    add("--queue-size", type=int, help="what a method with a queue remembers, at most an eighth of the images")
-    add(
-        "--set",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="NAME=VALUE",
-        help="any of the settings that --show prints",
-    )
+    if has_queue:
+        add("--queue-size", type=int, help="keys that the queue holds, at most an eighth of the images")
+    any_setting = "any of the settings that --show prints"
+    add("--set", nargs="+", action="extend", default=[], metavar="NAME=VALUE", help=any_setting)
     add("--show", action="store_true", help="print the settings in force, and stop")
     add("--init", metavar="NAME|FOLDER", help="begin with the weights of a trained model, as sslzoo.load takes it")
-    add("--views", choices=("device", "tf.data"), default="device", help="where views are made (device)")
     add("--precision", choices=("float32", "mixed_bfloat16", "mixed_float16"), default="float32")
     add("--seed", type=int, default=0)
-    add(
-        "--image-size",
-        type=int,
-        help="pixels: crop and resize a folder's images (where sizes differ: the median, at most 64)",
-    )
-    add("--labels", choices=("folders",), help="the folders in a folder of images are classes")
-    add("--test-share", type=float, default=0.0, help="with --labels folders: share of each class that is held out")
-    add("--on-error", choices=("fail", "skip"), default="fail", help="images of a folder that cannot be read (fail)")
-    add("--background", default="white", metavar="COLOUR", help="what transparent images are laid on (white)")
-    add(
-        "--stream",
-        action="store_true",
-        help="read a folder's images while it trains (done anyway if they exceed half of the free memory)",
-    )
-    add("--limit", type=int, help="use the first N images of each split only")
-    add("--name", help=f"of the model ({method}-<dataset>, with .<variant> or .seed<n> where they are not the default)")
+
+    add = parser.add_argument_group("run").add_argument
+    add("--name", help=f"of the model ({method}-<dataset>, then a dot and what is not the default)")
     add("--out", help="folder of the run (runs/<name>); the model is written to <out>/<name>")
     add("--resume", action="store_true", help="go on with the run in --out")
     add("--max-minutes", type=float, help="stop training in good order after this much wall time")
-    add("--until-knn", type=float, metavar="PERCENT", help="stop in good order once the monitor's kNN passes this")
-    add("--accumulate", type=int, metavar="N", help="gradients of N batches make a step; no more negatives than of one")
-    add("--devices", metavar="N", help="share each batch out to N devices, or all (JAX)")
-    add("--processes", type=int, metavar="N", help="this is one of N processes that share each batch (JAX, see README)")
-    add("--fuse-steps", type=int, metavar="K", help="training steps in one program (JAX: from the time of one; else 1)")
-    add("--grace", type=float, default=30, help="seconds for the end after SIGTERM, SIGHUP or SIGUSR1 (30)")
-    lasting = "stop in good order once a sign of collapse has lasted so many epochs (5)"
-    add("--stop-on-collapse", type=int, nargs="?", const=5, metavar="EPOCHS", help=lasting)
-    add(
-        "--protocols",
-        nargs="*",
-        action="extend",
-        help=f"what to measure at the end: some of {' '.join(evaluation.ALL_PROTOCOLS)}",
-    )
+    some = f"what to measure at the end: some of {' '.join(evaluation.ALL_PROTOCOLS)}"
+    add("--protocols", nargs="*", action="extend", help=some)
     add("--probe-data", metavar="D", help="measure on this labelled set (name, .npz or folder) instead of --dataset's")
     add("--licence", help="of the model, as the Hub writes it (apache-2.0; none for images of your own)")
     add("--remark", action="append", default=[], metavar="TEXT", help="what the card must say, of the data for example")
     add("--float16", action="store_true", help="for publishing: weights as float16 (half the size), no model/")
+
+    add = parser.add_argument_group("advanced").add_argument
+    add("--views", choices=("device", "tf.data"), default="device", help="where views are made (device)")
+    streaming = "read a folder's images while it trains (done anyway if they exceed half of the free memory)"
+    add("--stream", action="store_true", help=streaming)
+    add("--until-knn", type=float, metavar="PERCENT", help="stop in good order once the monitor's kNN passes this")
+    lasting = "stop in good order once a sign of collapse has lasted so many epochs (5)"
+    add("--stop-on-collapse", type=int, nargs="?", const=5, metavar="EPOCHS", help=lasting)
+    add("--grace", type=float, default=30, help="seconds for the end after SIGTERM, SIGHUP or SIGUSR1 (30)")
+    add("--accumulate", type=int, metavar="N", help="gradients of N batches make a step; no more negatives than of one")
+    add("--devices", metavar="N", help="share each batch out to N devices, or all (JAX)")
+    add("--processes", type=int, metavar="N", help="this is one of N processes that share each batch (JAX, see README)")
+    add("--fuse-steps", type=int, metavar="K", help="training steps in one program (JAX: from the time of one; else 1)")
     return parser
 
 
@@ -134,7 +103,7 @@ def check(arguments: argparse.Namespace) -> None:
             raise InvalidInputError(f"{_flag(name)} must not be empty. Received: {_flag(name)}={value!r}")
     check_protocols(arguments.protocols)
     for name in POSITIVE:
-        value = getattr(arguments, name)
+        value = getattr(arguments, name, None)
         if value is not None and not 0 < value < LARGEST:
             needed = f"less than {LARGEST}" if value >= LARGEST else "greater than 0"
             raise InvalidInputError(f"{_flag(name)} must be {needed}. Received: {_flag(name)}={value}")
@@ -186,7 +155,7 @@ def changes(arguments: argparse.Namespace, numbers: dict) -> dict:
     Raises:
         UnknownNameError, InvalidInputError: as `parse_changes`; a setting that has a value twice.
     """
-    short = {name: value for name in SHORT if (value := getattr(arguments, name)) is not None}
+    short = {name: value for name in SHORT if (value := getattr(arguments, name, None)) is not None}
     named = parse_changes(arguments.set, numbers)
     for name, value in short.items():
         if name in named:

@@ -8,102 +8,143 @@ from pathlib import Path
 
 import numpy as np
 
+from sslzoo import processes
 from sslzoo.data import StreamedImages
 from sslzoo.errors import ArtefactError
-from sslzoo.files import lock_folder
+from sslzoo.files import lock_folder, unlock_folder, write_beside
 from sslzoo.publishing import artefact
 
 # What runs that were begun before there were these flags would have said of them.
-FORMER = {"labels": None, "test_share": 0.0, "on_error": "fail", "init": None, "accumulate": None}
-# What a run notes beside its identity.
-NOTES = {"extended", "fuse_steps", "plan.steps", "plan.done", "plan.former"}
-OWN = {"run.json", "history.csv", "checkpoint.npz", "checkpoint.previous.npz", "pictures", "tensorboard", ".DS_Store"}
+FORMER = {
+    "labels": None,
+    "test_share": 0.0,
+    "on_error": "fail",
+    "background": "white",
+    "init": None,
+    "accumulate": None,
+}
+# What a run notes beside its identity: the epochs it was planned for before it was given more, steps in a program,
+# how many steps fitted into --max-minutes (each time it was asked), and how it ended (`callbacks.ending.ENDINGS`).
+NOTES = {"extended", "fuse_steps", "planned", "ended"}
+OWN = {"run.json", "history.csv", "checkpoint.npz", "checkpoint.previous.npz", "pictures", "tensorboard", "init"}
+OWN |= {"results.json", ".DS_Store"}
 
 
-def check(out: Path, name: str, identity: dict, resume: bool) -> list[int]:
-    """Refuses a folder that holds something else, or that cannot be written; changes nothing.
+class RunFolder:
+    """`<out>` of a run.
 
     Args:
-        out: the run's folder, which need not exist.
+        path: of the folder, which need not exist.
         name: of the model, whose folder lies in it.
-        identity: what a resumed run must share with the run it goes on with.
-        resume: whether it is to go on.
+        resume: whether the run is to go on.
 
-    Returns:
-        list of int, the epochs that a resumed run was planned for before it was given more.
+    Attributes:
+        record: dict, what run.json says: the run's identity, and `NOTES`.
+    """
+
+    def __init__(self, path: Path, name: str, resume: bool):
+        self.path, self.name, self.resume = path, name, resume
+        self.record = {}
+
+    @property
+    def resumes(self) -> bool:
+        """Whether there is a checkpoint to go on from."""
+        return self.resume and any(self.path.glob("checkpoint*.npz"))
+
+    def check(self, identity: dict) -> None:
+        """Refuses a folder that holds something else, or that cannot be written; writes nothing.
+
+        Args:
+            identity: what a resumed run must share with the run it goes on with.
+
+        Raises:
+            ArtefactError: the folder holds another run or other files, cannot be written, or is a file.
+        """
+        out, record, self.record = self.path, self.path / "run.json", identity
+        if out.exists() and not out.is_dir():
+            raise ArtefactError(f"--out must be a folder. Received: --out={out}, which is a file")
+        there = next(path for path in (out, *out.absolute().parents) if path.exists())
+        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+            raise ArtefactError(f"--out must be a folder that can be written. Received: --out={out}")
+        if not out.exists():
+            return
+        began = any(out.glob("checkpoint*.npz")) or (out / self.name).exists()
+        if record.exists() and self.resume:
+            self.record = compare(read(record), identity, out)
+        elif record.exists() and began:
+            raise ArtefactError(
+                "The output folder holds a run already: go on with it (--resume), or name another (--out). "
+                f"Received: --out={out}"
+            )
+        held = sorted(path.name for path in out.iterdir())
+        own = OWN | {self.name, f"{self.name}.keras"}
+        foreign = any(each not in own and not _is_left_over(each) for each in held)
+        if not record.exists() and (began or foreign):
+            raise ArtefactError(
+                "The output folder must be new, empty, or hold a run of this recipe (with --resume). "
+                f"Received: --out={out}, which holds {held[:3]}"
+            )
+        artefact.check_target(out / self.name, overwrite=True)  # the end would refuse a user's note beside the model
+
+    def take(self, identity: dict) -> None:
+        """Makes the folder, locks it until `leave` or the end of this process, and removes what killed ones left.
+
+        Raises:
+            ArtefactError: it cannot be written, or another process trains in it.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.path):
+                pass
+        except OSError as error:
+            raise ArtefactError(
+                f"--out must be a folder that can be written ({error.strerror or error}). Received: --out={self.path}"
+            ) from error
+        if not lock_folder(self.path):
+            raise ArtefactError(
+                "Another process trains in this folder; wait for it, or name another (--out). "
+                f"Received: --out={self.path}"
+            )
+        self.check(identity)  # another may have begun there since
+        for part in self.path.glob(".*.part"):
+            part.unlink(missing_ok=True)
+
+    def leave(self) -> None:
+        """Gives the lock back."""
+        unlock_folder(self.path)
+
+    def note(self, **notes) -> None:
+        """Adds to the record; the first of several processes writes it."""
+        self.record |= notes
+        if processes.index() == 0:
+            write_beside(self.path / "run.json", (json.dumps(self.record, indent=1) + "\n").encode())
+
+
+def compare(theirs: dict, ours: dict, out: Path) -> dict:
+    """The record of a run that goes on, with more epochs perhaps, which extend it.
 
     Raises:
-        ArtefactError: the folder holds another run or other files, cannot be written, or is a file.
+        ArtefactError: it was begun with other settings or images.
     """
-    if out.exists() and not out.is_dir():
-        raise ArtefactError(f"--out must be a folder. Received: --out={out}, which is a file")
-    there = next(path for path in (out, *out.absolute().parents) if path.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        raise ArtefactError(f"--out must be a folder that can be written. Received: --out={out}")
-    if not out.exists():
-        return []
-    record = out / "run.json"
-    began = any(out.glob("checkpoint*.npz")) or (out / name).exists()
-    extended = []
-    if record.exists() and resume:
-        extended = compare(read(record), identity, out)
-    elif record.exists() and began:
-        raise ArtefactError(
-            "The output folder holds a run already: go on with it (--resume), or name another (--out). "
-            f"Received: --out={out}"
-        )
-    held = sorted(path.name for path in out.iterdir())
-    foreign = any(each not in OWN and each != name and not _is_left_over(each) for each in held)
-    if not record.exists() and (began or foreign):
-        raise ArtefactError(
-            "The output folder must be new, empty, or hold a run of this recipe (with --resume). "
-            f"Received: --out={out}, which holds {held[:3]}"
-        )
-    artefact.check_target(out / name, overwrite=True)  # a note of one's own beside the model would be told at the end
-    return extended
-
-
-def take(out: Path) -> None:
-    """Makes the folder, proves that it can be written, and locks it until this process ends.
-
-    Raises:
-        ArtefactError: it cannot be written, or another process trains in it.
-    """
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=out):
-            pass
-    except OSError as error:
-        raise ArtefactError(
-            f"--out must be a folder that can be written ({error.strerror or error}). Received: --out={out}"
-        ) from error
-    if not lock_folder(out):
-        raise ArtefactError(
-            f"Another process trains in this folder; wait for it, or name another (--out). Received: --out={out}"
-        )
-
-
-def compare(theirs: dict, ours: dict, out: Path) -> list[int]:
-    """Refuses to go on with a run of other settings or images; more epochs extend it. Returns as `check` does."""
     if "images" not in theirs:  # nor had earlier runs the fingerprint of their images
         ours = {name: value for name, value in ours.items() if name != "images"}
+    notes = {name: theirs[name] for name in NOTES & theirs.keys()}
     was, now = (dict(_flat(record)) for record in (FORMER | theirs, ours))
     differing = {name for name in {*was, *now} - NOTES if was.get(name) != now.get(name)}
-    extended = list(theirs.get("extended") or [])
     before, after = was.get("settings.epochs"), now["settings.epochs"]
     if "settings.epochs" in differing and isinstance(before, int) and after > before:
-        extended.append(before)
+        notes |= {"extended": [*notes.get("extended", []), before], "ended": None}
         differing -= {"settings.epochs", "settings.monitor_every"}
     if differing:
-        told = ", ".join(
+        changed = ", ".join(
             f"{name.removeprefix('settings.')}={now.get(name)!r} (was {was.get(name)!r})" for name in sorted(differing)
         )
-        raise ArtefactError(f"--resume needs the configuration and the images of the run in {out}. Received: {told}")
-    return extended
+        raise ArtefactError(f"--resume needs the configuration and the images of the run in {out}. Received: {changed}")
+    return ours | notes
 
 
 def fingerprint(images: np.ndarray | StreamedImages) -> dict:
-    """What tells a set of images from another: count, shape, dtype and sha256."""
+    """What distinguishes a set of images from another: count, shape, dtype and sha256."""
     streamed = isinstance(images, StreamedImages)
     digest = images.sha256 if streamed else hashlib.sha256(np.ascontiguousarray(images)).hexdigest()
     return {"count": len(images), "shape": list(images.shape[1:]), "dtype": str(images.dtype), "sha256": digest}

@@ -1,24 +1,23 @@
 """After training: evaluate, draw, and write the artefact."""
 
 import inspect
+import json
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import keras
-import numpy as np
 
-from sslzoo import callbacks, data, evaluation
-from sslzoo.errors import ArtefactError, InvalidInputError
+from sslzoo import callbacks, data, evaluation, processes
+from sslzoo.errors import ArtefactError, printable
 from sslzoo.evaluation import pictures
 from sslzoo.evaluation.report import versions
-from sslzoo.files import unlock_folder
-from sslzoo.methods import EBCLR
-from sslzoo.methods.energy_model import EnergyModel
+from sslzoo.files import write_beside
 from sslzoo.publishing import artefact
 from sslzoo.publishing.card import UNSTATED
-from sslzoo.training import flags
+from sslzoo.training import devices
 from sslzoo.training.settings import SETUPS, data_name
 
 # The paper's numbers under our names: probes at their best epoch, kNN at its best k, clusters per mini-batch.
@@ -31,8 +30,46 @@ PAPERS_WAY = {
 }
 
 
+def announce(run) -> None:
+    """Prints what is about to be trained, and what the user may want to know before."""
+    arguments, settings, accumulated = run.arguments, run.settings, run.arguments.accumulate or 1
+    network, backend = settings["network"], keras.backend.backend()
+    if run.examples.no_test and not arguments.probe_data:
+        print(
+            f"{run.examples.no_test}: there will be no probes. The encoder and its pictures are written all the same."
+        )
+    if not run.initial_epoch:
+        suitable = devices.suitable_backend(network, arguments.precision)
+        if suitable != backend:
+            print(f"On this machine {network} is trained fastest by {suitable}: KERAS_BACKEND={suitable}.")
+        if arguments.precision == "float32" and devices.bfloat16_helps(network):
+            print("This CPU computes in bfloat16: KERAS_BACKEND=tensorflow with --precision mixed_bfloat16 is faster.")
+    if accumulated > 1:
+        rest = run.steps % accumulated  # which Keras gathers, and applies no more
+        print(
+            f"--accumulate {accumulated}: each loss still compares the {settings['batch_size']} images of one batch. "
+            "Negatives, batch statistics and queues are those of one batch; only gradients are averaged."
+            + (f" The last {rest} of {run.steps:,} batches make no step." if rest else "")
+        )
+    more = {
+        f"{run.devices} devices": run.devices > 1,
+        f"{processes.count()} processes": processes.count() > 1,
+        f"{run.fused} steps in a program": run.fused > 1,
+        f"gradients of {accumulated} batches make a step": accumulated > 1,
+        f"going on after epoch {run.initial_epoch}": run.initial_epoch,
+    }
+    print(
+        f"{run.name} ({run.variant}): {len(run.images):,} images {run.image_shape}, "
+        f"{settings['num_views']} views of each, {settings['batch_size']} images a step, "
+        f"{run.steps_per_epoch:,} steps x {settings['epochs']} epochs, {run.model.count_params():,} parameters, "
+        + ", ".join([f"{backend} backend", *(words for words, said in more.items() if said)])
+    )
+
+
 def write(run, model: keras.Model) -> Path:
     """Evaluates the trained model, draws its pictures and writes `<out>/<name>/`.
+
+    Whatever fails on the way, a model is left: at first as `<out>/<name>.keras`, which goes once the folder is written.
 
     Args:
         run: `sslzoo.training.Run`.
@@ -40,48 +77,70 @@ def write(run, model: keras.Model) -> Path:
 
     Returns:
         Path of the model's folder.
+
+    Raises:
+        ArtefactError: the model is left, but not all of it could be published, evaluated or drawn.
     """
-    for reason in endings(run):
-        print(f"{reason} What was trained so far is evaluated and written.")
+    _, remarks = ending(run)
+    for remark in remarks:
+        print(f"{remark} What was trained so far is evaluated and written.")
+    run.folder.note(ended=ending(run)[0])
     return _in_time(run, lambda: _write(run, model, run.stopwatch.deadline is not None))
 
 
-def _write(run, model, hurried):
-    parts = model.parts(run.image_shape)
-    if run.arguments.float16:
-        for part in parts.values():
-            artefact.round_to_float16(part)
-    else:
-        parts["model"] = model
+def _write(run, model, is_hurried):
+    faults = []
 
-    def put(report, drawn, faults):
+    def attempt(action):
+        try:
+            return action()
+        except Exception as error:  # whatever goes wrong after training must not take the trained model with it
+            faults.append(error)
+            return None
+
+    def put(report, drawn, *remarks):
         made = results(run, type(model), report)
-        made["remarks"] += faults
+        made["remarks"] += remarks
+        write_beside(run.out / "results.json", (json.dumps(made, indent=1, default=str) + "\n").encode())
         float16 = run.arguments.float16
         return artefact.write(run.out / run.name, **parts, **made, pictures=drawn, float16=float16, overwrite=True)
 
-    if hurried:  # the model first, then what there is time for
-        put(None, {}, ["The process was told to end, and there was no time to evaluate."])
-    (report, drawn), faults = (None, {}), []
-    # Whatever goes wrong in measuring and drawing must not take the trained model with it.
-    try:
-        report = evaluate(run, model, parts)
-    except Exception as error:
-        faults.append(error)
-    try:
-        drawn = draw(run, model, parts["encoder"])
-    except Exception as error:
-        faults.append(error)
-    told = [" ".join(f"After training, {type(error).__name__}: {error}".split()) for error in faults]
-    folder = put(report, drawn, told)
-    print(f'Wrote {folder}. Use it: sslzoo.load("{folder}")')
-    unlock_folder(run.out)
+    spare = run.out / f"{run.name}.keras"
+    attempt(lambda: model.save(spare))
+    parts = attempt(lambda: _parts(run, model)) or {}
+    if is_hurried:  # the model first, then what there is time for
+        attempt(lambda: put(None, {}, "The process was ended, and there was no time to evaluate."))
+    encoder = parts.get("encoder") or attempt(lambda: model.live_encoder(run.image_shape))
+    report = attempt(lambda: evaluate(run, model, {"encoder": encoder, **parts}))
+    drawn = {}
+    attempt(lambda: drawn.update((path.name, path) for path in draw(run, model, encoder)))
+
+    def sentences():
+        return [printable(" ".join(f"After training, {type(error).__name__}: {error}".split())) for error in faults]
+
+    folder = attempt(lambda: put(report, drawn, *sentences()))
+    run.folder.leave()
+    if folder:
+        spare.unlink(missing_ok=True)
+        (run.out / "results.json").unlink(missing_ok=True)
+        print(f'Wrote {folder}. Use it: sslzoo.load("{folder}")')
     if faults:
+        left = folder or (spare if spare.exists() else run.checkpoint.path)
         raise ArtefactError(
-            f"The model is trained and written, but not all of it could be evaluated. {told[0]} "
-            f"Received: folder='{folder}'"
+            "The model is trained and written, but not all of it could be published, evaluated or drawn. "
+            f"{sentences()[0]} Received: folder='{left}'"
         ) from faults[0]
     return folder
+
+
+def _parts(run, model):
+    """What is published of a model."""
+    parts = model.parts(run.image_shape)
+    if not run.arguments.float16:
+        return parts | {"model": model}
+    for part in parts.values():
+        artefact.round_to_float16(part)
+    return parts
 
 
 class _TimeIsUp(BaseException):
@@ -113,63 +172,37 @@ def _in_time(run, action):
             signal.signal(number, handler)
 
 
-def endings(run) -> list[str]:
-    """Why training ended before its time, in sentences."""
-    said = []
-    if run.stopwatch.reason:
-        said.append(f"Training was {run.stopwatch.reason}, in epoch {len(run.journal.rows)}.")
-    if run.plateau and run.plateau.reason:
-        said.append(f"Training ended when {run.plateau.reason}.")
-    if run.health.reason:
-        said.append(f"Training was stopped by --stop-on-collapse. {run.health.reason}")
-    if run.until and run.until.reason:
-        said.append(f"Training was stopped by --until-knn: {run.until.reason}.")
-    if said and not run.moved:
-        said.append(f"It ended before {run.arguments.accumulate} batches (--accumulate) made a step.")
-    return said
+def ending(run) -> tuple[str, list[str]]:
+    """How training ended, one of `callbacks.ending.ENDINGS`, and what the card says of it if it was before its time."""
+    ended = [callback for callback in run.watchers if getattr(callback, "ended", None)]
+    remarks = [callback.reason for callback in ended]
+    if ended and not run.moved:
+        remarks.append(f"It ended before {run.arguments.accumulate} batches (--accumulate) made a step.")
+    return ended[0].ended if ended else "epochs", remarks
 
 
-def test_set(run):
-    """Images and labels to evaluate on, and why there are none: (images, labels, None) or (None, None, reason)."""
-    if run.labels is None:
-        return None, None, "No labels"
-    if "test" not in data.splits(run.dataset) and not run.arguments.test_share:
-        return None, None, "No test split"
-    if run.labels.ndim == 2 and run.labels.shape[1] != len(data.CELEBA_ATTRIBUTES):
-        return None, None, f"Labels of {run.labels.shape[1]} columns are no classes"
-    if run.labels.ndim == 1 and len(np.unique(run.labels)) < 2:
-        return None, None, "Labels of one class"
-    images, labels = run.load("test")
-    images, labels = first(images, run.arguments.limit), None if labels is None else labels[: run.arguments.limit]
-    if images.shape[1:] != run.images.shape[1:]:
-        raise InvalidInputError(
-            f"Test images must have the shape of training images, {run.images.shape[1:]}. "
-            f"Received: {images.shape[1:]} in the test split of {run.dataset!r}"
-        )
-    if labels is None:
-        return None, None, "No labels in the test split"
-    if len(images) < 2:
-        return None, None, "A test split of one image"
-    if run.labels.ndim == 1 and (unseen := np.setdiff1d(labels, run.labels)).size:
-        return None, None, f"The test split has classes that training has not ({', '.join(map(str, unseen[:3]))})"
-    return images, labels, None
-
-
-def first(images, limit: int | None):
-    """The first `limit` images, all without a limit; those that stay in their files do so."""
-    if isinstance(images, data.StreamedImages):
-        return images if limit is None else images.head(limit)
-    return images[:limit]
+def rate_remarks(run) -> list[str]:
+    """What the card must say of a run whose rate did not fall over --epochs: given more of them, or less time."""
+    extended, planned = run.folder.record.get("extended", []), run.folder.record.get("planned", [])
+    return [
+        f"The run was planned for {epochs} epochs and then extended; until it was, its rate fell as for {epochs}."
+        for epochs in extended
+    ] + [
+        f"From the time there was (--max-minutes) {steps:,} steps of {run.steps:,} were planned: the rate fell over "
+        "these."
+        for steps in planned
+        if steps is not None and steps < run.steps
+    ]
 
 
 def evaluate(run, model, parts):
     """The report on a trained method and its parts; None where there is nothing to measure it by."""
-    elsewhere = run.arguments.probe_data
-    if run.test_images is None and not elsewhere:
-        print(f"{run.no_test}: probes are skipped. The encoder and its pictures are written all the same.")
+    elsewhere, test = run.arguments.probe_data, run.examples
+    if test.test_images is None and not elsewhere:
+        print(f"{test.no_test}: probes are skipped. The encoder and its pictures are written all the same.")
         return None
     as_published = (run.dataset in SETUPS or run.dataset.endswith(".npz")) and not run.arguments.limit
-    splits = ((run.images, run.labels), (run.test_images, run.test_labels))
+    splits = ((run.images, run.labels), (test.test_images, test.test_labels))
     protocols = run.arguments.protocols or run.settings["protocols"]
     protocols = protocols or default_protocols(len(run.images), parts.get("decoder"))
     own, options = ([], {}) if elsewhere else own_protocols(run, model)
@@ -189,11 +222,8 @@ def evaluate(run, model, parts):
     )
     if elsewhere:
         report.data["name"] = elsewhere if elsewhere in SETUPS else data_name(elsewhere)
-        report.remarks.insert(
-            0,
-            f"It was trained on {run.dataset if run.dataset in SETUPS else data_name(run.dataset)}"
-            f", and measured on {report.data['name']}.",
-        )
+        ours = run.dataset if run.dataset in SETUPS else data_name(run.dataset)
+        report.remarks.insert(0, f"It was trained on {ours}, and measured on {report.data['name']}.")
     elif not as_published:
         report.data["name"] = data_name(run.dataset)
     print(report)
@@ -218,41 +248,25 @@ def own_protocols(run, model) -> tuple[list[str], dict]:
     return protocols, options
 
 
-def draw(run, model, encoder) -> dict[str, Path]:
-    """Curves, reconstructions, samples, views, neighbours and an embedding, as far as there are such: name -> path."""
+def draw(run, model, encoder) -> Iterator[Path]:
+    """Curves, neighbours, an embedding, and what the method shows of itself: the file of each, once it is drawn."""
     folder = run.out / "pictures"
     folder.mkdir(exist_ok=True)
-    images = run.images if run.test_images is None else run.test_images
-    labels = run.labels if run.test_images is None else run.test_labels
+    images, labels = run.examples.test_images, run.examples.test_labels
+    if images is None:
+        images, labels = run.images, run.labels
     rows = [{k: v for k, v in row.items() if k not in callbacks.Journal.BOOKKEEPING} for row in run.journal.rows]
-    drawn = [pictures.curves(rows, folder / "curves.png", title=run.name)]
-    if hasattr(model, "reconstruct"):
-        shown = images[:20]
-        seen, rebuilt = (keras.ops.convert_to_numpy(f(shown)) for f in (model.prepare, model.reconstruct))
-        drawn.append(pictures.reconstructions(seen, rebuilt, folder / "reconstructions.png"))
-        try:
-            samples, title = model.sample(50, seed=run.seed), "Samples from the prior"
-        except InvalidInputError:  # uniform centres: there is no prior to draw centres from
-            samples, title = model.sample(50, like=images[:10], seed=run.seed), "Samples around ten test images"
-        drawn.append(pictures.samples(keras.ops.convert_to_numpy(samples), folder / "samples.png", title=title))
-    if isinstance(model, EnergyModel) and model.buffer is not None:
-        like = {"reference": images[:100]} if isinstance(model, EBCLR) else {}
-        low, high = model.sample_range
-        samples = (np.clip(model.sample(50, seed=run.seed, **like), low, high) - low) / (high - low)
-        drawn.append(pictures.samples(samples, folder / "samples.png", title="Samples: 500 Langevin steps from noise"))
-    if model.views is not None:
-        shown = run.images[:8]
-        made = keras.ops.convert_to_numpy(model.views(shown, training=True, seed=run.seed, num_views=8))
-        drawn.append(
-            pictures.views(shown, made, folder / "views.png", title="Training images (left), and views of them")
-        )
-    features = evaluation.features(encoder, images[:2000])
+    yield pictures.curves(rows, folder / "curves.png", title=run.name)
+    shown = images[:2000]
+    features = evaluation.features(encoder, shown)
     if len(features) > 1:
-        drawn.append(pictures.neighbours(images[:2000], features, folder / "neighbours.png", seed=run.seed))
+        yield pictures.neighbours(shown, features, folder / "neighbours.png", seed=run.seed)
     if labels is not None and labels.ndim == 1:
         names = data.class_names(run.dataset, labels[:2000])
-        drawn.append(pictures.embedding(features, labels[:2000], folder / "embedding.png", names=names))
-    return {path.name: path for path in drawn}
+        yield pictures.embedding(features, labels[:2000], folder / "embedding.png", names=names)
+    for name, kind, arrays, title in model.pictures(images[:100], run.seed):
+        options = {} if title is None else {"title": title}
+        yield getattr(pictures, kind)(*arrays, folder / f"{name}.png", **options)
 
 
 def results(run, method: type, report=None) -> dict:
@@ -263,38 +277,53 @@ def results(run, method: type, report=None) -> dict:
         method: class of the method, which may live outside this package.
         report: `sslzoo.evaluation.Report`, or None.
     """
-    compared = {} if report is None or run.arguments.probe_data else run.published  # the paper's are of this very set
+    compared = (
+        {} if report is None or run.arguments.probe_data else run.plan.in_print()
+    )  # the paper's are of this very set
     published = {PAPERS_WAY[name]: value for name, value in compared.items() if name in report}
-    return {
-        "name": run.name,
-        "method": method.__name__,
-        "dataset": run.dataset if run.dataset in SETUPS else data_name(run.dataset),
-        "recipe": flags.command(run.method, run.arguments, run.defaults),
-        "settings": {
-            "variant": run.variant,
-            **run.settings,
-            "precision": run.arguments.precision,
-            "views_on": run.arguments.views,
-            "images": len(run.images),
-            "backend": keras.backend.backend(),
-        },
-        "seeds": [run.seed],
-        "metrics": [] if report is None else report.metrics(published),
-        "versions": versions() if report is None else report.versions,
-        "wall_seconds": round(run.journal.seconds()),
-        "views_seen": run.journal.rows[-1]["views"] if run.journal.rows else 0,
-        # Of a model of their own images people state the license themselves.
-        "license": run.arguments.licence or ("apache-2.0" if run.dataset in SETUPS else UNSTATED),
-        "papers": list(method.papers),
-        "description": (inspect.getdoc(method) or method.__name__).partition("\n")[0],
-        "remarks": [
-            *run.arguments.remark,
-            *run.data_remarks,
-            *run.extensions(),
-            *(run.beginning.remarks if run.beginning else ()),
-            *endings(run),
-            *run.checkpoint.remarks,
-            *([] if report is None else report.remarks),
-        ],
-        **({} if report is None else {"evaluation": report.to_dict()}),
-    }
+    ended, remarks = ending(run)
+    return _as_utf8(
+        {
+            "name": run.name,
+            "method": method.__name__,
+            "dataset": run.dataset if run.dataset in SETUPS else data_name(run.dataset),
+            "recipe": run.plan.recipe(),
+            "settings": {
+                "variant": run.variant,
+                **run.settings,
+                "precision": run.arguments.precision,
+                "views_on": run.arguments.views,
+                "images": len(run.images),
+                "backend": keras.backend.backend(),
+            },
+            "seeds": [run.seed],
+            "metrics": [] if report is None else report.metrics(published),
+            "versions": versions() if report is None else report.versions,
+            "wall_seconds": round(run.journal.seconds()),
+            "views_seen": run.journal.rows[-1]["views"] if run.journal.rows else 0,
+            # Of a model of their own images people state the licence themselves.
+            "license": run.arguments.licence or ("apache-2.0" if run.dataset in SETUPS else UNSTATED),
+            "papers": list(method.papers),
+            "description": (inspect.getdoc(method) or method.__name__).partition("\n")[0],
+            "remarks": [
+                *run.arguments.remark,
+                *run.examples.remarks,
+                *rate_remarks(run),
+                *(run.beginning.remarks if run.beginning else ()),
+                *remarks,
+                *run.checkpoint.remarks,
+                *([] if report is None else report.remarks),
+            ],
+            "ended": ended,
+            **({} if report is None else {"evaluation": report.to_dict()}),
+        }
+    )
+
+
+def _as_utf8(value):
+    """Nested values, with texts that are not UTF-8 (a folder's name from another system) written out as escapes."""
+    if isinstance(value, dict):
+        return {name: _as_utf8(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_as_utf8(each) for each in value]
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value

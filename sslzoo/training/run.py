@@ -1,4 +1,4 @@
-"""One run: its folder, its data, its callbacks, exact resume; between a recipe's settings and the artefact at the end.
+"""One run, between a recipe's settings and the artefact at the end.
 
 A recipe holds its hyper-parameters as data and reads, from top to bottom:
 
@@ -7,12 +7,14 @@ A recipe holds its hyper-parameters as data and reads, from top to bottom:
     run.prepare(model)                       # compile; go back to the checkpoint with --resume
     model.fit(run.data(), **run.fit_arguments())
     run.finish(model)                        # probes, pictures, artefact
+
+`plan` says what is wanted, `examples` holds the images, `builders` make networks from both, `folder` is where the run
+lies on the disk, and `outcome` evaluates, draws and writes what came out.
 """
 
+import functools
 import importlib.util
 import json
-import math
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,23 +22,21 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from sslzoo import callbacks, data, networks, optimizers, processes
+from sslzoo import callbacks, data, processes, progress
 from sslzoo.environment import hushed
-from sslzoo.errors import ArtefactError, InvalidInputError, choose
-from sslzoo.files import write_beside
+from sslzoo.errors import ArtefactError, InvalidInputError
 from sslzoo.methods import Pretrainer
-from sslzoo.methods.memory_bank import BankMonitor, MemoryBank
 from sslzoo.methods.pretrainer import fuses_its_steps
-from sslzoo.training import devices, flags, folder, fusing, outcome
-from sslzoo.training.annealing import Annealing, PlateauRate, TimedCosine
+from sslzoo.training import devices, examples, folder, fusing, outcome
+from sslzoo.training.annealing import PlateauRate, TimePlan
 from sslzoo.training.beginning import Beginning
-from sslzoo.training.settings import KINDS, SETUPS, Variant, model_name, resolve, table, views_of
-from sslzoo.views import Views, policy
-from sslzoo.zoo.results import is_name
+from sslzoo.training.builders import Builders
+from sslzoo.training.plan import Plan
+from sslzoo.training.settings import KINDS, Variant, table, views_of
 
 
-class Run:
-    """One training run, from command line to artefact.
+class Run(Builders):
+    """One training run, from command line to artefact. Images are read when they are first asked for.
 
     Example:
         import sslzoo
@@ -57,13 +57,12 @@ class Run:
         published: dict, data set name -> {protocol: percent} that the paper printed.
 
     Attributes:
-        settings: dict of the hyper-parameters in force.
-        images, labels: training data, uint8 (N, H, W, C) and int (N,) or None.
-        image_shape: tuple (H, W, C).
-        seed: int.
+        plan: `Plan`; `arguments`, `dataset`, `variant`, `name`, `out` and `seed` are its own.
+        initial_epoch: int, epochs that were finished before this `fit`.
+        fused: int, training steps in one program.
 
     Raises:
-        SSLZooError: whatever can be told before the first step.
+        SSLZooError: what the command line alone shows; the first use of images raises what they show.
     """
 
     def __init__(
@@ -75,314 +74,118 @@ class Run:
         description: str = "",
         published: dict[str, dict] | None = None,
     ):
-        variants = variants or {}
-        parser = flags.parser(method, variants, description)
-        self.arguments, self.defaults = parser.parse_args(argv), parser.parse_args([])
-        flags.check(self.arguments)
-        self.method = method
-        self.dataset = self.arguments.dataset
-        self.seed = self.arguments.seed
-        self.variant = choose("variant", self.arguments.variant, {"zoo": None, **variants})
-        self.name = self.arguments.name or model_name(method, self.dataset, self.variant, self.seed)
-        if not is_name(self.name):
-            raise InvalidInputError(
-                "--name must consist of lower-case letters, digits, '-' and '.', 96 at most. "
-                f"Received: --name={self.name!r}"
-            )
-        self.out = Path(self.arguments.out or Path("runs") / self.name)
+        self.plan = plan = Plan.parse(method, settings, variants, argv, description, published)
+        self.arguments, self.dataset, self.variant = plan.arguments, plan.dataset, plan.variant
+        self.method, self.seed, self.name, self.out = plan.method, plan.seed, plan.name, plan.out
+        self.folder = folder.RunFolder(self.out, self.name, self.arguments.resume)
+        self.initial_epoch, self.fused, self.moved = 0, 1, True
+        self.model = self.time_plan = None
+        self.watchers = []
+        if self.arguments.show:
+            print(table(self.settings))
+            sys.exit()
+        devices.join(self.arguments.processes, plan.shared())
+        self.devices = devices.use(self.arguments.devices)
         if self.arguments.precision != "float32":
             keras.config.set_dtype_policy(self.arguments.precision)
-        devices.join(self.arguments.processes)
-        self.devices = devices.use(self.arguments.devices)
         with hushed():  # the first time, Keras imports TensorFlow for it
             keras.utils.set_random_seed(self.seed)
 
-        if self.arguments.show and self.dataset in SETUPS:  # which takes no data
-            self._show(self._settings(settings, variants))
-        self.beginning = Beginning(self.arguments.init) if self.arguments.init else None
-        if self.beginning and self.dataset in SETUPS and self.dataset not in KINDS:  # before all images are read
-            self.beginning.check_shape(data.info(self.dataset).image_shape)
-        self.data_remarks = []
-        self.images, self.labels = self.load("train")
-        if self.arguments.limit:
-            self.images = outcome.first(self.images, self.arguments.limit)
-            self.labels = None if self.labels is None else self.labels[: self.arguments.limit]
-        self.image_shape = tuple(self.images.shape[1:])
-        self.settings = self._settings(settings, variants, self.image_shape[-1])
-        if self.arguments.show:
-            self._show(self.settings)
-        in_print = published if self.variant == "zoo" or variants[self.variant].published else None
-        self.published = (in_print or {}).get(self.dataset, {})
-        self._check_sizes()
-        self.test_images, self.test_labels, self.no_test = outcome.test_set(self)
-        self.fingerprint = folder.fingerprint(self.images)
-        self.extended = processes.by_first(self._check_folder) or []
+    # ------------------------------------------------------------------ what it is made of
 
-        self.steps_per_epoch = len(self.images) // self.settings["batch_size"]
-        self.views_per_step = self.settings["batch_size"] * views_of(self.settings)
-        self.initial_epoch = 0
-        self.steps = self.settings["epochs"] * self.steps_per_epoch  # of the whole run, if there is time for all
-        if (accumulated := self.arguments.accumulate or 1) > self.steps:
-            raise InvalidInputError(
-                f"--accumulate must be at most the number of batches of this run, {self.steps:,}, or nothing moves. "
-                f"Received: --accumulate={accumulated}"
-            )
-        self.plan = self._former_plan()
-        self.schedule = None  # one whose length is planned for the time there is
-        self.fused = 1  # training steps in one program
-        self.model = None
-        self.moved = True  # whether any step was made
-        self.journal = callbacks.Journal(self.out / "history.csv", self.views_per_step)
-        self.stopwatch = callbacks.Stopwatch(self.arguments.max_minutes, self.arguments.grace)
-        self.checkpoint = callbacks.Checkpoint(self.out / "checkpoint.npz", self.journal, self.stopwatch)
-        self.monitor_rows = self._monitor_rows()
-        if self.arguments.until_knn and not self.monitor_rows:
-            raise InvalidInputError(
-                "--until-knn needs one label an image, and monitor_every > 0. "
-                f"Received: --until-knn={self.arguments.until_knn:g}"
-            )
-        self.plateau = None  # what turns the rate down where the schedule waits for accuracy to stall
-        if self.settings["schedule"] == "plateau" and not self.monitor_rows:
-            raise InvalidInputError(
-                "The schedule that waits for accuracy to stall needs one label an image, and monitor_every > 0. "
-                "Received: schedule='plateau'"
-            )
-        self.until = self.arguments.until_knn and callbacks.UntilKNN(self.arguments.until_knn / 100, self.journal)
-        watched = np.random.default_rng([self.seed, 1]).permutation(len(self.images))[:512]
-        self.health = callbacks.Health(
-            self.images[np.sort(watched)],
-            stop=self.arguments.stop_on_collapse or 0,
-            batch_size=self.settings["batch_size"],
-            seed=self.seed,
-        )
+    @functools.cached_property
+    def settings(self) -> dict:
+        """The hyper-parameters in force."""
+        if self.plan.is_known:
+            return self.plan.settings()
+        return self.plan.settings(self._read.images.shape[-1])
 
-    # ------------------------------------------------------------------ before training
+    @functools.cached_property
+    def _read(self):
+        return examples.read(self.plan)
 
-    def load(self, split: str):
-        """Images and labels of a split of this run's data set; what was done to them is told, and kept for the card."""
-        remarks = []
-        a = self.arguments
-        if split == "train" and self.dataset not in SETUPS and Path(self.dataset).expanduser().is_dir():
-            print(f"Reading the images below {self.dataset}")  # which may take minutes; a log file shows this first
-        images, labels = data.load(
-            self.dataset,
-            split,
-            data_dir=a.data_dir,
-            image_size=a.image_size or "auto",
-            labels=a.labels,
-            test_share=a.test_share,
-            seed=self.seed,
-            on_error=a.on_error,
-            remarks=remarks,
-            stream=a.stream or "auto",
-            background=a.background,
-        )
-        for remark in remarks:
-            if remark not in self.data_remarks:  # the train split's were told
-                print(remark)
-        # Of the files that were left out the card says how many: their paths are nobody else's business.
-        self.data_remarks += [
-            re.sub(r"(were left out): .*", r"\1.", remark) for remark in remarks if "(--stream)" not in remark
-        ]
-        if labels is None and (classes := data.class_folders(self.dataset)):
-            some = ", ".join(classes[:5]) + " ..." * (len(classes) > 5)
-            print(
-                f"{len(classes)} folders in it look like classes ({some}): "
-                "with --labels folders --test-share 0.2 their features are measured."
-            )
-        return images, labels
-
-    def _settings(self, settings, variants, channels=None):
-        """The numbers in force: recipe, variant, flags."""
-        chosen = (settings, variants, self.variant, self.dataset, channels)
-        plain = resolve(*chosen)
-        changes = flags.changes(self.arguments, plain)
-        if "queue_size" in changes and "queue_size" not in plain:
-            raise InvalidInputError(f"{self.method} has no queue here. Received: --queue-size={changes['queue_size']}")
-        numbers = resolve(*chosen, changes)
-        flags.check_protocols(numbers["protocols"])
-        return numbers
-
-    def _show(self, numbers):
-        """What --show is for."""
-        print(table(numbers))
-        sys.exit()
-
-    def _monitor_rows(self):
-        """Places of bank and queries of the monitor, or None. Training images: training itself sees no labels."""
-        if self.labels is None or self.labels.ndim != 1 or not self.settings["monitor_every"]:
+    @functools.cached_property
+    def beginning(self) -> "Beginning | None":
+        """The trained model of --init. A run that goes on has a copy of its own."""
+        if not self.arguments.init:
             return None
+        return Beginning(self.arguments.init, self.out / "init", self.folder.resumes)
+
+    @functools.cached_property
+    def examples(self) -> examples.Examples:
+        """The images, once they and the folder of the run are known to fit the settings."""
+        if self.beginning and self.plan.is_known and self.dataset not in KINDS:  # before all images are read
+            self.beginning.check_shape(data.info(self.dataset).image_shape)
+        read = self._read
+        examples.check_sizes(self.plan, self.settings, read.images, self.devices)
+        examples.check_labels(self.plan, self.settings, self._has_monitor)
+        processes.check_alike(json.dumps(self.identity))
+        processes.by_first(lambda: self.folder.check(self.identity))
+        return read
+
+    @functools.cached_property
+    def identity(self) -> dict:
+        """What a resumed run must share with this one."""
+        return self.plan.identity(self.settings, folder.fingerprint(self._read.images))
+
+    @property
+    def _has_monitor(self):
+        labels = self._read.labels
+        return labels is not None and labels.ndim == 1 and bool(self.settings["monitor_every"])
+
+    @property
+    def images(self):
+        """Training images, uint8 (N, H, W, C)."""
+        return self.examples.images
+
+    @property
+    def labels(self):
+        """Their labels, int (N,) or (N, A), or None."""
+        return self.examples.labels
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        return tuple(self.images.shape[1:])
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return len(self.images) // self.settings["batch_size"]
+
+    @property
+    def steps(self) -> int:
+        """Of the whole run, if there is time for all."""
+        return self.settings["epochs"] * self.steps_per_epoch
+
+    @functools.cached_property
+    def _monitored(self):
+        """Bank and queries of the monitor, each (images, labels, places): of training images, whose labels training
+        itself does not see."""
         order = np.random.default_rng(self.seed).permutation(len(self.images))
         queries = min(2000, len(order) // 5)
         bank = min(10_000, len(order) - queries)
-        return order[:bank], order[bank : bank + queries]
+        places = order[:bank], order[bank : bank + queries]
+        return [(self.images[rows], self.labels[rows], rows) for rows in places]
 
-    def _check_sizes(self):
-        batch_size = self.settings["batch_size"]
-        devices.check(batch_size, self.devices)
-        if len(self.images) < batch_size:
-            raise InvalidInputError(
-                f"The training set must hold at least one batch (--batch-size), here {batch_size} images. "
-                f"Received: dataset={self.dataset!r} with {len(self.images)} images"
-            )
-        views = 4 * batch_size * self.settings["num_views"] * math.prod(self.image_shape)
-        if views > data.memory():
-            raise InvalidInputError(
-                f"The views of one step must fit the memory of this machine ({data.memory() / 2**30:.1f} GiB). "
-                f"Received: --num-views={self.settings['num_views']} of {batch_size} images, {views / 2**30:.1f} GiB"
-            )
-        latent = 4 * len(self.images) * (self.settings["latent_dim"] or 0)
-        if latent > data.memory():
-            raise InvalidInputError(
-                f"The features of all images must fit the memory of this machine ({data.memory() / 2**30:.1f} GiB). "
-                f"Received: latent_dim={self.settings['latent_dim']} of {len(self.images)} images, "
-                f"{latent / 2**30:.1f} GiB"
-            )
-        queue = self.settings.get("queue_size") or 0
-        if queue * 8 > len(self.images):
-            raise InvalidInputError(
-                "A queue must hold at most an eighth of the training images, or too many of its negatives are views of "
-                f"the images they are compared with: here at most {len(self.images) // 8}. "
-                f"Received: queue_size={queue} with {len(self.images)} images"
-            )
+    @property
+    def queries(self):
+        """(images, labels, places) of the training images that monitors classify; None without labels or monitor."""
+        return self._monitored[1] if self._has_monitor else None
 
-    def _identity(self):
-        """What a resumed run must share with the run it goes on with; the rest (--max-minutes, ...) may differ."""
-        identity = {
-            "method": self.method,
-            "dataset": self.dataset,
-            "variant": self.variant,
-            "settings": self.settings,
-            "seed": self.seed,
-            "precision": self.arguments.precision,
-            "views": self.arguments.views,
-            "limit": self.arguments.limit,
-            "image_size": self.arguments.image_size,
-            "labels": self.arguments.labels,
-            "test_share": self.arguments.test_share,
-            "on_error": self.arguments.on_error,
-            "init": self.arguments.init,
-            "accumulate": self.arguments.accumulate,
-            "backend": keras.backend.backend(),
-            "images": self.fingerprint,
-        }
-        return json.loads(json.dumps(identity))  # as it reads back: tuples are lists
+    @functools.cached_property
+    def is_timed(self) -> bool:
+        """Whether the rate falls over --max-minutes. It is settled when a run begins: its optimizer has one variable
+        more."""
+        if self.examples and self.folder.resumes:
+            return "planned" in folder.read(self.out / "run.json")
+        return self.arguments.max_minutes is not None and self.settings["schedule"] == "cosine"
 
-    def _check_folder(self):
-        return folder.check(self.out, self.name, self._identity(), self.arguments.resume)
-
-    def _take_folder(self):
-        folder.take(self.out)
-        self._check_folder()  # another may have begun there since
-
-    def extensions(self) -> list[str]:
-        """What the card must say of a run whose rate did not fall over --epochs: given more of them, or less time."""
-        plan = self.plan or {"steps": None, "former": []}
-        planned = [steps for steps in (*plan["former"], plan["steps"]) if steps is not None and steps < self.steps]
-        return [
-            f"The run was planned for {epochs} epochs and then extended; until it was, its rate fell as for {epochs}."
-            for epochs in self.extended
-        ] + [
-            f"From the time there was (--max-minutes) {steps:,} steps of {self.steps:,} were planned: the rate "
-            "fell over these."
-            for steps in planned
-        ]
+    @property
+    def planned_steps(self) -> int | None:
+        """How many steps were planned for --max-minutes; None: that is still to be done."""
+        planned = self.folder.record.get("planned")
+        return planned[-1] if planned else None
 
     # ------------------------------------------------------------------ for the recipe
-
-    def options(self, *names: str) -> dict:
-        """The settings of these names, to pass on to a method."""
-        return {name: self.settings[name] for name in names}
-
-    def views(self, num_views: int | None = None, size: int | tuple[int, int] | None = None, **changes) -> Views:
-        """The `Views` of this run: its policy and number of views.
-
-        Args:
-            num_views: int, in place of the setting (small crops beside the large ones).
-            size: of the views, in place of the images' own.
-            **changes: to steps of the policy, over the setting "policy_changes".
-        """
-        changes = {"flip": self.settings["flip"], **self.settings["policy_changes"], **changes}
-        steps = policy(self.settings["policy"], **changes)
-        return Views(steps, num_views or self.settings["num_views"], size=size or self.image_shape[:2], seed=self.seed)
-
-    def local_views(self) -> Views | None:
-        """The smaller views of settings "local_views" (how many), "local_scale" and "local_size"; None for 0."""
-        s = self.settings
-        if not s["local_views"]:
-            return None
-        return self.views(s["local_views"], s.get("local_size"), crop={"scale": s["local_scale"]})
-
-    def encoder(self, posterior: bool = False, **size) -> keras.Model:
-        """The encoder of this run: setting "network", a representation of "latent_dim" numbers; or that of --init.
-
-        Args:
-            posterior: bool, whether it gives mean and log-variance.
-            **size: of a network that comes in several, as `networks.encoder` takes it (width=16).
-        """
-        if self.arguments.init:
-            return self.beginning.encoder(self, posterior)
-        return networks.encoder(
-            self.settings["network"], self.image_shape, self.settings["latent_dim"], posterior, seed=self.seed, **size
-        )
-
-    def decoder(self) -> keras.Model:
-        """The decoder that belongs to the encoder of this run."""
-        if self.arguments.init:
-            return self.beginning.decoder()
-        return networks.decoder(
-            self.settings["network"], self.image_shape, self.settings["latent_dim"], seed=self.seed + 1
-        )
-
-    def projector(self, encoder: keras.Model) -> keras.Model | None:
-        """The projection head of this run: setting "head", its widths, with "head_options"; None without one."""
-        if not self.settings.get("head"):
-            return None
-        options = self.settings.get("head_options", {})
-        head = networks.projector(encoder.output_shape[-1], self.settings["head"], seed=self.seed + 1, **options)
-        self.fill_head(head, encoder)
-        return head
-
-    def fill_head(self, head: keras.Model, encoder: keras.Model) -> None:
-        """With --init, gives a new head the weights of the trained one, if it was published and has this one's shape.
-
-        Args:
-            head: features of the encoder (N, L) -> what the loss sees; its layers are changed in place.
-            encoder: what `encoder` gave.
-        """
-        if self.arguments.init:
-            self.beginning.fill_projector(head, encoder)
-
-    def predictor(self, below: keras.Model) -> keras.Model:
-        """The prediction head on top of the projector, or of an encoder without one: setting "predictor", its width."""
-        return networks.predictor(below.output_shape[-1], self.settings["predictor"], seed=self.seed + 2)
-
-    def optimizer(self) -> keras.optimizers.Optimizer:
-        """The setting "optimizer", with "weight_decay" as L2; warm-up and cosine decay, or a rate that is constant, but
-        for what `fit_arguments` does to it when accuracy stalls ("plateau")."""
-        s, rate = self.settings, self.settings["learning_rate"]
-        accumulated = self.arguments.accumulate or 1
-        if choose("schedule", s["schedule"], ("cosine", "constant", "plateau")) == "cosine":
-            # Keras asks schedules for the rate of a batch, not of a step that several batches make.
-            warmup = s["warmup_steps"] * accumulated
-            if s["warmup_epochs"] is not None:
-                warmup = round(s["warmup_epochs"] * self.steps_per_epoch)
-            if self.plan is not None:
-                rate = self.schedule = TimedCosine(rate, self.steps, warmup)
-            else:
-                rate = optimizers.warmup_cosine(rate, self.steps, min(warmup, self.steps // 10))
-        kind = choose("optimizer", s["optimizer"], ("adam", "lars", "sgd"))
-        several = accumulated if accumulated > 1 else None
-        common = {"momentum": 0.9, "weight_decay": s["weight_decay"], "gradient_accumulation_steps": several}
-        if kind == "adam":
-            adam = {"epsilon": s["adam_epsilon"], "gradient_accumulation_steps": several}
-            decay = s["weight_decay"]
-            made = optimizers.L2Adam(rate, decay, **adam) if decay else keras.optimizers.Adam(rate, **adam)
-        elif kind == "sgd":
-            made = optimizers.L2SGD(rate, **common)
-        else:
-            made = optimizers.LARS(rate, trust_coefficient=0.02, clip=True, **common)
-        return made if self.schedule is None else self.schedule.of(made)
 
     def prepare(self, model: Pretrainer, optimizer: keras.optimizers.Optimizer | None = None) -> None:
         """Compile the model, and go back to the checkpoint with `--resume`.
@@ -399,86 +202,38 @@ class Run:
                 f"{self.method} trains networks of its own kind, which cannot begin with another model. "
                 f"Received: --init={self.arguments.init}"
             )
+        self.model = model
         model.check_batch(self.settings["batch_size"])
         model.compile(optimizer=optimizer or self.optimizer())
-        self.model = model
         self.fused = int(processes.of_first([self._steps_per_program()])[0])  # each measured for itself
         if self.fused > 1:
             fusing.build(model, self._batch())
             model.compile(optimizer=model.optimizer, steps_per_execution=self.fused)
-        processes.by_first(self._take_folder)
-        self._write_record()
-        if self.arguments.resume:
-            self.initial_epoch = self.checkpoint.restore(model)
-            if processes.of_first([self.initial_epoch]) != [self.initial_epoch]:
-                raise ArtefactError(f"--out must be a folder that all processes see. Received: --out={self.out}")
-            if not self.initial_epoch:
-                print(f"There is no checkpoint in {self.out}: training starts over.")
-            for remark in self.checkpoint.remarks:
-                print(remark)
-            if self.schedule is not None:
-                self.schedule.length.assign(float(self.plan["steps"] or self.steps))
-        if self.no_test and not self.arguments.probe_data:
-            print(f"{self.no_test}: there will be no probes. The encoder and its pictures are written all the same.")
-        network = self.settings["network"]
-        precision = self.arguments.precision
-        suitable = devices.suitable_backend(network, precision)
-        if suitable != keras.backend.backend() and not self.initial_epoch:
-            print(f"On this machine {network} is trained fastest by {suitable}: KERAS_BACKEND={suitable}.")
-        if precision == "float32" and devices.bfloat16_helps(network) and not self.initial_epoch:
-            print("This CPU computes in bfloat16: KERAS_BACKEND=tensorflow with --precision mixed_bfloat16 is faster.")
-        accumulated = self.arguments.accumulate or 1
-        if accumulated > 1:
-            rest = self.steps % accumulated  # which Keras gathers, and applies no more
-            print(
-                f"--accumulate {accumulated}: each loss still compares the {self.settings['batch_size']} images of one "
-                "batch. Negatives, batch statistics and queues are those of one batch; only gradients are averaged."
-                + (f" The last {rest} of {self.steps:,} batches make no step." if rest else "")
-            )
-        print(
-            f"{self.name} ({self.variant}): {len(self.images):,} images {self.image_shape}, "
-            f"{self.settings['num_views']} views of each, {self.settings['batch_size']} images a step, "
-            f"{self.steps_per_epoch:,} steps x {self.settings['epochs']} epochs, {model.count_params():,} parameters, "
-            f"{keras.backend.backend()} backend"
-            + (f", {self.devices} devices" if self.devices > 1 else "")
-            + (f" of {processes.count()} processes" if processes.count() > 1 else "")
-            + (f", {self.fused} steps in a program" if self.fused > 1 else "")
-            + (f", gradients of {accumulated} batches make a step" if accumulated > 1 else "")
-            + (f", going on after epoch {self.initial_epoch}" if self.initial_epoch else "")
+        self.journal = callbacks.Journal(
+            self.out / "history.csv", self.settings["batch_size"] * views_of(self.settings)
         )
+        self.stopwatch = callbacks.Stopwatch(self.arguments.max_minutes, self.arguments.grace)
+        self.checkpoint = callbacks.Checkpoint(self.out / "checkpoint.npz", self.journal, self.stopwatch)
+        processes.by_first(lambda: self.folder.take(self.identity))
+        self.folder.note(fuse_steps=self.fused)
+        if self.is_timed:
+            self.folder.note(planned=self.folder.record.get("planned", []))
+        if self.beginning and processes.index() == 0:
+            self.beginning.keep()
+        if self.arguments.resume:
+            self._restore()
+        outcome.announce(self)
 
-    def _former_plan(self):
-        """Of a run whose rate falls over --max-minutes: {"steps": planned or None, "done": bool, "former": list}.
-
-        Whether it does is settled when a run begins: the optimizer of such a run has one variable more. What was
-        planned stays, so that a killed run ends as it would have; once that was done, more time makes another plan.
-        """
-        if not (self.arguments.resume and any(self.out.glob("checkpoint*.npz"))):
-            anneals = self.arguments.max_minutes is not None and self.settings["schedule"] == "cosine"
-            return {"steps": None, "done": False, "former": []} if anneals else None
-        record = folder.read(self.out / "run.json")
-        plan = record.get("plan")
-        newly_extended = processes.any_of(not processes.index() and self.extended != record.get("extended", []))
-        if plan is None or not (plan["done"] or newly_extended):
-            return plan
-        former = [*plan["former"], *([plan["steps"]] if plan["steps"] else [])]
-        return {"steps": None, "done": False, "former": former}
-
-    def _write_record(self):
-        """run.json: what the run shares with those that go on with it, and what it notes for them. The first writes."""
-        if processes.index():
-            return
-        record = {**self._identity(), "fuse_steps": self.fused}
-        if self.extended:
-            record["extended"] = self.extended
-        if self.plan is not None:
-            record["plan"] = self.plan
-        write_beside(self.out / "run.json", (json.dumps(record, indent=1) + "\n").encode())
-
-    def note_plan(self, steps: int | None = None, done: bool = False) -> None:
-        """Writes into run.json how many steps were planned for the time there is, or that they are done."""
-        self.plan |= {"steps": steps or self.plan["steps"], "done": done}
-        self._write_record()
+    def _restore(self):
+        self.initial_epoch = self.checkpoint.restore(self.model)
+        if processes.of_first([self.initial_epoch]) != [self.initial_epoch]:
+            raise ArtefactError(f"--out must be a folder that all processes see. Received: --out={self.out}")
+        if not self.initial_epoch:
+            print(f"There is no checkpoint in {self.out}: training starts over.")
+        for remark in self.checkpoint.remarks:
+            print(remark)
+        if self.schedule:
+            self.schedule.length.assign(float(self.planned_steps or self.steps))
 
     def _steps_per_program(self):
         """--fuse-steps; else what this run was begun with, so that it ends in the same weights; else as measured."""
@@ -519,47 +274,54 @@ class Run:
         """Epochs, callbacks and verbosity for `model.fit`.
 
         Args:
-            extra: callbacks of the method's own, which come before those that watch.
+            extra: callbacks of the recipe's own, which come before those that watch.
         """
-        for callback in extra:
+        monitors = [*extra, *self.model.monitors(self)]
+        self.watchers = [*monitors, *self._watchers()]
+        if self.settings["schedule"] == "plateau":  # it reads what monitors log, and the journal's rows of before
+            key = next((monitor.accuracy_key for monitor in monitors if hasattr(monitor, "accuracy_key")), "knn")
+            rate = PlateauRate(self.journal, self.settings["learning_rate"], key)
+            self.watchers.insert(self.watchers.index(self.journal), rate)
+        for callback in self.watchers:
             if hasattr(callback, "resume"):  # which keeps something between epochs
                 callback.resume(self.journal.rows)
-        watchers = [*extra]
-        if self.schedule is not None:
-            done = self.initial_epoch * self.steps_per_epoch
-            watchers.append(
-                Annealing(self.schedule, self.stopwatch, self.steps, self.plan["steps"], done, self.note_plan)
-            )
-        anneals = self.schedule is not None
-        watchers.append(callbacks.Pace(self.settings["epochs"], self.arguments.max_minutes, anneals=anneals))
-        watchers += [self.stopwatch, callbacks.FiniteGuard(self.model.terms)]
-        speakers = list(extra)
-        if self.monitor_rows:
-            encoder, every = self.model.live_encoder(self.image_shape), self.settings["monitor_every"]
-            bank, queries = ((self.images[rows], self.labels[rows]) for rows in self.monitor_rows)
-            watchers.append(callbacks.KNNMonitor(encoder, bank, queries, every))
-            watchers += [self.until] if self.until else []
-            remembers = isinstance(self.model, MemoryBank)
-            if remembers:
-                watchers.append(BankMonitor(*queries, self.labels, every, index=self.monitor_rows[1]))
-            if self.settings["schedule"] == "plateau":
-                key = "bank_accuracy" if remembers else "knn"
-                self.plateau = PlateauRate(self.journal, self.settings["learning_rate"], key)
-                watchers.append(self.plateau)
-                speakers.append(self.plateau)
-        watchers += [self.health, self.journal, self.checkpoint]
-        installed = importlib.util.find_spec("tensorflow") and importlib.util.find_spec("tensorboard")
-        if installed and processes.index() == 0:
-            watchers.append(keras.callbacks.TensorBoard(str(self.out / "tensorboard"), write_graph=False))
-        watchers.append(callbacks.Narrator(self.model.terms, speakers))
         return {
             "epochs": self.settings["epochs"],
             "initial_epoch": self.initial_epoch,
             "steps_per_epoch": self.steps_per_epoch if self.fused == 1 or fuses_its_steps() else None,
             "shuffle": False,  # the data has its own order, a function of seed and epoch
-            "callbacks": watchers,
-            "verbose": 0,  # `Narrator` says it
+            "callbacks": self.watchers,
+            "verbose": 1 if sys.stdout.isatty() or progress.in_notebook() else 2,
         }
+
+    def _watchers(self):
+        """What watches every run, in the order in which one needs what another logs."""
+        settings, every = self.settings, self.settings["monitor_every"]
+        watchers = [callbacks.Pace(settings["epochs"])]
+        if self.schedule:
+            self.time_plan = TimePlan(self)
+            watchers.append(self.time_plan)
+        watchers += [self.stopwatch, callbacks.FiniteGuard(self.model.terms)]
+        if self.queries:
+            bank, queries = (group[:2] for group in self._monitored)
+            watchers.append(callbacks.KNNMonitor(self.model.live_encoder(self.image_shape), bank, queries, every))
+        if self.arguments.until_knn:
+            watchers.append(callbacks.UntilKNN(self.arguments.until_knn / 100, self.journal))
+        watched = np.random.default_rng([self.seed, 1]).permutation(len(self.images))[:512]
+        health = callbacks.Health(
+            self.images[np.sort(watched)],
+            stop=self.arguments.stop_on_collapse or 0,
+            batch_size=settings["batch_size"],
+            seed=self.seed,
+        )
+        watchers += [health, self.journal, self.checkpoint]
+        if importlib.util.find_spec("tensorboard") and processes.index() == 0:
+            watchers.append(callbacks.Scalars(self.out / "tensorboard"))
+        return watchers
+
+    def note_planned(self, steps: int | None) -> None:
+        """Writes down how many steps fit into --max-minutes; None: they are made, and more time takes another plan."""
+        self.folder.note(planned=[*self.folder.record["planned"], steps])
 
     def finish(self, model: Pretrainer) -> Path:
         """Evaluate, draw, write the artefact `<out>/<name>/`; of several processes the first does. Returns its path."""
@@ -567,6 +329,6 @@ class Run:
             self.moved = int(model.optimizer.iterations) > 0  # asked before processes part
         if self.devices > 1 and not devices.release(model):
             return self.out / self.name
-        if self.plan is not None and (self.stopwatch.reason or "").startswith("stopped"):
-            self.note_plan(done=True)
+        if self.time_plan and self.time_plan.is_done:
+            self.note_planned(None)
         return outcome.write(self, model)

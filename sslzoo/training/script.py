@@ -14,7 +14,8 @@ def script(main: Callable) -> None:
     Exit codes are those of `sslzoo`: 0 all went well, 2 an error that the message explains, 130 after Ctrl-C.
     """
     if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(line_buffering=True)  # whoever reads a log file or a pipe sees each line as it comes
+        # Whoever reads a log or a pipe sees each line as it comes; letters that it has not are written as escapes.
+        sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
     stream, sys.stdout = sys.stdout, _Patient(sys.stdout)
     try:
         main()
@@ -38,8 +39,6 @@ class _Patient:
     def write(self, text):
         try:
             return self.stream.write(text)
-        except UnicodeEncodeError:
-            return self.stream.write(text.encode("ascii", "backslashreplace").decode("ascii"))
         except (OSError, ValueError):
             return len(text)
 

@@ -15,14 +15,17 @@ A value that differs between data sets is written `Per(otherwise, mnist=...)`; n
 
 import ast
 import dataclasses
+import hashlib
 import math
 import re
 import unicodedata
+from collections.abc import Sequence
 from pathlib import Path
 
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError, choose
 
+LONGEST_NAME = 96  # letters of a model's name
 KINDS = ("grey images", "colour images")  # what folders and `.npz` files are taken for, by their channels
 COLOUR = ("cifar10", "cifar100", "svhn_cropped", "celeb_a", "colour images")  # `Per(colour=...)`
 
@@ -317,10 +320,18 @@ def data_name(dataset: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:60].strip("-") or "data"
 
 
-def model_name(method: str, dataset: str, variant: str = "zoo", seed: int = 0) -> str:
-    """`<method>-<dataset>`, with a tag for what is not the default recipe: `simclr-cifar10.strong`, `.seed1`."""
+def model_name(method: str, dataset: str, variant: str = "zoo", seed: int = 0, changes: Sequence[str] = ()) -> str:
+    """`<method>-<dataset>`, with a tag for what is not the default recipe: `simclr-cifar10.strong`, `.seed1`.
+
+    Settings changed by --set ("temperature=0.1") are tags too (`.temperature-0-1`), so that each run of a sweep has a
+    name of its own. What would make the name too long is replaced by a hash.
+    """
     tags = [variant] * (variant != "zoo") + [f"seed{seed}"] * (seed != 0)
-    return f"{method}-{data_name(dataset)}" + (f".{'-'.join(tags)}" if tags else "")
+    tags += [re.sub(r"[^a-z0-9]+", "-", change.lower()).strip("-") for change in sorted(changes)]
+    name, tag = f"{method}-{data_name(dataset)}", "-".join(tags)
+    if len(name) + len(tag) > LONGEST_NAME - 1:
+        tag = hashlib.sha256(tag.encode()).hexdigest()[:12]
+    return name + (f".{tag}" if tag else "")
 
 
 def table(numbers: dict) -> str:

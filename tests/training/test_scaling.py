@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import contract
 import keras
@@ -13,7 +14,7 @@ from test_training import checkpoint, recipe, rows, train
 
 import sslzoo
 from sslzoo import callbacks, errors
-from sslzoo.training import devices
+from sslzoo.training import devices, examples
 
 BACKEND = keras.backend.backend()
 
@@ -40,7 +41,8 @@ def test_the_mark_is_passed_when_it_is_reached():
         until.on_epoch_end(0, logs)
     assert until.reason is None and not until.model.stop_training
     until.on_epoch_end(4, {"knn": 0.9})
-    assert until.reason == "kNN 90.00% after 12 s and 5 epochs" and until.model.stop_training
+    assert until.reason == "Training was stopped by --until-knn: kNN 90.00% after 12 s and 5 epochs."
+    assert until.ended == "knn" and until.model.stop_training
 
 
 class Ready(Exception):
@@ -106,8 +108,7 @@ def test_batches_that_make_no_step_are_told(tmp_path, capsys, monkeypatch):
     real = callbacks.Stopwatch.on_train_batch_end
 
     def ended(watch, batch, logs=None):  # by a signal, in the first epoch
-        watch.reason = "ended by SIGTERM"
-        watch.model.stop_training = True
+        watch.stop("signal", "Training was ended by SIGTERM")
         real(watch, batch, logs)
 
     monkeypatch.setattr(callbacks.Stopwatch, "on_train_batch_end", ended)
@@ -220,6 +221,25 @@ train({method!r}, {str(tmp_path / "two")!r}, *{arguments}, "--processes", 2)
 
 
 @pytest.mark.skipif(BACKEND != "jax", reason="keras.distribution.initialize is JAX's")
+@pytest.mark.parametrize("changed", [("--epochs", "index + 2"), ("--limit", "96 + 24 * index"), ("--seed", "index")])
+def test_processes_that_were_not_started_alike_are_refused(changed, tmp_path):
+    side_by_side(f"""
+import os
+os.environ["KERAS_DISTRIBUTION_PROCESS_ID"] = str(index)
+os.environ["KERAS_DISTRIBUTION_JOB_ADDRESSES"] = f"localhost:{{port}}"
+from sslzoo.errors import ArtefactError
+from test_training import train
+try:
+    train("simclr", {str(tmp_path / "run")!r}, "--epochs", 2, {changed[0]!r}, {changed[1]}, "--processes", 2)
+except ArtefactError as error:
+    assert "must be started alike" in str(error), error
+else:
+    raise AssertionError("it trained")
+""")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="keras.distribution.initialize is JAX's")
 def test_under_slurm_processes_find_each_other():
     """By what srun tells each of its tasks, and nothing else: --processes takes the rest from there."""
     side_by_side("""
@@ -232,8 +252,8 @@ os.environ |= {  # JAX makes the port from the number of the job
 }
 import keras
 from sslzoo import processes
-from sslzoo.training import devices
-devices.join(2)
+from sslzoo.training import devices, examples
+devices.join(2, "alike")
 assert (processes.count(), processes.index()) == (2, index)
 assert devices.use(None) == len(keras.distribution.distribution().device_mesh.devices.ravel()) == 2
 assert processes.of_first([float(index)]) == [0.0] and processes.any_of(index == 1)
@@ -246,7 +266,7 @@ def test_processes_that_nobody_tells_apart_are_refused(monkeypatch):
     for name in [name for name in os.environ if name.startswith(("SLURM_", "KERAS_DISTRIBUTION_"))]:
         monkeypatch.delenv(name)
     with pytest.raises(errors.InvalidInputError, match=r"or SLURM.*Received: --processes=2"):
-        devices.join(2)
+        devices.join(2, "alike")
 
 
 @pytest.mark.parametrize("wanted", ["0", "3", "1024", "two"])
@@ -256,9 +276,9 @@ def test_devices_that_are_not_there_are_refused(wanted, tmp_path):
 
 
 def test_batches_are_shared_out_whole():
-    devices.check(24, 8)
+    plan, images = SimpleNamespace(dataset="digits"), np.zeros((24, 8, 8, 1), "uint8")
     with pytest.raises(errors.InvalidInputError, match=r"multiple of the 16 devices\. Received: --batch-size=24"):
-        devices.check(24, 16)
+        examples.check_sizes(plan, {"batch_size": 24}, images, 16)
 
 
 @pytest.mark.skipif(BACKEND != "torch", reason="this is about PyTorch")

@@ -5,14 +5,13 @@ import numpy as np
 from keras import ops
 
 from sslzoo import checks, processes
-from sslzoo.callbacks import health
-from sslzoo.callbacks.checkpoint import _variables
 from sslzoo.errors import InvalidInputError, TrainingError
 from sslzoo.losses import cluster_terms
-from sslzoo.methods.energy_model import ClusterEnergyModel, EnergyModel
+from sslzoo.methods.steps import StepCounter
+from sslzoo.progress import say
 
 
-class DivergenceGuard(keras.callbacks.Callback):
+class DivergenceGuard(StepCounter):
     """Takes a model that diverges back to its last good state, and goes on with other random numbers.
 
     Energy models diverge now and then, and what those who train them do is to start again from a checkpoint with
@@ -69,17 +68,16 @@ class DivergenceGuard(keras.callbacks.Callback):
         self._good = self._last = self._state()
 
     def on_epoch_begin(self, epoch, logs=None):
-        self._epoch, self._looked, self._done = epoch, 0, 0
+        super().on_epoch_begin(epoch, logs)
+        self._epoch = epoch
 
-    def on_train_batch_end(self, batch, logs=None):
-        self._done = batch + 1
-        if batch + 1 - self._looked >= self.every:  # `steps_per_execution` may jump over multiples
-            self._looked = batch + 1
-            self._look(logs, f"epoch {self._epoch + 1}, step {batch + 1}")
+    def on_steps(self, count, logs):
+        if self.is_due(self.every):
+            self._look(logs, f"epoch {self._epoch + 1}, step {self.done}")
 
     def on_epoch_end(self, epoch, logs=None):
         logs = {} if logs is None else logs
-        if self._done > self._looked:  # two looks without a step between would pass a spoiled state for good
+        if self.is_due(1):  # two looks without a step between would pass a spoiled state for good
             self._look(logs, f"the end of epoch {epoch + 1}")
         logs["rollbacks"] = float(self._count)
 
@@ -132,7 +130,7 @@ class EnergyHealth(keras.callbacks.Callback):
     | `prior_excess` | prior term, unweighted, over its optimum log K | near 0 |
 
     The last three are of `GEDI` and `JEM`. Of `GEDI` they tell the failures apart, and one line says so
-    (`health.clustering_failure`).
+    (`clustering_failure`).
     Energies are those of `GEDI` and `JEM`; of `EBCLR` they are up to the images x may be a view of, the same ones here.
 
     Example:
@@ -168,7 +166,7 @@ class EnergyHealth(keras.callbacks.Callback):
 
     def on_train_begin(self, logs=None):
         model = self.model
-        if not isinstance(model, EnergyModel):
+        if not hasattr(model, "log_density_of_views"):
             raise InvalidInputError(f"EnergyHealth watches energy models. Received: {type(model).__name__}")
         if np.ndim(self.images) == 5:
             views = np.asarray(self.images)
@@ -192,19 +190,18 @@ class EnergyHealth(keras.callbacks.Callback):
         measures = dict(zip(measures, processes.of_first(list(measures.values()))))
         if logs is not None:
             logs.update(measures)
-        self.said = sentence
-        if self.params.get("verbose"):
-            line = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in measures.items())
-            print(f"\nenergy: {line}" + (f". {sentence}" if sentence else ""))
+        if sentence:
+            say(sentence)
 
     def _measure(self):
         """What stands in the logs, and a sentence of how clustering fails, or None."""
         model, measures = self.model, {}
+        has_clusters = hasattr(model, "clusters")
         outputs = self._embeddings.predict
         z = outputs(self._x, batch_size=256, verbose=0)
 
         def density(embeddings):
-            if isinstance(model, ClusterEnergyModel):
+            if has_clusters:
                 return _log_sum_exp(embeddings)
             return ops.convert_to_numpy(model._density(embeddings, z))
 
@@ -214,15 +211,16 @@ class EnergyHealth(keras.callbacks.Callback):
             measures["energy_samples"] = -float(np.mean(density(outputs(samples, batch_size=256, verbose=0))))
             measures["energy_gap"] = measures["energy_samples"] - measures["energy_data"]
         sentence = None
-        if isinstance(model, ClusterEnergyModel) and model.clusters > 1 and np.isfinite(z).all():
+        if has_clusters and model.clusters > 1 and np.isfinite(z).all():
             terms = cluster_terms(z, outputs(self._view, batch_size=256, verbose=0))
             invariance, prior = (float(ops.convert_to_numpy(terms[name])) for name in ("invariance", "prior"))
             shares = np.exp(z.astype("float64") - _log_sum_exp(z)[:, None])
-            measures["clusters_used"] = health.prototypes_used(shares)
+            mean = shares.mean(axis=0)
+            measures["clusters_used"] = float(np.exp(-np.sum(mean * np.log(np.maximum(mean, 1e-300)))))
             measures["invariance_excess"] = invariance
             measures["prior_excess"] = prior - float(np.log(model.clusters))
             if hasattr(model, "prior_weight"):  # JEM has no such terms to weigh
-                sentence = health.clustering_failure(invariance, prior, model.clusters)
+                sentence = clustering_failure(invariance, prior, model.clusters)
         return measures, sentence
 
 
@@ -242,3 +240,40 @@ def _log_sum_exp(logits):
     logits = np.asarray(logits, "float64")
     top = logits.max(axis=1, keepdims=True)
     return (top + np.log(np.exp(logits - top).sum(axis=1, keepdims=True)))[:, 0]
+
+
+def _variables(model):
+    return [*model.variables, *model.optimizer.variables]
+
+
+def clustering_failure(invariance: float, prior: float, clusters: int) -> str | None:
+    """Which of the three ways to fail GEDI's terms show, in a sentence; None where they show none of them.
+
+    Args:
+        invariance, prior: float, unweighted (`losses.cluster_terms`), for equal shares.
+        clusters: int >= 2, K.
+
+    Reference:
+        Sansone and Manhaeve, "Unifying Self-Supervised Clustering and Energy-Based Models" (arXiv 2212.13425),
+        definitions 8-10 and proposition 1: at the optimum invariance is 0 and prior is log K.
+    """
+    if not (np.isfinite(invariance) and np.isfinite(prior)):
+        return "Terms are not finite."
+    best = np.log(clusters)
+    if prior > 1.25 * best and invariance < 0.5 * best:
+        return (
+            f"Cluster collapse: views agree (invariance {invariance:.2g}), but few clusters have all images (prior "
+            f"{prior:.3g}, at best {best:.3g}); try a higher prior weight."
+        )
+    if abs(invariance - best) < 0.05 * best and prior < 1.05 * best:
+        return (
+            f"Representational collapse: every image is assigned alike, to no cluster in particular (invariance "
+            f"{invariance:.3g}, prior {prior:.3g}, both log K); try a higher generative or invariance weight, or a "
+            "higher learning rate."
+        )
+    if invariance > 1.05 * best:
+        return (
+            "Label inconsistency: a view often falls into another cluster than its image (invariance "
+            f"{invariance:.3g}, at random {best:.3g} or more); try a higher invariance weight or milder views."
+        )
+    return None

@@ -1,0 +1,192 @@
+"""What ends a run in good order: its time, a signal, and a mark of the monitor."""
+
+import signal
+import time
+
+import keras
+
+from sslzoo import processes
+from sslzoo.methods.steps import StepCounter
+from sslzoo.progress import say
+
+ENDINGS = ("epochs", "minutes", "signal", "plateau", "collapse", "knn")  # what `ended` of results.json may be
+
+
+class EndsTraining(keras.callbacks.Callback):
+    """A callback that may end training, after the step and with all that other callbacks do.
+
+    Attributes:
+        ended: str, one of `ENDINGS`, once it has ended training; None before.
+        reason: str, the same as a sentence for people.
+    """
+
+    ended = reason = None
+
+    def end(self, ended: str, reason: str) -> None:
+        self.ended, self.reason = ended, reason
+        self._model.stop_training = True  # not `self.model`, which waits for the device under JAX
+
+
+class Stopwatch(EndsTraining):
+    """Ends training in good order after `minutes`, at a signal, or at the first Ctrl-C (a second interrupts at once).
+
+    Clusters send SIGTERM or SIGUSR1 before they kill, a lost connection SIGHUP: the step is finished, and the caller
+    has `grace` seconds for the rest. Several processes end after the same step, of which they agree every few steps.
+
+    Example:
+        import numpy as np
+        from sslzoo import callbacks, methods, networks, views
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
+        model = methods.SimCLR(encoder, views=views.Views("simvae-digits", 2))
+        model.compile("adam")
+        model.fit(images, batch_size=16, epochs=2, verbose=0, callbacks=[callbacks.Stopwatch(minutes=5)])
+
+    Args:
+        minutes: float, wall time from the start of training, or None for no limit.
+        grace: float, seconds that there are after a signal.
+
+    Attributes:
+        deadline: when the grace after a signal is over, as `time.monotonic` counts, or None without a signal.
+    """
+
+    AGREE_EVERY = 8  # calls, which are steps or programs of several: asking waits for the device
+
+    def __init__(self, minutes: float | None = None, grace: float = 30.0):
+        super().__init__()
+        self.minutes, self.grace = minutes, grace
+        self.deadline = None
+        self._wanted = None
+        self._epoch = self._calls = 0
+        self._previous = {}
+
+    def on_train_begin(self, logs=None):
+        self._calls = 0
+        self._ends = time.monotonic() + 60 * self.minutes if self.minutes else float("inf")
+        for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"):
+            number = getattr(signal, name, None)  # Windows has but two of them
+            # What was ignored stays so: nohup ignores SIGHUP for a reason. Ctrl-C in the background is sent by someone.
+            if number is None or (name != "SIGINT" and signal.getsignal(number) is signal.SIG_IGN):
+                continue
+            try:
+                self._previous[number] = signal.signal(number, self._on_signal)
+            except ValueError:  # not the main thread: signals are somebody else's business there
+                return
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._epoch = epoch
+
+    def _on_signal(self, number, frame):
+        if number == signal.SIGINT:
+            self.stop("signal", "Training was interrupted")
+            say("Interrupted: finishing this step, then writing what there is. Ctrl-C again to leave at once.")
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        elif self.deadline is None:
+            self.deadline = time.monotonic() + self.grace
+            self.stop("signal", f"Training was ended by {signal.Signals(number).name}")
+
+    def stop(self, ended: str, reason: str) -> None:
+        """Ends training after this step; of several processes after one that they agree on."""
+        self._wanted = self._wanted or (ended, f"{reason}, in epoch {self._epoch + 1}.")
+        if processes.count() == 1 and not self.ended:
+            self.end(*self._wanted)
+
+    def on_train_batch_end(self, batch, logs=None):
+        if time.monotonic() > self._ends:
+            self.stop("minutes", f"Training was stopped after --max-minutes {self.minutes:g}")
+        self._calls += 1
+        if self._calls % self.AGREE_EVERY == 0 and processes.any_of(self._wanted is not None) and not self.ended:
+            self.end(*(self._wanted or ("signal", "Training was ended with another process.")))
+
+    def on_train_end(self, logs=None):
+        while self._previous:
+            signal.signal(*self._previous.popitem())
+
+
+class UntilKNN(EndsTraining):
+    """Ends training in good order once the monitor's kNN accuracy passes a mark. Stands behind `KNNMonitor`.
+
+    Example:
+        from sslzoo import callbacks
+
+        journal = callbacks.Journal("history.csv", views_per_step=32)
+        until = callbacks.UntilKNN(0.9, journal)  # then: callbacks=[monitor, until, journal]
+
+    Args:
+        mark: float in (0, 1].
+        journal: `Journal` of the run, which has the time.
+    """
+
+    def __init__(self, mark: float, journal):
+        super().__init__()
+        self.mark, self.journal = mark, journal
+
+    def on_epoch_end(self, epoch, logs=None):
+        knn = (logs or {}).get("knn")
+        if knn is not None and knn >= self.mark:
+            passed = f"kNN {knn:.2%} after {self.journal.seconds():.0f} s and {epoch + 1} epochs"
+            self.end("knn", f"Training was stopped by --until-knn: {passed}.")
+
+
+class Pace(StepCounter):
+    """Says, once, how long an epoch and the whole will take: after a few steps, or the first epoch if that is sooner.
+
+    The first step compiles and does not count.
+
+    Example:
+        import keras
+        import numpy as np
+        from sslzoo import callbacks
+
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        model.fit(np.zeros((64, 2)), np.zeros(64), epochs=2, verbose=0, callbacks=[callbacks.Pace(2)])
+
+    Args:
+        epochs: int, of the whole run.
+        seconds: float, how long to measure.
+    """
+
+    def __init__(self, epochs: int, seconds: float = 3.0):
+        super().__init__()
+        self.epochs, self.seconds = epochs, seconds
+        self.said = self._since = None
+
+    def on_epoch_begin(self, epoch, logs=None):
+        super().on_epoch_begin(epoch, logs)
+        self._left = self.epochs - epoch
+
+    def on_steps(self, count, logs):
+        if self._since is None:
+            self._since, self._counted = after(logs), 0
+            return
+        self._counted += count
+        if self._counted >= 3 and time.monotonic() - self._since >= self.seconds:
+            self._say(logs)
+
+    def on_epoch_end(self, epoch, logs=None):
+        if self._since is not None and self._counted:
+            self._say(logs)
+
+    def _say(self, logs):
+        if self.said is None:
+            epoch = (after(logs) - self._since) / self._counted * (self.params["steps"] or self.done)
+            self.said = f"About {duration(epoch)} an epoch, {duration(epoch * self._left)} for {self._left} epochs."
+            if self._left > 1:
+                self.said += " --max-minutes N ends it in good order before that, and so does Ctrl-C."
+            say(self.said)
+
+
+def after(logs: "dict | None") -> float:
+    """The time at which the step that made these logs is done: backends run ahead of Python."""
+    for value in (logs or {}).values():
+        float(value)
+    return time.monotonic()
+
+
+def duration(seconds: float) -> str:
+    """Seconds in words: "12 s", "5 min", "2.3 h"."""
+    if seconds < 100:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

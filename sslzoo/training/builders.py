@@ -1,0 +1,107 @@
+"""What a recipe asks its run for, made from the settings in force: views, networks and the optimizer."""
+
+import keras
+
+from sslzoo import networks, optimizers
+from sslzoo.errors import choose
+from sslzoo.training.annealing import TimedCosine
+from sslzoo.views import Views, policy
+
+
+class Builders:
+    """Made from `settings`, `image_shape`, `seed` and `beginning` of the run that inherits it."""
+
+    schedule = None  # `TimedCosine` of the optimizer, where the rate falls over --max-minutes
+
+    def options(self, *names: str) -> dict:
+        """The settings of these names, to pass on to a method."""
+        return {name: self.settings[name] for name in names}
+
+    def views(self, num_views: int | None = None, size: int | tuple[int, int] | None = None, **changes) -> Views:
+        """The `Views` of this run: its policy and number of views.
+
+        Args:
+            num_views: int, in place of the setting (small crops beside the large ones).
+            size: of the views, in place of the images' own.
+            **changes: to steps of the policy, over the setting "policy_changes".
+        """
+        changes = {"flip": self.settings["flip"], **self.settings["policy_changes"], **changes}
+        steps = policy(self.settings["policy"], **changes)
+        return Views(steps, num_views or self.settings["num_views"], size=size or self.image_shape[:2], seed=self.seed)
+
+    def local_views(self) -> Views | None:
+        """The smaller views of settings "local_views" (how many), "local_scale" and "local_size"; None for 0."""
+        s = self.settings
+        if not s["local_views"]:
+            return None
+        return self.views(s["local_views"], s.get("local_size"), crop={"scale": s["local_scale"]})
+
+    def encoder(self, posterior: bool = False, **size) -> keras.Model:
+        """The encoder of this run: setting "network", a representation of "latent_dim" numbers; or that of --init.
+
+        Args:
+            posterior: bool, whether it gives mean and log-variance.
+            **size: of a network that comes in several, as `networks.encoder` takes it (width=16).
+        """
+        if self.beginning:
+            return self.beginning.encoder(self, posterior)
+        return networks.encoder(
+            self.settings["network"], self.image_shape, self.settings["latent_dim"], posterior, seed=self.seed, **size
+        )
+
+    def decoder(self) -> keras.Model:
+        """The decoder that belongs to the encoder of this run."""
+        if self.beginning:
+            return self.beginning.decoder()
+        return networks.decoder(
+            self.settings["network"], self.image_shape, self.settings["latent_dim"], seed=self.seed + 1
+        )
+
+    def projector(self, encoder: keras.Model) -> keras.Model | None:
+        """The projection head of this run: setting "head", its widths, with "head_options"; None without one."""
+        if not self.settings.get("head"):
+            return None
+        options = self.settings.get("head_options", {})
+        head = networks.projector(encoder.output_shape[-1], self.settings["head"], seed=self.seed + 1, **options)
+        self.fill_head(head, encoder)
+        return head
+
+    def fill_head(self, head: keras.Model, encoder: keras.Model) -> None:
+        """With --init, gives a new head the weights of the trained one, if it was published and has this one's shape.
+
+        Args:
+            head: features of the encoder (N, L) -> what the loss sees; its layers are changed in place.
+            encoder: what `encoder` gave.
+        """
+        if self.beginning:
+            self.beginning.fill_projector(head, encoder)
+
+    def predictor(self, below: keras.Model) -> keras.Model:
+        """The prediction head on top of the projector, or of an encoder without one: setting "predictor", its width."""
+        return networks.predictor(below.output_shape[-1], self.settings["predictor"], seed=self.seed + 2)
+
+    def optimizer(self) -> keras.optimizers.Optimizer:
+        """The setting "optimizer", with "weight_decay" as L2; warm-up and cosine decay, or a rate that is constant, but
+        for what `fit_arguments` does to it when accuracy stalls ("plateau")."""
+        s, rate = self.settings, self.settings["learning_rate"]
+        accumulated = self.arguments.accumulate or 1
+        if choose("schedule", s["schedule"], ("cosine", "constant", "plateau")) == "cosine":
+            # Keras asks schedules for the rate of a batch, not of a step that several batches make.
+            warmup = s["warmup_steps"] * accumulated
+            if s["warmup_epochs"] is not None:
+                warmup = round(s["warmup_epochs"] * self.steps_per_epoch)
+            if self.is_timed:
+                rate = self.schedule = TimedCosine(rate, self.steps, warmup)
+            else:
+                rate = optimizers.warmup_cosine(rate, self.steps, min(warmup, self.steps // 10))
+        several, decay = (accumulated if accumulated > 1 else None), s["weight_decay"]
+        kind = choose("optimizer", s["optimizer"], ("adam", "lars", "sgd"))
+        common = {"momentum": 0.9, "weight_decay": decay, "gradient_accumulation_steps": several}
+        if kind == "adam":
+            adam = {"epsilon": s["adam_epsilon"], "gradient_accumulation_steps": several}
+            optimizer = optimizers.L2Adam(rate, decay, **adam) if decay else keras.optimizers.Adam(rate, **adam)
+        elif kind == "sgd":
+            optimizer = optimizers.L2SGD(rate, **common)
+        else:
+            optimizer = optimizers.LARS(rate, trust_coefficient=0.02, clip=True, **common)
+        return self.schedule.of(optimizer) if self.schedule else optimizer

@@ -1,0 +1,131 @@
+"""What a run is going to do: flags and settings, parsed and resolved. No data is read and nothing is written."""
+
+import argparse
+import dataclasses
+import functools
+import json
+from pathlib import Path
+
+import keras
+
+from sslzoo.errors import InvalidInputError, choose
+from sslzoo.training import flags
+from sslzoo.training.settings import SETUPS, Variant, model_name, resolve
+from sslzoo.zoo.results import is_name
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """A recipe and its command line.
+
+    Args:
+        method, own, variants, published: as `Run` takes them (`own`: its settings).
+        arguments: the command line as parsed, and `defaults`, an empty one.
+
+    Raises:
+        UnknownNameError, InvalidInputError: what the command line alone can be refused for.
+    """
+
+    method: str
+    own: dict
+    variants: "dict[str, Variant]"
+    published: dict
+    arguments: argparse.Namespace
+    defaults: argparse.Namespace
+
+    @classmethod
+    def parse(cls, method, own, variants=None, argv=None, description="", published=None) -> "Plan":
+        """The plan of a command line; arguments are those of `Run`."""
+        variants = variants or {}
+        has_queue = any("queue_size" in row for row in (own, *(variant.settings for variant in variants.values())))
+        parser = flags.parser(method, variants, description, has_queue)
+        plan = cls(method, own, variants, published or {}, parser.parse_args(argv), parser.parse_args([]))
+        flags.check(plan.arguments)
+        choose("variant", plan.variant, {"zoo": None, **variants})
+        if not is_name(plan.name):
+            raise InvalidInputError(
+                "--name must consist of lower-case letters, digits, '-' and '.', 96 at most. "
+                f"Received: --name={plan.name!r}"
+            )
+        return plan
+
+    @property
+    def dataset(self) -> str:
+        return self.arguments.dataset
+
+    @property
+    def variant(self) -> str:
+        return self.arguments.variant
+
+    @property
+    def seed(self) -> int:
+        return self.arguments.seed
+
+    @property
+    def is_known(self) -> bool:
+        """Whether settings follow from the data set's name; others follow from the channels of its images."""
+        return self.dataset in SETUPS
+
+    @functools.cached_property
+    def name(self) -> str:
+        """Name of the model, and of the run's folder: --name, or made of what is not the default."""
+        named = self.arguments.name, self.method, self.dataset, self.variant, self.seed
+        return named[0] or model_name(*named[1:], self.arguments.set)
+
+    @property
+    def out(self) -> Path:
+        return Path(self.arguments.out or Path("runs") / self.name)
+
+    def settings(self, channels: int | None = None) -> dict:
+        """The numbers in force: recipe, variant, flags.
+
+        Args:
+            channels: int, of the images of a data set that is not in `SETUPS`.
+        """
+        chosen = (self.own, self.variants, self.variant, self.dataset, channels)
+        numbers = resolve(*chosen, flags.changes(self.arguments, resolve(*chosen)))
+        flags.check_protocols(numbers["protocols"])
+        return numbers
+
+    def in_print(self) -> dict:
+        """The paper's percentages for this data set and variant: protocol -> percent."""
+        is_papers = self.variant == "zoo" or self.variants[self.variant].published
+        return self.published.get(self.dataset, {}) if is_papers else {}
+
+    def recipe(self) -> str:
+        """The command that trains this again."""
+        return flags.command(self.method, self.arguments, self.defaults)
+
+    def identity(self, settings: dict, images: dict) -> dict:
+        """What a resumed run must share with the run it goes on with; the rest (--max-minutes, ...) may differ.
+
+        Args:
+            settings: the numbers in force.
+            images: `folder.fingerprint` of the training images.
+        """
+        same = (
+            "precision",
+            "views",
+            "limit",
+            "image_size",
+            "labels",
+            "test_share",
+            "on_error",
+            "background",
+            "init",
+            "accumulate",
+        )
+        identity = {
+            "method": self.method,
+            **{name: getattr(self.arguments, name) for name in ("dataset", "variant", "seed", *same)},
+            "settings": settings,
+            "backend": keras.backend.backend(),
+            "images": images,
+        }
+        return json.loads(json.dumps(identity))  # as it reads back: tuples are lists
+
+    def shared(self) -> str:
+        """What several processes of one run must share, as text: the recipe, and flags that change what is computed."""
+        passing = set(flags.PASSING) - {"resume"}
+        words = {name: value for name, value in vars(self.arguments).items() if name not in passing}
+        return json.dumps([self.method, keras.backend.backend(), words])
