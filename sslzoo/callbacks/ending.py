@@ -9,14 +9,12 @@ from sslzoo import processes
 from sslzoo.methods.steps import StepCounter
 from sslzoo.progress import say
 
-ENDINGS = ("epochs", "minutes", "signal", "plateau", "collapse", "knn")  # what `ended` of results.json may be
-
 
 class EndsTraining(keras.callbacks.Callback):
     """A callback that may end training, after the step and with all that other callbacks do.
 
     Attributes:
-        ended: str, one of `ENDINGS`, once it has ended training; None before.
+        ended: str, one of `sslzoo.zoo.results.ENDINGS`, once it has ended training; None before.
         reason: str, the same as a sentence for people.
     """
 

@@ -258,7 +258,7 @@ def airnet(x, *, widths=(64, 128, 192)):
     | block3 | 3x3, 192 | 2x2, 192 | the same |
     | features | 192 | 192 | mean over positions |
 
-    825,816 trainable parameters for three channels. It is narrow where images are large, and normalises after pooling,
+    826,680 trainable parameters for three channels. It is narrow where images are large, and normalises after pooling,
     so that most of a step is convolution. Initial weights He normal (fan out), those of the stem Keras' own.
     """
     _check_side("airnet", x, 2 ** len(widths) + 1)

@@ -22,12 +22,14 @@ class Builders:
 
         Args:
             num_views: int, in place of the setting (small crops beside the large ones).
-            size: of the views, in place of the images' own.
+            size: of the views, in place of the setting "view_size" or, without one, of the images' own.
             **changes: to steps of the policy, over the setting "policy_changes".
         """
         changes = {"flip": self.settings["flip"], **self.settings["policy_changes"], **changes}
         steps = policy(self.settings["policy"], **changes)
-        return Views(steps, num_views or self.settings["num_views"], size=size or self.image_shape[:2], seed=self.seed)
+        whole, small = self.image_shape[:2], self.settings["view_size"]
+        count, size = num_views or self.settings["num_views"], size or small or whole
+        return Views(steps, count, size=size, seed=self.seed, eval_size=whole if small else None)
 
     def local_views(self) -> Views | None:
         """The smaller views of settings "local_views" (how many), "local_scale" and "local_size"; None for 0."""
@@ -45,8 +47,10 @@ class Builders:
         """
         if self.beginning:
             return self.beginning.encoder(self, posterior)
+        # Trained on smaller views than it will be used on, a network must take both.
+        shape = (None, None, self.image_shape[-1]) if self.settings["view_size"] else self.image_shape
         return networks.encoder(
-            self.settings["network"], self.image_shape, self.settings["latent_dim"], posterior, seed=self.seed, **size
+            self.settings["network"], shape, self.settings["latent_dim"], posterior, seed=self.seed, **size
         )
 
     def decoder(self) -> keras.Model:
@@ -81,8 +85,8 @@ class Builders:
         return networks.predictor(below.output_shape[-1], self.settings["predictor"], seed=self.seed + 2)
 
     def optimizer(self) -> keras.optimizers.Optimizer:
-        """The setting "optimizer", with "weight_decay" as L2; warm-up and cosine decay, or a rate that is constant, but
-        for what `fit_arguments` does to it when accuracy stalls ("plateau")."""
+        """The setting "optimizer", with "weight_decay" as L2 (Muon's is decoupled); warm-up and cosine decay, or a rate
+        that is constant, but for what `fit_arguments` does to it when accuracy stalls ("plateau")."""
         s, rate = self.settings, self.settings["learning_rate"]
         accumulated = self.arguments.accumulate or 1
         if choose("schedule", s["schedule"], ("cosine", "constant", "plateau")) == "cosine":
@@ -95,11 +99,15 @@ class Builders:
             else:
                 rate = optimizers.warmup_cosine(rate, self.steps, min(warmup, self.steps // 10))
         several, decay = (accumulated if accumulated > 1 else None), s["weight_decay"]
-        kind = choose("optimizer", s["optimizer"], ("adam", "lars", "sgd"))
+        kind = choose("optimizer", s["optimizer"], ("adam", "lars", "muon", "sgd"))
         common = {"momentum": 0.9, "weight_decay": decay, "gradient_accumulation_steps": several}
         if kind == "adam":
             adam = {"epsilon": s["adam_epsilon"], "gradient_accumulation_steps": several}
             optimizer = optimizers.L2Adam(rate, decay, **adam) if decay else keras.optimizers.Adam(rate, **adam)
+        elif kind == "muon":
+            half = "bfloat16" if self.arguments.precision == "mixed_bfloat16" else "float32"
+            muon = {"iteration_dtype": half, "gradient_accumulation_steps": several}
+            optimizer = optimizers.Muon(rate, decay, **muon)
         elif kind == "sgd":
             optimizer = optimizers.L2SGD(rate, **common)
         else:

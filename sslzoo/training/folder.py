@@ -24,7 +24,7 @@ FORMER = {
     "accumulate": None,
 }
 # What a run notes beside its identity: the epochs it was planned for before it was given more, steps in a program,
-# how many steps fitted into --max-minutes (each time it was asked), and how it ended (`callbacks.ending.ENDINGS`).
+# how many steps fitted into --max-minutes (each time it was asked), and how it ended (`zoo.results.ENDINGS`).
 NOTES = {"extended", "fuse_steps", "planned", "ended"}
 OWN = {"run.json", "history.csv", "checkpoint.npz", "checkpoint.previous.npz", "pictures", "tensorboard", "init"}
 OWN |= {"results.json", ".DS_Store"}

@@ -173,7 +173,7 @@ def _in_time(run, action):
 
 
 def ending(run) -> tuple[str, list[str]]:
-    """How training ended, one of `callbacks.ending.ENDINGS`, and what the card says of it if it was before its time."""
+    """How training ended, one of `zoo.results.ENDINGS`, and what the card says of it if it was before its time."""
     ended = [callback for callback in run.watchers if getattr(callback, "ended", None)]
     remarks = [callback.reason for callback in ended]
     if ended and not run.moved:

@@ -113,6 +113,7 @@ TRAINING = {
     "epochs": None,  # as many as the budget gives
     "monitor_every": None,  # about thirty times in a run
     "num_views": 2,
+    "view_size": None,  # pixels of a view's side, for networks of any size; None: those of the images
     "batch_size": 128,
     "optimizer": "adam",
     "adam_epsilon": 1e-7,
@@ -251,7 +252,9 @@ def _checked(numbers):
     for name in ("batch_size", "num_views", "learning_rate", "views_per_image", "warmup_steps"):
         if numbers[name] is None:
             raise InvalidInputError(f"{name} must be a number. Received: {name}=None")
-    checks.count(**given("batch_size", "num_views", "epochs", "latent_dim", "gmm_restarts", "probe_on_views"))
+    checks.count(
+        **given("batch_size", "num_views", "view_size", "epochs", "latent_dim", "gmm_restarts", "probe_on_views")
+    )
     checks.count(0, **given("monitor_every", "warmup_steps", "local_views"))
     checks.positive(**given("learning_rate", "adam_epsilon", "views_per_image"))
     checks.number(0, **given("weight_decay", "warmup_epochs"))

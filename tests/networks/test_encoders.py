@@ -18,6 +18,7 @@ SMALL = {
     "resnet18-simvae": {},
     "resnet18-simvae-paper": {},
     "resnet18": {},
+    "airnet": {"widths": (8, 8, 12)},
     "resnet8-gedi": {"width": 8},
 }
 
@@ -61,6 +62,7 @@ def test_every_encoder_is_tested_here():
             + 4097 * 128,
         ),
         ("resnet18", (32, 32, 3), None, {}, 11_168_832),
+        ("airnet", (32, 32, 3), None, {}, 826_680),
         ("resnet8-gedi", (32, 32, 3), None, {}, 1_037_184),
         ("resnet8-gedi", (32, 32, 3), None, {"width": 256}, 4_138_752),
     ],
