@@ -336,7 +336,7 @@ def test_a_trial_runs_its_rate_down_or_says_nothing(monkeypatch, capsys):
 
     def prepared(run, model):
         prepare(run, model)
-        steps = run.budget // run.views_per_step
+        steps = run.steps
         rates.append([float(model.optimizer._learning_rate(step)) for step in (steps // 2, steps)])
 
     monkeypatch.setattr(choose.Trial, "prepare", prepared)

@@ -232,6 +232,13 @@ class Scalars(keras.callbacks.Callback):
 
     Keras' callback does more, imports TensorFlow, and under JAX compiles a program anew each epoch.
 
+    Example:
+        from pathlib import Path
+
+        from sslzoo import callbacks
+
+        scalars = callbacks.Scalars(Path("runs/mine/tensorboard"))  # then: model.fit(images, callbacks=[scalars])
+
     Args:
         folder: Path; made when training begins.
     """

@@ -24,7 +24,10 @@ class Ready(Exception):
 def made_by(name, out, monkeypatch):
     """The run of a recipe and its model, as they are when training would begin."""
 
+    prepare = training.Run.prepare
+
     def stop(run, model, optimizer=None):
+        prepare(run, model, optimizer)
         raise Ready(run, model)
 
     monkeypatch.setattr(training.Run, "prepare", stop)
