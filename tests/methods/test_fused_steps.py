@@ -145,13 +145,13 @@ def test_the_journal_counts_views_not_programs(form, tmp_path):
 def test_a_run_that_is_stopped_ends_with_its_program(tmp_path):
     class Stop(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
-            stopwatch._stop("stopped")
+            stopwatch.stop("signal", "stopped")
 
     journal, stopwatch = callbacks.Journal(tmp_path / "history.csv", 24), callbacks.Stopwatch()
     checkpoint = callbacks.Checkpoint(tmp_path / "checkpoint.npz", journal, stopwatch)
     trained("simclr", 7, "epochs", watchers=[stopwatch, Stop(), journal, checkpoint])
     assert [row["views"] for row in journal.rows] == [7 * 24]
-    assert stopwatch.reason == "stopped" and not checkpoint.path.exists()
+    assert stopwatch.ended == "signal" and not checkpoint.path.exists()
 
 
 def test_the_guard_looks_every_so_many_steps_whether_fused_or_not():

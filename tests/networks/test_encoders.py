@@ -97,7 +97,7 @@ def test_normalisation_and_slopes_are_not_keras_defaults(name):
     model = networks.encoder(name, (16, 16, 3), 5, **SMALL[name])
     norms = [layer for layer in model.layers if isinstance(layer, keras.layers.BatchNormalization)]
     assert {(layer.epsilon, layer.momentum) for layer in norms} <= {(1e-5, 0.9)}
-    assert bool(norms) == name.startswith(("resnet18", "convnet"))
+    assert bool(norms) == name.startswith(("airnet", "convnet", "resnet18"))
     leaky = [layer for layer in model.layers if isinstance(layer, keras.layers.LeakyReLU)]
     assert [layer.negative_slope for layer in leaky] == pytest.approx([0.2] * (8 if name == "resnet8-gedi" else 0))
 
