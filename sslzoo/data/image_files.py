@@ -42,6 +42,19 @@ class Head(NamedTuple):
         return self.mode in GREY_MODES
 
 
+class Remark(str):
+    """What was done to images, in a sentence.
+
+    Attributes:
+        public: str, the sentence that a model's card may repeat, without paths of this machine; "" for none.
+    """
+
+    def __new__(cls, text: str, public: str):
+        remark = super().__new__(cls, text)
+        remark.public = public
+        return remark
+
+
 def remarks_on(heads: Sequence[Head]) -> list[str]:
     """What decoding does to images with such heads, beyond their size and colours."""
     done = {

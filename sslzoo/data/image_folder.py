@@ -11,7 +11,7 @@ import numpy as np
 
 from sslzoo import checks, progress
 from sslzoo.data import streams
-from sslzoo.data.image_files import IMAGE_SUFFIXES, Head, decode, fitted, ground, open_image, remarks_on
+from sslzoo.data.image_files import IMAGE_SUFFIXES, Head, Remark, decode, fitted, ground, open_image, remarks_on
 from sslzoo.errors import InvalidInputError, MissingDataError, choose, printable
 
 SPLITS = ("train", "validation", "test")
@@ -248,9 +248,8 @@ class ImageFolder:
         if bad and (on_error == "fail" or not rows):
             raise _unreadable(bad, len(files)) from next(iter(bad.values()))
         if bad:
-            remarks.append(
-                f"{len(bad):,} of {len(files):,} images could not be read and were left out: {_listed(bad)}."
-            )
+            left_out = f"{len(bad):,} of {len(files):,} images could not be read and were left out"
+            remarks.append(Remark(f"{left_out}: {_listed(bad)}.", public=f"{left_out}."))
         remarks += remarks_on([self.heads[files[row]] for row in rows])
         grey = sum(head.is_grey for head in heads)
         if channels == 3 and grey:
@@ -298,10 +297,8 @@ class ImageFolder:
         free = streams.available_memory()
         if images.nbytes <= free / 2:
             return False
-        remarks.append(
-            f"The images would take {images.nbytes / 2**30:.3g} GiB in memory, of which {free / 2**30:.3g} GiB are "
-            "free: they are read from their files while it trains (--stream)."
-        )
+        needed = f"The images would take {images.nbytes / 2**30:.3g} GiB in memory, of which {free / 2**30:.3g} GiB are"
+        remarks.append(Remark(f"{needed} free: they are read from their files while it trains (--stream).", public=""))
         return True
 
     def _checked(self, images, stay, bad):

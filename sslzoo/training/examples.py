@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import re
 from pathlib import Path
 
 import numpy as np
@@ -97,12 +96,11 @@ def _load(plan, split, remarks):
             f"{len(classes)} folders in it look like classes ({some}): "
             "with --labels folders --test-share 0.2 their features are measured."
         )
-    # Of the files that were left out the card says how many: their paths are nobody else's business.
-    public = {remark: re.sub(r"(were left out): .*", r"\1.", remark) for remark in new}
     for remark in new:
-        if public[remark] not in remarks:
+        public = getattr(remark, "public", remark)
+        if public not in remarks:
             print(remark)
-            remarks += [public[remark]] * ("(--stream)" not in remark)
+            remarks += [public] if public else []
     return first(images, chosen.limit), None if labels is None else labels[: chosen.limit]
 
 
