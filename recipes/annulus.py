@@ -11,7 +11,7 @@ Paper: Wu et al., "On Mutual Information in Contrastive Learning for Visual Repr
 from sslzoo import training
 from sslzoo.methods import Annulus
 from sslzoo.methods.memory_bank import ClusterBank
-from sslzoo.training import MI, PAPER, Per, Variant
+from sslzoo.training import AIRNET, MI, PAPER, Per, Variant
 
 # Zoo and paper: the loss sees the representation itself. Fewer views of MNIST and FashionMNIST than other methods have:
 # each step compares its views with all 60,000 images. fill_bank: as in instance_discrimination.py. shrinking: the share
@@ -27,6 +27,7 @@ SETTINGS = {
 # plus: the ball shrinks to a tenth of the images in half of the training, and its inner tenth is left out instead of
 # clusters, as the authors' later code has it.
 VARIANTS = {
+    "zoo": AIRNET | {"temperature": 0.1},
     "paper": PAPER,
     "mi": MI,
     "plus": Variant({

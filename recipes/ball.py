@@ -10,7 +10,7 @@ Paper: Wu et al., "On Mutual Information in Contrastive Learning for Visual Repr
 
 from sslzoo import training
 from sslzoo.methods import Ball
-from sslzoo.training import MI, PAPER, Per, Variant
+from sslzoo.training import AIRNET, MI, PAPER, Per, Variant
 
 # Zoo and paper: the loss sees the representation itself. Fewer views of MNIST and FashionMNIST than other methods have:
 # each step compares its views with all 60,000 images. fill_bank: as in instance_discrimination.py. shrinking: the share
@@ -23,6 +23,7 @@ SETTINGS = {
 # paper: networks, views and optimiser of the SimVAE paper's tables, which lack this method. mi: those of its own paper.
 # plus: down to a tenth of the images in half of the training, as the authors' later code has it.
 VARIANTS = {
+    "zoo": AIRNET | {"temperature": 0.1},
     "paper": PAPER,
     "mi": MI,
     "plus": Variant({"shrinking": 0.5, "neighbors": Per(6000, digits=144, cifar10=5000, cifar100=5000)}),

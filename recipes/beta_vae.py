@@ -10,7 +10,7 @@ Learning" (arXiv 2402.01399), which sets the likelihood's variance instead of be
 
 from sslzoo import training
 from sslzoo.methods import BetaVAE
-from sslzoo.training import VAE_PAPER, Per
+from sslzoo.training import VAE_AIRNET, VAE_PAPER, Per
 
 SETTINGS = {
     "num_views": 1,
@@ -22,6 +22,7 @@ SETTINGS = {
 # paper: as its text says. workshop: beta of the earlier version's text (its table says 1.2). The authors released no
 # beta-VAE.
 VARIANTS = {
+    "zoo": VAE_AIRNET,
     "paper": VAE_PAPER,
     "workshop": VAE_PAPER | {"beta": 0.1, "likelihood_variance": 1.0},
 }

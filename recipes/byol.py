@@ -9,7 +9,7 @@ Paper: Grill et al., "Bootstrap Your Own Latent: A New Approach to Self-Supervis
 
 from sslzoo import training
 from sslzoo.methods import BYOL
-from sslzoo.training import STRONG, Per
+from sslzoo.training import AIRNET, STRONG, Per
 
 # On MNIST as FastSiam has it, with a quicker teacher: docs/choices.md.
 SETTINGS = {
@@ -23,6 +23,7 @@ SETTINGS = {
 # 200, best epoch) after 200, by SGD. There, only the second view of an image is ever solarised, with probability 0.2;
 # here either may be, with half of that.
 VARIANTS = {
+    "zoo": AIRNET | {"predictor": 512},
     "strong": STRONG | {
         "policy_changes": {
             "jitter": {"brightness": 0.4, "contrast": 0.4, "saturation": 0.2, "hue": 0.1},

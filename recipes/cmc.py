@@ -12,7 +12,7 @@ in Contrastive Learning for Visual Representations" (arXiv 2005.13149).
 from sslzoo import networks, training
 from sslzoo.methods import CMC
 from sslzoo.methods.memory_bank import ClusterBank
-from sslzoo.training import MI, PAPER, Per
+from sslzoo.training import AIRNET, MI, PAPER, Per
 
 # Zoo and paper: the loss sees the representation itself, half of it from either network. neighbors: the nearest of the
 # bank as negatives, instead of `negatives` drawn from all of it; clusters: what is close is then left out.
@@ -25,7 +25,11 @@ SETTINGS = {
 }
 
 # paper: networks, views and optimiser of the SimVAE paper's tables, which lack this method. mi: those of its own paper.
-VARIANTS = {"paper": PAPER, "mi": MI | {"policy": "mi-cifar10-lab", "batch_size": 128}}
+VARIANTS = {
+    "zoo": AIRNET | {"policy": "mi-cifar10-lab", "policy_changes": {}, "temperature": 0.1},
+    "paper": PAPER,
+    "mi": MI | {"policy": "mi-cifar10-lab", "batch_size": 128},
+}
 
 # Percent, from table 2 of the paper: logistic regression on views of CIFAR-10.
 PUBLISHED = {"cifar10": {"views": 85.6}}

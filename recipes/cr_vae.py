@@ -10,7 +10,7 @@ Probabilistic Model behind Self-Supervised Learning" (arXiv 2402.01399).
 
 from sslzoo import training
 from sslzoo.methods import CRVAE
-from sslzoo.training import VAE_PAPER, Per
+from sslzoo.training import VAE_AIRNET, VAE_PAPER, Per
 
 SETTINGS = {
     "batch_size": Per(60, mnist=160, fashion_mnist=160, cifar10=120, cifar100=120, svhn_cropped=120),
@@ -21,6 +21,7 @@ SETTINGS = {
 # paper: as its text says. released: CR-VAE's own default weight (its code does not run as it stands). workshop: the
 # earlier version of the SimVAE paper.
 VARIANTS = {
+    "zoo": VAE_AIRNET,
     "paper": VAE_PAPER | {"batch_size": 64},
     "released": VAE_PAPER | {"batch_size": 64, "consistency_weight": 1e-3},
     "workshop": VAE_PAPER | {"batch_size": 64, "consistency_weight": 0.01, "likelihood_variance": 1.0},

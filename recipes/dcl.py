@@ -10,7 +10,7 @@ Paper: Yeh et al., "Decoupled Contrastive Learning" (arXiv 2110.06848).
 
 from sslzoo import training
 from sslzoo.methods import DCL
-from sslzoo.training import STRONG, Per
+from sslzoo.training import AIRNET, STRONG, Per
 
 # Zoo: the loss sees the representation itself, at the temperatures of SimCLR's recipe.
 SETTINGS = {
@@ -21,6 +21,7 @@ SETTINGS = {
 
 # strong: SimCLR's, at lightly's temperature for DCL.
 VARIANTS = {
+    "zoo": AIRNET | {"temperature": 0.1},
     "strong": STRONG | {
         "head": (2048, 256), "head_options": {"batch_norm": False}, "temperature": 0.1,
         "optimizer": "lars", "learning_rate": 0.4, "weight_decay": 1e-4,

@@ -12,7 +12,7 @@ Schoelkopf and Allen, "A Probabilistic Model behind Self-Supervised Learning" (a
 from sslzoo import training
 from sslzoo.methods import DeepCluster
 from sslzoo.methods.deepcluster import Recluster
-from sslzoo.training import PAPER, STRONG, Per
+from sslzoo.training import AIRNET, PAPER, STRONG, Per
 
 # recluster_every counts epochs: the classifier starts anew each time and needs a hundred steps or more to learn, which
 # are many epochs of a small data set; and a rate that does not fall, or the last classifiers learn nothing.
@@ -25,6 +25,7 @@ SETTINGS = {
 # not train it; one view, as in the original. strong: networks and views of the CIFAR-10 benchmarks, rate and decay of
 # the original; no library reports a number for it there (solo-learn's 88.9 % is DeepCluster-v2's, another method).
 VARIANTS = {
+    "zoo": AIRNET | {"head": None},
     "paper": PAPER | {"num_views": 1},
     "strong": STRONG | {
         "num_views": 1, "clusters": 1000, "optimizer": "sgd", "learning_rate": 0.05, "weight_decay": 1e-5,

@@ -34,6 +34,7 @@ SETTINGS = RELEASED | {
 
 # paper: its ResNet-18 without normalisation is not in the zoo; GEDI's at full width stands for it.
 VARIANTS = {
+    "zoo": Variant(),
     "paper": Variant(
         RELEASED | {
             "policy_changes": {},

@@ -9,7 +9,7 @@ Paper: Tong, Chen, Ma and LeCun, "EMP-SSL: Towards Self-Supervised Learning in O
 
 from sslzoo import training
 from sslzoo.methods import EMPSSL
-from sslzoo.training import STRONG, Per
+from sslzoo.training import AIRNET, STRONG, Per
 
 SETTINGS = {
     "num_views": 8, "batch_size": 64, "head": None,
@@ -18,6 +18,7 @@ SETTINGS = {
 
 # strong: the paper's 20 crops, 100 images a step and 30 epochs.
 VARIANTS = {
+    "zoo": AIRNET | {"batch_size": 64},
     "strong": STRONG | {
         "policy_changes": {"crop": {"scale": (0.25, 0.25), "ratio": (1.0, 1.0)}},
         "num_views": 20, "batch_size": 100, "epochs": 30, "head": (4096, 4096, 512), "alignment_weight": 200.0,

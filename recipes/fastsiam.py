@@ -12,7 +12,7 @@ Paper: Pototzky, Sultan and Schmidt-Thieme, "FastSiam: Resource-Efficient Self-S
 
 from sslzoo import training
 from sslzoo.methods import FastSiam
-from sslzoo.training import STRONG, Per
+from sslzoo.training import AIRNET, STRONG, Per
 
 # On MNIST a wide predictor at a low rate is far ahead of the bottleneck that does for digits, and without weight decay
 # the features lose one dimension after the other: docs/choices.md.
@@ -27,6 +27,7 @@ SETTINGS = {
 # strong: the four views and 32 images a step of the paper, solo-learn's SimSiam heads; lightly reports 90.6 % (kNN of
 # 200, best epoch, 128 images a step) after 200 epochs.
 VARIANTS = {
+    "zoo": AIRNET | {"batch_size": 128, "predictor": 512},
     "strong": STRONG | {
         "num_views": 4, "batch_size": 32, "head": (2048, 2048, 2048), "predictor": 512,
         "head_options": {"output_batch_norm": True},

@@ -10,7 +10,7 @@ Learning" (arXiv 2310.02903).
 
 from sslzoo import training
 from sslzoo.methods import FroSSL
-from sslzoo.training import STRONG, Per
+from sslzoo.training import AIRNET, STRONG, Per
 
 # invariance_weight: the paper's 1.4 is of a head of 1,024 coordinates; ten want a larger one (docs/choices.md).
 SETTINGS = {
@@ -19,6 +19,7 @@ SETTINGS = {
 
 # strong: the paper's head under the other benchmarks' views and budget; no library reports a number.
 VARIANTS = {
+    "zoo": AIRNET | {"batch_size": 128},
     "strong": STRONG | {
         "head": (2048, 2048, 1024), "invariance_weight": 1.4,
         "optimizer": "lars", "learning_rate": 0.3, "weight_decay": 1e-4,

@@ -45,6 +45,7 @@ SETTINGS = TABLE_9 | {
 # paper: networks of table 8, budgets of table 9 (MNIST's is that of its largest addition task). The others change the
 # zoo's settings in one place: an ablation of table 2 each, and the density first, then all terms.
 VARIANTS = {
+    "zoo": Variant(),
     "paper": Variant(TABLE_9 | {
         "standardize": 0, "policy_changes": {},
         "width": Per(128, cifar100=256), "head": Per((256, 128), cifar100=(512, 256)),

@@ -11,7 +11,7 @@ al., "On Mutual Information in Contrastive Learning for Visual Representations" 
 
 from sslzoo import training
 from sslzoo.methods import InBatchDiscrimination, InstanceDiscrimination
-from sslzoo.training import MI, PAPER, Per
+from sslzoo.training import AIRNET, MI, PAPER, Per
 
 # Zoo and paper: the loss sees the representation itself. negatives: as many images are drawn for each step. fill_bank:
 # begin with what the untrained network makes of the images, without which this MLP collapses in its first epoch of
@@ -22,7 +22,11 @@ SETTINGS = {
 }
 
 # paper: networks, views and optimiser of the SimVAE paper's tables, which lack this method. mi: those of its own paper.
-VARIANTS = {"paper": PAPER, "mi": MI}
+VARIANTS = {
+    "zoo": AIRNET | {"temperature": 0.1},
+    "paper": PAPER,
+    "mi": MI,
+}
 
 # Percent, from table 2 of the paper: logistic regression on views of CIFAR-10.
 PUBLISHED = {"cifar10": {"views": 81.2}}

@@ -32,6 +32,7 @@ SETTINGS = APPENDIX_M | {
 }
 
 VARIANTS = {
+    "zoo": Variant(),
     "paper": Variant({
         "width": Per(128, cifar100=256), "head": Per((256, 128), cifar100=(512, 256)),
         "epochs": Per(200, svhn_cropped=20), "learning_rate": 1e-4, "schedule": "constant",

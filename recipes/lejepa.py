@@ -10,7 +10,7 @@ Paper: Balestriero and LeCun, "LeJEPA: Provable and Scalable Self-Supervised Lea
 
 from sslzoo import training
 from sslzoo.methods import LeJEPA
-from sslzoo.training import STRONG, Per
+from sslzoo.training import AIRNET, STRONG, Per
 
 # local_views: beside the num_views, which alone make the centre, of the same size, that show local_scale of the image.
 SETTINGS = {
@@ -22,6 +22,7 @@ SETTINGS = {
 # strong: as EB-JEPA trains it, which reports 91.0 % (linear, read on test images) after 300 epochs; here every view is
 # made by one policy, SimCLR's without blur.
 VARIANTS = {
+    "zoo": AIRNET | {"batch_size": 128},
     "strong": STRONG | {
         "policy_changes": {"crop": {"scale": (0.2, 1.0)}, "blur": None},
         "head": (2048, 2048, 128), "epochs": 300, "weight": 0.05,

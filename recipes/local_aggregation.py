@@ -11,7 +11,7 @@ Wu et al., "On Mutual Information in Contrastive Learning for Visual Representat
 from sslzoo import training
 from sslzoo.methods import LocalAggregation
 from sslzoo.methods.memory_bank import ClusterBank
-from sslzoo.training import MI, PAPER, Per
+from sslzoo.training import AIRNET, MI, PAPER, Per
 
 # Zoo and paper: the loss sees the representation itself. Views and fill_bank: as in annulus.py. warm: the share of the
 # training that is instance discrimination with all images, without clusters (10 epochs of the paper's on ImageNet).
@@ -24,7 +24,11 @@ SETTINGS = {
 }
 
 # paper: networks, views and optimiser of the SimVAE paper's tables, which lack this method. mi: those of its own paper.
-VARIANTS = {"paper": PAPER, "mi": MI}
+VARIANTS = {
+    "zoo": AIRNET | {"temperature": 0.1},
+    "paper": PAPER,
+    "mi": MI,
+}
 
 # Percent, from table 2 of the paper: logistic regression on views of CIFAR-10.
 PUBLISHED = {"cifar10": {"views": 81.8}}

@@ -11,7 +11,7 @@ Bizeul, Schoelkopf and Allen, "A Probabilistic Model behind Self-Supervised Lear
 
 from sslzoo import training
 from sslzoo.methods import MoCo
-from sslzoo.training import PAPER, STRONG, Per
+from sslzoo.training import AIRNET, PAPER, STRONG, Per
 
 # A queue holds an eighth of the images at most; folders are often small, and 4096 images are enough for theirs.
 SETTINGS = {
@@ -27,6 +27,7 @@ SETTINGS = {
 # 200 epochs, 88.5 after 400 and 89.7 after 800; its batch statistics are those of eight parts of the batch, here of the
 # whole.
 VARIANTS = {
+    "zoo": AIRNET | {"temperature": 0.1},
     "paper": PAPER | {"learning_rate": 1e-4, "temperature": 0.1, "symmetric": False},
     "strong": STRONG | {
         "head": (128,), "batch_size": 512, "queue_size": 4096, "momentum": 0.99, "temperature": 0.1, "symmetric": True,

@@ -10,7 +10,7 @@ Representations" (arXiv 2104.14548).
 
 from sslzoo import training
 from sslzoo.methods import NNCLR
-from sslzoo.training import STRONG, Per
+from sslzoo.training import AIRNET, STRONG, Per
 
 # A queue holds an eighth of the images at most.
 SETTINGS = {
@@ -21,6 +21,7 @@ SETTINGS = {
 # strong: as lightly trains it, which reports 81.5 % (kNN of 200, best epoch) after 200 epochs of 512 images, 89.2 after
 # 800.
 VARIANTS = {
+    "zoo": AIRNET | {"predictor": 512},
     "strong": STRONG | {
         "batch_size": 512, "head": (2048, 2048, 256), "predictor": 4096, "queue_size": 4096, "temperature": 0.1,
         "optimizer": "sgd", "learning_rate": 0.06, "weight_decay": 5e-4,

@@ -13,7 +13,7 @@ Bizeul, Schoelkopf and Allen, "A Probabilistic Model behind Self-Supervised Lear
 
 from sslzoo import training
 from sslzoo.methods import SimCLR
-from sslzoo.training import PAPER, STRONG, Per
+from sslzoo.training import AIRNET, PAPER, STRONG, Per
 
 # Zoo and paper: the loss sees the representation itself. Temperatures: 0.7 is the paper's; in 64 numbers per image
 # a far lower one is better by every measure, in ten by neighbours alone (docs/choices.md).
@@ -26,6 +26,7 @@ SETTINGS = {
 # paper: the SimVAE paper's tables. strong: as solo-learn trains it; lightly reports 84.8 % (kNN of 200, best epoch)
 # after 200 epochs, solo-learn 90.7 % (online probe) after 1000.
 VARIANTS = {
+    "zoo": AIRNET | {"temperature": 0.1},
     "paper": PAPER | {"temperature": 0.7},
     "strong": STRONG | {
         "head": (2048, 256), "head_options": {"batch_norm": False}, "temperature": 0.2,

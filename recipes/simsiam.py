@@ -9,7 +9,7 @@ Paper: Chen and He, "Exploring Simple Siamese Representation Learning" (arXiv 20
 
 from sslzoo import training
 from sslzoo.methods import SimSiam
-from sslzoo.training import STRONG, Per
+from sslzoo.training import AIRNET, STRONG, Per
 
 # On MNIST as FastSiam, which learns from more views in the same way, has it: docs/choices.md.
 SETTINGS = {
@@ -22,6 +22,7 @@ SETTINGS = {
 # strong: as solo-learn trains it, which reports 90.5 % (online probe) after 1000 epochs; lightly has 81.9 % (kNN of
 # 200, best epoch) after 200. solo-learn keeps the predictor's rate constant; here it decays, too.
 VARIANTS = {
+    "zoo": AIRNET | {"predictor": 512},
     "strong": STRONG | {
         "policy_changes": {"jitter": {"brightness": 0.4, "contrast": 0.4, "saturation": 0.4, "hue": 0.1}},
         "head": (2048, 2048, 2048), "predictor": 512,

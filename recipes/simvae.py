@@ -12,7 +12,7 @@ Paper: Bizeul, Schoelkopf and Allen, "A Probabilistic Model behind Self-Supervis
 
 from sslzoo import training
 from sslzoo.methods import SimVAE
-from sslzoo.training import RELEASED, VAE_PAPER, Per
+from sslzoo.training import RELEASED, VAE_AIRNET, VAE_PAPER, Per
 
 # batch_size counts images: the networks see num_views times as many.
 SETTINGS = {
@@ -26,6 +26,7 @@ SETTINGS = {
 # paper: as its text says, typos mended. released: as the authors' code runs, lost logarithm included. workshop: the
 # earlier version's settings.
 VARIANTS = {
+    "zoo": VAE_AIRNET,
     "paper": VAE_PAPER | {"batch_size": 12},
     "released": RELEASED | {
         "likelihood": Per(mnist="bernoulli", fashion_mnist="bernoulli"), "likelihood_variance": 0.01005,

@@ -10,7 +10,7 @@ behind Self-Supervised Learning" (arXiv 2402.01399).
 
 from sslzoo import training
 from sslzoo.methods import VAE
-from sslzoo.training import RELEASED, VAE_PAPER, Per
+from sslzoo.training import RELEASED, VAE_AIRNET, VAE_PAPER, Per
 
 SETTINGS = {
     "num_views": 1,
@@ -21,6 +21,7 @@ SETTINGS = {
 
 # paper: as its text says. released: the authors' code. workshop: the earlier version, in nothing else.
 VARIANTS = {
+    "zoo": VAE_AIRNET,
     "paper": VAE_PAPER,
     "released": RELEASED | {
         "likelihood": Per(mnist="bernoulli", fashion_mnist="bernoulli"), "likelihood_variance": 0.01005,

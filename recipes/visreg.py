@@ -9,7 +9,7 @@ Paper: "Variance-Invariance-Sketching Regularization" (arXiv 2606.02572).
 
 from sslzoo import training
 from sslzoo.methods import VISReg
-from sslzoo.training import STRONG, Per
+from sslzoo.training import AIRNET, STRONG, Per
 
 # local_views: beside the num_views, which alone make the centre, of the same size, that show local_scale of the image.
 SETTINGS = {
@@ -19,6 +19,7 @@ SETTINGS = {
 
 # strong: as EB-JEPA trains LeJEPA on CIFAR-10; no library reports a number for VISReg there.
 VARIANTS = {
+    "zoo": AIRNET | {"batch_size": 128},
     "strong": STRONG | {
         "policy_changes": {"crop": {"scale": (0.2, 1.0)}, "blur": None},
         "head": (2048, 2048, 128), "epochs": 300, "weight": 0.6,

@@ -11,6 +11,19 @@ import_keras_for("recipes")
 
 from sslzoo.training.run import Run
 from sslzoo.training.script import script
-from sslzoo.training.settings import MI, PAPER, RELEASED, SETUPS, STRONG, VAE_PAPER, Per, Variant
+from sslzoo.training.settings import AIRNET, MI, PAPER, RELEASED, SETUPS, STRONG, VAE_AIRNET, VAE_PAPER, Per, Variant
 
-__all__ = ["MI", "PAPER", "RELEASED", "SETUPS", "STRONG", "VAE_PAPER", "Per", "Run", "Variant", "script"]
+__all__ = [
+    "AIRNET",
+    "MI",
+    "PAPER",
+    "RELEASED",
+    "SETUPS",
+    "STRONG",
+    "VAE_AIRNET",
+    "VAE_PAPER",
+    "Per",
+    "Run",
+    "Variant",
+    "script",
+]

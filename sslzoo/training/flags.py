@@ -50,7 +50,7 @@ def parser(method: str, variants: dict, description: str, has_queue: bool = True
     add("--limit", type=int, help="use the first N images of each split only")
 
     add = parser.add_argument_group("settings").add_argument
-    add("--variant", default="zoo", help=f"{', '.join(dict.fromkeys(['zoo', *variants]))} (zoo)")
+    add("--variant", default="zoo", help=f"{', '.join(variants)} (zoo)")
     add("--epochs", type=int, help="passes over the training images (as many as the budget of views gives)")
     add("--batch-size", type=int, help="images per step; the networks see this times --num-views")
     add("--num-views", type=int, help="views of each image")

@@ -10,7 +10,7 @@ import keras
 
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.training import flags
-from sslzoo.training.settings import SETUPS, Variant, model_name, resolve
+from sslzoo.training.settings import SETUPS, TIERS, Variant, model_name, resolve
 from sslzoo.zoo.results import is_name
 
 
@@ -36,12 +36,12 @@ class Plan:
     @classmethod
     def parse(cls, method, own, variants=None, argv=None, description="", published=None) -> "Plan":
         """The plan of a command line; arguments are those of `Run`."""
-        variants = variants or {}
+        variants = TIERS | (variants or {})
         has_queue = any("queue_size" in row for row in (own, *(variant.settings for variant in variants.values())))
         parser = flags.parser(method, variants, description, has_queue)
         plan = cls(method, own, variants, published or {}, parser.parse_args(argv), parser.parse_args([]))
         flags.check(plan.arguments)
-        choose("variant", plan.variant, {"zoo": None, **variants})
+        choose("variant", plan.variant, variants)
         if not is_name(plan.name):
             raise InvalidInputError(
                 "--name must consist of lower-case letters, digits, '-' and '.', 96 at most. "
@@ -89,8 +89,7 @@ class Plan:
 
     def in_print(self) -> dict:
         """The paper's percentages for this data set and variant: protocol -> percent."""
-        is_papers = self.variant == "zoo" or self.variants[self.variant].published
-        return self.published.get(self.dataset, {}) if is_papers else {}
+        return self.published.get(self.dataset, {}) if self.variants[self.variant].published else {}
 
     def recipe(self) -> str:
         """The command that trains this again."""

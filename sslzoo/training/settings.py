@@ -7,7 +7,8 @@
     SETUPS[data set]      network, size of the representation, policy and flip: equal for all methods
     TRAINING              optimizer and schedule, and the zoo tier's budget of views: equal for all methods
     the recipe's SETTINGS what is the method's own
-    the variant           another protocol ("paper", "strong") or the authors' own settings
+    the variant           another protocol ("paper", "strong") or the authors' own settings; the zoo tier of `AIRNET`'s
+                          data sets is one too, and "small" is what it is without
     flags                 --epochs, --set name=value ...
 
 A value that differs between data sets is written `Per(otherwise, mnist=...)`; nothing is guessed from a value's type.
@@ -145,6 +146,25 @@ PAPER = Variant(
 VAE_PAPER = PAPER | {"epochs": 400}
 # The authors' code: other networks than the text's on grey images.
 RELEASED = VAE_PAPER | {"network": Per(mnist="mlp-released", fashion_mnist="mlp-released", colour="resnet18-simvae")}
+# The zoo tier of small colour images: what hours of a CPU make of them, one setting for all methods but for what is a
+# method's own (docs/choices.md, "CIFAR-10 in hours"). 160 views of an image are 8 million of CIFAR-10. Without it,
+# `--variant small`, methods are held against each other at a million views of a network of 64 features.
+_HOURS = {"network": "airnet", "views_per_image": 160, "optimizer": "muon", "learning_rate": 6e-3}
+AIRNET = Variant(
+    {
+        **_HOURS,
+        "latent_dim": None,
+        "head": (512, 128),
+        "batch_size": 256,
+        "policy": "simclr-cifar10",
+        "policy_changes": {"crop": {"scale": (0.2, 1.0)}, "blur": None},
+        "view_size": 24,
+    },
+    only=("cifar10", "cifar100", "svhn_cropped"),
+)
+# What rebuilds images has latents in place of a head, and sees views of the images' own size as the SimVAE papers do.
+VAE_AIRNET = Variant(_HOURS, only=AIRNET.only)
+TIERS = {"zoo": AIRNET, "small": Variant(only=AIRNET.only)}  # variants that every recipe has
 # What the CIFAR-10 benchmarks of other libraries hold equal instead: the standard ResNet-18 of 512 features, SimCLR's
 # views, 256 images a step. After 200 epochs the numbers can be held against lightly's table, after 1000 (--epochs 1000)
 # against solo-learn's.
@@ -201,7 +221,7 @@ def resolve(
 
     Args:
         settings: dict of the recipe, setting -> value or `Per`.
-        variants: variant name -> `Variant`; "zoo", the settings as they are, need not be among them.
+        variants: variant name -> `Variant`, beside or in place of `TIERS`.
         variant: name of the one to use.
         dataset: name of a data set in `SETUPS`, or anything else, which is then taken for images of `channels`.
         channels: int, of the images; needed for data sets that are not in `SETUPS`.
@@ -215,7 +235,10 @@ def resolve(
         InvalidInputError: a variant that is not for this data set, or a number out of its range.
     """
     kind = kind_of(dataset, channels)
-    chosen = Variant() if variant == "zoo" and "zoo" not in variants else variants[choose_variant(variant, variants)]
+    variants = TIERS | variants
+    chosen = variants[choose("variant", variant, variants)]
+    if variant == "zoo" and kind not in chosen.only:
+        chosen = Variant()
     if chosen.only and kind not in chosen.only:
         raise InvalidInputError(f"Variant {variant} is for {', '.join(chosen.only)}. Received: --dataset {dataset}")
     numbers = {}
@@ -271,11 +294,6 @@ def kind_of(dataset: str, channels: int | None) -> str:
     if dataset in SETUPS and dataset not in KINDS:
         return dataset
     return KINDS[0] if channels == 1 else KINDS[1]
-
-
-def choose_variant(variant: str, variants: dict) -> str:
-    """The variant, if there is one of that name."""
-    return choose("variant", variant, {"zoo": None, **variants})
 
 
 WORDS = {"true": "True", "false": "False", "none": "None"}  # as a shell's users write them
