@@ -32,11 +32,11 @@ def decoder(
             "mlp": 2000-500-500, ReLU, as printed in the SimVAE paper;
             "mlp-released": 500-500-2000, as in the paper's released code;
             "mlp-small": 64-128, for 8x8 digits and tests;
-            "convnet": the encoder's four convolutions upside down;
+            "airnet", "convnet": four convolutions, as wide as the encoder of that name;
             "resnet18-simvae": the transposed ResNet of SimVAE's released code;
             "resnet18-simvae-paper": the one of the paper's Table 4.
-        output_shape: tuple, shape of one image without the batch: (H, W, C), or of any rank >= 1 for the MLPs. The
-            residual decoders double the side four times and "convnet" three times: H and W are multiples of 16 or 8.
+        output_shape: tuple, shape of one image without the batch: (H, W, C), or of any rank >= 1 for the MLPs. H and W
+            are multiples of 16 for the residual decoders, of 8 for "airnet" and "convnet".
         latent_dim: int, size L of the latent.
         seed: int >= 0 or None, of the initial weights, as in `networks.encoder`.
         **options: `widths` (tuple of int) of the MLPs.
@@ -74,6 +74,11 @@ def mlp_small(z, output_shape, *, widths=(64, 128)):
     return mlp(z, output_shape, widths=widths)
 
 
+def airnet(z, output_shape):
+    """`convnet` as wide as the encoder "airnet": 192, 128 and 64. 1,059,587 parameters for 32x32 and 64 latents."""
+    return _convolutions("airnet", z, output_shape, (192, 128, 64))
+
+
 def convnet(z, output_shape):
     """The mirror of the encoder of that name: not from a paper.
 
@@ -88,12 +93,7 @@ def convnet(z, output_shape):
     446,403 parameters for 32x32 colour images and 64 latents. A kernel of 4 at stride 2 meets every pixel equally
     often, so that it leaves no chequerboard in the images.
     """
-    height, width, channels = _parts("convnet", output_shape, 3)
-    x = _seed(z, (height, width, 128), {})
-    x = relu(batch_norm(conv(x, 128, 3, "conv1"), "bn1"), "relu1")
-    for index, filters in enumerate((64, 32), 2):
-        x = relu(batch_norm(conv_up(x, filters, 4, f"conv{index}"), f"bn{index}"), f"relu{index}")
-    return conv_up(x, channels, 4, "logits", use_bias=True, kernel_initializer="glorot_uniform")
+    return _convolutions("convnet", z, output_shape, (128, 64, 32))
 
 
 def resnet18_simvae(z, output_shape):
@@ -144,6 +144,15 @@ def resnet18_simvae_paper(z, output_shape):
     return conv(x, channels, 5, "logits", use_bias=True, kernel_initializer="glorot_uniform")
 
 
+def _convolutions(name, z, output_shape, widths):
+    height, width, channels = _parts(name, output_shape, 3)
+    x = _seed(z, (height, width, widths[0]), {})
+    x = relu(batch_norm(conv(x, widths[0], 3, "conv1"), "bn1"), "relu1")
+    for index, filters in enumerate(widths[1:], 2):
+        x = relu(batch_norm(conv_up(x, filters, 4, f"conv{index}"), f"bn{index}"), f"relu{index}")
+    return conv_up(x, channels, 4, "logits", use_bias=True, kernel_initializer="glorot_uniform")
+
+
 def _dense(z, output_shape, widths, initializer):
     x = blocks.dense_stack(z, checks.widths(widths=widths), "fc", initializer)
     options = initializer(x.shape[-1]) if initializer else {}
@@ -192,6 +201,7 @@ def _up_block(x, filters, name, initializer):
 
 
 DECODERS = {
+    "airnet": airnet,
     "mlp": mlp,
     "mlp-released": mlp_released,
     "mlp-small": mlp_small,

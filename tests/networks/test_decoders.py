@@ -32,6 +32,12 @@ def test_every_decoder_has_an_encoder():
             64,
             65 * 2048 + 9 * 128**2 + 16 * (128 * 64 + 64 * 32 + 32 * 3) + 2 * (128 + 64 + 32) + 3,
         ),
+        (
+            "airnet",
+            (32, 32, 3),
+            64,
+            65 * 3072 + 9 * 192**2 + 16 * (192 * 128 + 128 * 64 + 64 * 3) + 2 * (192 + 128 + 64) + 3,
+        ),
         # The released networks, counted in PyTorch with the released code's layers.
         ("resnet18-simvae", (32, 32, 3), 64, 8_984_387),
         ("resnet18-simvae", (64, 64, 3), 64, 9_383_747),

@@ -4,7 +4,7 @@ import pytest
 
 from sslzoo.data.catalogue import KNOWN
 from sslzoo.errors import InvalidInputError, UnknownNameError
-from sslzoo.training import PAPER, STRONG, VAE_PAPER, Per, Variant, flags
+from sslzoo.training import AIRNET, PAPER, STRONG, VAE_AIRNET, VAE_PAPER, Per, Variant, flags
 from sslzoo.training.settings import SETUPS, data_name, model_name, parse_changes, resolve, table
 
 OWN = {"temperature": 0.7, "batch_size": Per(128, mnist=64), "queue_size": Per(4096, digits=128)}
@@ -17,6 +17,17 @@ VARIANTS = {
 
 def numbers(variant="zoo", dataset="mnist", channels=None, **changes):
     return resolve(OWN, VARIANTS, variant, dataset, channels, changes)
+
+
+def test_the_zoo_tier_of_cifar_is_a_variant_of_its_own():
+    strong, small = numbers("zoo", "cifar10"), numbers("small", "cifar10")
+    assert all(strong[name] == value for name, value in AIRNET.settings.items())
+    assert small["network"] == "convnet" and small["views_per_image"] == 20 and small["optimizer"] == "adam"
+    own = resolve(OWN, {"zoo": VAE_AIRNET | {"temperature": 0.2}}, "zoo", "cifar10")
+    assert own["network"] == "airnet" and own["latent_dim"] == 64 and own["temperature"] == 0.2
+    assert resolve(OWN, {"zoo": VAE_AIRNET | {"temperature": 0.2}}, "zoo", "mnist") == numbers()
+    with pytest.raises(InvalidInputError, match="Variant small is for cifar10"):
+        numbers("small")
 
 
 def test_later_rows_win():
