@@ -38,14 +38,14 @@ PUBLISHED = {"cifar10": {"views": 85.6}}
 def main(argv=None):
     run = training.Run("cmc", SETTINGS, VARIANTS, argv, __doc__, PUBLISHED)
     s, parts = run.settings, []
-    height, width, channels = run.image_shape
+    height, width, channels = run.input_shape
     split = {"channels": ((0, 1), (1, 3))} if channels == 3 else {"rows": ((0, height // 2), (height // 2, height))}
     ((axis, places),) = split.items()
     for number, (first, last) in enumerate(places):
         shape = (last - first, width, channels) if axis == "rows" else (height, width, last - first)
         size = s["latent_dim"] and s["latent_dim"] // 2
         encoder = networks.encoder(s["network"], shape, size, seed=run.seed + number)
-        parts.append(networks.on_part(encoder, run.image_shape, **{axis: (first, last)}))
+        parts.append(networks.on_part(encoder, run.input_shape, **{axis: (first, last)}))
     steps = round(s["shrinking"] * s["epochs"] * run.steps_per_epoch)
     options = run.options("negatives", "neighbors", "clusters", "temperature", "momentum")
     model = CMC(

@@ -96,7 +96,7 @@ def on_part(
 
     Args:
         network: built model of images of the size of that part.
-        image_shape: tuple (H, W, C) of the images.
+        image_shape: tuple (H, W, C) of the images; H and W may be None, for all sizes, where no rows are named.
         rows, channels: (first, last), it sees first, ..., last - 1; None for all.
 
     Returns:
@@ -105,10 +105,10 @@ def on_part(
     Raises:
         InvalidInputError: a part that images do not have, or not what the network takes.
     """
-    height, width, depth = image_shape = checks.shape(3, image_shape=image_shape)
+    height, width, depth = image_shape = checks.shape(3, open_sides=rows is None, image_shape=image_shape)
     (top, bottom), (first, last) = rows or (0, height), channels or (0, depth)
-    part = (bottom - top, width, last - first)
-    inside = 0 <= top < bottom <= height and 0 <= first < last <= depth
+    part = (bottom - top if rows else height, width, last - first)
+    inside = (rows is None or 0 <= top < bottom <= height) and 0 <= first < last <= depth
     if not getattr(network, "built", False) or not inside or tuple(network.input_shape[1:]) != part:
         raise InvalidInputError(
             "network must be built for a part of the images, which rows and channels name as (first, last). "

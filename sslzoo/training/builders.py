@@ -38,6 +38,12 @@ class Builders:
             return None
         return self.views(s["local_views"], s.get("local_size"), crop={"scale": s["local_scale"]})
 
+    @property
+    def input_shape(self) -> tuple[int | None, ...]:
+        """What an encoder takes: the shape of an image; any side where it is trained on smaller views than it is used
+        on."""
+        return (None, None, self.image_shape[-1]) if self.settings["view_size"] else self.image_shape
+
     def encoder(self, posterior: bool = False, **size) -> keras.Model:
         """The encoder of this run: setting "network", a representation of "latent_dim" numbers; or that of --init.
 
@@ -47,11 +53,8 @@ class Builders:
         """
         if self.beginning:
             return self.beginning.encoder(self, posterior)
-        # Trained on smaller views than it will be used on, a network must take both.
-        shape = (None, None, self.image_shape[-1]) if self.settings["view_size"] else self.image_shape
-        return networks.encoder(
-            self.settings["network"], shape, self.settings["latent_dim"], posterior, seed=self.seed, **size
-        )
+        s = self.settings
+        return networks.encoder(s["network"], self.input_shape, s["latent_dim"], posterior, seed=self.seed, **size)
 
     def decoder(self) -> keras.Model:
         """The decoder that belongs to the encoder of this run."""

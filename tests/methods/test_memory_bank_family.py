@@ -439,6 +439,16 @@ def test_cmc_of_colour_images_is_published_with_its_colours(tmp_path):
     assert colour.std(axis=0).max() < 1e-3 < lightness.std(axis=0).min()
 
 
+def test_on_part_takes_images_of_any_size():
+    colour = networks.on_part(networks.encoder("airnet", (None, None, 2), None), (None, None, 3), channels=(1, 3))
+    images = np.random.default_rng(0).normal(size=(2, 24, 28, 3)).astype("float32")
+    features = ops.convert_to_numpy(colour(images))
+    images[..., 0] = 0.0
+    np.testing.assert_array_equal(ops.convert_to_numpy(colour(images)), features)
+    with pytest.raises(InvalidInputError, match="image_shape must be"):
+        networks.on_part(networks.encoder("mlp-small", (3, 8, 3), 5), (None, None, 3), rows=(5, 8))
+
+
 def test_on_part_sees_its_part_alone():
     first, second = lab_encoders()
     lower = networks.on_part(networks.encoder("mlp-small", (3, 8, 3), 5), (8, 8, 3), rows=(5, 8))
