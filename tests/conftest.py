@@ -1,4 +1,4 @@
-"""Settings for every test: quiet backends, and tools in tests/ importable by name."""
+"""Settings for every test: quiet backends, a share of the cores for each worker, tools in tests/ importable by name."""
 
 import gc
 import os
@@ -11,8 +11,25 @@ import pytest
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # the suite is about correctness and must be the same everywhere
 sys.path.insert(0, str(Path(__file__).parent))
+CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+worker = os.environ.get("PYTEST_XDIST_WORKER")
+if worker and hasattr(os, "sched_setaffinity"):
+    # Threads of backends that share cores wait for each other: two workers on two cores took half as long again.
+    number, count = int(worker.removeprefix("gw")), int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    os.sched_setaffinity(0, CORES[number % len(CORES) :: count])
 if hasattr(signal, "SIGHUP"):  # nohup ignores it, and runs leave an ignored signal alone; the suite sends it to itself
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def pytest_xdist_auto_num_workers(config):
+    """One for each core that is ours, four at most: each holds a backend of its own, up to 2 GB."""
+    return min(len(CORES), 4)
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Says how to run the rest."""
+    if config.option.markexpr == "not slow":
+        terminalreporter.write_line('Tests marked slow were left out; python -m pytest -m "" runs them all.')
 
 
 def pytest_collection_finish(session):

@@ -20,6 +20,7 @@ def rates(schedule, steps):
     return np.array([float(schedule(step)) for step in range(steps)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("total", "warmup"), [(100, 0), (100, 10), (2000, 200)])
 def test_it_is_the_cosine_of_all_other_runs(total, warmup):
     reference = rates(optimizers.warmup_cosine(0.3, total, warmup), total + 5)
@@ -157,6 +158,7 @@ def planned_in(out):
     return json.loads((out / "run.json").read_text())["planned"]
 
 
+@pytest.mark.slow
 def test_a_planned_run_resumes_to_the_weights_of_an_uninterrupted_one(tmp_path, monkeypatch):
     plan_at(monkeypatch, 5, 27)
     whole, killed = tmp_path / "whole", tmp_path / "killed"

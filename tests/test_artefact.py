@@ -420,6 +420,7 @@ for size in (100, 20_000, 40_000, 60_000, 63_000, 70_000, 75_000):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
 def test_a_disk_that_fills_at_any_point_leaves_the_old_model_and_no_crash(copy):
     """A limit on the size of files fails a write as a full disk does, wherever it strikes."""
@@ -627,6 +628,7 @@ np.savez(out, backend=keras.backend.backend(), **results)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["tensorflow", "jax", "torch"])
 def test_other_processes_and_backends_load_and_train_it_without_sslzoo(folder, tmp_path, backend):
     if importlib.util.find_spec(backend) is None:
@@ -780,6 +782,7 @@ def test_what_takes_long_to_build_is_counted_as_often_as_it_is_built(config):
     check_config(nested(3))
 
 
+@pytest.mark.filterwarnings("ignore:Loaded all the same")
 @pytest.mark.parametrize(
     "file, spoil, message",
     [

@@ -8,6 +8,8 @@ import pytest
 
 from sslzoo.files import module_at
 
+pytestmark = pytest.mark.slow
+
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 BACKEND = keras.backend.backend()
 TINY = ["--network", "mlp-small", "--images", "mnist", "--latent-dim", "4", "--batch-size", "4"]

@@ -660,6 +660,7 @@ def test_evaluate_without_a_data_set_takes_the_one_that_was_trained_on_or_says_w
         assert code == 2 and not out and re.search(message, err.strip()), err
 
 
+@pytest.mark.slow
 def test_evaluate_leaves_no_picture_of_an_earlier_evaluation(sslzoo_, tmp_path):
     words = ["evaluate", "simvae-digits", "--dataset", "digits", "--limit", "60", "--epochs", "1", "--out", "measured"]
     pictures = tmp_path / "measured" / "pictures"

@@ -846,6 +846,7 @@ def test_batches_outside_fit():
 # Without TensorFlow, and a set as a file
 
 
+@pytest.mark.slow
 def test_without_tensorflow(tmp_path):
     """In a process where TensorFlow cannot be imported, under a backend that does without it."""
     backends = [name for name in (keras.config.backend(), "jax", "torch") if name in ("jax", "torch")]

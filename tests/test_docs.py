@@ -192,6 +192,7 @@ def test_views_in_a_group_are_compared_at_equal_passes_too(tmp_path):
     assert "(figure 7), at equal passes over the images, MNIST**" in tables.page([], {}, runs)
 
 
+@pytest.mark.slow
 def test_several_seeds_become_one_entry_and_finished_runs_are_not_trained_again(tmp_path):
     first = json.loads((ROOT / "weights" / "simvae-digits" / "results.json").read_text())
     values = 90.0, 92.0, 97.0

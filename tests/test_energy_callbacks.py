@@ -88,6 +88,7 @@ def test_back_is_to_what_was_good_a_look_before_the_last():
     assert any((five != eight).any() for five, eight in zip(kept[5], kept[8]))
 
 
+@pytest.mark.slow
 def test_random_numbers_are_others_after_a_rollback():
     straight, broken = gedi(), gedi()
     fit(straight, DivergenceGuard(every=1))
@@ -149,6 +150,7 @@ def test_energies_and_clusters_in_the_logs():
     assert history["prior_excess"][-1] == pytest.approx(-np.log(share).mean() - math.log(5), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_looking_changes_nothing():
     plain, watched = gedi(), gedi()
     fit(plain, epochs=2)

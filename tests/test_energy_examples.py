@@ -13,6 +13,8 @@ from test_examples import example
 
 import sslzoo
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path, monkeypatch):

@@ -12,6 +12,8 @@ from PIL import Image
 import sslzoo
 from sslzoo import evaluation
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(sslzoo.__file__).parent.parent / "examples"
 
 

@@ -324,6 +324,7 @@ def test_the_watch_sees_what_it_is_there_for(tmp_path):
             harm()
 
 
+@pytest.mark.slow
 def test_ten_thousand_configurations_end_in_a_verdict(texts, tmp_path):
     """Accepted, or refused by an error of the package's own; by far the most are one or the other for a reason."""
     rng = random.Random(0)
@@ -359,6 +360,7 @@ def test_a_payload_is_refused_wherever_it_stands(texts, payload):
         check_config(config)
 
 
+@pytest.mark.slow
 def test_what_is_built_touches_nothing_else(folders, tmp_path, monkeypatch):
     """Keras gets what passed the check: a model comes out, or an error of the package's own, and no file or socket."""
     monkeypatch.chdir(tmp_path)
@@ -519,6 +521,7 @@ def test_variables_of_a_refused_model_are_never_drawn(folders, tmp_path):
         pass
 
 
+@pytest.mark.slow
 def test_a_fork_while_another_thread_loads_does_not_hang(folders):
     code = f"""
 import os, sys, threading

@@ -516,6 +516,7 @@ def test_what_does_not_fit_is_refused_before_training():
 # ---------------------------------------------------------------- in a recipe
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sslzoo.callbacks.health.CollapseWarning")
 def test_a_recipe_stops_on_collapse_and_its_results_say_why(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(health, "signs", lambda found, loss, chance: {"complete": 0.0})

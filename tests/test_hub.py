@@ -461,6 +461,7 @@ def start(hub, *files, revision=None):
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_ten_processes_at_once(hub):
     hub.fail(STORAGE, "drop", times=2)
     processes = [start(hub, *PART) for _ in range(10)]

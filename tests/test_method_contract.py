@@ -17,6 +17,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from tiers import tiered
 
 from sslzoo import data
 from sslzoo.errors import choose
@@ -25,9 +26,12 @@ from sslzoo.methods import METHODS
 GOLDEN = Path(__file__).parent / "golden"
 BACKENDS = ("tensorflow", "jax", "torch")
 CASES = list(contract.CASES)
+# By default each method once, not every option of it, and bfloat16 for one method of each kind.
+TIERED = tiered(CASES, METHODS)
+KINDS = {"simvae", "simclr-projector", "byol", "dino", "annulus", "gedi"}
 
 
-@pytest.fixture(scope="module", params=CASES)
+@pytest.fixture(scope="module", params=TIERED)
 def run(request):
     eight_steps = contract.EightSteps(request.param)
     eight_steps.name = request.param
@@ -66,7 +70,7 @@ def test_training_moves_every_variable(run):
     assert not still
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", TIERED)
 def test_freezing_and_unfreezing_leaves_what_is_trained(name):
     """Keras sets `trainable` of all variables at once; teachers stay where no optimizer sees them."""
     num_views, make = contract.CASES[name]
@@ -82,12 +86,12 @@ def test_freezing_and_unfreezing_leaves_what_is_trained(name):
     assert weights == [[w.path for w in group] for group in (model.trainable_weights, model.non_trainable_weights)]
 
 
-@pytest.mark.parametrize("name", ["moco", "byol", "protocpc", "tico", "dino", "simdino"])
+@pytest.mark.parametrize("name", tiered(["moco", "byol", "protocpc", "tico", "dino", "simdino"], {"moco", "byol"}))
 def test_eight_steps_after_unfreezing_equal_those_of_a_model_never_frozen(name):
     same_as_golden(contract.EightSteps(name, thawed=True).arrays, name)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", TIERED)
 def test_a_remainder_that_cannot_be_taken_is_refused_before_the_first_step(name):
     num_views, make = contract.CASES[name]
     model = make(contract.Flips(num_views))
@@ -154,7 +158,7 @@ def flattened(inputs):
     return {**inputs, "images": inputs["images"][..., 0]} if isinstance(inputs, dict) else inputs[..., 0]
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", tiered(CASES, KINDS))
 def test_mixed_bfloat16_keeps_losses_and_state_in_float32(name):
     num_views, make = contract.CASES[name]
     keras.config.set_dtype_policy("mixed_bfloat16")
@@ -212,6 +216,7 @@ def side_by_side(code, count=2, timeout=1800):
             process.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="keras.distribution.DataParallel is JAX's")
 def test_two_devices_equal_one():
     """The golden runs, sharded over two virtual devices: negatives and statistics are those of the whole batch."""
@@ -226,6 +231,7 @@ for name in {CASES}:
     in_another_process(code, "jax", XLA_FLAGS="--xla_force_host_platform_device_count=2")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", [b for b in BACKENDS if b != keras.backend.backend()])
 def test_saved_here_loads_under_another_backend(other, tmp_path):
     if importlib.util.find_spec(other) is None:

@@ -5,11 +5,14 @@ import sys
 import types
 
 import numpy as np
+import pytest
 from PIL import Image
 
 import sslzoo
 from sslzoo import evaluation, progress
 from sslzoo.evaluation import pictures
+
+pytestmark = pytest.mark.slow
 
 
 def shown(thing):

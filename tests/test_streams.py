@@ -114,6 +114,7 @@ class Killed(BaseException):
     pass
 
 
+@pytest.mark.slow
 def test_a_run_from_files_ends_in_the_weights_of_one_from_memory_also_if_it_is_killed(photos, tmp_path, monkeypatch):
     def nothing(run, model):
         unlock_folder(run.out)

@@ -15,6 +15,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+from tiers import tiered
 
 import sslzoo
 from sslzoo import callbacks, errors, training
@@ -119,6 +120,7 @@ def test_rounded_weights_are_the_ones_evaluated_and_written(tmp_path):
     assert not (folder / "model").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["beta_vae", "cr_vae"])
 def test_the_other_recipes_run(name, tmp_path):
     folder = train(name, tmp_path / "run", "--epochs", 1)
@@ -143,10 +145,11 @@ def test_two_recipes_do_not_print_one_papers_numbers():
 
 def test_every_method_sees_as_many_views_of_cifar10():
     """The budget of one is the budget of all that are compared, and the network is the same."""
-    names = ("simvae", "vae", "beta_vae", "cr_vae", "simclr", "vicreg", "moco")
-    settings = [resolve(recipe(name).SETTINGS, {}, "zoo", "cifar10") for name in names]
-    assert {s["num_views"] * s["epochs"] for s in settings} == {20}
-    assert {s["network"] for s in settings} == {"convnet"}
+    names = ("simvae", "vae", "beta_vae", "cr_vae", "simclr", "vicreg", "moco", "ball", "cmc", "lejepa", "byol", "swav")
+    for variant, views, network in (("small", 20, "convnet"), ("zoo", 160, "airnet")):
+        settings = [resolve(module.SETTINGS, module.VARIANTS, variant, "cifar10") for module in map(recipe, names)]
+        assert {s["num_views"] * s["epochs"] for s in settings} == {views}
+        assert {s["network"] for s in settings} == {network}
 
 
 @pytest.mark.parametrize("name", RECIPE_NAMES)
@@ -160,6 +163,7 @@ def test_the_papers_variants_keep_the_papers_networks(name):
             assert network.startswith("resnet"), (variant, kind)
 
 
+@pytest.mark.slow
 def test_the_mixture_starts_as_often_as_the_settings_say(tmp_path):
     arguments = ["--limit", "240", "--batch-size", "24", "--protocols", "gmm", "--epochs", "1"]
     folder = recipe("vae").main([*arguments, "--set", "gmm_restarts=2", "--out", str(tmp_path / "run")])
@@ -169,6 +173,7 @@ def test_the_mixture_starts_as_often_as_the_settings_say(tmp_path):
     assert "restarts: 2" in next(m["protocol"] for m in results["metrics"] if m["name"] == "gmm.accuracy")
 
 
+@pytest.mark.slow
 def test_a_protocol_that_does_not_apply_takes_no_numbers_with_it(tmp_path, monkeypatch):
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))  # where no other set lies to take outliers from
     flags = ["--limit", "240", "--batch-size", "24", "--epochs", "1", "--protocols", "knn", "outliers"]
@@ -190,6 +195,7 @@ def test_images_without_labels_train_and_say_that_probes_are_skipped(tmp_path, c
     assert sslzoo.load(folder).predict(images[:2], verbose=0).shape == (2, 10)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None, reason="tf.data needs TensorFlow")
 def test_an_encoder_is_measured_on_another_labelled_set(tmp_path):
     """Trained on images without labels, probed on others of another size and colour."""
@@ -220,6 +226,7 @@ def test_an_encoder_is_measured_on_another_labelled_set(tmp_path):
     assert all(metric["paper"] is None for metric in results["metrics"]) and "--probe-data" not in results["recipe"]
 
 
+@pytest.mark.slow
 def test_views_made_in_tf_data_train_as_well(tmp_path):
     train("simvae", tmp_path / "run", "--epochs", 1, "--views", "tf.data", "--num-views", 3)
     assert np.isfinite(float(rows(tmp_path / "run")[0]["loss"]))
@@ -228,6 +235,7 @@ def test_views_made_in_tf_data_train_as_well(tmp_path):
 # ---------------------------------------------------------------- exact resume
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["device", "tf.data"])
 def test_a_killed_run_resumes_to_the_weights_of_an_uninterrupted_one(where, tmp_path):
     if where == "tf.data" and importlib.util.find_spec("tensorflow") is None:
@@ -620,7 +628,8 @@ def test_a_user_sees_one_line_and_no_traceback(capsys):
 # ---------------------------------------------------------------- every recipe
 
 
-@pytest.mark.parametrize("name", RECIPE_NAMES)
+# By default one recipe of each kind; the battery fits all methods.
+@pytest.mark.parametrize("name", tiered(RECIPE_NAMES, {"simclr", "annulus", "dino", "gedi"}))
 def test_every_recipe_trains_and_hands_over_its_parts(name, tmp_path, monkeypatch):
     """One epoch of each: settings reach the method, indices and callbacks reach `fit`. Probes are tested above."""
     finished = {}
@@ -676,6 +685,7 @@ def test_without_a_head_the_predictor_stands_on_the_encoder(name, tmp_path, stop
     assert model.predictor.input_shape == model.predictor.output_shape == (None, 7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["simclr", "moco", "vicreg", "byol"])
 def test_strong_settings_reach_the_run(name, tmp_path, stopped):
     argv = [
@@ -751,6 +761,7 @@ def test_a_folder_of_photographs_from_end_to_end(tmp_path, capsys):
 # ---------------------------------------------------------------- more epochs, and how long they take
 
 
+@pytest.mark.slow
 def test_a_run_is_extended_by_more_epochs_and_the_card_says_so(tmp_path):
     train("vae", tmp_path, "--epochs", 2)
     with pytest.raises(errors.ArtefactError) as caught:
@@ -765,6 +776,7 @@ def test_a_run_is_extended_by_more_epochs_and_the_card_says_so(tmp_path):
     assert "--epochs 4" in json.loads((folder / "results.json").read_text())["recipe"]
 
 
+@pytest.mark.slow
 def test_the_pace_is_told_once(tmp_path, capsys):
     train("vae", tmp_path / "a", "--epochs", 3)
     told = capsys.readouterr().out
@@ -777,6 +789,7 @@ def test_the_pace_is_told_once(tmp_path, capsys):
     assert "About 10 min an epoch, 16.7 h for 100 epochs." in pace.said
 
 
+@pytest.mark.slow
 def test_a_run_whose_accuracy_stalls_ends_and_is_measured_as_banks_were(tmp_path, monkeypatch, capsys):
     """A bank that never changes, and weights that hardly do, find the same neighbours at every look."""
     monkeypatch.setattr(PlateauRate.__init__, "__defaults__", (1, 2))

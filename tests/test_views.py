@@ -455,6 +455,7 @@ def test_points_are_views_in_their_own_units():
 # What is saved
 
 
+@pytest.mark.slow
 def test_preprocessors_load_without_this_package(tmp_path):
     expected = {}
     for name, size in [("simvae-mnist", 6), ("mi-cifar10", None), ("gedi-svhn", (9, 7))]:

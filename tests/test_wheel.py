@@ -17,6 +17,8 @@ import pytest
 import sslzoo
 from sslzoo.zoo import index
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(sslzoo.__file__).parent.parent
 COMMITTED = sorted(path.parent for path in (ROOT / "weights").glob("*/results.json"))
 ENCODER = ("config.json", "metadata.json", "model.weights.h5", "results.json")

@@ -97,6 +97,7 @@ def hub(monkeypatch, tmp_path):
     with fake_hub.FakeHub() as hub:
         fake_hub.direct(monkeypatch, hub, tmp_path / "home", token=fake_hub.TOKEN)
         monkeypatch.setenv("SSLZOO_MANIFEST", str(tmp_path / "manifest.json"))
+        (tmp_path / "weights").mkdir(exist_ok=True)
         monkeypatch.setenv("SSLZOO_WEIGHTS", str(tmp_path / "weights"))
         monkeypatch.setattr(index, "__file__", str(tmp_path / "site-packages" / "sslzoo" / "zoo" / "index.py"))
         manifest.write({})
@@ -171,6 +172,7 @@ def test_a_folder_that_changes_while_it_is_read_is_not_published(hub, folder, mo
     assert not hub.repositories and not index.read()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", contract.CASES)
 def test_every_part_of_every_method_is_loaded_published_and_loaded_again(hub, tmp_path, method):
     num_views, make = contract.CASES[method]
@@ -239,6 +241,7 @@ def test_a_part_that_the_mirror_lacks_comes_from_the_hub(published, written, tmp
     assert cached_files() == ["decoder/config.json", "decoder/model.weights.h5", "results.json"]
 
 
+@pytest.mark.filterwarnings("ignore:Loaded all the same")
 @pytest.mark.parametrize("file", [*ENCODER_FILES, "results.json"])
 def test_a_changed_file_in_the_mirror_is_refused(published, written, tmp_path, file):
     mirror = Path(shutil.copytree(written, tmp_path / "weights" / NAME))
@@ -669,6 +672,7 @@ def test_entries_that_disagree_with_results_are_found(hub, written, tmp_path):
 # ------------------------------------------------------------------ cost
 
 
+@pytest.mark.slow
 def test_a_local_model_loads_without_the_hubs_client(written, tmp_path):
     weights = tmp_path / "weights"
     shutil.copytree(written, weights / NAME)

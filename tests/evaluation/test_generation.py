@@ -224,6 +224,7 @@ def no_inception(monkeypatch):
     monkeypatch.setattr(keras.applications, "InceptionV3", refused)
 
 
+@pytest.mark.slow
 def test_all_protocols_of_a_model_of_the_zoo(tmp_path, no_inception):
     noise = np.random.default_rng(0).integers(0, 256, (40, 8, 8, 1)).astype("uint8")
     report = sslzoo.evaluate(

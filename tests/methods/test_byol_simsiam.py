@@ -171,6 +171,7 @@ def test_only_training_moves_teacher_and_counter():
         np.testing.assert_array_equal(old, to_numpy(new))
 
 
+@pytest.mark.slow
 def test_counter_and_teacher_are_saved_and_go_on(tmp_path):
     """A saved run continues like the one that was never stopped, its momentum included."""
     whole, half = (make(BYOL, momentum=0.5, total_steps=6) for _ in range(2))

@@ -164,6 +164,7 @@ def trained(model, epochs, folder=None):
     return state(model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [gedi, ebclr])
 def test_resuming_goes_on_with_buffer_and_random_numbers(make, tmp_path):
     straight = trained(make(), 3)
@@ -172,6 +173,7 @@ def test_resuming_goes_on_with_buffer_and_random_numbers(make, tmp_path):
         np.testing.assert_allclose(ours, theirs, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(keras.backend.backend() == "torch", reason="Keras does not fuse steps under PyTorch")
 def test_fused_steps_equal_single_ones():
     found = []
@@ -326,6 +328,7 @@ def test_an_image_of_nan_has_a_density_of_nan():
     assert np.isnan(array(gedi().log_density(x))).tolist() == [False, False, True, False]
 
 
+@pytest.mark.slow
 def test_a_published_model_keeps_its_head(tmp_path):
     """The part "projection" clusters, is a density, and samples, without sslzoo's classes."""
     model = GEDI(plain_encoder(), 5, head(), Views("gedi-toy", 1), temperature=0.5, buffer_size=4, sgld_steps=1)
@@ -407,6 +410,7 @@ def test_a_chain_that_ends_leaves_a_view_in_its_place():
     assert np.abs(array(outputs["rows"]) - array(model.prepare(images(8)))).max() < 1e-6
 
 
+@pytest.mark.slow
 def test_ebclr_density_is_relative_to_a_reference_and_is_sampled():
     model = ebclr()
     z, other = (array(model.embed(model.prepare(images(n)))) for n in (5, 9))

@@ -44,6 +44,7 @@ def trained(name, steps_per_execution, form, epochs=2, watchers=()):
     return contract.state(model), history.history
 
 
+@pytest.mark.slow
 @fuses
 @pytest.mark.parametrize("form", ["arrays", "epochs", *(["stacks"] if OURS else [])])
 @pytest.mark.parametrize("name", ["simvae", "moco", "swav"])

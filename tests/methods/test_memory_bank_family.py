@@ -347,6 +347,7 @@ def test_clusters_are_made_of_the_bank_and_repeat():
     assert not np.array_equal(mini_batch_kmeans(draw(200, 4), 5, 0), mini_batch_kmeans(draw(200, 4), 5, 1))
 
 
+@pytest.mark.slow
 def test_the_callback_makes_clusters_between_epochs(capsys, monkeypatch):
     model = make(LocalAggregation, clusters=5, clusterings=2)
     seen = []
@@ -406,6 +407,7 @@ def test_cmc_finds_each_modality_in_the_bank_of_the_other():
         np.testing.assert_allclose(to_numpy(model.lightness_bank.rows)[3], mine, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_cmc_clusters_each_bank():
     model = cmc(neighbors=20, clusters=4, clusterings=2)
     history = model.fit(inputs(model), batch_size=BATCH, epochs=3, verbose=0, callbacks=[ClusterBank()]).history
@@ -421,6 +423,7 @@ def lab_encoders(seed=0):
     )
 
 
+@pytest.mark.slow
 def test_cmc_of_colour_images_is_published_with_its_colours(tmp_path):
     """Raw RGB in, both representations out; grey images have no colour to speak of."""
     model = CMC(*lab_encoders(), 16, views=views.Views("mi-cifar10-lab", 1, seed=0), negatives=8)
@@ -466,6 +469,7 @@ def test_on_part_sees_its_part_alone():
 # ---------------------------------------------------------------- wrong ways, and what they have in common
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [InstanceDiscrimination, Ball, Annulus, LocalAggregation])
 def test_an_index_outside_is_refused_or_makes_the_loss_nan_and_moves_nothing(method):
     model = make(method, num_images=5, **({"clusters": 3} if method in (Annulus, LocalAggregation) else {}))

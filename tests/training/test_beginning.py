@@ -11,6 +11,8 @@ from sslzoo import errors
 from sslzoo.training import outcome
 from sslzoo.zoo.results import read_results
 
+pytestmark = pytest.mark.slow
+
 SMALL = ["--limit", "240", "--protocols", "knn"]
 
 

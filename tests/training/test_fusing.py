@@ -51,6 +51,7 @@ def test_a_fused_run_is_the_run(name, unmeasured, tmp_path, capsys):
     same(tmp_path / "single", tmp_path / "fused")
 
 
+@pytest.mark.slow
 @fuses
 def test_a_fused_run_that_is_killed_resumes_to_the_same_weights(unmeasured, tmp_path):
     arguments = [*SMALL, "--epochs", "12", "--num-views", "3", "--fuse-steps", "4"]

@@ -15,6 +15,8 @@ from test_training import checkpoint, fused, rows, start_until_checkpoint, train
 import sslzoo
 from sslzoo import callbacks, errors, training
 
+pytestmark = pytest.mark.slow
+
 TIMING = ("seconds", "views_per_second", "cluster_seconds")
 unix = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
 

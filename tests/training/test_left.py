@@ -74,6 +74,7 @@ def test_a_picture_that_fails_costs_no_other(tmp_path, monkeypatch):
     assert {"curves.png", "neighbours.png"} <= {path.name for path in (folder / "pictures").iterdir()}
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_without_the_model_it_began_with(tmp_path, monkeypatch):
     """And ends in the weights of one whose model was still there."""
     first = train("simclr", tmp_path / "first", *FEW, "--set", "head=(16, 8)", "--name", "first")
@@ -91,6 +92,7 @@ def test_a_run_goes_on_without_the_model_it_began_with(tmp_path, monkeypatch):
         train("simclr", tmp_path / "new", "--epochs", 1, *words)
 
 
+@pytest.mark.slow
 def test_what_killed_processes_left_half_written_is_removed(tmp_path):
     out = tmp_path / "run"
     train("vae", out, "--epochs", 1)

@@ -33,6 +33,7 @@ def seen(text, width=80):
     return [line.rstrip() for line in lines]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("pty") is None, reason="Windows has none")
 def test_a_recipe_at_a_terminal(tmp_path):
     import pty

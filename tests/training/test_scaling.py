@@ -16,6 +16,8 @@ import sslzoo
 from sslzoo import callbacks, errors
 from sslzoo.training import devices, examples
 
+pytestmark = pytest.mark.slow
+
 BACKEND = keras.backend.backend()
 
 
