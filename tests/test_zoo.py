@@ -220,7 +220,6 @@ def test_a_loaded_model_trains(published):
 def test_a_path_comes_first_then_the_mirror_then_the_hub(published, written, tmp_path, monkeypatch):
     with no_network(monkeypatch, published):
         assert sslzoo.load(written).name == sslzoo.load(str(written)).name
-        (tmp_path / "weights").mkdir()
         shutil.copytree(written, tmp_path / "weights" / NAME)
         np.testing.assert_allclose(features(sslzoo.load(NAME)), expected(), atol=1e-6)
         monkeypatch.chdir(tmp_path)
@@ -323,7 +322,6 @@ def test_evaluate_at_a_revision_finds_all_its_parts(published, tmp_path, capsys)
     """The model's own decoder, where one was fitted to its features and took its place."""
     commit = index.read()[NAME]["revision"]
     np.savez(tmp_path / "mine.npz", train_images=IMAGES, test_images=IMAGES)
-    (tmp_path / "weights").mkdir()  # which the shell insists on
     for name in (NAME, f"hf://{REPOSITORY}"):
         words = ["evaluate", name, "--revision", commit, "--dataset", str(tmp_path / "mine.npz"), "--json"]
         assert cli.main([*words, "--protocols", "reconstruction"]) == 0
