@@ -203,6 +203,19 @@ def memory():
 def line(side, seconds, options):
     wall, processor = seconds
     rate = options.batch_size / wall
+    if options.json:
+        row = {
+            "what": f"{options.method} {options.network} {side}",
+            "device": device(),
+            "backend": keras.backend.backend(),
+            "precision": keras.config.dtype_policy().name,
+            "batch_size": options.batch_size,
+            "num_views": options.num_views,
+            "views_per_second": rate * options.num_views,
+            "milliseconds": 1000 * wall,
+        }
+        with open(options.json, "a") as file:
+            file.write(json.dumps(row) + "\n")
     epoch = SHAPES[options.images][1] / rate
     print(
         f"{side:10} batch {options.batch_size:5} x {options.num_views}: {rate:10,.0f} images/s {epoch:9.1f} s/epoch "
@@ -326,6 +339,7 @@ def main(argv=None):
     add("--rounds", type=int, default=3)
     add("--peers", nargs="+", choices=("scan", "torch", "lightly"), default=[])
     add("--growth", nargs="+", metavar="WHAT SIZE", help=f"{', '.join(GROWTH)}, and its sizes")
+    add("--json", metavar="FILE", help="add each line printed to this file too, as an object a line")
     options = parser.parse_args(argv)
     for name in ("latent_dim", "batch_size", "num_views", "fuse_steps", "steps", "rounds"):
         if (value := getattr(options, name)) < 1:

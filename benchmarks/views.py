@@ -17,6 +17,7 @@ flatters no one. On a GPU the device column is per second of wall time, and mark
 
 import argparse
 import importlib.util
+import json
 import os
 import time
 
@@ -25,6 +26,9 @@ parser.add_argument("--policies", nargs="+", default=None, help="names of polici
 parser.add_argument("--batch-size", type=int, default=64, help="images per batch")
 parser.add_argument("--num-views", type=int, default=4, help="views per image")
 parser.add_argument("--seconds", type=float, default=2.0, help="processor time to spend on each figure, at least")
+parser.add_argument("--image-size", type=int, help="pixels of a side (default: those of the policy's data set)")
+parser.add_argument("--only", choices=("device",), help="the first of the four alone")
+parser.add_argument("--json", metavar="FILE", help="add the rate on the device to this file, as an object a line")
 parser.add_argument("--cores", type=int, default=1, help="cores the process may use (Linux)")
 
 
@@ -263,7 +267,7 @@ def main(flags):
     from sslzoo.views import POLICIES, Views
 
     names = flags.policies or [name for name in POLICIES if name != "gedi-toy"]
-    have_tensorflow = importlib.util.find_spec("tensorflow") is not None
+    have_tensorflow = flags.only is None and importlib.util.find_spec("tensorflow") is not None
     have_keras_cv = have_tensorflow
     if have_keras_cv:
         try:
@@ -271,7 +275,7 @@ def main(flags):
         except Exception as error:
             have_keras_cv = False
             print(f"KerasCV rows are skipped: import keras_cv -> {type(error).__name__}: {error}")
-    if not have_tensorflow:
+    if not have_tensorflow and flags.only is None:
         print("tf.data columns are skipped: TensorFlow is not installed")
     gpu = on_gpu()
 
@@ -286,10 +290,16 @@ def main(flags):
     )
     for name in names:
         shape, row, count = image_shape(name), POLICIES[name], flags.batch_size * flags.num_views
+        shape = (flags.image_size, flags.image_size, shape[-1]) if flags.image_size else shape
         images = np.random.default_rng(0).integers(0, 256, (flags.batch_size, *shape)).astype("uint8")
         rates = dict.fromkeys(("device", "tf.data", "KerasCV", "Pillow"))
         step = device_step(Views(name, flags.num_views, seed=0), images)
         rates["device"] = rate(step, count, flags.seconds, time.perf_counter if gpu else time.process_time)
+        if flags.json:
+            measured = {"batch_size": flags.batch_size, "num_views": flags.num_views, "side": shape[0]}
+            measured |= {"backend": keras.backend.backend(), "precision": "float32", "device": "GPU" if gpu else "cpu"}
+            with open(flags.json, "a") as file:
+                file.write(json.dumps({"what": name, "views_per_second": rates["device"], **measured}) + "\n")
         if have_tensorflow:
             views = Views(name, flags.num_views, seed=0)
             step = dataset_step(images, lambda i, x, views=views: views(x, training=True, seed=(0, i)))
@@ -298,7 +308,8 @@ def main(flags):
             rates["KerasCV"] = rate(
                 dataset_step(images, keras_cv_views(row, shape, flags.num_views)), count, flags.seconds
             )
-        rates["Pillow"] = rate(pillow_step(row, images, flags.num_views), count, flags.seconds)
+        if flags.only is None:
+            rates["Pillow"] = rate(pillow_step(row, images, flags.num_views), count, flags.seconds)
 
         def ratio(a, b, rates=rates):
             return f"{rates[a] / rates[b]:.1f} x" if rates[a] and rates[b] else "-"
