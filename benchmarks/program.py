@@ -38,6 +38,7 @@ def train(options):
     encoder = networks.encoder(options.network, shape, None if options.network in ("airnet", "resnet18") else 64)
     head = networks.projector(encoder.output_shape[-1], (512, 128), seed=1)
     model = methods.SimCLR(encoder, head, Views("simclr-cifar10", 2, seed=0))
+    model(images[:2])
     model.compile(keras.optimizers.SGD(0.01, momentum=0.9), steps_per_execution=options.fuse_steps)
     fused = options.fuse_steps if fuses_its_steps() else 1
     batches = data.Batches(images, None, options.batch_size, seed=0, repeat=fused > 1, steps_per_execution=fused)
@@ -62,7 +63,7 @@ def computations(text):
 def counts(text):
     """What is counted in one module."""
     lines = [line for body in computations(text).values() for line in body]
-    kinds = Counter(match[1] for line in lines if (match := re.search(r"= \S+(?:\{[\d,]*\})? ([a-z\-]+)\(", line)))
+    kinds = Counter(match[1] for line in lines if (match := re.search(r" = .*? ([a-z][a-z\-]*)\(", line)))
     four = re.compile(r"= \w+\[\d+,\d+,\d+,\d+\]\S* (transpose|copy)\(")
     header = text.split("\n", 1)[0]
     aliases = (
