@@ -21,6 +21,7 @@ from PIL import Image
 
 import sslzoo
 from sslzoo import cli, evaluation, networks, publishing, zoo
+from sslzoo.cli import measuring
 from sslzoo.errors import HubError
 from sslzoo.networks.composition import compose
 from sslzoo.publishing import artefact, manifest
@@ -178,7 +179,7 @@ def test_the_console_script_and_the_module_lead_here():
 
 
 def test_protocols_are_those_of_the_evaluation():
-    assert evaluation.PROTOCOLS == cli.PROTOCOLS and evaluation.ALL_PROTOCOLS == cli.ALL_PROTOCOLS
+    assert evaluation.PROTOCOLS == measuring.PROTOCOLS and evaluation.ALL_PROTOCOLS == measuring.ALL_PROTOCOLS
 
 
 def test_a_reader_that_stops_reading_is_no_error():
@@ -196,7 +197,7 @@ import signal, sys, time
 from sslzoo import cli, zoo
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs inherit that it is ignored
 def slow(*_):
-    print("ready", flush=True)
+    print("ready", flush=True, file=sys.__stdout__)
     time.sleep(60)
 zoo.list_models = slow
 sys.exit(cli.main(["list"]))

@@ -1,7 +1,6 @@
 """`Report`: the numbers of an evaluation, and everything one needs to know to compare them with others."""
 
 import dataclasses
-import html
 import json
 import os
 import platform
@@ -15,7 +14,6 @@ from sslzoo.errors import InvalidInputError, choose
 from sslzoo.evaluation.number import Number
 from sslzoo.evaluation.protocols import REGISTRY
 from sslzoo.files import write_beside
-from sslzoo.zoo.listing import html_table
 
 FORMAT = "sslzoo.evaluation.Report/1"
 
@@ -258,13 +256,6 @@ class Report:
         lines += [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in self._rows()]
         lines += ["", *(f"- {line}" for line in [f"Data: {self._data_in_words()}.", *self.remarks, *self._footer()])]
         return "\n".join(lines) + "\n"
-
-    def _repr_html_(self):
-        """The table of `print(report)`, for notebooks."""
-        notes = [self._data_in_words() + ".", *self.remarks, *self._footer()]
-        shown = "".join(f"<li>{html.escape(note)}</li>" for note in notes)
-        table = html_table(self._rows(), ("protocol", "metric", "value", "chance", "how"))
-        return f"<b>{html.escape(self.encoder)}</b>\n{table}\n<ul>{shown}</ul>"
 
     def __repr__(self):
         first = {protocol: next(iter(numbers.values())) for protocol, numbers in self.numbers.items()}

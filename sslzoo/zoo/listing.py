@@ -1,91 +1,105 @@
-"""What `list_models` and `info` return: lists and dicts that show themselves as tables, without pages of hashes."""
-
-import html
+"""What `list_models` and `info` return: a list and dicts that show themselves as the shell prints them."""
 
 from sslzoo.zoo.index import HEADLINES
+
+# Protocols that few encoders have, or each in a space of its own: `info` shows them.
+_APART = ("reconstruction", "generation", "likelihood", "outliers", "attributes", "clusters", "bank", "views")
 
 
 class Model(dict):
     """What is known of one model. A dict in all but how it is shown."""
 
     def __repr__(self):
-        width = max(len(key) for key, _ in self._facts())
-        return "\n".join(f"{key:{width}}  {value}" for key, value in self._facts())
-
-    def _repr_html_(self):
-        return html_table(self._facts())
-
-    def _facts(self):
-        facts = [(key, self[key]) for key in ("name", "method", "dataset", "tag", "repository", "recipe", "license")]
-        facts += [
-            ("takes", f"{shape(self)}, values 0..255"),
-            ("features", self["features"]),
-            ("parameters", self["parameters"] and f"{self['parameters']:,}"),
-            ("parts", ", ".join(self["parts"])),
-            ("size", f"{self['bytes'] / 1e6:.2f} MB"),
-            ("on this machine", "yes" if self["local"] else "no"),
-        ]
-        facts += [(label(metric), shown(metric)) for metric in self["metrics"]]
-        return [(str(key), "none" if value is None else str(value)) for key, value in facts]
+        facts = {
+            "method": self["method"],
+            "trained on": self["dataset"] and f"{self['dataset']}, without labels",
+            "recipe": self["tag"] and f"{self['tag']}, not the default",
+            "takes": f"raw images {_shape(self)} (height x width x channels), values 0..255",
+            "gives": f"{self['features']} features",
+            "parts": ", ".join(self["parts"]),
+            "parameters": self["parameters"] and f"{self['parameters']:,} in the encoder",
+            "size": _size(self["bytes"]),
+            "repository": f"{self['repository'] or 'none'} ({self['revision'] or 'not published yet'})",
+            "on this machine": "yes" if self["local"] else "no",
+            "license": self["license"] or "not stated",
+            "trained by": self["recipe"],
+        }
+        rows = [[fact, value] for fact, value in facts.items() if value]
+        rows += [["paper", f"{paper['title']} {paper.get('url', '')}"] for paper in self.get("papers", [])]
+        lines = [self["name"], "", table(rows), ""]
+        if self["metrics"]:
+            rows = [["NUMBER", "OURS", "PAPER", "HOW"]]
+            for metric in self["metrics"]:
+                paper = metric | {"value": metric.get("paper"), "error": None}
+                rows.append([_label(metric), _shown(metric), _shown(paper), metric.get("protocol", "")])
+            lines += [table(rows, right={1, 2}), ""]
+        return "\n".join([*lines, f'encoder = sslzoo.load("{self["name"]}")'])
 
 
 class Models(list):
     """The models of the zoo. A list of `Model` in all but how it is shown."""
 
     def __repr__(self):
-        rows = self._rows()
-        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        return "\n".join("  ".join(f"{cell:{width}}" for cell, width in zip(row, widths)).rstrip() for row in rows)
-
-    def _repr_html_(self):
-        return html_table(self._rows()[1:], self._rows()[0])
-
-    def _rows(self):
-        rows = [("name", "method", "dataset", "images", "features", "size", "here", "first number")]
-        for model in self:
-            first = model["metrics"][0] if model["metrics"] else None
+        headlines = [_headlines(model) for model in self]
+        protocols = [name for name in dict.fromkeys(name for each in headlines for name in each) if name not in _APART]
+        rows = [["NAME", "METHOD", "DATASET", "IMAGES", "FEATURES", "SIZE", *map(str.upper, protocols), "HERE"]]
+        for model, metrics in zip(self, headlines):
             rows.append(
-                (
+                [
                     model["name"],
                     model["method"] or "-",
                     model["dataset"] or "-",
-                    shape(model),
+                    _shape(model),
                     str(model["features"] or "-"),
-                    f"{model['bytes'] / 1e6:.2f} MB",
+                    _size(model["bytes"]),
+                    *(_shown(metrics[name]) if name in metrics else "-" for name in protocols),
                     "yes" if model["local"] else "no",
-                    f"{label(first)} {shown(first)}" if first else "",
-                )
+                ]
             )
-        return rows
+        lines = [table(rows, right={3, 4, 5, *range(6, 6 + len(protocols))}), ""]
+        for name in protocols:
+            labels = sorted({_label(metrics[name]) for metrics in headlines if name in metrics})
+            lines.append(f"{name.upper()}: {'; '.join(labels)}")
+        lines.append("HERE: whether it loads without a network. `sslzoo info NAME` has every number with its protocol.")
+        return "\n".join(lines)
 
 
-def shape(model: dict) -> str:
-    """Height x width x channels of the images that a model takes, "-" if nobody knows."""
+def _headlines(model):
+    """The first metric of each protocol."""
+    first = {}
+    for metric in model["metrics"]:
+        first.setdefault(metric["name"].partition(".")[0], metric)
+    return first
+
+
+def table(rows, right=()) -> str:
+    """Rows of texts in columns; those numbered in `right` are aligned there."""
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    sides = [">" if i in right else "<" for i in range(len(widths))]
+    lines = ("  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths)) for row in rows)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _shape(model):
     return "x".join(map(str, model["input_shape"] or ["-"]))
 
 
-def label(metric: dict) -> str:
-    """What a metric is called in words."""
+def _size(count):
+    for unit in ("bytes", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} GB"
+
+
+def _label(metric):
     return metric.get("label") or HEADLINES.get(metric["name"], metric["name"])
 
 
-def html_table(rows, head=None) -> str:
-    """An HTML table of texts, for notebooks.
-
-    Args:
-        rows: sequences of str.
-        head: sequence of str, names of the columns, or None.
-    """
-    lines = ["<table>"]
-    if head:
-        lines.append("<thead><tr>" + "".join(f"<th>{html.escape(cell)}</th>" for cell in head) + "</tr></thead>")
-    lines.append("<tbody>")
-    lines += ["<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows]
-    return "\n".join([*lines, "</tbody>", "</table>"])
-
-
-def shown(metric: dict) -> str:
+def _shown(metric):
     """A number of results.json as tables show it: "97.2 %", with its standard error if there is one."""
+    if metric["value"] is None:
+        return ""
     unit = metric.get("unit", "%")
     digits = ".1f" if unit == "%" else ".3g"
     error = f" ± {metric['error']:{digits}}" if metric.get("error") is not None else ""

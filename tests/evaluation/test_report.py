@@ -195,15 +195,13 @@ def test_versions_name_what_numbers_depend_on():
     assert all(isinstance(version, str) for version in found.values())
 
 
-def test_notebooks_show_tables_and_escape_them():
+def test_reports_and_models_show_themselves():
     import sslzoo
 
     rows, labels = np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 2
-    report = sslzoo.evaluate_features((rows, labels), (rows, labels), ("knn",), name="<b>")
-    assert report._repr_html_().count("<tr>") > 2 and "&lt;b&gt;" in report._repr_html_()
+    report = sslzoo.evaluate_features((rows, labels), (rows, labels), ("knn",))
     assert len(repr(report)) < 200 and "knn" in repr(report)
     models, model = sslzoo.list_models(), sslzoo.info("simvae-digits")
     assert isinstance(models, list) and isinstance(model, dict) and json.loads(json.dumps(models))[0] == models[0]
-    assert models._repr_html_().count("<tr>") == len(models) + 1
-    for shown in (repr(models), repr(model), model._repr_html_()):
+    for shown in (repr(models), repr(model)):
         assert "simvae-digits" in shown and model["files"]["config.json"] not in shown

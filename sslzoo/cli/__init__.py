@@ -1,0 +1,102 @@
+"""The command line: `sslzoo COMMAND ...`, a function for each command in the modules of this folder.
+
+Results go to standard output, everything else (progress, remarks, errors) to standard error. Exit codes: 0, all went
+well; 1, a check failed or not all images were embedded; 2, wrong usage, or an error that the message explains.
+
+Nothing here imports Keras before a command needs it: `--help`, `list` and `info` answer at once.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+
+import sslzoo
+from sslzoo.cli import features, making, measuring, models
+from sslzoo.environment import check_environment, in_a_line, quiet_backends
+from sslzoo.errors import InvalidInputError, SSLZooError, printable
+
+# One more command is one more function here, in the order of `sslzoo --help`.
+COMMANDS = (
+    models.list_,
+    models.info,
+    features.embed,
+    features.search,
+    measuring.evaluate,
+    making.train,
+    making.publish,
+    making.seal,
+    making.manifest,
+    models.verify,
+)
+_EPILOG = """\
+exit codes: 0 all went well; 1 a check failed, or not all images were embedded; 2 wrong usage, or an explained error
+
+environment:
+  KERAS_BACKEND      tensorflow, jax or torch
+  SSLZOO_WEIGHTS     a folder of model folders, looked at first
+  SSLZOO_MANIFEST    another weights_manifest.json
+  TFDS_DATA_DIR      a folder of prepared TFDS data sets
+  HF_TOKEN, HF_HOME, HF_HUB_OFFLINE, HF_ENDPOINT    as the Hugging Face Hub's client reads them
+
+`sslzoo COMMAND --help` says more about each command."""
+
+
+def main(argv: "list[str] | None" = None) -> int:
+    """Runs one command.
+
+    Args:
+        argv: words of the command line after the program's name; None for those of this process.
+
+    Returns:
+        int, the exit code, as the head of this module says; 130 after Ctrl-C, 141 if whoever reads the output stopped.
+
+    Raises:
+        SystemExit: with 2 on wrong usage, with 0 after --help or --version.
+    """
+    parser = _parser()
+    if not (sys.argv[1:] if argv is None else argv):
+        parser.print_help()
+        return 2
+    arguments = vars(parser.parse_args(argv))
+    run, as_json = arguments.pop("run"), arguments.pop("json")
+    for stream in (sys.stdout, sys.stderr):  # names of files may hold bytes that are no text
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        check_environment()
+        quiet_backends()
+        if as_json and str(arguments.get("output")) == "-":
+            raise InvalidInputError("Standard output takes the features or JSON, not both. Received: --output=- --json")
+        # Keras prints progress bars; standard output is for the answer.
+        with contextlib.nullcontext() if run.prints else contextlib.redirect_stdout(sys.stderr):
+            answer = run(**arguments)
+        if as_json:
+            print(json.dumps(answer.record, indent=1, allow_nan=False), flush=True)
+        else:
+            print(answer.text if answer.raw else printable(answer.text), end="", flush=True)
+        return answer.code
+    except KeyboardInterrupt:
+        print("sslzoo: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
+        return 141
+    except (SSLZooError, OSError, ImportError) as error:
+        print("sslzoo: " + in_a_line(error), file=sys.stderr)
+        return 2
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        prog="sslzoo",
+        description="Trained self-supervised image encoders: find them, use them, measure them, publish your own.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"sslzoo {sslzoo.__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for run in COMMANDS:
+        run.add_to(commands)
+    return parser

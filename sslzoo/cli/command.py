@@ -1,0 +1,120 @@
+"""What a command is made of: a function, its arguments, and its answer."""
+
+import argparse
+import dataclasses
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from sslzoo.checks import SEED_LIMIT
+from sslzoo.errors import InvalidInputError
+
+
+class Answer(NamedTuple):
+    """What a command found: a record for `--json`, a text for people (`raw`: for programs), and the exit code."""
+
+    record: object
+    text: str
+    code: int = 0
+    raw: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """A function that the shell can call. Its docstring is its help, and its parameters are its arguments.
+
+    Attributes:
+        run: takes the arguments by name, gives an `Answer`.
+        arguments: what `argument` made.
+        prints: whether it uses standard output itself, which otherwise is kept for the answer.
+    """
+
+    run: Callable[..., Answer]
+    arguments: tuple
+    prints: bool = False
+
+    def __call__(self, **given) -> Answer:
+        return self.run(**given)
+
+    def add_to(self, commands) -> None:
+        """Adds its parser to those of a program."""
+        description, _, examples = inspect.getdoc(self.run).partition("examples:\n")
+        parser = commands.add_parser(
+            self.run.__name__.rstrip("_"),
+            help=description.partition("\n")[0],
+            description=description,
+            epilog=f"examples:\n{examples}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        parser.set_defaults(run=self)
+        parser.add_argument("--json", action="store_true", help="print JSON, and nothing else, on standard output")
+        for names, options in self.arguments:
+            parser.add_argument(*names, **options)
+
+
+def command(*arguments, prints: bool = False) -> Callable:
+    """Makes a `Command` of a function."""
+    return lambda run: Command(run, arguments, prints)
+
+
+def argument(*names, **options) -> tuple:
+    """What `argparse` is to add; a text unless said otherwise."""
+    is_text = not {"action", "choices", "type"} & set(options) and options.get("nargs") != argparse.REMAINDER
+    return names, {"type": text, **options} if is_text else options
+
+
+# ------------------------------------------------------------------ types
+
+
+def text(given: str) -> str:
+    """An argument that says something. Empty ones, most likely of a variable that is not set, would mean "." or all."""
+    if not given:
+        raise argparse.ArgumentTypeError("must not be empty")
+    return given
+
+
+def path(given: str) -> Path:
+    return Path(text(given))
+
+
+def _number(kind, least, limit):
+    def parse(given):
+        value = kind(given)
+        if not least <= value < limit:
+            raise argparse.ArgumentTypeError(f"must be at least {least} and less than {limit}, not {value}")
+        return value
+
+    parse.__name__ = kind.__name__  # which argparse names where `kind` refuses the text
+    return parse
+
+
+positive, seed, share = _number(int, 1, SEED_LIMIT), _number(int, 0, SEED_LIMIT), _number(float, 0, 1)
+
+# ------------------------------------------------------------------ what several commands take
+
+MODEL = argument("name", metavar="NAME", help="a name of `sslzoo list`, a model folder, or hf://organisation/name")
+REVISION = argument("--revision", help="commit, tag or branch of its repository on the Hub (the one that is pinned)")
+FOLDERS = argument("folders", nargs="+", type=path, metavar="FOLDER", help="model folders")
+LABELS = argument("--labels", choices=("folders",), help="the folders in a folder of images are classes")
+ON_ERROR = argument(
+    "--on-error", choices=("fail", "skip"), default="fail", help="what to do about images that cannot be read (fail)"
+)
+
+
+def batch_size(usual: int) -> tuple:
+    help = f"images per call of the encoder ({usual})"
+    return argument("--batch-size", type=positive, default=usual, metavar="N", help=help)
+
+
+def check_output(file: Path, force: bool, flag: str = "--output") -> None:
+    """Raise `InvalidInputError` unless a file can be written there, and may be."""
+    if file.is_dir() or not file.parent.is_dir():
+        raise InvalidInputError(f"{flag} must be a file in a folder that exists. Received: '{file}'")
+    if file.exists() and not force:
+        raise InvalidInputError(f"The file exists; --force replaces it. Received: '{file}'")
+
+
+def changes(changed: dict[str, bool], done: str) -> str:
+    """A line for each folder."""
+    return "".join(f"{folder}: {done if new else 'unchanged'}\n" for folder, new in changed.items())

@@ -1,0 +1,150 @@
+"""`sslzoo embed, search`: images to features, and features to images that are alike."""
+
+import os
+import sys
+from pathlib import Path
+
+import sslzoo
+from sslzoo import progress
+from sslzoo.cli.command import (
+    LABELS,
+    MODEL,
+    ON_ERROR,
+    REVISION,
+    Answer,
+    argument,
+    batch_size,
+    check_output,
+    command,
+    path,
+    positive,
+)
+from sslzoo.errors import InvalidInputError, printable
+from sslzoo.files import write_beside
+from sslzoo.zoo.listing import table
+
+EMBEDDINGS = ("encoder", "posterior", "projection")  # parts that turn images into features
+
+
+@command(
+    MODEL,
+    REVISION,
+    argument(
+        "inputs",
+        nargs="+",
+        type=path,
+        metavar="IMAGES",
+        help="folders and image files, or one .npz with `images`; - reads paths from standard input",
+    ),
+    argument("-o", "--output", required=True, type=path, metavar="FILE", help="the .npz or .csv to write, or -"),
+    argument("--force", action="store_true", help="replace the file if it exists"),
+    argument(
+        "--part",
+        choices=EMBEDDINGS,
+        default="encoder",
+        help="what to embed with (encoder); posterior writes means as `features`, and `log_var`",
+    ),
+    argument("--split", help="split of a folder or .npz that has several"),
+    LABELS,
+    argument("--background", default="white", metavar="COLOUR", help="what transparent images are laid on (white)"),
+    batch_size(256),
+    ON_ERROR,
+)
+def embed(name, inputs, output, force, **options):
+    """Turn images into features.
+
+    Writes an .npz with `features` (N, L), `paths` or `index` of the images (N,),
+    and `labels` (N,) if there were any, with the names of the `classes`; or a .csv
+    of the same, a row for each image; - writes that to standard output. Images of
+    another size are cropped around their middle and resized, colour is turned to
+    grey or grey to colour, as the encoder needs it. A folder is read with all
+    folders below it; its sub-folders train, validation and test are splits, and
+    theirs are classes; --labels folders takes the folders in it for classes.
+    Exits with 1 if --on-error skip left images out.
+
+    examples:
+      sslzoo embed simvae-mnist scans/ -o features.npz
+      sslzoo embed simvae-mnist a.png b.png -o features.npz --on-error skip
+      sslzoo embed simvae-mnist mnist.npz --split test -o features.npz --part posterior
+      sslzoo embed simvae-mnist scans/ -o - | cut -d, -f1-3
+    """
+    to_stdout = str(output) == "-"
+    if not to_stdout:
+        if output.suffix not in (".npz", ".csv"):
+            raise InvalidInputError(f"--output must end in .npz or .csv, or be -. Received: '{output}'")
+        check_output(output, force)
+    embedding = sslzoo.embed(name, _inputs(inputs), progress=progress.line("embedded"), **options)
+    if not to_stdout:
+        write_beside(output, lambda file: _write(embedding, output, force, file))
+    for image, reason in embedding.skipped:
+        print(printable(f"sslzoo: left out {image}: {reason}"), file=sys.stderr)
+    for remark in embedding.remarks:
+        print(printable(f"sslzoo: {remark}"), file=sys.stderr)
+    rows, width = embedding.shape
+    left = f", {len(embedding.skipped):,} left out" if embedding.skipped else ""
+    text = f"Wrote {output}: {rows:,} image{'s' * (rows != 1)}, {width:,} features each{left}\n"
+    record = {
+        "output": str(output),
+        "arrays": {name: list(array.shape) for name, array in embedding.arrays().items()},
+        "skipped": [{"path": image, "reason": reason} for image, reason in embedding.skipped],
+        "remarks": embedding.remarks,
+    }
+    return Answer(record, embedding.to_csv() if to_stdout else text, int(bool(embedding.skipped)), raw=to_stdout)
+
+
+def _inputs(inputs):
+    if [str(each) for each in inputs] != ["-"]:
+        return inputs
+    inputs = [Path(line) for line in sys.stdin.read().splitlines() if line]
+    if not inputs:
+        raise InvalidInputError("Standard input must name folders or image files, one a line. Received: nothing")
+    return inputs
+
+
+def _write(embedding, output, force, file):
+    import numpy as np
+
+    if output.suffix == ".npz":
+        np.savez(file, **embedding.arrays())
+    else:
+        file.write(embedding.to_csv().encode("utf-8", "backslashreplace"))
+    check_output(output, force)  # someone else may have written it since
+
+
+@command(
+    argument("features", type=path, metavar="FEATURES", help="the .npz that `sslzoo embed` wrote"),
+    argument("query", metavar="QUERY", help="an image file, or the number of a row of FEATURES, from 0"),
+    argument("-k", type=positive, default=8, metavar="N", help="how many to find (8)"),
+    argument("--model", metavar="NAME", help="the model that made the features (the one that they name)"),
+    argument("--html", type=path, metavar="FILE", help="write a page of thumbnails, too"),
+    argument("--force", action="store_true", help="replace that page if it exists"),
+)
+def search(features, query, k, model, html, force):
+    """Find the images most like one, by their features.
+
+    Compares the query with the features that `sslzoo embed` wrote, by the cosine of
+    the angle between them. A query that is among those images is left out of what
+    is found. --html writes a page of thumbnails that needs no other file.
+
+    examples:
+      sslzoo search features.npz query.jpg
+      sslzoo search features.npz query.jpg -k 20 --html found.html
+      sslzoo search features.npz 17 --json
+    """
+    if html:
+        check_output(html, force, "--html")
+    is_row = query.isdecimal() and not os.path.exists(query)
+    query = int(query) if is_row else query
+    from sslzoo import evaluation
+
+    bank = evaluation.read_features(features)
+    if not is_row and not model and bank.model is not None:
+        print(printable(f"sslzoo: embedding the query with the model that the features name, {bank.model}"))
+    matches = evaluation.search(bank, query, k, model)
+    if html:
+        evaluation.page(str(bank.paths[query]) if is_row and bank.paths is not None else query, matches, html)
+    labelled = any(match.label is not None for match in matches)
+    rows = [["SIMILARITY", "IMAGE", *["CLASS"] * labelled]]
+    rows += [[f"{match.similarity:.3f}", str(match.image), *[str(match.label)] * labelled] for match in matches]
+    written = f"\nWrote {html}\n" if html else ""
+    return Answer([vars(match) for match in matches], f"{table(rows, right={0})}\n{written}")

@@ -1,0 +1,119 @@
+"""`sslzoo train, publish, seal, manifest`: models of one's own."""
+
+import argparse
+import contextlib
+import sys
+
+from sslzoo import publishing
+from sslzoo.cli.command import FOLDERS, Answer, argument, changes, command, path
+from sslzoo.errors import InvalidInputError, choose
+from sslzoo.files import module_at
+from sslzoo.zoo import index
+
+
+def _recipes():
+    """Recipes by name: those inside an installed package, else those of the checkout."""
+    return {file.stem.replace("_", "-"): file for file in sorted(index.beside("recipes").glob("[a-z]*.py"))}
+
+
+@command(
+    argument("method", metavar="METHOD", help=f"one of {', '.join(_recipes())}"),
+    argument("flags", nargs=argparse.REMAINDER, metavar="...", help="flags of the recipe"),
+    prints=True,
+)
+def train(method, flags):
+    """Train an encoder by a method's recipe.
+
+    Whatever follows METHOD is the recipe's: `sslzoo train METHOD --help` lists its
+    flags. Progress goes to standard error; the answer is the model folder that was
+    written.
+
+    examples:
+      sslzoo train simvae
+      KERAS_BACKEND=jax sslzoo train simclr --dataset mnist --max-minutes 30
+      sslzoo train simvae --dataset mnist --resume
+    """
+    recipes = _recipes()
+    recipe = recipes[choose("method", method.replace("_", "-"), recipes)]
+    sys.argv[0] = f"sslzoo train {method}"  # what the recipe's parser calls itself
+    asks = {"-h", "--help", "--show"} & set(flags)  # whose answers the recipe prints
+    with contextlib.nullcontext() if asks else contextlib.redirect_stdout(sys.stderr):
+        folder = str(module_at(recipe).main(flags))
+    return Answer({"folder": folder}, f"{folder}\n")
+
+
+@command(
+    argument("folder", type=path, metavar="FOLDER", help="a model folder"),
+    argument("repository", metavar="REPO", help="organisation/name on the Hub; made if need be"),
+    argument("--private", action="store_true", default=None, help="make a repository that only you may see"),
+    argument("--public", action="store_false", dest="private", help="make a repository that everyone may see"),
+    argument("--create-pr", action="store_true", help="open a pull request instead of a commit"),
+    argument("--overwrite-card", action="store_true", help="replace the card also if a person edited it"),
+    argument("--manifest", type=path, metavar="FILE", help="the manifest to pin the commit in (the checkout's)"),
+    argument("--no-manifest", action="store_const", const=False, dest="manifest", help="pin it nowhere"),
+)
+def publish(folder, repository, **options):
+    """Put a model folder on the Hugging Face Hub.
+
+    Everything is checked first, and sent in one commit; files that are there
+    already are not sent again. The card is made from results.json. The commit is
+    pinned in weights_manifest.json. The token is HF_TOKEN, or the one that this
+    machine is logged in with (hf auth login).
+
+    examples:
+      sslzoo publish runs/simvae-mnist/simvae-mnist my-organisation/simvae-mnist
+      sslzoo publish weights/simvae-mnist sslzoo/simvae-mnist --create-pr
+    """
+    done = publishing.publish(folder, repository, **options)
+    changed = len(done["changed"]) + len(done["removed"])
+    lines = [f"{done['name']}: {done['url']} at {done['revision']}"]
+    lines.append(f"{changed} files changed" if changed else "Nothing changed: these files are there already")
+    if done["pull_request"]:
+        lines.append(f"Pull request: {done['pull_request']}")
+    if done["manifest"]:
+        lines.append(f"Pinned in {done['manifest']}")
+    return Answer(done, "\n".join([*lines, *done["notes"], ""]))
+
+
+@command(FOLDERS)
+def seal(folders):
+    """Write the hashes of model folders' files into their results.json.
+
+    Afterwards loading a folder refuses a file that changed. For folders written
+    before there were such hashes, or whose files were changed on purpose; the card
+    is made again. Models of the manifest are entered anew afterwards: sslzoo
+    manifest FOLDER.
+
+    examples:
+      sslzoo seal weights/*
+      sslzoo seal runs/mine/mine
+    """
+    changed = {str(folder): publishing.seal(folder) for folder in folders}
+    return Answer({"changed": changed}, changes(changed, "sealed"))
+
+
+@command(
+    FOLDERS,
+    argument("--organisation", default="sslzoo", metavar="O", help="on the Hub, for models that are new (sslzoo)"),
+    argument("--manifest", type=path, metavar="FILE", help="the manifest to change (the checkout's)"),
+)
+def manifest(folders, organisation, manifest):
+    """Enter model folders in the manifest of published models.
+
+    Enters the numbers and the hashes of each folder's files under its name, after
+    it was trained again. A pinned commit stays if it holds these very files.
+
+    examples:
+      sslzoo manifest weights/*
+      sslzoo manifest weights/simvae-mnist --organisation me
+    """
+    from sslzoo.publishing.manifest import refresh
+
+    file = manifest or index.path()
+    if index.is_installed(file):
+        raise InvalidInputError(
+            "An installed package's manifest is not changed: name another by --manifest or SSLZOO_MANIFEST. "
+            f"Received: '{file}'"
+        )
+    changed = {str(folder): refresh(folder, organisation, file) for folder in folders}
+    return Answer({"manifest": str(file), "changed": changed}, changes(changed, "entered"))

@@ -1,0 +1,167 @@
+"""`sslzoo evaluate`: the numbers of an encoder."""
+
+from pathlib import Path
+
+import sslzoo
+from sslzoo import zoo
+from sslzoo.cli.command import (
+    LABELS,
+    MODEL,
+    ON_ERROR,
+    REVISION,
+    Answer,
+    argument,
+    batch_size,
+    command,
+    path,
+    positive,
+    seed,
+    share,
+)
+from sslzoo.errors import InvalidInputError
+from sslzoo.files import write_beside
+
+# What `sslzoo.evaluation` calls so, which imports Keras.
+PROTOCOLS = ("linear", "mlp", "knn", "gmm")
+ALL_PROTOCOLS = (*PROTOCOLS, "style", "reconstruction", "generation", "likelihood", "outliers", "attributes")
+
+
+@command(
+    MODEL,
+    REVISION,
+    argument(
+        "--dataset",
+        "--probe-data",
+        metavar="D",
+        help="digits, mnist, fashion_mnist, cifar10, cifar100, svhn_cropped, celeb_a, .npz, or folder (the set that it "
+        "was trained on)",
+    ),
+    argument("--data-dir", help="folder of prepared TFDS data sets"),
+    argument(
+        "--protocols",
+        nargs="+",
+        action="extend",
+        choices=("all", *ALL_PROTOCOLS),
+        metavar="P",
+        help=f"some of {', '.join(ALL_PROTOCOLS)}, or all that apply ({' '.join(PROTOCOLS)})",
+    ),
+    argument("--out", type=path, metavar="FOLDER", help="write report.json, report.md and pictures/ into it"),
+    argument(
+        "--extractor",
+        default="inception",
+        metavar="E",
+        help="of the Fréchet distance: inception, or an encoder's name or folder (inception)",
+    ),
+    argument("--outside", nargs="+", action="extend", metavar="D", help="sets that outliers are from (those at hand)"),
+    argument("--attribute", default="Male", metavar="A", help="of CelebA: an attribute, or hair or gender (Male)"),
+    argument("--image-size", type=positive, metavar="N", help="of a folder's images, for an encoder of any size"),
+    LABELS,
+    argument(
+        "--test-share", type=share, default=0.0, metavar="S", help="with --labels folders: share of each class held out"
+    ),
+    ON_ERROR,
+    argument(
+        "--limit", dest="max_train", type=positive, metavar="N", help="at most that many train images, chosen at random"
+    ),
+    argument("--epochs", type=positive, default=200, metavar="N", help="of the probes (200)"),
+    argument("--gmm-restarts", type=positive, default=20, metavar="N", help="of the mixture (20)"),
+    batch_size(500),
+    argument("--seed", type=seed, default=0, help="of probes and mixtures (0)"),
+)
+def evaluate(name, revision, dataset, protocols, out, **options):
+    """Measure what features tell about the classes of a data set.
+
+    The encoder stays frozen: a hash of its weights before and after proves it.
+    --protocols all also measures style, reconstruction, generation, likelihood and
+    outliers, as far as they apply; --out writes report.json, report.md and
+    pictures/ into a folder, in place of those of an earlier evaluation.
+
+    examples:
+      sslzoo evaluate simvae-digits
+      sslzoo evaluate simvae-mnist --protocols all --out measured/
+      sslzoo evaluate simvae-mnist --dataset digits            # transfer: images are made to fit
+      sslzoo evaluate simvae-mnist --dataset mnist --data-dir ~/tensorflow_datasets --protocols knn linear
+      sslzoo evaluate runs/mine --dataset mine.npz --json > report.json
+    """
+
+    def keep(report):
+        report.encoder = name
+        if out:
+            _write_report(report, out)
+
+    dataset, protocols = dataset or _trained_on(name), protocols or PROTOCOLS
+    if out:
+        _check_report(out)
+    report = sslzoo.evaluate(
+        _at(name, revision),
+        dataset,
+        "all" if "all" in protocols else protocols,
+        pictures=out and out / "pictures",
+        keep=keep,
+        **options,
+    )
+    return Answer(report.to_dict(), f"{report}\n")
+
+
+def _at(name, revision):
+    """A name by which `sslzoo.load` finds a model at a revision, and its other parts too."""
+    if revision is None:
+        return name
+    zoo.load(name, revision=revision)  # which refuses what has no revisions, and two that differ
+    if name.startswith("hf://"):
+        return f"{name.partition('@')[0]}@{revision}"
+    return f"hf://{zoo.info(name)['repository']}@{revision}"
+
+
+def _check_report(out):
+    """Raise `InvalidInputError` unless a report can be written into the folder, before it is measured."""
+    from sslzoo.evaluation import drawing
+
+    drawing.check_folder(out, "--out")
+    for file in (out / "report.json", out / "report.md"):
+        if file.is_dir():
+            raise InvalidInputError(f"--out must have room for the file {file.name}. Received: the folder '{file}'")
+
+
+def _write_report(report, out):
+    """Writes report.json and report.md, and takes away the pictures of the report that was there."""
+    from sslzoo.evaluation import drawing
+
+    out.mkdir(parents=True, exist_ok=True)
+    # A picture without a report beside it may be anyone's; one that this report has is drawn next.
+    again = _is_report(out / "report.json")
+    report.save(out / "report.json")
+    write_beside(out / "report.md", f"# {report.encoder}\n\n{report.to_markdown()}".encode())
+    if again:
+        drawing.remove_pictures(out / "pictures")
+
+
+def _is_report(file):
+    from sslzoo.evaluation import Report
+
+    try:
+        Report.from_json(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _trained_on(name):
+    """The data set that a model was trained on, where anyone has it."""
+    from sslzoo.data.catalogue import KNOWN
+
+    results = zoo.results_of(name)
+    entries = {model["name"]: model["dataset"] for model in zoo.list_models()}
+    dataset = results.get("dataset") or entries.get(name)
+    if dataset in KNOWN:
+        return dataset
+    if dataset is not None:
+        why = f"only its owner has those that {name!r} was trained on. Received: no --dataset, trained on {dataset!r}"
+    elif name.startswith("hf://"):
+        why = f"a repository is not asked which it was trained on. Received: no --dataset, {name!r}"
+    elif Path(name).is_file():
+        why = f"a .keras file does not say which it was trained on. Received: no --dataset, {name!r}"
+    else:
+        zoo.load(name)  # which says more of a folder that holds no model
+        why = f"results.json, which would say so of {name!r}, is missing. Received: no --dataset"
+    raise InvalidInputError(f"--dataset names the images to measure on; {why}")
