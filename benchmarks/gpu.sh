@@ -65,15 +65,15 @@ PY
 
 measure() {
     unpack
-    local size=512 steps=20 rounds=3 fuse=32 views=(32 96 224) batch=256 record=() network=resnet18
-    [ -n "${SMALL:-}" ] && size=8 steps=1 rounds=1 fuse=2 views=(32 96) batch=2 &&
+    local size=512 steps=20 rounds=3 fuse=32 views=(32 96 224) batch=256 record=() peers=(scan torch lightly)
+    [ -n "${SMALL:-}" ] && size=8 steps=1 rounds=1 fuse=2 views=(32 96) batch=2 peers=(scan) &&
         record=(--limit 64 --epochs 1 --batch-size 16)
     command -v nvidia-smi >/dev/null && nvidia-smi >"$OUT/nvidia-smi.txt"
     check || exit 1
     local json=(--json "$OUT/results.json") of=(--batch-size $size --steps $steps --rounds $rounds)
     step digits 90 "$python" recipes/simclr.py --epochs 20 --protocols knn --out "$work/digits"
-    step throughput 150 "$python" benchmarks/throughput.py --network $network "${of[@]}" --fuse-steps $fuse \
-        --precision float32 mixed_bfloat16 --peers scan torch lightly "${json[@]}"
+    step throughput 150 "$python" benchmarks/throughput.py --network resnet18 "${of[@]}" --fuse-steps $fuse \
+        --precision float32 mixed_bfloat16 --peers "${peers[@]}" "${json[@]}"
     for side in "${views[@]}"; do
         step "views-$side" 30 "$python" benchmarks/views.py --policies simclr-cifar10 --image-size "$side" \
             --batch-size $batch --num-views 2 --only device "${json[@]}"
@@ -81,7 +81,7 @@ measure() {
     step record 300 "$python" recipes/fastsiam.py --dataset cifar10.npz --variant record --precision mixed_bfloat16 \
         --until-knn 90 --max-minutes 4 --protocols knn --out "$work/record" "${record[@]}"
     step profile 60 "$python" benchmarks/gpu.py profile "$OUT/profile.json" --batch-size $size ${SMALL:+--steps 1}
-    KERAS_BACKEND=torch step torch 60 "$python" benchmarks/throughput.py --network $network "${of[@]}" \
+    KERAS_BACKEND=torch step torch 60 "$python" benchmarks/throughput.py --network resnet18 "${of[@]}" \
         --precision mixed_bfloat16 "${json[@]}"
     "$python" benchmarks/gpu.py table "$OUT/results.json" | tee "$OUT/table.txt"
 }
