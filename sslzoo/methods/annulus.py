@@ -1,13 +1,10 @@
 """Annulus discrimination (ANN): each view is to be told from images that look like it, but not from its likes."""
 
-import keras
-
 from sslzoo.errors import InvalidInputError
 from sslzoo.methods.memory_bank import MemoryBank
 from sslzoo.methods.papers import MUTUAL_INFORMATION
 
 
-@keras.saving.register_keras_serializable("sslzoo")
 class Annulus(MemoryBank):
     """Annulus discrimination: negatives from the ball around a view, without those too close to be other things.
 

@@ -1,12 +1,9 @@
 """Ball discrimination (BALL): each view is to be told from the images that look most like it."""
 
-import keras
-
 from sslzoo.methods.memory_bank import MemoryBank
 from sslzoo.methods.papers import MUTUAL_INFORMATION
 
 
-@keras.saving.register_keras_serializable("sslzoo")
 class Ball(MemoryBank):
     """Ball discrimination: instance discrimination with hard negatives, the nearest of the bank.
 

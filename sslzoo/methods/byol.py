@@ -1,17 +1,14 @@
 """BYOL: each view predicts what a slow copy of the encoder makes of the other."""
 
-import keras
 from keras import ops
 
 from sslzoo import checks
 from sslzoo.losses import normalized_regression
 from sslzoo.methods.joint_embedding import TeacherStudent
-from sslzoo.methods.papers import paper
 from sslzoo.methods.simsiam import SimSiam
 from sslzoo.methods.state import counter, rising_momentum, snapshot
 
 
-@keras.saving.register_keras_serializable("sslzoo")
 class BYOL(SimSiam, TeacherStudent):
     """Bootstrap your own latent: a predictor turns the embedding of one view into the teacher's of the other view.
 
@@ -30,7 +27,7 @@ class BYOL(SimSiam, TeacherStudent):
     The first step copies the encoder, so that weights given to it after construction reach the teacher.
 
     Args:
-        encoder, projector, predictor, views: as in `SimSiam`; exactly two views, one at a time. The paper's heads for
+        encoder, projector, predictor, views: as in `SimSiam`. The paper's heads for
             features of size D are `networks.projector(D, (4096, 256))` and `networks.predictor(256, 4096)`.
         momentum: float in [0, 1], of the teacher, at the beginning: 1 never moves it, 0 copies the encoder.
         total_steps: int > 0, training steps in which the momentum rises to 1, where it stays; None keeps it constant.
@@ -40,16 +37,11 @@ class BYOL(SimSiam, TeacherStudent):
         for the momentum, section 3.2.
     """
 
-    papers = (
-        paper(
-            "Bootstrap Your Own Latent: A New Approach to Self-Supervised Learning", "https://arxiv.org/abs/2006.07733"
-        ),
-    )
+    papers = ("https://arxiv.org/abs/2006.07733",)
     remembers = ("a slow teacher",)
 
     def __init__(self, encoder, projector, predictor, views=None, momentum=0.996, total_steps=None, **kwargs):
-        super().__init__(encoder, projector, predictor, views, **kwargs)
-        self.momentum = checks.fraction(momentum=momentum)
+        super().__init__(encoder, projector, predictor, views, momentum=momentum, **kwargs)
         self.total_steps = None if total_steps is None else checks.count(total_steps=total_steps)
         self.make_teacher()
         self.step = counter(self, "step")

@@ -10,15 +10,14 @@ from sslzoo import checks, processes
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import pseudo_label_terms
 from sslzoo.losses.tensors import mean_terms
-from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.indexed import Indexed
 from sslzoo.methods.kmeans import Clusters, kmeans_labels
-from sslzoo.methods.papers import SIMVAE, paper
+from sslzoo.methods.papers import SIMVAE
 from sslzoo.methods.state import forget, snapshot, variable
 from sslzoo.networks import blocks
 
 
-@keras.saving.register_keras_serializable("sslzoo")
-class DeepCluster(JointEmbedding):
+class DeepCluster(Indexed):
     """DeepCluster: k-means on the features of all images gives labels, which augmented views are classified by.
 
     loss = mean over views of w_i [ -(z . c_k + b_k) + log sum_k' exp(z . c_k' + b_k') ],  k the cluster of image i
@@ -30,15 +29,14 @@ class DeepCluster(JointEmbedding):
 
     Clusters are made outside the training step, by `recluster`, or by the callback `Recluster` before each epoch (fewer
     times where an epoch is short: the classifier starts anew with the clusters and must learn them first). Until then
-    image i is in cluster i mod `clusters`. Inputs are those of `MemoryBank`; an index outside the training set makes
-    the loss NaN.
+    image i is in cluster i mod `clusters`.
 
     Args:
         encoder: as in `JointEmbedding`. Features and classifier's input are its representation; the paper's network
             has a ReLU between the two.
-        num_images: int, size of the training set.
+        num_images: as in `Indexed`.
         clusters: int in 2..num_images, K. Far more than the expected classes work best in the paper.
-        views: `sslzoo.views.Views` with any number of views, each classified on its own, or None.
+        views: as in `Indexed`.
         whitened_dim: int >= 1, features are reduced to at most that many principal components, whitened, and set to
             length 1 before they are clustered. 256 in the paper.
         balanced: bool. True: w_i = N / (used clusters x size of the image's cluster), the expectation of the paper's
@@ -50,20 +48,14 @@ class DeepCluster(JointEmbedding):
         model of "A Probabilistic Model behind Self-Supervised Learning", section 3.3.
     """
 
-    papers = (
-        paper("Deep Clustering for Unsupervised Learning of Visual Features", "https://arxiv.org/abs/1807.05520"),
-        SIMVAE,
-    )
-    terms = ("alignment", "contrast")
-    roles = ("prior", "substitute")
+    papers = ("https://arxiv.org/abs/1807.05520", SIMVAE)
+    terms = {"alignment": "prior", "contrast": "substitute"}
     remembers = ("features and a label of each training image",)
     without = ("projector",)
-    indexed = True
-    view_counts = (1, None)
 
     def __init__(self, encoder, num_images, clusters, views=None, whitened_dim=256, balanced=True, seed=0, **kwargs):
-        super().__init__(encoder, None, views, **kwargs)
-        self.num_images, self.clusters = checks.count(2, num_images=num_images, clusters=clusters)
+        super().__init__(encoder, num_images, None, views, **kwargs)
+        self.clusters = checks.count(2, clusters=clusters)
         self.whitened_dim = checks.count(whitened_dim=whitened_dim)
         if clusters > num_images:
             raise InvalidInputError(
@@ -79,19 +71,16 @@ class DeepCluster(JointEmbedding):
         self.cluster_weights = variable(self, np.ones(clusters, "float32"), "cluster_weights")
 
     def call(self, inputs, training=False):
-        images, _ = self.split(inputs)
-        z = self.embed_groups(self.make_views(images, training), training)
+        z = super().call(inputs, training)["z"]
         logits = self.classifier(ops.reshape(z, (-1, self.embedding_dim)))
         return {"logits": ops.reshape(logits, (-1, z.shape[1], self.clusters))}
 
     def objective(self, images, outputs, training):
-        _, index = self.split(images)
-        known = ops.logical_and(index >= 0, index < self.num_images)
-        labels = ops.take(snapshot(self.assignments), ops.where(known, index, 0), axis=0)
+        index, known = self.places(images)
+        labels = ops.take(snapshot(self.assignments), index, axis=0)
         weights = ops.where(known, ops.take(snapshot(self.cluster_weights), labels, axis=0), float("nan"))
         logits = outputs["logits"]
-        each = [pseudo_label_terms(logits[:, view], labels, weights) for view in range(logits.shape[1])]
-        return mean_terms(each)
+        return mean_terms([pseudo_label_terms(logits[:, view], labels, weights) for view in range(logits.shape[1])])
 
     def recluster(self, images, epoch: int = 0, encoder: keras.Model | None = None) -> dict[str, float]:
         """Assigns every image to a cluster of its features (`kmeans.kmeans_labels`), and starts the classifier anew.
@@ -127,14 +116,6 @@ class DeepCluster(JointEmbedding):
         self.classifier.set_weights(self._fresh_classifier(epoch))
         forget(getattr(self, "optimizer", None), self.classifier.weights)
         return {"cluster_nmi": float(agreement), "clusters_used": float(used.sum())}
-
-    def check_images(self, images):
-        """Raise unless these can be the images that the index counts."""
-        if len(images) != self.num_images:
-            raise InvalidInputError(
-                f"Clusters are made of all {self.num_images} training images, in the order of their index. "
-                f"Received: {len(images)} images"
-            )
 
     def _fresh_classifier(self, epoch):
         """Kernel and bias it starts with at that epoch."""

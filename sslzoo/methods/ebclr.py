@@ -11,12 +11,10 @@ from sslzoo.errors import InvalidInputError
 from sslzoo.losses import generative_term, nt_xent_terms, pair_log_density
 from sslzoo.methods.advice import LOWER_TEMPERATURE
 from sslzoo.methods.energy_model import EnergyModel, langevin
-from sslzoo.methods.papers import paper
 from sslzoo.methods.pretrainer import full_precision
 from sslzoo.methods.state import variable
 
 
-@keras.saving.register_keras_serializable("sslzoo")
 class EBCLR(EnergyModel):
     """EBCLR: the joint density of two views of an image, p(x, x') ~ exp(-|z - z'|^2 / temperature), by its factors.
 
@@ -50,14 +48,12 @@ class EBCLR(EnergyModel):
         code, which draws new chains from the whole training set rather than from batches gone by.
     """
 
-    papers = (paper("Energy-Based Contrastive Learning of Visual Representations", "https://arxiv.org/abs/2202.04933"),)
-    terms = ("alignment", "contrast", "generative", "norm")
-    roles = ("prior", "substitute", "density", "marginal")
+    papers = ("https://arxiv.org/abs/2202.04933",)
+    terms = {"alignment": "prior", "contrast": "substitute", "generative": "density", "norm": "marginal"}
     least_batch = 2
     view_counts = (2, 2)
     advice = (LOWER_TEMPERATURE,)
     without = ("sample_range",)
-    buffer = None
 
     def __init__(
         self,
@@ -89,7 +85,7 @@ class EBCLR(EnergyModel):
     def call(self, images, training=False):
         views = full_precision(self.make_views(images, training))
         z = self.embed_groups(views, training)
-        if self.buffer is None:
+        if not self.generates:
             return {"z": z}
         other = ops.stop_gradient(z[:, 1])
         samples, kept = self._visit(views[:, 0], lambda x: self._density(self.embed(x), other))
@@ -122,19 +118,16 @@ class EBCLR(EnergyModel):
     def objective(self, images, outputs, training):
         z = outputs["z"]
         lengths, generative = ops.mean(ops.sum(ops.square(z[:, 0]), axis=1)), ops.zeros(())
-        if self.buffer is not None:
+        if self.generates:
             z_q = outputs["z_samples"]
             lengths += ops.mean(ops.sum(ops.square(z_q), axis=1))
             # As in the released code, gradients reach the second views through f of the data and of the samples.
             generative = generative_term(self._density(z[:, 0], z[:, 1]), self._density(z_q, z[:, 1]))
-        return {
-            **nt_xent_terms(z[:, 0], z[:, 1], self.temperature / 2),
-            "generative": self.generative_weight * generative,
-            "norm": self.norm_weight * lengths,
-        }
+        contrastive = nt_xent_terms(z[:, 0], z[:, 1], self.temperature / 2)
+        return self.weigh({**contrastive, "generative": generative, "norm": lengths})
 
     def update(self, images, outputs):
-        if self.buffer is not None:
+        if self.generates:
             self.write_back(outputs["slots"], outputs["rows"])
             visits = ops.convert_to_tensor(self.visits)
             self.visits.assign(ops.scatter_update(visits, outputs["slots"][:, None], outputs["visits"]))
@@ -166,15 +159,12 @@ class EBCLR(EnergyModel):
         Returns:
             float32 array (n, ...) as the networks see images, in [-1, 1] or a little outside.
         """
-        checks.count(n=n)
         if reference is None:
             raise InvalidInputError(
                 "EBCLR's density is a sum over images that x may be a view of. Received: reference=None"
             )
-        if start is None:
-            start = np.random.default_rng([seed, 1]).uniform(*self.sample_range, (n, *self.sample_shape))
         z_other = ops.convert_to_numpy(self.embed(self.prepare(reference)))
-        return self._chains(lambda x: self._density(self.embed(x), z_other), start, steps, seed, verbose)
+        return self._sampled(lambda x: self._density(self.embed(x), z_other), n, steps, start, seed, verbose)
 
     def _samples(self, images, seed):
         return self.sample(50, seed=seed, reference=images[:100])

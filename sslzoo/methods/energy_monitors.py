@@ -1,12 +1,15 @@
 """What watches energy models: a guard that takes one back when it diverges, and the health of energies and clusters."""
 
+import functools
+
 import keras
 import numpy as np
 from keras import ops
 
 from sslzoo import checks, processes
 from sslzoo.errors import InvalidInputError, TrainingError
-from sslzoo.losses import cluster_terms
+from sslzoo.losses import cluster_terms, log_density
+from sslzoo.methods.compiled import Compiled
 from sslzoo.methods.steps import StepCounter
 from sslzoo.progress import say
 
@@ -24,15 +27,9 @@ class DivergenceGuard(StepCounter):
     has had the rollbacks that its history counts, and until its second look that checkpoint is all it can go back to.
 
     Example:
-        import numpy as np
-        from sslzoo import callbacks, methods, networks, views
+        from sslzoo import callbacks
 
-        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
-        encoder = networks.encoder("resnet8-gedi", (8, 8, 1), None, width=8)
-        one = views.Views("gedi-mnist", 1)
-        model = methods.GEDI(encoder, clusters=4, views=one, buffer_size=64, sgld_steps=2)
-        model.compile("adam")
-        model.fit(images, batch_size=16, verbose=0, callbacks=[callbacks.DivergenceGuard(every=2)])
+        guard = callbacks.DivergenceGuard(every=2)  # then: model.fit(images, callbacks=[guard])
 
     Args:
         every: int >= 1, steps between two looks. A look waits for the device and copies the state, and what was
@@ -135,14 +132,10 @@ class EnergyHealth(keras.callbacks.Callback):
 
     Example:
         import numpy as np
-        from sslzoo import callbacks, methods, networks, views
+        from sslzoo import callbacks
 
         images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
-        encoder = networks.encoder("resnet8-gedi", (8, 8, 1), None, width=8)
-        one = views.Views("gedi-mnist", 1)
-        model = methods.GEDI(encoder, clusters=4, views=one, buffer_size=64, sgld_steps=2)
-        model.compile("adam")
-        model.fit(images, batch_size=16, verbose=0, callbacks=[callbacks.EnergyHealth(images[:32])])
+        health = callbacks.EnergyHealth(images[:32])  # then: model.fit(images, callbacks=[health])
 
     Args:
         images: raw images (N, H, W, C), 0..255, N >= 2; 512 are enough. Or ready-made views (N, J, H, W, C), of which
@@ -177,9 +170,9 @@ class EnergyHealth(keras.callbacks.Callback):
             with processes.alone(model):
                 self._x = ops.convert_to_numpy(model.prepare(self.images))
                 self._view = ops.convert_to_numpy(drawn(self.images, training=True))[:, 0]
-        self._embeddings = _Embeddings(model)
+        self._embeddings = Compiled(model, functools.partial(model.embed, training=False))
         self._rows = None
-        if model.buffer is not None:
+        if model.generates:
             self._rows = np.linspace(0, model.buffer_size - 1, min(512, model.buffer_size)).astype(int)
 
     def on_epoch_end(self, epoch, logs=None):
@@ -195,51 +188,31 @@ class EnergyHealth(keras.callbacks.Callback):
 
     def _measure(self):
         """What stands in the logs, and a sentence of how clustering fails, or None."""
-        model, measures = self.model, {}
-        has_clusters = hasattr(model, "clusters")
-        outputs = self._embeddings.predict
-        z = outputs(self._x, batch_size=256, verbose=0)
-
-        def density(embeddings):
-            if has_clusters:
-                return _log_sum_exp(embeddings)
-            return ops.convert_to_numpy(model._density(embeddings, z))
-
-        measures["energy_data"] = -float(np.mean(density(z)))
+        model, measures, sentence = self.model, {}, None
+        z = self._embed(self._x)
+        measures["energy_data"] = -self._density(z, z)
         if self._rows is not None:
             samples = ops.convert_to_numpy(ops.take(ops.convert_to_tensor(model.buffer), self._rows, axis=0))
-            measures["energy_samples"] = -float(np.mean(density(outputs(samples, batch_size=256, verbose=0))))
+            measures["energy_samples"] = -self._density(self._embed(samples), z)
             measures["energy_gap"] = measures["energy_samples"] - measures["energy_data"]
-        sentence = None
-        if has_clusters and model.clusters > 1 and np.isfinite(z).all():
-            terms = cluster_terms(z, outputs(self._view, batch_size=256, verbose=0))
+        if getattr(model, "clusters", 1) > 1 and np.isfinite(z).all():
+            terms = cluster_terms(z, self._embed(self._view))
             invariance, prior = (float(ops.convert_to_numpy(terms[name])) for name in ("invariance", "prior"))
-            shares = np.exp(z.astype("float64") - _log_sum_exp(z)[:, None])
-            mean = shares.mean(axis=0)
-            measures["clusters_used"] = float(np.exp(-np.sum(mean * np.log(np.maximum(mean, 1e-300)))))
+            shares = ops.convert_to_numpy(ops.softmax(z)).mean(axis=0).astype("float64")
+            measures["clusters_used"] = float(np.exp(-np.sum(shares * np.log(np.maximum(shares, 1e-300)))))
             measures["invariance_excess"] = invariance
             measures["prior_excess"] = prior - float(np.log(model.clusters))
             if hasattr(model, "prior_weight"):  # JEM has no such terms to weigh
                 sentence = clustering_failure(invariance, prior, model.clusters)
         return measures, sentence
 
+    def _embed(self, views):
+        return self._embeddings.predict(views, batch_size=256, verbose=0)
 
-class _Embeddings(keras.Model):
-    """What the loss sees of views, as a model, so that `predict` compiles it."""
-
-    def __init__(self, owner):
-        super().__init__(name="embeddings", dtype="float32")
-        self.owner = owner
-        self.built = True
-
-    def call(self, views):
-        return self.owner.embed(views, training=False)
-
-
-def _log_sum_exp(logits):
-    logits = np.asarray(logits, "float64")
-    top = logits.max(axis=1, keepdims=True)
-    return (top + np.log(np.exp(logits - top).sum(axis=1, keepdims=True)))[:, 0]
+    def _density(self, z, others):
+        """Mean f of embeddings, which EBCLR's is beside those of others."""
+        density = log_density(z) if hasattr(self.model, "clusters") else self.model._density(z, others)
+        return float(ops.convert_to_numpy(ops.mean(density)))
 
 
 def _variables(model):

@@ -23,12 +23,10 @@ from sslzoo.losses import anneal, nearest, neighborhood_terms, unit, within
 from sslzoo.losses.neighborhood import BLOCK, CURVES
 from sslzoo.losses.tensors import softmax_terms
 from sslzoo.methods.advice import LOWER_TEMPERATURE
-from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.indexed import Indexed
 from sslzoo.methods.kmeans import Clusters, mini_batch_kmeans
-from sslzoo.methods.pretrainer import check_index, check_training_images
 from sslzoo.methods.state import counter, refresh_rows, snapshot, variable
 from sslzoo.networks.initialization import unit_rows
-from sslzoo.progress import line
 
 
 class Bank(keras.layers.Layer):
@@ -61,7 +59,7 @@ class Bank(keras.layers.Layer):
         return shared
 
 
-class MemoryBank(JointEmbedding):
+class MemoryBank(Indexed):
     """Base of the methods that compare a view with what is remembered of all images.
 
     loss = mean over views of [ -log sum over positives of exp(v . M_j / T)
@@ -76,9 +74,6 @@ class MemoryBank(JointEmbedding):
     reads it, and then M_i <- unit(momentum M_i + (1 - momentum) v). With several views of an image, each is compared
     and their mean is remembered. It starts with random rows, as in the papers, or by `fill_bank` with useful ones.
 
-    Inputs are {"images": images, "index": int (B,)}, the place of each image in the training set
-    (`data.pipeline(with_index=True)`, `data.Batches(with_index=True)`).
-
     Example:
         import numpy as np
         from sslzoo import methods, networks, views
@@ -92,8 +87,7 @@ class MemoryBank(JointEmbedding):
         model.fit(given, batch_size=16, epochs=2, verbose=0, callbacks=[ClusterBank()])
 
     Args:
-        encoder, projector, views: as in `JointEmbedding`; any number of views. The paper's embeddings have 128 numbers.
-        num_images: int >= 2, N, size of the training set.
+        encoder, projector, views, num_images: as in `Indexed`. The paper's embeddings have 128 numbers.
         negatives: int >= 1, candidates drawn uniformly for each step where there is no ball; None for all images.
         neighbors: int >= 1, how many images of the bank nearest to the view form the ball; None for no ball.
         anneal_steps: int >= 0. The ball begins as the whole bank and has shrunk to `neighbors` after so many steps.
@@ -105,17 +99,10 @@ class MemoryBank(JointEmbedding):
         temperature: float > 0, T.
         momentum: float from 0 to 1, of the bank.
         seed: int, of the bank's first rows, of drawn negatives and of k-means.
-
-    Raises:
-        InvalidInputError: a setting out of range; an index outside 0..num_images - 1, where values can be looked at
-            (PyTorch on the CPU, or eager execution). In a compiled step the loss becomes NaN, the bank stays.
     """
 
-    terms = ("alignment", "contrast")
-    roles = ("prior", "substitute")
+    terms = {"alignment": "prior", "contrast": "substitute"}
     remembers = ("an embedding of each training image",)
-    indexed = True
-    view_counts = (1, None)
     advice = (LOWER_TEMPERATURE,)
 
     def __init__(
@@ -136,8 +123,7 @@ class MemoryBank(JointEmbedding):
         seed: int = 0,
         **kwargs,
     ):
-        super().__init__(encoder, projector, views, **kwargs)
-        self.num_images = checks.count(2, num_images=num_images)
+        super().__init__(encoder, num_images, projector, views, **kwargs)
         self.negatives = None if negatives is None else checks.count(negatives=negatives)
         self.neighbors = None if neighbors is None else checks.count(neighbors=neighbors)
         self.anneal_steps = checks.count(0, anneal_steps=anneal_steps)
@@ -198,9 +184,7 @@ class MemoryBank(JointEmbedding):
     # ------------------------------------------------------------------ a step
 
     def call(self, inputs, training=False):
-        images, index = self.split(inputs)
-        check_index(index, self.num_images)
-        outputs = {"z": self.embed_groups(self.make_views(images, training), training)}
+        outputs = super().call(inputs, training)
         if self.draws:
             # One draw for all views of a step: the expectation is that of a draw for each, and instead of looking up
             # thousands of rows for every view there is one matrix product.
@@ -209,10 +193,8 @@ class MemoryBank(JointEmbedding):
         return outputs
 
     def objective(self, images, outputs, training):
-        _, index = self.split(images)
-        known = ops.logical_and(index >= 0, index < self.num_images)
-        views = outputs["z"].shape[1]
-        index = ops.repeat(ops.cast(ops.where(known, index, 0), "int32"), views)
+        index, known = self.places(images)
+        index = ops.repeat(index, outputs["z"].shape[1])
         z = ops.reshape(outputs["z"], (-1, self.embedding_dim))
         drawn = ops.cast(outputs["drawn"], "int32") if self.draws else None
         parts = [self.compare(unit(z[:, part]), bank, index, drawn) for part, bank in self.compared()]
@@ -230,19 +212,19 @@ class MemoryBank(JointEmbedding):
         itself = places == index[:, None]  # in every neighbourhood
         if self.draws or self.searches:
             # The image gets a column of its own, in place of those that it may have.
-            other, first = ops.logical_not(itself), ops.ones_like(own, dtype="bool")
-            cosines = ops.concatenate([own, cosines], axis=1)
-            negative = ops.concatenate([first, ops.logical_and(negative, other)], axis=1)
-            if positive is not None:
-                positive = ops.concatenate([first, ops.logical_and(positive, other)], axis=1)
+            cosines, first = ops.concatenate([own, cosines], axis=1), ops.ones_like(own, dtype="bool")
+
+            def with_itself(mask):
+                return ops.concatenate([first, ops.logical_and(mask, ops.logical_not(itself))], axis=1)
         else:  # it has its place among all images
-            negative = ops.logical_or(negative, itself)
-            if positive is not None:
-                positive = ops.logical_or(positive, itself)
+
+            def with_itself(mask):
+                return ops.logical_or(mask, itself)
+
         if positive is None:
-            counted = ops.where(negative, cosines, -float("inf"))
+            counted = ops.where(with_itself(negative), cosines, -float("inf"))
             return softmax_terms(own / self.temperature, counted / self.temperature)
-        return neighborhood_terms(cosines / self.temperature, positive, negative)
+        return neighborhood_terms(cosines / self.temperature, with_itself(positive), with_itself(negative))
 
     def candidates(self, v, rows, drawn):
         """Cosines (B, K) of unit vectors (B, D) with images that may be neighbours, and their places (B or 1, K)."""
@@ -321,12 +303,11 @@ class MemoryBank(JointEmbedding):
             raise InvalidInputError(f"This {type(self).__name__} has no clusters to make. Received: clusters=None")
         agreement = []
         for number, (_, bank) in enumerate(self.banks()):
-            rows = ops.convert_to_numpy(bank.rows)
+            rows, before = ops.convert_to_numpy(bank.rows), ops.convert_to_numpy(bank.labels)
             if not np.isfinite(rows).all():
                 raise TrainingError(
                     f"The bank must be finite to be clustered. Received: NaN or infinity, epoch={epoch}"
                 )
-            before = ops.convert_to_numpy(bank.labels)
             after = before.copy()
             for clustering in range(self.clusterings):
                 seeds = np.random.default_rng([self.seed, epoch, number, clustering])
@@ -336,26 +317,6 @@ class MemoryBank(JointEmbedding):
                     progress(len(agreement))
             bank.labels.assign(processes.array_of_first(after))  # other machines may round, and so cluster, otherwise
         return {"cluster_nmi": float(np.mean(agreement))}
-
-    def start_from(self, other: "MemoryBank") -> None:
-        """Takes over the networks and the bank of a model of this family and the same sizes, as LA does from IR."""
-        mine, theirs = ([bank for _, bank in model.banks()] for model in (self, other))
-        shapes = [[tuple(bank.rows.shape) for bank in banks] for banks in (mine, theirs)]
-        if shapes[0] != shapes[1]:
-            raise InvalidInputError(
-                f"The bank must have one row for each of {self.num_images} images, of {self.embedding_dim} numbers. "
-                f"Received: a bank of shape {', '.join(map(str, shapes[1]))}"
-            )
-        try:
-            for name in self.learned:
-                if getattr(self, name) is not None:
-                    getattr(self, name).set_weights(getattr(other, name).get_weights())
-        except (ValueError, AttributeError) as error:
-            raise InvalidInputError(f"Both models must have the same networks. Received: {error}") from error
-        for ours, old in zip(mine, theirs):
-            ours.rows.assign(old.rows)
-
-    learned = ("encoder", "projector")
 
     # ------------------------------------------------------------------ what the bank is good for
 
@@ -373,8 +334,7 @@ class MemoryBank(JointEmbedding):
             images: array (num_images, H, W, C), raw, 0..255, in the order of the index.
             batch_size: int, images at a time.
         """
-        check_training_images(images, self.num_images, "the bank remembers")
-        z = self.embed_images(images, batch_size)
+        z = self.embed_all(images, batch_size)
         for part, bank in self.banks():
             bank.rows.assign(ops.convert_to_numpy(unit(z[:, part])))
 
@@ -432,15 +392,10 @@ class ClusterBank(Clusters):
 
     def cluster(self, epoch):
         model, began = self.model, time.perf_counter()
-        target = model.clusterings * len(model.banks())
-        return model.cluster_bank(epoch, self._bar(target)) | {"cluster_seconds": time.perf_counter() - began}
-
-    def _bar(self, target):
-        """Shows how many clusterings are made: Keras' bar, or a line at a terminal where a run prints no bars."""
+        bar = None
         if self.params.get("verbose") == 1:
-            return keras.utils.Progbar(target, unit_name="clustering").update
-        shown = line("clusterings of the bank")
-        return lambda made: shown(made, target)
+            bar = keras.utils.Progbar(model.clusterings * len(model.banks()), unit_name="clustering").update
+        return model.cluster_bank(epoch, bar) | {"cluster_seconds": time.perf_counter() - began}
 
 
 class BankMonitor(keras.callbacks.Callback):

@@ -10,7 +10,6 @@ from sslzoo.methods.papers import SIMVAE
 from sslzoo.methods.vae import VAE
 
 
-@keras.saving.register_keras_serializable("sslzoo")
 class SimVAE(VAE):
     """SimVAE: J views of an image are rebuilt from latents drawn around one unknown centre.
 
@@ -35,8 +34,7 @@ class SimVAE(VAE):
     """
 
     papers = (SIMVAE,)
-    terms = ("reconstruction", "entropy", "prior")
-    roles = ("reconstruction", "entropy", "prior")
+    terms = {"reconstruction": "reconstruction", "entropy": "entropy", "prior": "prior"}
     view_counts = (2, None)  # of one view alone the prior says nothing
 
     def __init__(

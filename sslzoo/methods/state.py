@@ -46,6 +46,11 @@ def snapshot(variable: keras.Variable):
     return ops.stop_gradient(ops.copy(ops.convert_to_tensor(variable)))
 
 
+def moving_average(variable: keras.Variable, new, momentum: float):
+    """What the variable would be after momentum variable + (1 - momentum) new: a tensor, gradients through `new`."""
+    return momentum * snapshot(variable) + (1.0 - momentum) * new
+
+
 def held(variable: keras.Variable, step: keras.Variable, steps: int):
     """The variable's value, a constant in the first `steps` training steps of those that `step` counts."""
     value = ops.convert_to_tensor(variable)
@@ -92,7 +97,7 @@ def ema_update(teacher: keras.Model, student: keras.Model, momentum) -> None:
     for old, new in zip(teacher.weights, student.weights):
         if new.trainable:
             new = ops.cast(ops.stop_gradient(ops.convert_to_tensor(new)), "float32")
-            old.assign(momentum * snapshot(old) + (1.0 - momentum) * new)
+            old.assign(moving_average(old, new, momentum))
 
 
 def input_gradient(model: keras.Layer, function: Callable, x):

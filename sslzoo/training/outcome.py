@@ -15,6 +15,7 @@ from sslzoo.errors import ArtefactError, printable
 from sslzoo.evaluation import pictures
 from sslzoo.evaluation.report import versions
 from sslzoo.files import write_beside
+from sslzoo.methods.papers import paper
 from sslzoo.publishing import artefact
 from sslzoo.publishing.card import UNSTATED
 from sslzoo.training import devices
@@ -303,7 +304,7 @@ def results(run, method: type, report=None) -> dict:
             "views_seen": run.journal.rows[-1]["views"] if run.journal.rows else 0,
             # Of a model of their own images people state the licence themselves.
             "license": run.arguments.licence or ("apache-2.0" if run.dataset in SETUPS else UNSTATED),
-            "papers": list(method.papers),
+            "papers": [paper(url) for url in method.papers],
             "description": (inspect.getdoc(method) or method.__name__).partition("\n")[0],
             "remarks": [
                 *run.arguments.remark,

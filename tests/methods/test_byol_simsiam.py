@@ -248,7 +248,7 @@ def test_head_may_be_absent(method):
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda method: method(plain_encoder(), head(), predictor(5, 4)), r"\(batch, 6\) to embeddings.*\(None, 5\)"),
+        (lambda method: method(plain_encoder(), head(), predictor(5, 4)), r"\(None, 6\) to embeddings.*\(None, 5\)"),
         (
             lambda method: method(plain_encoder(), head(), projector(6, (4, 5))),
             r"embeddings.*\(None, 6\) -> \(None, 5\)",
