@@ -606,15 +606,6 @@ def test_faults_of_the_system_and_a_second_ctrl_c_end_in_a_line(error, message, 
     assert caught.value.code == (130 if message is None else 2)
 
 
-def test_a_closed_pipe_does_not_end_a_run(monkeypatch):
-    class Closed(io.StringIO):
-        def write(self, text):
-            raise BrokenPipeError(32, "Broken pipe")
-
-    monkeypatch.setattr(sys, "stdout", Closed())
-    training.script(lambda: print("still here", flush=True))
-
-
 def test_a_user_sees_one_line_and_no_traceback(capsys):
     def main():
         raise errors.InvalidInputError("Expected this. Received: that=1")

@@ -15,6 +15,7 @@ from sslzoo.errors import InvalidInputError, TrainingError
 from sslzoo.evaluation import knn_accuracy
 from sslzoo.evaluation.features import check_images
 from sslzoo.methods.advice import advise
+from sslzoo.methods.compiled import Compiled
 from sslzoo.methods.pretrainer import Pretrainer, full_precision
 from sslzoo.methods.steps import StepCounter
 
@@ -169,7 +170,7 @@ class Health(EndsTraining):
         with processes.alone(self.model):
             self._views = self._draw_views()
         check_images(self.model.encoder, self._views[0], "views of images")
-        self._embed = _Compiled(self.model, functools.partial(_outputs, self.model))
+        self._embed = Compiled(self.model, functools.partial(_outputs, self.model))
 
     def on_epoch_end(self, epoch, logs=None):
         if epoch + 1 != self.params["epochs"] and (epoch + 1) % self.every:
@@ -221,7 +222,7 @@ class Health(EndsTraining):
             if "seed" not in accepted:  # a layer of the user's own: a copy has its own random state
                 views = type(views).from_config(views.get_config())
             draw = functools.partial(views, **{name: value for name, value in arguments.items() if name in accepted})
-            images = _Compiled(views, draw).predict_on_batch(images)
+            images = Compiled(views, draw).predict_on_batch(images)
         return [images[:, view] for view in range(min(2, images.shape[1]))]
 
     def _measure(self):
@@ -254,24 +255,6 @@ def _outputs(method, views):
         "encoded": full_precision(method.representation(views, training=False)),
         **({} if probabilities is None else {"probabilities": full_precision(probabilities)}),
     }
-
-
-class _Compiled(keras.Model):
-    """A function as a model, so that `predict_on_batch` compiles it, once, on every backend.
-
-    Args:
-        owner: layer or model whose variables the function reads.
-        function: callable, tensor -> tensors.
-    """
-
-    def __init__(self, owner, function):
-        super().__init__(name="compiled", dtype="float32")
-        self.owner = owner
-        self.function = function
-        self.built = True
-
-    def call(self, inputs):
-        return self.function(inputs)
 
 
 class FiniteGuard(StepCounter):

@@ -32,7 +32,6 @@ class CMC(MemoryBank):
 
     Args:
         lightness, colour: built models, view (N, H, W, 3) -> representation (N, L).
-        num_images: as in `Indexed`.
         lightness_projector, colour_projector: built models, (N, L) -> (N, P), or None.
         views, negatives, neighbors, anneal_steps, curve, clusters, clusterings, inner, temperature, momentum, seed: as
             in `MemoryBank`.

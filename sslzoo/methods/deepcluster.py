@@ -34,9 +34,7 @@ class DeepCluster(Indexed):
     Args:
         encoder: as in `JointEmbedding`. Features and classifier's input are its representation; the paper's network
             has a ReLU between the two.
-        num_images: as in `Indexed`.
         clusters: int in 2..num_images, K. Far more than the expected classes work best in the paper.
-        views: as in `Indexed`.
         whitened_dim: int >= 1, features are reduced to at most that many principal components, whitened, and set to
             length 1 before they are clustered. 256 in the paper.
         balanced: bool. True: w_i = N / (used clusters x size of the image's cluster), the expectation of the paper's
@@ -86,14 +84,12 @@ class DeepCluster(Indexed):
         """Assigns every image to a cluster of its features (`kmeans.kmeans_labels`), and starts the classifier anew.
 
         Args:
-            images: array (num_images, H, W, C), raw, 0..255, in the order of the index; without `views`, as the
-                encoder sees them.
-            epoch: int, makes k-means and the new classifier repeatable, together with the model's seed.
-            encoder: `live_encoder` of this model, if one is at hand, which saves compiling one.
+            images: array (num_images, H, W, C), raw, in the order of the index; without `views`, as the encoder sees
+            them. epoch: int, makes k-means and the new classifier repeatable, together with the model's seed. encoder:
+            `live_encoder` of this model, if one is at hand, which saves compiling one.
 
         Returns:
-            dict: "cluster_nmi", mutual information (normalised, 0..1) of old and new assignments, which grows as they
-            settle; "clusters_used", how many clusters have images.
+            dict: "cluster_nmi", mutual information (normalised, 0..1) of old and new assignments, and "clusters_used".
         """
         from sklearn.metrics import normalized_mutual_info_score
 

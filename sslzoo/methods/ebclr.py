@@ -135,9 +135,7 @@ class EBCLR(EnergyModel):
     def log_density(self, images, reference):
         """log p(x) + an unknown constant, of raw images (N, H, W, C), 0..255: float32 tensor (N,), in nats.
 
-        Args:
-            images: array (N, H, W, C).
-            reference: array (R, H, W, C), raw images that x may be a view of, the same for all that is compared.
+        `reference` (R, H, W, C) are raw images that x may be a view of, the same for all that is compared.
         """
         return self._density(*(self.embed(self.prepare(x)) for x in (images, reference)))
 
@@ -150,14 +148,10 @@ class EBCLR(EnergyModel):
         seed: int = 0,
         verbose: bool = True,
     ) -> np.ndarray:
-        """Samples of the model by chains of their own; the replay buffer is left alone.
+        """As `EnergyModel.sample`, at the noise of a cooled chain.
 
         Args:
-            n, steps, start, seed, verbose: as in `EnergyModel.sample`, at the noise of a cooled chain.
             reference: array (R, H, W, C), raw images that a sample may be a view of; needed.
-
-        Returns:
-            float32 array (n, ...) as the networks see images, in [-1, 1] or a little outside.
         """
         if reference is None:
             raise InvalidInputError(

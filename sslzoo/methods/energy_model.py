@@ -23,9 +23,7 @@ PIECE = 10  # steps of a long chain that are compiled into one program
 def langevin(model: keras.Layer, function: Callable, x, draws, step_size: float = 1.0, noise=0.01, clip=None):
     """Chains of Langevin dynamics uphill on a density, one for each row.
 
-    Steps are written out, one after the other, rather than put into a loop of the compiler. Within a training step on
-    a CPU ("resnet8-gedi" on 28x28 pixels, 20 steps), XLA's loop took 12 times the CPU time under JAX, for no less
-    compilation, and 1.2 times under TensorFlow.
+    Steps are written out, one after the other: in a loop of XLA's a training step on a CPU took 12 times the time.
 
     Args:
         model: layer or model whose variables `function` reads; nothing of it changes.
@@ -54,7 +52,7 @@ def long_chains(
     seed: int = 0,
     verbose: bool = True,
 ) -> np.ndarray:
-    """`langevin` of any number of steps outside of training, compiled, with a progress bar.
+    """`langevin` of any number of steps outside of training, compiled: float32 array like `start`.
 
     Also for a published model, of whose part "projection" f is the log-sum-exp:
 
@@ -68,9 +66,6 @@ def long_chains(
         steps: int >= 0.
         seed: int, of the noise, which NumPy draws: chains are equal on every backend but for rounding.
         verbose: bool, show a progress bar.
-
-    Returns:
-        float32 array (N, ...).
     """
     checks.count(0, steps=steps)
     x, rng = np.asarray(start, "float32"), np.random.default_rng(seed)
@@ -196,11 +191,8 @@ class EnergyModel(JointEmbedding):
         return self.buffer_size if self.generates else None
 
     def draw(self, function: Callable, count):
-        """Samples of the model: chains taken up from the buffer, some of them started anew.
-
-        Args:
-            function: callable, x (B, ...) -> f(x) (B,).
-            count: int or int tensor, how many.
+        """Samples of the model, of `function` x (B, ...) -> f(x) (B,): chains taken up from the buffer, some started
+        anew.
 
         Returns:
             (float32 tensor (count, ...), int32 tensor (count,)): samples, constants; and where they belong.
@@ -283,14 +275,12 @@ class ClusterEnergyModel(EnergyModel):
     """An energy model that is a classifier without labels: f(x) = log sum_y exp t_y(x), p(y | x) = softmax(t(x))_y.
 
     Args:
-        encoder: as in `JointEmbedding`; its input is in [-1, 1].
+        encoder, projector, views: as in `EnergyModel`.
         clusters: int >= 1, K, number of logits t_y = u_y . g(x) / temperature, of encoder and projector g.
-        projector, views: as in `JointEmbedding`, or None.
         temperature: float > 0, of the logits.
-        energy_decay: float >= 0, weight of mean f(x)^2 + mean f(x_q)^2 in the generative term. Where chains do not
-            reach the data, nothing else keeps the densities of the two from parting for ever: 0.1 is the usual remedy
-            for a run that diverges. 0 in the papers.
-        sgld_steps, step_size, noise, buffer_size, restart, sample_range, clip, seed: as in `EnergyModel`.
+        energy_decay: float >= 0, weight of mean f(x)^2 + mean f(x_q)^2 in the generative term: 0.1 is the usual remedy
+            for a run whose densities of data and samples part. 0 in the papers.
+        **kwargs: as in `EnergyModel`.
     """
 
     def __init__(self, encoder, clusters, projector=None, views=None, temperature=1.0, energy_decay=0.0, **kwargs):

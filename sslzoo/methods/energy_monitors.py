@@ -220,11 +220,7 @@ def _variables(model):
 
 
 def clustering_failure(invariance: float, prior: float, clusters: int) -> str | None:
-    """Which of the three ways to fail GEDI's terms show, in a sentence; None where they show none of them.
-
-    Args:
-        invariance, prior: float, unweighted (`losses.cluster_terms`), for equal shares.
-        clusters: int >= 2, K.
+    """Which of the three ways to fail GEDI's terms, unweighted and for equal shares, show; None where they show none.
 
     Reference:
         Sansone and Manhaeve, "Unifying Self-Supervised Clustering and Energy-Based Models" (arXiv 2212.13425),

@@ -25,16 +25,12 @@ class GEDI(ClusterEnergyModel):
     with logits t(x), p(y | x) = softmax(t)_y and f(x) = log sum_y exp t_y; x is the image as it is, with a little
     noise, x' an augmented view of it, and x_q a sample of the model. `invariance` pulls image and view into one
     cluster, and stands for the prior of the zoo's model, whose centres are the clusters. What pushes images apart is
-    `prior`, by which every cluster gets its share, and `generative`, the likelihood of the images, which a network that
-    maps all of them to one point cannot raise.
+    `prior`, by which every cluster gets its share, and `generative`, the likelihood of the images.
 
-    At the optimum invariance is 0 and prior is prior_weight log K, not 0, so the terms say what went wrong
-    (`losses.cluster_terms`, `sslzoo.callbacks.EnergyHealth`). A weight of 0 leaves a term out, with what it costs: the
-    ablations "no gen" (no chains, no buffer), "no inv", "no prior" and, of the last two, `JEM`; "two-stage" is
-    `generative_steps`.
+    At the optimum invariance is 0 and prior is prior_weight log K, so the terms say what went wrong
+    (`sslzoo.callbacks.EnergyHealth`). A weight of 0 leaves a term out, with what it costs.
 
     Args:
-        encoder, projector, temperature, energy_decay: as in `ClusterEnergyModel`.
         clusters: int >= 2, K. The paper gives none; one for each class is what its numbers fit.
         views: `sslzoo.views.Views` with any number of views x' of an image, or None for ready-made ones
             (B, 1 + J, H, W, C), of which the first is x.
@@ -43,7 +39,7 @@ class GEDI(ClusterEnergyModel):
         data_noise: float >= 0, standard deviation of Gaussian noise on x when training, in units of the views. It
             keeps the density of images, which lie on a thin surface, from becoming infinitely high there (JEM's 0.03).
         generative_steps: int >= 0, training steps in which the generative term alone counts.
-        sgld_steps, step_size, noise, buffer_size, restart, sample_range, clip, seed: as in `EnergyModel`.
+        encoder, projector, **kwargs: as in `ClusterEnergyModel`.
 
     Reference:
         Sansone and Manhaeve, "Unifying Self-Supervised Clustering and Energy-Based Models" (arXiv 2212.13425), eq. 5-7,

@@ -70,13 +70,9 @@ class InfoNCE(JointEmbedding):
         return math.log(batch_size)
 
     def information_bound(self, images):
-        """Lower bound of the mutual information of the pairs in one batch: ln B - loss, of which ln B is the most.
+        """Lower bound of the mutual information of pairs, in nats: ln B - loss, of which ln B is the most (eq. 3).
 
-        Args:
-            images: raw images (B, H, W, C), 0..255, or ready-made pairs (B, 2, H, W, C).
-
-        Returns:
-            Float32 scalar, in nats: eq. 3 of the paper, with the N = B candidates that the loss compares.
+        `images` are raw (B, H, W, C), 0..255, or ready-made pairs (B, 2, H, W, C).
         """
         outputs = self(images, training=False)
         return self.chance_level(len(images)) - sum(self.objective(images, outputs, False).values())

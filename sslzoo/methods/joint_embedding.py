@@ -148,7 +148,6 @@ class TeacherStudent(JointEmbedding):
         model.fit(images, batch_size=16, verbose=0)
 
     Args:
-        encoder, projector, views: as in `JointEmbedding`.
         momentum: float in [0, 1], of the teacher: 1 never moves it, 0 copies the student.
     """
 

@@ -28,14 +28,8 @@ def whiten_and_normalize(features: np.ndarray, most: int, seed: int) -> np.ndarr
 def kmeans_labels(features: np.ndarray, clusters: int, whitened_dim: int, seed: int) -> np.ndarray:
     """Clusters of whitened features of unit length, by scikit-learn: 20 iterations from one k-means++ start.
 
-    With fewer different images than clusters, the last ones stay unused.
-
-    Args:
-        features: array (N, L), of whose principal components at most `whitened_dim` count.
-        clusters: int, K <= N.
-
-    Returns:
-        int32 array (N,), 0..clusters - 1.
+    With fewer different images than clusters, the last ones stay unused. Features are (N, L), of whose principal
+    components at most `whitened_dim` count; labels are int32 (N,).
 
     Raises:
         TrainingError: features are not finite.

@@ -22,11 +22,6 @@ class LocalAggregation(MemoryBank):
     instance discrimination. Here that is `anneal_steps` of so many epochs with `curve="step"`, which compares with all
     images until then, and `ClusterBank(start=10)`.
 
-    Args:
-        encoder, projector, views, num_images, temperature, momentum, seed: as in `MemoryBank`.
-        neighbors, anneal_steps, curve: as in `Ball`.
-        clusters, clusterings: as in `Annulus`.
-
     Reference:
         Zhuang, Zhai and Yamins, "Local Aggregation for Unsupervised Learning of Visual Embeddings"; Wu et al., "On
         Mutual Information in Contrastive Learning for Visual Representations", eq. 2. The released code adds 1e-7 to

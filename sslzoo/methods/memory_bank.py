@@ -30,17 +30,9 @@ from sslzoo.networks.initialization import unit_rows
 
 
 class Bank(keras.layers.Layer):
-    """What is remembered of each training image: a unit vector, and the clusters it is in.
-
-    Args:
-        num_images: int, N.
-        size: int, D.
-        clusterings: int >= 0, C. Until clusters are made, each image is alone in its own.
-        seed: int, of the random points on the sphere that it starts with; drawn by NumPy, equal on every backend.
-
-    Attributes:
-        rows: float32 variable (N, D).
-        labels: int32 variable (C, N), or None without clusterings.
+    """What is remembered of each training image: `rows`, float32 (N, D), and the clusters it is in, `labels`, int32
+    (C, N), or None without clusterings. Until clusters are made, each image is alone in its own; rows start as random
+    points on the sphere, drawn by NumPy, equal on every backend.
     """
 
     def __init__(self, num_images: int, size: int, clusterings: int = 0, seed: int = 0, **kwargs):
@@ -167,12 +159,8 @@ class MemoryBank(Indexed):
     def sets(self, cosines, places, index, bank):
         """Which candidates are positives and negatives, in two bool masks (B, K); the image itself is seen to.
 
-        None in place of the first: the image itself is the only positive.
-
-        Args:
-            cosines, places: of the candidates, as from `candidates`.
-            index: int tensor (B,), the image of each view.
-            bank: `Bank`.
+        None in place of the first: the image itself is the only positive. `cosines` and `places` are of the candidates;
+        `index`, int (B,), is the image of each view.
         """
         ball = self.ball(cosines)
         if self.clusters is not None:
@@ -288,14 +276,11 @@ class MemoryBank(Indexed):
     # ------------------------------------------------------------------ between epochs
 
     def cluster_bank(self, epoch: int = 0, progress=None) -> dict[str, float]:
-        """Clusters what is remembered anew: `kmeans.mini_batch_kmeans`, `clusterings` times from other random numbers.
+        """Clusters what is remembered anew, `clusterings` times from other random numbers, which `epoch` and the seed
+        give.
 
-        Args:
-            epoch: int, makes the clusterings repeatable, together with the model's seed.
-            progress: None, or what is called with the number of clusterings made so far.
-
-        Returns:
-            dict: "cluster_nmi", mutual information (normalised, 0..1) of old and new clusters, mean over clusterings.
+        `progress` is called with the number of clusterings made so far. Returns "cluster_nmi", the normalised mutual
+        information (0..1) of old and new clusters, mean over clusterings.
         """
         from sklearn.metrics import normalized_mutual_info_score
 
@@ -327,12 +312,8 @@ class MemoryBank(Indexed):
         """Writes what the networks make of each training image now over the random points that the bank starts with.
 
         A random row tells a view nothing: through the first epoch the best answer to rows of noise is one vector for
-        all images. Where that epoch is long and no batch normalisation keeps images apart (60,000 images and an MLP),
-        the encoder has collapsed by its end, and the bank with it. Filled, the bank is useful from the first step.
-
-        Args:
-            images: array (num_images, H, W, C), raw, 0..255, in the order of the index.
-            batch_size: int, images at a time.
+        all images. Where that epoch is long and no batch normalisation keeps images apart, the encoder has collapsed by
+        its end, and the bank with it. `images` are all training images, in the order of the index.
         """
         z = self.embed_all(images, batch_size)
         for part, bank in self.banks():
@@ -345,15 +326,9 @@ class MemoryBank(Indexed):
         return [BankMonitor(images, labels, run.labels, run.settings["monitor_every"], index=places)]
 
     def remembered(self, images, batch_size: int = 500, index=None) -> np.ndarray:
-        """The training image that each image is nearest to, by the bank.
+        """The training image that each raw image (N, H, W, C) is nearest to, by the bank: int64 (N,) places.
 
-        Args:
-            images: array (N, H, W, C), raw, 0..255.
-            batch_size: int, images at a time.
-            index: int array (N,), of training images: their places, to find the nearest of all others; or None.
-
-        Returns:
-            int64 array (N,) of places in the training set.
+        `index`, int (N,), are the places of the images if they are training images: none then finds itself.
         """
         rows = [(part, ops.convert_to_tensor(bank.rows)) for part, bank in self.banks()]
         places = []

@@ -26,10 +26,8 @@ class MoCo(TeacherStudent):
     rows; the optimizer moves the encoder.
 
     Args:
-        encoder, projector, views: as in `JointEmbedding`.
         queue_size: int >= 1, keys remembered, no fewer than a step makes. A queue near the size of the data set holds
             false negatives of every image.
-        momentum: as in `TeacherStudent`.
         temperature: float > 0.
         symmetric: bool. True also lets the second view query the first one's key: the loss is the mean of both, and
             both keys enter the queue (MoCo's CIFAR-10 demonstration, which has their sum).

@@ -28,7 +28,6 @@ class ParametricInstanceDiscrimination(Indexed):
     time of a step grow with the number of training images.
 
     Args:
-        encoder, projector, views, num_images: as in `Indexed`.
         temperature: float > 0: scores are cosine similarities / temperature. None: scores are inner products, a plain
             softmax layer without bias.
         seed: int, of the class vectors' random directions; drawn by NumPy, equal on every backend.
@@ -60,14 +59,9 @@ class ParametricInstanceDiscrimination(Indexed):
     def fill_class_vectors(self, images, batch_size: int = 500) -> None:
         """Puts each image's class vector where the networks see the image now, at length 1, in place of random ones.
 
-        Where there are many images, an optimizer that divides by the size of gradients (Adam) moves a vector by its
-        rate in every step, and all of them alike until their own image has come: hundreds of steps away from what the
-        encoder makes of any image. Short, random vectors then all point to one side, and an encoder without batch
-        normalisation collapses in the first epoch. Long ones that stand at their images keep their places.
-
-        Args:
-            images: array (num_images, H, W, C), raw, 0..255, in the order of the index.
-            batch_size: int, images at a time.
+        Where there are many images, Adam moves short random vectors all to one side before their own image has come,
+        and an encoder without batch normalisation collapses in the first epoch. Long ones that stand at their images
+        keep their places. `images` are all training images, in the order of the index.
         """
         self.class_vectors.assign(self.embed_all(images, batch_size))
 

@@ -50,13 +50,8 @@ def _all_but(variables, excluded):
 
 
 class Picture(NamedTuple):
-    """What a method shows of itself, as data: `kind` names the function of `sslzoo.evaluation.pictures` that draws it.
-
-    Attributes:
-        name: str, of the file, without suffix.
-        kind: str, "samples", "reconstructions" or "views".
-        arrays: tuple of arrays that the function takes.
-        title: str, or None for its own.
+    """What a method shows of itself, as data: the function `kind` of `sslzoo.evaluation.pictures` draws `arrays`
+    ("samples", "reconstructions" or "views") to the file `name`, under `title` or its own.
     """
 
     name: str
@@ -251,9 +246,8 @@ class Pretrainer(keras.Model):
     def make_train_function(self, force=False):
         """Keras' own; under JAX with `compile(steps_per_execution=K)`, K steps as one program.
 
-        Keras 3.16 does so itself, TensorFlow has its loop, and PyTorch takes no K above 1. Weights and logs are those
-        of single steps, and the last program of an epoch takes the steps that are left, however the data come: batch by
-        batch, or stacked by `data.Batches(steps_per_execution=K)`, which spares the device K small transfers.
+        Weights and logs are those of single steps, and the last program of an epoch takes the steps that are left,
+        however the data come: batch by batch, or stacked by `data.Batches(steps_per_execution=K)`.
 
         Raises:
             InvalidInputError: several processes under PyTorch.
@@ -296,8 +290,7 @@ class Pretrainer(keras.Model):
         """Raw images (B, H, W, C) or ready-made views (B, J, H, W, C) -> views (B, J, H, W, C).
 
         Raises:
-            InvalidInputError: a tensor of another rank, images where there is no `views` layer, or another number of
-                views than the method takes.
+            InvalidInputError: a tensor of another rank, images without `views`, or another number of views.
         """
         # TensorFlow traces with an unknown shape once a model has seen two ranks; such a shape has no length.
         rank = images.shape.rank if hasattr(images.shape, "rank") else len(images.shape)
@@ -333,14 +326,7 @@ class Pretrainer(keras.Model):
         return self.encoder(views, training=training)
 
     def encode(self, images):
-        """Representations of raw images.
-
-        Args:
-            images: array (B, H, W, C), uint8 or float, values 0..255.
-
-        Returns:
-            Float tensor (B, L).
-        """
+        """Representations (B, L) of raw images (B, H, W, C), uint8 or float, 0..255."""
         return full_precision(self.representation(self.prepare(images)))
 
     def embed(self, views, training=False):
@@ -363,23 +349,15 @@ class Pretrainer(keras.Model):
         return ()
 
     def monitors(self, run) -> list:
-        """Callbacks that watch what only this method has, for `sslzoo.training.Run`.
+        """Callbacks that watch what only this method has, for a `sslzoo.training.Run`.
 
         One that ends training carries `ended` and `reason`; one that logs an accuracy by which a schedule may judge the
         run names its key as `accuracy_key`.
-
-        Args:
-            run: `sslzoo.training.Run`, with `images`, `labels`, `queries` and `settings`.
         """
         return []
 
     def pictures(self, images, seed: int) -> "list[Picture]":
-        """What to draw of the trained method.
-
-        Args:
-            images: array (N, H, W, C), raw, that it was not trained on, if there are such.
-            seed: int, of what is random.
-        """
+        """What to draw of the trained method on raw images (N, H, W, C); `seed` is of what is random."""
         if self.views is None:
             return []
         shown = images[:8]
@@ -400,10 +378,8 @@ class Pretrainer(keras.Model):
         return keras.Model(images, self.representation(self.preprocessor(image_shape)(images)))
 
     def parts(self, image_shape: tuple[int, int, int]) -> dict[str, keras.Model]:
-        """What is worth publishing, as it is now: part name -> plain Functional model of core layers (copies).
-
-        Args:
-            image_shape: tuple (H, W, C) of the raw images.
+        """What is worth publishing, as it is now: part name -> plain Functional model of core layers (copies), which
+        take raw images of `image_shape` (H, W, C).
         """
         return {"encoder": compose(self.preprocessor(image_shape), self.encoder)}
 

@@ -32,7 +32,6 @@ class ProtoCPC(TeacherStudent):
         prototypes: int >= 2, C.
         temperature: float > 0, T, of the student.
         teacher_temperature: float > 0. Lower than the student's: the teacher must be the more certain one.
-        momentum: as in `TeacherStudent`.
         prior_momentum: float in [0, 1). The prior q is a moving average of the teacher's mean probabilities, this
             batch's included with 1 - prior_momentum, since few images say little about many prototypes. 0 is the
             formula of the derivation, q of the batch alone.

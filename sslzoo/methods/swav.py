@@ -31,7 +31,6 @@ class SwAV(MultiCrop):
     without a queue are allowed, since assignments are soft.
 
     Args:
-        encoder, projector, views: as in `JointEmbedding`.
         prototypes: int >= 2, K. Several times the number of classes one expects; more do little harm.
         local_views: `sslzoo.views.Views` of small crops, which only predict, or None. Networks that do not end in a
             mean over positions cannot take another size (`networks.at_size`): for them leave the size and crop a small

@@ -113,14 +113,7 @@ class VAE(Pretrainer):
         return mean, ops.clip(log_var, *LOG_VARIANCE_RANGE)
 
     def posterior(self, images):
-        """q(z | x) of raw images.
-
-        Args:
-            images: array (B, H, W, C), uint8 or float, values 0..255.
-
-        Returns:
-            mean, log_var: float tensors (B, L).
-        """
+        """q(z | x) of raw images (B, H, W, C), 0..255: mean, log_var, float tensors (B, L)."""
         return self._posterior(self.prepare(images), training=False)
 
     def representation(self, views, training=False):

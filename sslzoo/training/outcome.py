@@ -3,7 +3,6 @@
 import inspect
 import json
 import signal
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,32 +38,31 @@ def announce(run) -> None:
         print(
             f"{run.examples.no_test}: there will be no probes. The encoder and its pictures are written all the same."
         )
-    if not run.initial_epoch:
-        suitable = devices.suitable_backend(network, arguments.precision)
-        if suitable != backend:
-            print(f"On this machine {network} is trained fastest by {suitable}: KERAS_BACKEND={suitable}.")
-        if arguments.precision == "float32" and devices.bfloat16_helps(network):
-            print("This CPU computes in bfloat16: KERAS_BACKEND=tensorflow with --precision mixed_bfloat16 is faster.")
+    suitable = devices.suitable_backend(network, arguments.precision)
+    if suitable != backend and not run.initial_epoch:
+        print(f"On this machine {network} is trained fastest by {suitable}: KERAS_BACKEND={suitable}.")
+    if arguments.precision == "float32" and not run.initial_epoch and devices.bfloat16_helps(network):
+        print("This CPU computes in bfloat16: KERAS_BACKEND=tensorflow with --precision mixed_bfloat16 is faster.")
     if accumulated > 1:
-        rest = run.steps % accumulated  # which Keras gathers, and applies no more
         print(
             f"--accumulate {accumulated}: each loss still compares the {settings['batch_size']} images of one batch. "
             "Negatives, batch statistics and queues are those of one batch; only gradients are averaged."
-            + (f" The last {rest} of {run.steps:,} batches make no step." if rest else "")
         )
-    more = {
-        f"{run.devices} devices": run.devices > 1,
-        f"{processes.count()} processes": processes.count() > 1,
-        f"{run.fused} steps in a program": run.fused > 1,
-        f"gradients of {accumulated} batches make a step": accumulated > 1,
-        f"going on after epoch {run.initial_epoch}": run.initial_epoch,
-    }
-    print(
-        f"{run.name} ({run.variant}): {len(run.images):,} images {run.image_shape}, "
-        f"{settings['num_views']} views of each, {settings['batch_size']} images a step, "
-        f"{run.steps_per_epoch:,} steps x {settings['epochs']} epochs, {run.model.count_params():,} parameters, "
-        + ", ".join([f"{backend} backend", *(words for words, said in more.items() if said)])
-    )
+    if rest := run.steps % accumulated:  # which Keras gathers, and applies no more
+        print(f"The last {rest} of {run.steps:,} batches make no step.")
+    words = [
+        f"{len(run.images):,} images {run.image_shape}",
+        f"{settings['num_views']} views of each",
+        f"{settings['batch_size']} images a step",
+        f"{run.steps_per_epoch:,} steps x {settings['epochs']} epochs",
+        f"{run.model.count_params():,} parameters",
+        f"{backend} backend",
+    ]
+    counts = {"devices": run.devices, "processes": processes.count(), "steps in a program": run.fused}
+    counts["gradients make a step"] = accumulated
+    words += [f"{count} {what}" for what, count in counts.items() if count > 1]
+    words += [f"going on after epoch {run.initial_epoch}"] * bool(run.initial_epoch)
+    print(f"{run.name} ({run.variant}): {', '.join(words)}")
 
 
 def write(run, model: keras.Model) -> Path:
@@ -150,18 +148,14 @@ class _TimeIsUp(BaseException):
 
 def _in_time(run, action):
     """What `action` returns; after a signal it has the time of --grace, and the path of the folder comes back."""
-    left = None if run.stopwatch.deadline is None else run.stopwatch.deadline - time.monotonic()
-    if left is None or not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+    if run.stopwatch.deadline is None or not hasattr(signal, "setitimer"):
         return action()
 
     def stop(*_):
         raise _TimeIsUp
 
-    # Signals may be sent again, to make haste; what is being written must not suffer.
-    again = [number for name in ("SIGTERM", "SIGHUP", "SIGUSR1") if (number := getattr(signal, name, None))]
-    former = {number: signal.signal(number, signal.SIG_IGN) for number in again}
-    former[signal.SIGALRM] = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, max(left, 0.01))
+    former = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, max(run.stopwatch.deadline - time.monotonic(), 0.01))
     try:
         return action()
     except _TimeIsUp:
@@ -169,8 +163,7 @@ def _in_time(run, action):
         return run.out / run.name
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        for number, handler in former.items():
-            signal.signal(number, handler)
+        signal.signal(signal.SIGALRM, former)
 
 
 def ending(run) -> tuple[str, list[str]]:

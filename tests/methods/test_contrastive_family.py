@@ -211,7 +211,7 @@ def test_moco_zero_embeddings_leave_a_finite_queue():
 
 
 def test_moco_refuses_more_keys_than_the_queue_holds():
-    with pytest.raises(InvalidInputError, match="has room for 8.*Received: a batch of 12 images"):
+    with pytest.raises(InvalidInputError, match=r"has room for 8.*Received: a batch of 12 images"):
         compiled(make(MoCo, queue_size=8)).fit(images(BATCH), batch_size=BATCH, verbose=0)
 
 
