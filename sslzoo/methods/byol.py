@@ -50,14 +50,10 @@ class BYOL(SimSiam, TeacherStudent):
         views = self.make_views(images, training)
         if training:
             step = snapshot(self.step)
-            self.move_teacher(ops.where(step > 0, self.momentum_after(step - 1), 0.0))
+            self.move_teacher(ops.where(step > 0, rising_momentum(self.momentum, step - 1, self.total_steps), 0.0))
             self.step.assign(step + 1)
         z = self.embed_groups(views, training)
         return {"prediction": self.predict_groups(z, training), "target": self.teach_groups(views, training)}
-
-    def momentum_after(self, step):
-        """The teacher's momentum tau that follows optimizer step `step`, an int tensor from 0: float32 scalar."""
-        return rising_momentum(self.momentum, step, self.total_steps)
 
     def objective(self, images, outputs, training):
         first, second = self.directions(normalized_regression, outputs)

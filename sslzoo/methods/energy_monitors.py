@@ -2,15 +2,14 @@
 
 import functools
 
-import keras
 import numpy as np
 from keras import ops
 
 from sslzoo import checks, processes
 from sslzoo.errors import InvalidInputError, TrainingError
 from sslzoo.losses import cluster_terms, log_density
-from sslzoo.methods.compiled import Compiled
-from sslzoo.methods.steps import StepCounter
+from sslzoo.methods.compiled import Compiled, check_watched, watched_views
+from sslzoo.methods.steps import Monitor, StepCounter
 from sslzoo.progress import say
 
 
@@ -112,7 +111,7 @@ class DivergenceGuard(StepCounter):
         model.reset_metrics()
 
 
-class EnergyHealth(keras.callbacks.Callback):
+class EnergyHealth(Monitor):
     """Shows where data and samples lie in energy, how clusters are used, and how far each term is from its optimum.
 
     At the end of an epoch, in inference mode and without noise, in the logs:
@@ -148,47 +147,26 @@ class EnergyHealth(keras.callbacks.Callback):
     """
 
     def __init__(self, images: np.ndarray, every: int = 1, seed: int = 0):
-        super().__init__()
-        if np.ndim(images) not in (4, 5) or len(images) < 2:
-            raise InvalidInputError(
-                "images must be at least two raw images (N, H, W, C), or ready-made views (N, J, H, W, C) of as many. "
-                f"Received: images of shape {np.shape(images)}"
-            )
+        super().__init__(every)
+        check_watched(images)
         self.images, self.seed = images, checks.seed(needed=True, seed=seed)
-        self.every = checks.count(every=every)
 
     def on_train_begin(self, logs=None):
         model = self.model
         if not hasattr(model, "log_density_of_views"):
             raise InvalidInputError(f"EnergyHealth watches energy models. Received: {type(model).__name__}")
-        if np.ndim(self.images) == 5:
-            views = np.asarray(self.images)
-            self._x, self._view = views[:, 0], views[:, min(1, views.shape[1] - 1)]
-        else:
-            # A copy has random numbers of its own: looking must not change what is trained.
-            drawn = type(model.views).from_config(model.views.get_config())
-            with processes.alone(model):
-                self._x = ops.convert_to_numpy(model.prepare(self.images))
-                self._view = ops.convert_to_numpy(drawn(self.images, training=True))[:, 0]
+        with processes.alone(model):
+            views = watched_views(model, self.images, self.seed)
+            self._x, self._view = views[0], views[-1]
+            if np.ndim(self.images) == 4:
+                self._x, self._view = ops.convert_to_numpy(model.prepare(self.images)), views[0]
         self._embeddings = Compiled(model, functools.partial(model.embed, training=False))
         self._rows = None
         if model.generates:
             self._rows = np.linspace(0, model.buffer_size - 1, min(512, model.buffer_size)).astype(int)
 
-    def on_epoch_end(self, epoch, logs=None):
-        if epoch + 1 != self.params["epochs"] and (epoch + 1) % self.every:
-            return
-        with processes.alone(self.model):
-            measures, sentence = self._measure()
-        measures = dict(zip(measures, processes.of_first(list(measures.values()))))
-        if logs is not None:
-            logs.update(measures)
-        if sentence:
-            say(sentence)
-
-    def _measure(self):
-        """What stands in the logs, and a sentence of how clustering fails, or None."""
-        model, measures, sentence = self.model, {}, None
+    def measure(self):
+        model, measures = self.model, {}
         z = self._embed(self._x)
         measures["energy_data"] = -self._density(z, z)
         if self._rows is not None:
@@ -202,9 +180,16 @@ class EnergyHealth(keras.callbacks.Callback):
             measures["clusters_used"] = float(np.exp(-np.sum(shares * np.log(np.maximum(shares, 1e-300)))))
             measures["invariance_excess"] = invariance
             measures["prior_excess"] = prior - float(np.log(model.clusters))
-            if hasattr(model, "prior_weight"):  # JEM has no such terms to weigh
-                sentence = clustering_failure(invariance, prior, model.clusters)
-        return measures, sentence
+        return measures
+
+    def on_measured(self, epoch, measures, logs):
+        super().on_measured(epoch, measures, logs)
+        if "prior_excess" in measures and hasattr(self.model, "prior_weight"):  # JEM has no such terms to weigh
+            clusters = self.model.clusters
+            prior = measures["prior_excess"] + float(np.log(clusters))
+            sentence = clustering_failure(measures["invariance_excess"], prior, clusters)
+            if sentence:
+                say(sentence)
 
     def _embed(self, views):
         return self._embeddings.predict(views, batch_size=256, verbose=0)

@@ -26,6 +26,7 @@ from sslzoo.methods.advice import LOWER_TEMPERATURE
 from sslzoo.methods.indexed import Indexed
 from sslzoo.methods.kmeans import Clusters, mini_batch_kmeans
 from sslzoo.methods.state import counter, refresh_rows, snapshot, variable
+from sslzoo.methods.steps import Monitor
 from sslzoo.networks.initialization import unit_rows
 
 
@@ -373,7 +374,7 @@ class ClusterBank(Clusters):
         return model.cluster_bank(epoch, bar) | {"cluster_seconds": time.perf_counter() - began}
 
 
-class BankMonitor(keras.callbacks.Callback):
+class BankMonitor(Monitor):
     """Accuracy of the nearest image in the bank, as `bank_accuracy` in the logs: the paper's measure while it trains.
 
     Args:
@@ -386,16 +387,10 @@ class BankMonitor(keras.callbacks.Callback):
     accuracy_key = "bank_accuracy"
 
     def __init__(self, images: np.ndarray, labels: np.ndarray, train_labels: np.ndarray, every: int = 1, index=None):
-        super().__init__()
-        checks.count(1, every=every)
+        super().__init__(every)
         self.images, self.labels, self.train_labels = images, labels, train_labels
-        self.every = every
         self.index = index
 
-    def on_epoch_end(self, epoch, logs=None):
-        last = epoch + 1 == self.params["epochs"]
-        if last or not (epoch + 1) % self.every:
-            with processes.alone(self.model):
-                predicted = self.train_labels[self.model.remembered(self.images, index=self.index)]
-            accuracy = float(np.mean(predicted == self.labels))
-            (logs["bank_accuracy"],) = processes.of_first([accuracy])
+    def measure(self):
+        predicted = self.train_labels[self.model.remembered(self.images, index=self.index)]
+        return {"bank_accuracy": float(np.mean(predicted == self.labels))}

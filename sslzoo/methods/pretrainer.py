@@ -138,13 +138,13 @@ class Pretrainer(keras.Model):
     )
 
     def __new__(cls, *args, **kwargs):
-        for name in kwargs:
-            choose(f"argument of {cls.__name__}", name, {*cls.arguments(), "name", "dtype", "trainable"})
+        cls._check_arguments(kwargs.keys() & set(cls.without))
         model = super().__new__(cls, *args, **kwargs)
         object.__setattr__(model, "_given", frozenset(kwargs))  # Keras is not ready to track attributes
         return model
 
     def __init__(self, encoder: keras.Model, views: keras.Layer | None = None, **kwargs):
+        self._check_arguments(kwargs)
         super().__init__(**kwargs)
         if not getattr(encoder, "built", False):
             raise InvalidInputError(f"encoder must be a built Keras model. Received: encoder={encoder!r}")
@@ -395,6 +395,11 @@ class Pretrainer(keras.Model):
                     break  # nothing is handed up
             left_out.update(vars(base).get("without", ()))
         return known
+
+    @classmethod
+    def _check_arguments(cls, names):
+        for name in names:
+            choose(f"argument of {cls.__name__}", name, {*cls.arguments(), "name", "dtype", "trainable"})
 
     def get_config(self):
         """Arguments that the class names itself, or was given; what is left, it decides again as it did."""

@@ -83,16 +83,9 @@ class VAE(Pretrainer):
         z = mean + ops.exp(0.5 * log_var) * noise
         logits = full_precision(self.decoder(z, training=training))
 
-        def grouped(tensor):
-            return ops.reshape(tensor, (*group, *tensor.shape[1:]))
-
-        return {
-            "views": views,
-            "mean": grouped(mean),
-            "log_var": grouped(log_var),
-            "z": grouped(z),
-            "logits": grouped(logits),
-        }
+        made = {"mean": mean, "log_var": log_var, "z": z, "logits": logits}
+        grouped = {name: ops.reshape(tensor, (*group, *tensor.shape[1:])) for name, tensor in made.items()}
+        return {"views": views, **grouped}
 
     def objective(self, images, outputs, training):
         kl = gaussian_kl(outputs["mean"], outputs["log_var"])

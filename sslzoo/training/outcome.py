@@ -18,7 +18,7 @@ from sslzoo.methods.papers import paper
 from sslzoo.publishing import artefact
 from sslzoo.publishing.card import UNSTATED
 from sslzoo.training import devices
-from sslzoo.training.settings import SETUPS, data_name
+from sslzoo.training.settings import SETUPS
 
 # The paper's numbers under our names: probes at their best epoch, kNN at its best k, clusters per mini-batch.
 PAPERS_WAY = {
@@ -34,7 +34,7 @@ def announce(run) -> None:
     """Prints what is about to be trained, and what the user may want to know before."""
     arguments, settings, accumulated = run.arguments, run.settings, run.arguments.accumulate or 1
     network, backend = settings["network"], keras.backend.backend()
-    if run.examples.no_test and not arguments.probe_data:
+    if run.examples.no_test:
         print(
             f"{run.examples.no_test}: there will be no probes. The encoder and its pictures are written all the same."
         )
@@ -191,18 +191,18 @@ def rate_remarks(run) -> list[str]:
 
 def evaluate(run, model, parts):
     """The report on a trained method and its parts; None where there is nothing to measure it by."""
-    elsewhere, test = run.arguments.probe_data, run.examples
-    if test.test_images is None and not elsewhere:
+    test = run.examples
+    if test.test_images is None:
         print(f"{test.no_test}: probes are skipped. The encoder and its pictures are written all the same.")
         return None
     as_published = (run.dataset in SETUPS or run.dataset.endswith(".npz")) and not run.arguments.limit
     splits = ((run.images, run.labels), (test.test_images, test.test_labels))
     protocols = run.arguments.protocols or run.settings["protocols"]
     protocols = protocols or default_protocols(len(run.images), parts.get("decoder"))
-    own, options = ([], {}) if elsewhere else own_protocols(run, model)
+    own, options = own_protocols(run, model)
     report = evaluation.evaluate(
         parts["encoder"],
-        elsewhere or (run.dataset if as_published else splits),
+        run.dataset if as_published else splits,
         (*protocols, *own),
         run.arguments.data_dir,
         decoder=parts.get("decoder"),
@@ -211,15 +211,11 @@ def evaluate(run, model, parts):
         seed=run.seed,
         gmm_restarts=run.settings["gmm_restarts"],
         **options,
-        name=run.dataset if run.dataset in SETUPS and not elsewhere else None,
+        name=run.dataset if run.dataset in SETUPS else None,
         strict=False,  # what was measured must not be lost to a protocol that has nothing to measure here
     )
-    if elsewhere:
-        report.data["name"] = elsewhere if elsewhere in SETUPS else data_name(elsewhere)
-        ours = run.dataset if run.dataset in SETUPS else data_name(run.dataset)
-        report.remarks.insert(0, f"It was trained on {ours}, and measured on {report.data['name']}.")
-    elif not as_published:
-        report.data["name"] = data_name(run.dataset)
+    if not as_published:
+        report.data["name"] = run.plan.data_name
     print(report)
     return report
 
@@ -271,16 +267,14 @@ def results(run, method: type, report=None) -> dict:
         method: class of the method, which may live outside this package.
         report: `sslzoo.evaluation.Report`, or None.
     """
-    compared = (
-        {} if report is None or run.arguments.probe_data else run.plan.in_print()
-    )  # the paper's are of this very set
-    published = {PAPERS_WAY[name]: value for name, value in compared.items() if name in report}
+    printed = {} if report is None else run.plan.in_print()
+    published = {PAPERS_WAY[name]: value for name, value in printed.items() if name in report}
     ended, remarks = ending(run)
     return _as_utf8(
         {
             "name": run.name,
             "method": method.__name__,
-            "dataset": run.dataset if run.dataset in SETUPS else data_name(run.dataset),
+            "dataset": run.plan.data_name,
             "recipe": run.plan.recipe(),
             "settings": {
                 "variant": run.variant,
