@@ -14,22 +14,18 @@ class BYOL(SimSiam, TeacherStudent):
 
     loss = mean over images of [ |p_1 - t_2|^2 + |p_2 - t_1|^2 ],   all of unit length: 2 - 2 cos each
 
-    with p the predictor's output, and t the embedding by the teacher: a copy of encoder and projector that follows them
-    as an exponential moving average. The loss lies in [0, 8].
+    with p the predictor's output, and t the embedding by the teacher. `alignment` pulls the views of an image together
+    and stands for the prior. No term pushes images apart: what keeps them apart is outside the loss, the teacher, the
+    predictor, and batch normalisation.
 
-    `alignment` pulls the views of an image together and stands for the prior. No term pushes images apart: as in
-    SimSiam, which is this method without a teacher of its own, what keeps them apart is outside the loss, here the
-    teacher, which no gradient moves towards the prediction, the predictor, and batch normalisation.
-
-    A step: the teacher moves and makes the targets; the optimizer moves encoder and heads. That is the paper's order
-    (teacher after optimizer), its last step put at the beginning of the next: the momentum
+    The paper moves the teacher after the optimizer; here that is the beginning of the next step: the momentum
     tau_k = 1 - (1 - momentum) (cos(pi k / total_steps) + 1) / 2 belongs to the optimizer step k = 0, 1 ... before it.
     The first step copies the encoder, so that weights given to it after construction reach the teacher.
 
     Args:
-        encoder, projector, predictor, views: as in `SimSiam`. The paper's heads for
-            features of size D are `networks.projector(D, (4096, 256))` and `networks.predictor(256, 4096)`.
-        momentum: float in [0, 1], of the teacher, at the beginning: 1 never moves it, 0 copies the encoder.
+        encoder, projector, predictor, views: as in `SimSiam`. The paper's heads for features of size D are
+            `networks.projector(D, (4096, 256))` and `networks.predictor(256, 4096)`.
+        momentum: float in [0, 1], of the teacher, at the beginning.
         total_steps: int > 0, training steps in which the momentum rises to 1, where it stays; None keeps it constant.
 
     Reference:

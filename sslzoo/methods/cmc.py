@@ -16,16 +16,10 @@ class CMC(MemoryBank):
     loss = X(v_L; M_ab) + X(v_ab; M_L)
 
     with v_L and v_ab what two networks make of the lightness and of the colour of one view, each remembered in a bank
-    of its own, and X the loss of `InstanceDiscrimination`, `Ball` or `Annulus`, by the settings given:
-
-        negatives=4096                                 CMC
-        neighbors=4096                                 CMC-BALL
-        neighbors=4096, clusters=300                   CMC-ANN
-        ... with anneal_steps (and inner for ANN)      CMC-BALL+, CMC-ANN+
-
-    `alignment` pulls the lightness of an image towards the memory of its colours and the other way round, `contrast`
-    pushes it from those of other images; the banks and their rules are described in `MemoryBank`. Neighbours and
-    clusters are those of the bank that is compared with.
+    of its own, and X the loss of `InstanceDiscrimination` (`negatives`), `Ball` (`neighbors`) or `Annulus` (`clusters`
+    or `inner`), by the settings given. `alignment` pulls the lightness of an image towards the memory of its colours
+    and the other way round, `contrast` pushes it from those of other images. Neighbours and clusters are those of the
+    bank that is compared with.
 
     The two networks see the same view, of policy "mi-cifar10-lab", and pick their channels themselves
     (`networks.on_part`); of grey images any two parts will do. The representation is both, side by side.
@@ -33,8 +27,7 @@ class CMC(MemoryBank):
     Args:
         lightness, colour: built models, view (N, H, W, 3) -> representation (N, L).
         lightness_projector, colour_projector: built models, (N, L) -> (N, P), or None.
-        views, negatives, neighbors, anneal_steps, curve, clusters, clusterings, inner, temperature, momentum, seed: as
-            in `MemoryBank`.
+        num_images, views, negatives, **kwargs: as in `MemoryBank`.
 
     Reference:
         Tian, Krishnan and Isola, "Contrastive Multiview Coding"; Wu et al., "On Mutual Information in Contrastive

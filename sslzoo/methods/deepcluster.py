@@ -25,20 +25,16 @@ class DeepCluster(Indexed):
     `alignment` pulls images of a cluster to one vector, the centre psi of the model's group, and stands for the prior:
     here the group of related data is a cluster of images. `contrast` pushes them from the vectors of other clusters
     and, with k-means cutting the whole set into clusters and w making each of them count the same, stands for the
-    reconstruction.
-
-    Clusters are made outside the training step, by `recluster`, or by the callback `Recluster` before each epoch (fewer
-    times where an epoch is short: the classifier starts anew with the clusters and must learn them first). Until then
-    image i is in cluster i mod `clusters`.
+    reconstruction. Clusters are made outside the training step, by `recluster`, or by the callback `Recluster` before
+    each epoch; until then image i is in cluster i mod `clusters`.
 
     Args:
-        encoder: as in `JointEmbedding`. Features and classifier's input are its representation; the paper's network
-            has a ReLU between the two.
+        encoder, num_images, views: as in `Indexed`. Features and classifier's input are the representation.
         clusters: int in 2..num_images, K. Far more than the expected classes work best in the paper.
         whitened_dim: int >= 1, features are reduced to at most that many principal components, whitened, and set to
             length 1 before they are clustered. 256 in the paper.
         balanced: bool. True: w_i = N / (used clusters x size of the image's cluster), the expectation of the paper's
-            sampling, which draws clusters uniformly. False: w_i = 1, and a large cluster can swallow the rest.
+            sampling. False: w_i = 1, and a large cluster can swallow the rest.
         seed: int, of the classifier's first weights and of k-means.
 
     Reference:

@@ -22,25 +22,18 @@ class DINO(MultiCrop, TeacherStudent):
     with g the cosines of an embedding with K prototypes, the teacher an exponential moving average of encoder, heads
     and prototypes, and center the moving mean of its logits. `alignment` pulls a view towards what the teacher sees in
     another and stands for the prior. No term stands for the reconstruction: centring keeps the teacher from naming one
-    prototype always, its low temperature from naming all alike, and both are outside the loss, so that it cannot tell
-    learning from collapse; the use of prototypes can.
-
-    A step: the teacher moves; it looks at the global views, the student at all; the loss is taken; the center takes
-    this batch in.
+    prototype always, its low temperature from naming all alike, so the loss cannot tell learning from collapse; the use
+    of prototypes can.
 
     Args:
         encoder, projector, views, local_views: as in `MultiCrop`. The paper's head for features of size D is
             `networks.projector(D, (2048, 2048, 256))`.
         prototypes: int >= 2, K: 65,536 on ImageNet, 4,096 for small sets.
         temperature: float > 0, of the student.
-        teacher_temperature: float > 0, of the teacher after its warm-up.
-        first_teacher_temperature: float > 0, of the teacher at the first step.
-        warmup_steps: int >= 0, training steps in which the one becomes the other.
-        momentum: as in `TeacherStudent`, at the beginning.
-        total_steps: int > 0, training steps in which the momentum rises to 1; None keeps it constant.
+        teacher_temperature: float > 0, of the teacher after `warmup_steps`, from `first_teacher_temperature`.
+        momentum: float in [0, 1], of the teacher, which rises to 1 in `total_steps`; None keeps it constant.
         center_momentum: float in 0..1, of the center.
-        freeze_prototypes: int >= 0, training steps in which the student's prototypes stay where they are; an epoch in
-            the paper.
+        freeze_prototypes: int >= 0, training steps in which the student's prototypes stay; an epoch in the paper.
         seed: int, of the first prototypes.
 
     Reference:

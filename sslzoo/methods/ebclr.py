@@ -24,24 +24,19 @@ class EBCLR(EnergyModel):
 
     with z = g(x) / |g(x)|, f(x) = log sum_j exp(-|z - z'_j|^2 / temperature) over the second views of the batch, and
     x_q samples of p(x). `alignment` and `contrast` are SimCLR's at half the temperature, pull and push; `generative`
-    pushes too, off what is no image, so that few negatives are enough (the paper: batches of 16 as good as of 128);
-    `norm` keeps the length of embeddings, which the rest does not see, from growing.
-
-    A chain starts at an augmented image, shaken strongly (`max_noise`), and is cooled to `noise` over its first
-    `cooling` visits. Slopes are clipped.
+    pushes too, off what is no image, so that few negatives are enough; `norm` keeps the length of embeddings, which the
+    rest does not see, from growing.
 
     Args:
-        encoder, projector, views: as in `JointEmbedding`; exactly two views, in [-1, 1]. The paper's networks have no
-            batch normalisation and leaky ReLUs.
+        encoder, projector, views: as in `JointEmbedding`, in [-1, 1]. The paper's networks have no batch normalisation
+            and leaky ReLUs.
         temperature: float > 0, of squared distances.
         generative_weight: float >= 0. 0 is SimCLR, but for `norm`, without chains and buffer.
-        norm_weight: float >= 0. The released code has 1e-3 times a *sum* over the batch, within the generative part:
-            0.1 x 1e-3 x 128, which is 0.0128, for its batches of 128.
-        sgld_steps, step_size, buffer_size, restart, seed: as in `EnergyModel`; a chain that ends gives its place to a
-            view of the batch. Restart 0.2 (CIFAR) and 0.4 (MNIST) in the paper.
+        norm_weight: float >= 0. The released code has 1e-3 times a sum over batches of 128, times 0.1.
+        sgld_steps, step_size, buffer_size, restart, clip, seed: as in `EnergyModel`; a chain that ends gives its place
+            to a view of the batch. Restart 0.2 (CIFAR) and 0.4 (MNIST) in the paper.
         noise, max_noise: float >= 0, of a chain that has cooled, and of a new one.
         cooling: float > 0, visits over which the noise falls from one to the other.
-        clip: float > 0, the largest slope that counts in each coordinate.
 
     Reference:
         Kim and Ye, "Energy-Based Contrastive Learning of Visual Representations" (arXiv 2202.04933), and its released

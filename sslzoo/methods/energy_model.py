@@ -124,9 +124,6 @@ class EnergyModel(JointEmbedding):
         sample_range: (float, float), where that noise lies.
         clip: float > 0, the largest slope that counts in each coordinate; None, as in the papers of JEM and GEDI: any.
         seed: int, of buffer, chains and new weights.
-
-    Raises:
-        InvalidInputError: a setting out of range, or a batch larger than the buffer.
     """
 
     remembers = ("a buffer of samples",)

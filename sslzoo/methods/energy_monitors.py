@@ -10,20 +10,16 @@ from sslzoo.errors import InvalidInputError, TrainingError
 from sslzoo.losses import cluster_terms, log_density
 from sslzoo.methods.compiled import Compiled, check_watched, watched_views
 from sslzoo.methods.steps import Monitor, StepCounter
-from sslzoo.progress import say
 
 
 class DivergenceGuard(StepCounter):
     """Takes a model that diverges back to its last good state, and goes on with other random numbers.
 
-    Energy models diverge now and then, and what those who train them do is to start again from a checkpoint with
-    another seed. This does it in place. Every so many steps it looks at the reported loss and terms: finite and below
-    `limit`, and the state of model and optimizer, replay buffer included, is kept; otherwise the state that was good a
-    look before the last (what the last look kept may have been on its way out) is put back, all random generators get
-    new seeds, and the metrics start anew. Training goes on with the next batch. After `attempts` times it ends.
-
-    It stands before callbacks that act on losses which are not finite (`FiniteGuard`). A run resumed from a checkpoint
-    has had the rollbacks that its history counts, and until its second look that checkpoint is all it can go back to.
+    Every so many steps it looks at the reported loss and terms: finite and below `limit`, and the state of model and
+    optimizer, replay buffer included, is kept; otherwise the state that was good a look before the last (what the last
+    look kept may have been on its way out) is put back, all random generators get new seeds, and the metrics start
+    anew. It stands before callbacks that act on losses which are not finite (`FiniteGuard`). A run resumed from a
+    checkpoint has had the rollbacks that its history counts.
 
     Example:
         from sslzoo import callbacks
@@ -31,8 +27,7 @@ class DivergenceGuard(StepCounter):
         guard = callbacks.DivergenceGuard(every=2)  # then: model.fit(images, callbacks=[guard])
 
     Args:
-        every: int >= 1, steps between two looks. A look waits for the device and copies the state, and what was
-            trained since the last but one is what a rollback costs.
+        every: int >= 1, steps between two looks, which wait for the device and copy the state.
         limit: float > 0, of the absolute loss; 1e8 is where JEM's code gives up.
         attempts: int >= 1, rollbacks before training is ended.
 
@@ -40,7 +35,6 @@ class DivergenceGuard(StepCounter):
         rollbacks: list of str, what happened and when. Their number stands in the logs of each epoch, `rollbacks`.
 
     Raises:
-        InvalidInputError: an argument out of range.
         TrainingError: after `attempts` rollbacks, at the next divergence; the model is in its last good state.
     """
 
@@ -122,12 +116,17 @@ class EnergyHealth(Monitor):
     | `energy_samples` | mean energy of 512 images of the replay buffer | |
     | `energy_gap` | the latter minus the former | small beside what energies were at first; not growing for ever |
     | `clusters_used` | perplexity of the mean assignment, 1..K | near K |
-    | `invariance_excess` | invariance, unweighted, over its optimum 0 | near 0 |
-    | `prior_excess` | prior term, unweighted, over its optimum log K | near 0 |
+    | `invariance_excess` | invariance, unweighted, over its optimum 0 | near 0; log K where views fall anywhere |
+    | `prior_excess` | prior term, unweighted, over its optimum log K | near 0; more where few clusters have all |
 
-    The last three are of `GEDI` and `JEM`. Of `GEDI` they tell the failures apart, and one line says so
-    (`clustering_failure`).
-    Energies are those of `GEDI` and `JEM`; of `EBCLR` they are up to the images x may be a view of, the same ones here.
+    The last three are of `GEDI` and `JEM`, and tell their failures apart. Energies of `EBCLR` are up to the images x
+    may be a view of, the same ones here.
+
+    Args:
+        images: raw images (N, H, W, C), 0..255, N >= 2; 512 are enough. Or ready-made views (N, J, H, W, C), of which
+            the first is the image.
+        every: int >= 1, epochs between two looks; the last epoch is always looked at.
+        seed: int, of the augmented views, drawn once.
 
     Example:
         import numpy as np
@@ -135,12 +134,6 @@ class EnergyHealth(Monitor):
 
         images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
         health = callbacks.EnergyHealth(images[:32])  # then: model.fit(images, callbacks=[health])
-
-    Args:
-        images: raw images (N, H, W, C), 0..255, N >= 2; 512 are enough. Or ready-made views (N, J, H, W, C), of which
-            the first is the image.
-        every: int >= 1, epochs between two looks; the last epoch is always looked at.
-        seed: int, of the augmented views, drawn once.
 
     Raises:
         InvalidInputError: an argument out of range; at the start of training, a model that is no energy model.
@@ -182,15 +175,6 @@ class EnergyHealth(Monitor):
             measures["prior_excess"] = prior - float(np.log(model.clusters))
         return measures
 
-    def on_measured(self, epoch, measures, logs):
-        super().on_measured(epoch, measures, logs)
-        if "prior_excess" in measures and hasattr(self.model, "prior_weight"):  # JEM has no such terms to weigh
-            clusters = self.model.clusters
-            prior = measures["prior_excess"] + float(np.log(clusters))
-            sentence = clustering_failure(measures["invariance_excess"], prior, clusters)
-            if sentence:
-                say(sentence)
-
     def _embed(self, views):
         return self._embeddings.predict(views, batch_size=256, verbose=0)
 
@@ -202,32 +186,3 @@ class EnergyHealth(Monitor):
 
 def _variables(model):
     return [*model.variables, *model.optimizer.variables]
-
-
-def clustering_failure(invariance: float, prior: float, clusters: int) -> str | None:
-    """Which of the three ways to fail GEDI's terms, unweighted and for equal shares, show; None where they show none.
-
-    Reference:
-        Sansone and Manhaeve, "Unifying Self-Supervised Clustering and Energy-Based Models" (arXiv 2212.13425),
-        definitions 8-10 and proposition 1: at the optimum invariance is 0 and prior is log K.
-    """
-    if not (np.isfinite(invariance) and np.isfinite(prior)):
-        return "Terms are not finite."
-    best = np.log(clusters)
-    if prior > 1.25 * best and invariance < 0.5 * best:
-        return (
-            f"Cluster collapse: views agree (invariance {invariance:.2g}), but few clusters have all images (prior "
-            f"{prior:.3g}, at best {best:.3g}); try a higher prior weight."
-        )
-    if abs(invariance - best) < 0.05 * best and prior < 1.05 * best:
-        return (
-            f"Representational collapse: every image is assigned alike, to no cluster in particular (invariance "
-            f"{invariance:.3g}, prior {prior:.3g}, both log K); try a higher generative or invariance weight, or a "
-            "higher learning rate."
-        )
-    if invariance > 1.05 * best:
-        return (
-            "Label inconsistency: a view often falls into another cluster than its image (invariance "
-            f"{invariance:.3g}, at random {best:.3g} or more); try a higher invariance weight or milder views."
-        )
-    return None

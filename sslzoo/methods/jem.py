@@ -20,7 +20,6 @@ class JEM(ClusterEnergyModel):
         encoder, clusters, projector, temperature, energy_decay: as in `ClusterEnergyModel`. The papers' encoder is
             "resnet8-gedi".
         views: `sslzoo.views.Views` with any number of views, all of them data, or None.
-        sgld_steps, step_size, noise, buffer_size, restart, sample_range, clip, seed: as in `EnergyModel`.
 
     Reference:
         Grathwohl et al., "Your Classifier is Secretly an Energy Based Model and You Should Treat it Like One"; without

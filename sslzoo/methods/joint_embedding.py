@@ -116,38 +116,14 @@ class JointEmbedding(Pretrainer):
 class TeacherStudent(JointEmbedding):
     """Base of methods with a teacher: a copy of encoder and heads that follows them as an exponential moving average.
 
-    A method names what its teacher has copies of (`taught`), makes them in its constructor, once it has made its own
-    networks, and moves them at the beginning of each training step, before it asks them anything. The copies are
+    A method names what its teacher has copies of (`taught`), makes them at the end of its constructor, and moves them
+    at the beginning of each training step, before it asks them anything; `tico.py` is a short one. The copies are
     `teacher_encoder`, `teacher_projector` ...: variables of the model that the optimizer never sees, whatever
     `trainable` says, so part of every checkpoint, but not of `parts`. Batch normalisation in a teacher has statistics
     of its own.
 
-    Example:
-        import numpy as np
-        from sslzoo import losses, methods, networks, views
-
-        class MeanTeacher(methods.TeacherStudent):
-            terms = {"alignment": "prior"}
-
-            def __init__(self, encoder, projector=None, views=None, **kwargs):
-                super().__init__(encoder, projector, views, **kwargs)
-                self.make_teacher()
-
-            def call(self, images, training=False):
-                pairs = self.make_views(images, training)
-                if training:
-                    self.move_teacher(self.momentum)
-                return {"z": self.embed(pairs[:, 0], training), "target": self.teach(pairs[:, 1], training)}
-
-            def objective(self, images, outputs, training):
-                return {"alignment": losses.negative_cosine(outputs["z"], outputs["target"])}
-
-        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
-        model = MeanTeacher(networks.encoder("mlp-small", (8, 8, 1), 10), views=views.Views("simvae-digits", 2))
-        model.compile("adam")
-        model.fit(images, batch_size=16, verbose=0)
-
     Args:
+        encoder, projector, views: as in `JointEmbedding`.
         momentum: float in [0, 1], of the teacher: 1 never moves it, 0 copies the student.
     """
 

@@ -66,9 +66,8 @@ class Pretrainer(keras.Model):
     Inputs are raw images (B, H, W, C), values 0..255, of which `views` makes J views each on the device; or views
     made beforehand (B, J, H, W, C), in the range the views' policy gives. Labels in `fit` data are ignored.
 
-    The loss is the sum of its named terms, each of which is reported: `terms` lists the names, and the docstring of a
-    method says which of them pulls the views of an image together and which pushes images apart (eq. 5 of "A
-    Probabilistic Model behind Self-Supervised Learning").
+    The loss is the sum of its named terms, each of which is reported. `terms` says what each stands for in the model of
+    "A Probabilistic Model behind Self-Supervised Learning", eq. 5 (`ROLES`).
 
     Every constructor argument is an attribute of the same name, so each method can be saved without further code, and
     attribute names are part of the file format. A subclass writes its own arguments, and hands on the rest as
@@ -80,7 +79,7 @@ class Pretrainer(keras.Model):
         from sslzoo import methods, networks, views
 
         class Agreement(methods.Pretrainer):
-            terms = ("alignment",)
+            terms = {"alignment": "prior"}
             view_counts = (2, 2)
 
             def call(self, images, training=False):

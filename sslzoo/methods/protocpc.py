@@ -21,21 +21,19 @@ class ProtoCPC(TeacherStudent):
            -sum_c p_uc s_vc / T + log sum_c q_c exp(s_vc / T),   p_u = softmax(teacher's s_u / T_teacher),  q = mean p
 
     with s the cosines of an embedding with C prototypes, and the teacher an exponential moving average of encoder,
-    projector and prototypes. Minus the loss is a lower bound of InfoNCE, with the teacher's prototypes in the place of
-    its negatives. `alignment` pulls a view towards the prototypes the teacher sees in its sibling and stands for the
-    prior; `contrast` pushes it off the prototypes that are common among all images (q), which raises the entropy of
-    the embeddings, and stands for the reconstruction. No centring of the teacher and no balancing is needed: naming a
-    prototype that all images share earns nothing.
+    projector and prototypes. `alignment` pulls a view towards the prototypes the teacher sees in its sibling and stands
+    for the prior; `contrast` pushes it off the prototypes that are common among all images (q), which raises the
+    entropy of the embeddings, and stands for the reconstruction: naming a prototype that all images share earns
+    nothing.
 
     Args:
-        encoder, projector, views: as in `JointEmbedding`; two views or more.
         prototypes: int >= 2, C.
         temperature: float > 0, T, of the student.
         teacher_temperature: float > 0. Lower than the student's: the teacher must be the more certain one.
         prior_momentum: float in [0, 1). The prior q is a moving average of the teacher's mean probabilities, this
-            batch's included with 1 - prior_momentum, since few images say little about many prototypes. 0 is the
-            formula of the derivation, q of the batch alone.
+            batch's included with 1 - prior_momentum. 0 is the formula of the derivation, q of the batch alone.
         seed: int, of the first prototypes.
+        encoder, projector, views, momentum: as in `TeacherStudent`; two views or more.
 
     Reference:
         Lee, "Representation Distillation by Prototypical Contrastive Predictive Coding", ICLR 2022; the objective as

@@ -24,17 +24,12 @@ class SwAV(MultiCrop):
     with s the cosines of an embedding with K prototypes. `alignment` pulls a view towards the prototypes of its
     sibling, so the views of an image together, and stands for the prior. What stands for the reconstruction is the
     balance in q: Sinkhorn gives every prototype the same share of the batch, so images cannot all go to one place, and
-    `contrast` pushes each view off the prototypes that others were assigned to.
-
-    A batch of B images spreads over B prototypes at most: with K >> B, balance within a batch is noise, and the queue
-    of earlier embeddings, scored with the prototypes of today, makes the sample larger. Fewer images than prototypes
-    without a queue are allowed, since assignments are soft.
+    `contrast` pushes each view off the prototypes that others were assigned to. With K far above the batch, balance
+    within it is noise, and a queue of earlier embeddings, scored with the prototypes of today, makes the sample larger.
 
     Args:
+        encoder, projector, views, local_views: as in `MultiCrop`; local views only predict.
         prototypes: int >= 2, K. Several times the number of classes one expects; more do little harm.
-        local_views: `sslzoo.views.Views` of small crops, which only predict, or None. Networks that do not end in a
-            mean over positions cannot take another size (`networks.at_size`): for them leave the size and crop a small
-            part of the image (`views.policy(name, crop={"scale": (0.05, 0.4)})`).
         temperature: float > 0, T, of predictions.
         epsilon: float > 0, of the assignments: small is hard.
         iterations: int >= 1, of Sinkhorn.

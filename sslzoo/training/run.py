@@ -323,7 +323,7 @@ class Run(Builders):
         """Evaluate, draw, write the artefact `<out>/<name>/`; of several processes the first does. Returns its path."""
         if (self.arguments.accumulate or 1) > 1:
             self.moved = int(model.optimizer.iterations) > 0  # asked before processes part
-        if self.devices > 1 and not devices.release(model):
+        if self.devices > 1 and not processes.leave(model):
             return self.out / self.name
         if self.time_plan and self.time_plan.is_done:
             self.note_planned(None)

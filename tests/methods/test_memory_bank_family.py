@@ -354,12 +354,6 @@ def test_the_callback_makes_clusters_between_epochs(capsys):
         make(Ball).fit(inputs(make(Ball)), batch_size=BATCH, verbose=0, callbacks=[ClusterBank()])
 
 
-def test_clusters_by_faiss():
-    pytest.importorskip("faiss")
-    labels = mini_batch_kmeans(np.repeat(np.eye(3, dtype="float32"), 20, axis=0), 3, 0)
-    assert len({*zip(np.repeat([0, 1, 2], 20), labels)}) == 3 and labels.dtype == np.int32
-
-
 # ---------------------------------------------------------------- CMC
 
 

@@ -259,7 +259,7 @@ devices.join(2, "alike")
 assert (processes.count(), processes.index()) == (2, index)
 assert devices.use(None) == len(keras.distribution.distribution().device_mesh.devices.ravel()) == 2
 assert processes.of_first([float(index)]) == [0.0] and processes.any_of(index == 1)
-processes.leave()
+processes.leave(keras.Sequential())
 """)
 
 
