@@ -96,44 +96,43 @@ def check(arguments: argparse.Namespace) -> None:
         UnknownNameError: a protocol that there is not.
         InvalidInputError: a number out of its range; views in tf.data without TensorFlow.
     """
-    for name, value in vars(arguments).items():
-        if value == "" or (name == "protocols" and value == []):  # of a variable that is not set, most likely
-            raise InvalidInputError(f"{_flag(name)} must not be empty. Received: {_flag(name)}={value!r}")
+
+    def refuse(wrong, needed, *names):
+        if wrong:
+            received = " ".join(f"{_flag(name)}={getattr(arguments, name)!s}" for name in names)
+            raise InvalidInputError(f"{needed}. Received: {received}")
+
+    for name, value in vars(arguments).items():  # the value of a variable that is not set, most likely
+        refuse(value == "" or (name == "protocols" and value == []), f"{_flag(name)} must not be empty", name)
     check_protocols(arguments.protocols)
     for name in POSITIVE:
         value = getattr(arguments, name, None)
-        if value is not None and not 0 < value < LARGEST:
-            needed = f"less than {LARGEST}" if value >= LARGEST else "greater than 0"
-            raise InvalidInputError(f"{_flag(name)} must be {needed}. Received: {_flag(name)}={value}")
+        refuse(value is not None and value >= LARGEST, f"{_flag(name)} must be less than {LARGEST}", name)
+        refuse(value is not None and not value > 0, f"{_flag(name)} must be greater than 0", name)
     if arguments.learning_rate is not None:
         checks.positive(learning_rate=arguments.learning_rate)
     checks.number(0, 1, test_share=arguments.test_share)
-    if (arguments.until_knn or 0) > 100:
-        raise InvalidInputError(f"--until-knn must be a percentage. Received: --until-knn={arguments.until_knn}")
-    if arguments.processes and (arguments.devices not in (None, "all") or arguments.views != "device"):
-        raise InvalidInputError(
-            "--processes takes all devices of each process, and views made on the device. Received: "
-            f"--processes={arguments.processes} --devices={arguments.devices} --views={arguments.views}"
-        )
     checks.seed(seed=arguments.seed)
-    steps = 1 if arguments.fuse_steps is None else arguments.fuse_steps
-    if steps > 1 and keras.backend.backend() == "torch":
-        raise InvalidInputError(
-            "PyTorch has no program of several steps; KERAS_BACKEND=jax and tensorflow have. "
-            f"Received: --fuse-steps={steps}"
-        )
-    if steps > 1 and arguments.views != "device":
-        raise InvalidInputError(
-            "Steps are fused where views are made on the device. "
-            f"Received: --fuse-steps={steps} --views={arguments.views}"
-        )
-    if arguments.licence and not is_license(arguments.licence):
-        raise InvalidInputError(f"--licence must be as the Hub writes it (cc-by-4.0). Received: {arguments.licence!r}")
-    if arguments.views == "tf.data" and importlib.util.find_spec("tensorflow") is None:
-        raise InvalidInputError(
-            "Views in tf.data need TensorFlow (pip install 'sslzoo[tensorflow]'); --views device does not. "
-            "Received: --views=tf.data"
-        )
+    on_device, steps = arguments.views == "device", arguments.fuse_steps or 1
+    refuse((arguments.until_knn or 0) > 100, "--until-knn must be a percentage", "until_knn")
+    refuse(
+        arguments.processes and (arguments.devices not in (None, "all") or not on_device),
+        "--processes takes all devices of each process, and views made on the device",
+        *("processes", "devices", "views"),
+    )
+    refuse(
+        steps > 1 and keras.backend.backend() == "torch",
+        "PyTorch has no program of several steps; KERAS_BACKEND=jax and tensorflow have",
+        "fuse_steps",
+    )
+    refuse(steps > 1 and not on_device, "Steps are fused where views are made on the device", "fuse_steps", "views")
+    stated = arguments.licence is None or is_license(arguments.licence)
+    refuse(not stated, "--licence must be as the Hub writes it (cc-by-4.0)", "licence")
+    refuse(
+        not on_device and importlib.util.find_spec("tensorflow") is None,
+        "Views in tf.data need TensorFlow (pip install 'sslzoo[tensorflow]'); --views device does not",
+        "views",
+    )
 
 
 def check_protocols(protocols: "str | list[str] | tuple[str, ...] | None") -> None:
