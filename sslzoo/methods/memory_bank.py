@@ -61,11 +61,8 @@ class MemoryBank(Indexed):
     with v the view's embedding and M the bank, both of length 1; image i itself is always positive. `alignment` pulls a
     view towards what is remembered of its image, the mean of earlier views of it, which is the centre psi_i of the
     model's group, and stands for the prior; `contrast` pushes it from other images and stands for the reconstruction.
-    Gradients flow through v alone.
-
-    The bank is a variable of the model, so part of every checkpoint: float32, one row for each training image. A step
-    reads it, and then M_i <- unit(momentum M_i + (1 - momentum) v). With several views of an image, each is compared
-    and their mean is remembered. It starts with random rows, as in the papers, or by `fill_bank` with useful ones.
+    Gradients flow through v alone. After a step M_i <- unit(momentum M_i + (1 - momentum) v), with the mean of several
+    views. The bank starts with random rows, as in the papers, or by `fill_bank` with useful ones.
 
     Example:
         import numpy as np
@@ -85,9 +82,7 @@ class MemoryBank(Indexed):
         neighbors: int >= 1, how many images of the bank nearest to the view form the ball; None for no ball.
         anneal_steps: int >= 0. The ball begins as the whole bank and has shrunk to `neighbors` after so many steps.
         curve: "linear", "exponential" or "step" (the whole bank until then), how it shrinks.
-        clusters: int >= 2, clusters of each clustering of the bank; None for none. See `ClusterBank`.
-        clusterings: int >= 1, how many there are, from different random numbers. Images are close if they share a
-            cluster in any of them.
+        clusters: int >= 2, clusters of each of `clusterings` of the bank; None for none. See `ClusterBank`.
         inner: float from 0 to 1: instead of clusters, the nearest `inner` of the ball are close; None for none.
         temperature: float > 0, T.
         momentum: float from 0 to 1, of the bank.

@@ -18,12 +18,9 @@ class MoCo(TeacherStudent):
 
     loss = mean over images of [ -s(q, k) / T + log( exp s(q, k) / T + sum over the queue of exp s(q, k') / T ) ]
 
-    with s the cosine similarity, q the first view's embedding, and k the second view's by the teacher: a copy of
-    encoder and projector that follows them as an exponential moving average. `alignment` pulls the views of an image
-    together and stands for the prior; `contrast` pushes them from other images' keys and stands for the reconstruction.
-
-    A step: the teacher moves and makes the keys; the loss looks at the queue as it was; the keys replace its oldest
-    rows; the optimizer moves the encoder.
+    with s the cosine similarity, q the first view's embedding, and k the second view's by the teacher. `alignment`
+    pulls the views of an image together and stands for the prior; `contrast` pushes them from other images' keys and
+    stands for the reconstruction. The loss looks at the queue as it was; then the keys replace its oldest rows.
 
     Args:
         queue_size: int >= 1, keys remembered, no fewer than a step makes. A queue near the size of the data set holds
@@ -32,6 +29,7 @@ class MoCo(TeacherStudent):
         symmetric: bool. True also lets the second view query the first one's key: the loss is the mean of both, and
             both keys enter the queue (MoCo's CIFAR-10 demonstration, which has their sum).
         seed: int, of the random unit rows the queue starts with; drawn by NumPy, equal on every backend.
+        encoder, projector, views, momentum: as in `TeacherStudent`.
 
     Reference:
         He et al., "Momentum Contrast for Unsupervised Visual Representation Learning", eq. 1-2 and algorithm 1. The

@@ -64,10 +64,8 @@ class Pretrainer(keras.Model):
     """Trains an encoder on views of unlabelled images with `model.fit`.
 
     Inputs are raw images (B, H, W, C), values 0..255, of which `views` makes J views each on the device; or views
-    made beforehand (B, J, H, W, C), in the range the views' policy gives. Labels in `fit` data are ignored.
-
-    The loss is the sum of its named terms, each of which is reported. `terms` says what each stands for in the model of
-    "A Probabilistic Model behind Self-Supervised Learning", eq. 5 (`ROLES`).
+    made beforehand (B, J, H, W, C), in the range the views' policy gives. Labels in `fit` data are ignored. The loss is
+    the sum of its named terms, each of which is reported.
 
     Every constructor argument is an attribute of the same name, so each method can be saved without further code, and
     attribute names are part of the file format. A subclass writes its own arguments, and hands on the rest as
