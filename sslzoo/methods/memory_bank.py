@@ -194,16 +194,15 @@ class MemoryBank(Indexed):
         cosines, places = self.candidates(v, rows, drawn)
         positive, negative = self.sets(cosines, places, index, bank)
         itself = places == index[:, None]  # in every neighbourhood
-        if self.draws or self.searches:
-            # The image gets a column of its own, in place of those that it may have.
-            cosines, first = ops.concatenate([own, cosines], axis=1), ops.ones_like(own, dtype="bool")
+        has_place = not (self.draws or self.searches)  # among all images; otherwise it gets a column of its own
+        if not has_place:
+            cosines = ops.concatenate([own, cosines], axis=1)
 
-            def with_itself(mask):
-                return ops.concatenate([first, ops.logical_and(mask, ops.logical_not(itself))], axis=1)
-        else:  # it has its place among all images
-
-            def with_itself(mask):
+        def with_itself(mask):
+            if has_place:
                 return ops.logical_or(mask, itself)
+            others = ops.logical_and(mask, ops.logical_not(itself))
+            return ops.concatenate([ops.ones_like(own, dtype="bool"), others], axis=1)
 
         if positive is None:
             counted = ops.where(with_itself(negative), cosines, -float("inf"))
