@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from sslzoo.methods import METHODS
+from sslzoo.methods.papers import paper
 from sslzoo.methods.pretrainer import ROLES
 
 PAGE = Path(__file__).resolve().parent / "methods.md"
@@ -44,7 +45,7 @@ def views_in_words(counts):
 
 def with_role(method, *roles):
     """Terms whose role is one of `roles`."""
-    return [term for term, role in zip(method.terms, method.roles) if set(role.split(", ")) & set(roles)]
+    return [term for term, role in method.terms.items() if set(role.split(", ")) & set(roles)]
 
 
 def row(name, method):
@@ -56,8 +57,8 @@ def row(name, method):
         apart += f" ({method.apart_by})"
     elif not pushes and holds:
         apart += " (the marginal does)"
-    parts = ", ".join(f"`{term}`: {role}" for term, role in zip(method.terms, method.roles))
-    paper = method.papers[0]
+    parts = ", ".join(f"`{term}`: {role}" for term, role in method.terms.items())
+    cited = paper(method.papers[0])
     told = inspect.getdoc(method).partition("\n")[0]
     return [
         f"[`{method.__name__}`](../{Path(inspect.getsourcefile(method)).relative_to(PAGE.parent.parent).as_posix()})",
@@ -67,7 +68,7 @@ def row(name, method):
         parts,
         views_in_words(method.view_counts),
         ", ".join(method.remembers) or "–",
-        f"[{paper['title']}]({paper['url']})",
+        f"[{cited['title']}]({cited['url']})",
     ]
 
 

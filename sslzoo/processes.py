@@ -104,11 +104,16 @@ def alone(model: keras.Model):
             variable._value, variable._layout = value, layout
 
 
-def leave() -> None:
-    """Ends the connection to the others. All must leave."""
-    import jax
+def leave(model: keras.Model) -> bool:
+    """Parts with the others, for what comes after training needs one device. Returns whether this was the first of
+    them, which goes on. All must leave."""
+    first, several = index() == 0, count() > 1
+    part_with(model)
+    if several:
+        import jax
 
-    jax.distributed.shutdown()
+        jax.distributed.shutdown()
+    return first
 
 
 def part_with(model: keras.Model) -> None:

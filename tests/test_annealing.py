@@ -9,6 +9,8 @@ import pytest
 from test_training import checkpoint, recipe, rows
 
 from sslzoo import callbacks, errors, optimizers, training
+from sslzoo.callbacks import ending
+from sslzoo.callbacks.ending import Speed
 from sslzoo.files import unlock_folder
 from sslzoo.training import annealing, outcome
 from sslzoo.training.annealing import PlateauRate, TimedCosine, TimePlan
@@ -95,7 +97,7 @@ class Clock:
 def test_the_plan_is_what_fits_into_the_time_that_is_left(monkeypatch, capsys):
     clock = Clock()
     monkeypatch.setattr(annealing, "time", clock)
-    monkeypatch.setattr(annealing, "after", lambda logs: clock.now)
+    monkeypatch.setattr(ending, "after", lambda logs: clock.now)
     schedule, stopwatch, noted = TimedCosine(1.0, 10_000), callbacks.Stopwatch(minutes=10), []
     schedule.of(keras.optimizers.SGD(schedule))
     watch = TimePlan(run_of(schedule, stopwatch, 10_000, noted.append))
@@ -133,7 +135,7 @@ def plan_at(monkeypatch, step, planned):
             self.set_length(planned)
             self.note(planned)
 
-    monkeypatch.setattr(TimePlan, "_measure", measure)
+    monkeypatch.setattr(Speed, "on_steps", measure)
 
 
 class Killed(BaseException):

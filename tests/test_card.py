@@ -172,12 +172,13 @@ def test_the_command_is_one_that_the_shell_takes():
 
 def test_every_paper_of_every_method_has_its_bibtex():
     from sslzoo.methods import METHODS
+    from sslzoo.methods.papers import paper
 
-    papers = {paper["url"]: paper for method in METHODS.values() for paper in method.papers if "url" in paper}
-    entries = [citations.bibtex(paper) for paper in papers.values()]
+    papers = {url: paper(url) for method in METHODS.values() for url in method.papers}
+    entries = [*map(citations.bibtex, papers.values())]
     assert len(papers) > 20 and len({entry.partition(",")[0] for entry in entries}) == len(papers)
-    for paper, entry in zip(papers.values(), entries):
-        assert paper["title"] in entry and paper["url"] in entry and entry.count("{") == entry.count("}")
+    for cited, entry in zip(papers.values(), entries):
+        assert cited["title"] in entry and cited["url"] in entry and entry.count("{") == entry.count("}")
     assert all("  author = {" in entry for entry in entries)
     simvae = citations.bibtex(papers["https://arxiv.org/abs/2402.01399"])
     assert simvae.startswith("@misc{bizeul2024a,") and "eprint = {2402.01399}" in simvae and "year = {2024}" in simvae

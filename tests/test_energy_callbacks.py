@@ -14,7 +14,6 @@ from sslzoo.callbacks import DivergenceGuard, EnergyHealth, FiniteGuard
 from sslzoo.errors import InvalidInputError, TrainingError
 from sslzoo.evaluation import outliers
 from sslzoo.methods import EBCLR, GEDI, SimCLR
-from sslzoo.methods.energy_monitors import clustering_failure
 
 
 def array(tensor):
@@ -174,16 +173,6 @@ def test_other_methods_are_refused():
     model.compile(keras.optimizers.Adam(1e-3))
     with pytest.raises(InvalidInputError, match=r"energy models\. Received: SimCLR"):
         fit(model, EnergyHealth(images(20)))
-
-
-def test_the_three_failures_have_names():
-    best = math.log(10)
-    assert clustering_failure(0.01, best + 0.01, 10) is None
-    assert clustering_failure(0.5 * best, best, 10) is None  # on its way
-    assert clustering_failure(0.0, 45.0, 10).startswith("Cluster collapse")
-    assert clustering_failure(best, best, 10).startswith("Representational collapse")
-    assert clustering_failure(45.0, best, 10).startswith("Label inconsistency")
-    assert clustering_failure(math.nan, best, 10) == "Terms are not finite."
 
 
 # ---------------------------------------------------------------- what is written after training

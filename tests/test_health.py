@@ -13,7 +13,7 @@ from test_training import recipe
 
 import sslzoo
 from sslzoo import errors, methods, networks
-from sslzoo.callbacks import Health, health
+from sslzoo.callbacks import Health, health, monitors
 from sslzoo.methods.advice import SIGNS, advise
 from sslzoo.methods.pretrainer import Pretrainer
 from sslzoo.views import Views
@@ -264,13 +264,13 @@ def judged(monkeypatch):
 
     def run(measure, values, **arguments):
         watch = Health(contract.images(8), **{"patience": 3, "grace": 0, **arguments})
-        monkeypatch.setattr(watch, "_draw_views", lambda: [contract.images(8)])
+        monkeypatch.setattr(monitors, "watched_views", lambda *_: [contract.images(8)])
         looks(model, watch, epochs=0)
         watch.params["epochs"] = 100
         counts = []
         for epoch, value in enumerate(values):
             healthy = {"finite": True, "std": 0.9, "rank": 7.0, "rank_limit": 8, "uniformity": -2.0}
-            monkeypatch.setattr(watch, "_measure", lambda found={**healthy, measure: value}: found)
+            monkeypatch.setattr(watch, "measure", lambda found={**healthy, measure: value}: found)
             watch.on_epoch_end(epoch, {})
             counts.append(len(watch.warnings))
         return counts, watch

@@ -170,15 +170,9 @@ class Journal(StepCounter):
     several processes the first writes it.
 
     Example:
-        import numpy as np
-        from sslzoo import callbacks, methods, networks, views
+        from sslzoo import callbacks
 
-        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
-        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
-        model = methods.SimCLR(encoder, views=views.Views("simvae-digits", 2))
-        model.compile("adam")
-        journal = callbacks.Journal("history.csv", views_per_step=32)
-        model.fit(images, batch_size=16, epochs=2, verbose=0, callbacks=[journal])
+        journal = callbacks.Journal("history.csv", views_per_step=32)  # then: model.fit(images, callbacks=[journal])
 
     Args:
         path: str or Path of the CSV file.

@@ -32,14 +32,9 @@ class Stopwatch(EndsTraining):
     has `grace` seconds for the rest. Several processes end after the same step, of which they agree every few steps.
 
     Example:
-        import numpy as np
-        from sslzoo import callbacks, methods, networks, views
+        from sslzoo import callbacks
 
-        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
-        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
-        model = methods.SimCLR(encoder, views=views.Views("simvae-digits", 2))
-        model.compile("adam")
-        model.fit(images, batch_size=16, epochs=2, verbose=0, callbacks=[callbacks.Stopwatch(minutes=5)])
+        stopwatch = callbacks.Stopwatch(minutes=5)  # then: model.fit(images, callbacks=[stopwatch])
 
     Args:
         minutes: float, wall time from the start of training, or None for no limit.
@@ -127,53 +122,66 @@ class UntilKNN(EndsTraining):
             self.end("knn", f"Training was stopped by --until-knn: {passed}.")
 
 
-class Pace(StepCounter):
-    """Says, once, how long an epoch and the whole will take: after a few steps, or the first epoch if that is sooner.
+class Speed(StepCounter):
+    """Measures the seconds of a step, at least three of them; the first compiles and does not count.
 
-    The first step compiles and does not count.
-
-    Example:
-        import keras
-        import numpy as np
-        from sslzoo import callbacks
-
-        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
-        model.compile("sgd", "mse")
-        model.fit(np.zeros((64, 2)), np.zeros(64), epochs=2, verbose=0, callbacks=[callbacks.Pace(2)])
-
-    Args:
-        epochs: int, of the whole run.
-        seconds: float, how long to measure.
+    A subclass says when it has seen enough (`is_enough`) and what it does then (`on_speed`).
     """
 
-    def __init__(self, epochs: int, seconds: float = 3.0):
-        super().__init__()
-        self.epochs, self.seconds = epochs, seconds
-        self.said = self._since = None
-
-    def on_epoch_begin(self, epoch, logs=None):
-        super().on_epoch_begin(epoch, logs)
-        self._left = self.epochs - epoch
+    _since = None
 
     def on_steps(self, count, logs):
         if self._since is None:
             self._since, self._counted = after(logs), 0
             return
         self._counted += count
-        if self._counted >= 3 and time.monotonic() - self._since >= self.seconds:
-            self._say(logs)
+        if self._counted >= 3 and self.is_enough():
+            self.on_speed((after(logs) - self._since) / self._counted)
+
+    def is_enough(self) -> bool:
+        raise NotImplementedError
+
+    def on_speed(self, seconds: float) -> None:
+        """`seconds` are those of a step."""
+        raise NotImplementedError
+
+
+class Pace(Speed):
+    """Says, once, how long an epoch and the whole will take: after a few steps, or the first epoch if that is sooner.
+
+    Example:
+        from sslzoo import callbacks
+
+        pace = callbacks.Pace(20)  # then: model.fit(images, epochs=20, callbacks=[pace])
+
+    Args:
+        epochs: int, of the whole run.
+        seconds: float, how long to measure.
+    """
+
+    said = None
+
+    def __init__(self, epochs: int, seconds: float = 3.0):
+        super().__init__()
+        self.epochs, self.seconds = epochs, seconds
+
+    def on_epoch_begin(self, epoch, logs=None):
+        super().on_epoch_begin(epoch, logs)
+        self._left = self.epochs - epoch
+
+    def is_enough(self):
+        return self.said is None and time.monotonic() - self._since >= self.seconds
 
     def on_epoch_end(self, epoch, logs=None):
-        if self._since is not None and self._counted:
-            self._say(logs)
+        if self.said is None and self._since is not None and self._counted:
+            self.on_speed((after(logs) - self._since) / self._counted)
 
-    def _say(self, logs):
-        if self.said is None:
-            epoch = (after(logs) - self._since) / self._counted * (self.params["steps"] or self.done)
-            self.said = f"About {duration(epoch)} an epoch, {duration(epoch * self._left)} for {self._left} epochs."
-            if self._left > 1:
-                self.said += " --max-minutes N ends it in good order before that, and so does Ctrl-C."
-            say(self.said)
+    def on_speed(self, seconds):
+        epoch = seconds * (self.params["steps"] or self.done)
+        self.said = f"About {duration(epoch)} an epoch, {duration(epoch * self._left)} for {self._left} epochs."
+        if self._left > 1:
+            self.said += " --max-minutes N ends it in good order before that, and so does Ctrl-C."
+        say(self.said)
 
 
 def after(logs: "dict | None") -> float:

@@ -1,6 +1,7 @@
 """How to tell from numbers that a representation is collapsing.
 
-The measures are plain NumPy in float64 and know features only; `signs` reads what they found, and `sentence` says it.
+The measures are plain NumPy in float64, know features only, and raise `InvalidInputError` where these are not finite
+arrays of the shapes they say; `signs` reads what they found, and `sentence` says it.
 `sslzoo.callbacks.Health` does all of it while a model trains. What to try then each method says itself
 (`sslzoo.methods.advice`).
 """
@@ -48,9 +49,6 @@ def feature_std(features: np.ndarray) -> float:
     Returns:
         float in 0..1.
 
-    Raises:
-        InvalidInputError: not a finite array (N, D).
-
     Reference:
         Chen and He, "Exploring Simple Siamese Representation Learning", section 4.1.
     """
@@ -69,9 +67,6 @@ def effective_rank(features: np.ndarray) -> float:
     Returns:
         float between 1 and min(N, D); 0 where all rows are zero. Off by less than 1e-3, since the singular values come
         from the smaller Gram matrix, which is the one quick way for wide heads.
-
-    Raises:
-        InvalidInputError: not a finite array (N, D).
 
     Reference:
         Garrido et al., "RankMe: Assessing the Downstream Performance of Pretrained Self-Supervised Representations by
@@ -96,9 +91,6 @@ def alignment(first: np.ndarray, second: np.ndarray) -> float:
     Returns:
         float in 0..4.
 
-    Raises:
-        InvalidInputError: not two finite arrays of one shape (N, D).
-
     Reference:
         Wang and Isola, "Understanding Contrastive Representation Learning through Alignment and Uniformity on the
         Hypersphere", eq. 5 with alpha = 2.
@@ -119,9 +111,6 @@ def distance(features: np.ndarray) -> float:
 
     Returns:
         float in 0..4; near 2 for rows spread evenly over a sphere.
-
-    Raises:
-        InvalidInputError: not a finite array (N, D) of at least two rows.
     """
     rows = _unit(_matrix(features, "features", least=2))
     return float(2 * len(rows) / (len(rows) - 1) * ((rows - rows.mean(axis=0)) ** 2).sum(axis=1).mean())
@@ -137,9 +126,6 @@ def uniformity(features: np.ndarray, t: float = 2.0) -> float:
     Returns:
         float in -4 t..0: 0 where all rows point the same way, near -2 t for rows spread evenly over a sphere of many
         dimensions.
-
-    Raises:
-        InvalidInputError: not a finite array (N, D) of at least two rows.
 
     Reference:
         Wang and Isola, eq. 6, without the pairs of a row with itself.
@@ -158,9 +144,6 @@ def prototype_use(probabilities: np.ndarray) -> float:
 
     Returns:
         float in 1 / K..1: 1 where all prototypes have the same share, 1 / K where one has everything.
-
-    Raises:
-        InvalidInputError: not a finite array (N, K) of rows that sum to 1.
     """
     return prototypes_used(probabilities) / np.shape(probabilities)[1]
 

@@ -1,7 +1,6 @@
 """What watches a representation while it trains: neighbours, health, and whether the loss is a number."""
 
 import functools
-import inspect
 import warnings
 from collections.abc import Sequence
 
@@ -15,11 +14,12 @@ from sslzoo.errors import InvalidInputError, TrainingError
 from sslzoo.evaluation import knn_accuracy
 from sslzoo.evaluation.features import check_images
 from sslzoo.methods.advice import advise
+from sslzoo.methods.compiled import Compiled, check_watched, watched_views
 from sslzoo.methods.pretrainer import Pretrainer, full_precision
-from sslzoo.methods.steps import StepCounter
+from sslzoo.methods.steps import Monitor, StepCounter
 
 
-class KNNMonitor(keras.callbacks.Callback):
+class KNNMonitor(Monitor):
     """kNN accuracy of the representations as `knn` in the logs, on labelled images of its own.
 
     A bank and queries are held out of the *training* split, seen without augmentation; test data is never touched.
@@ -48,21 +48,16 @@ class KNNMonitor(keras.callbacks.Callback):
     """
 
     def __init__(self, encoder: keras.Model, bank: tuple, queries: tuple, every: int = 1, k: int = 10):
-        super().__init__()
+        super().__init__(every)
         self.encoder = encoder
         self.bank, self.queries = bank, queries
-        self.every, self.k = every, k
+        self.k = k
 
-    def on_epoch_end(self, epoch, logs=None):
-        last = epoch + 1 == self.params["epochs"]
-        if not last and (epoch + 1) % self.every:
-            return
-        with processes.alone(self.model):  # under JAX, asking for the model writes the trained state back into it
-            bank, queries = (self._encode(images) for images in (self.bank[0], self.queries[0]))
+    def measure(self):
+        bank, queries = (self._encode(images) for images in (self.bank[0], self.queries[0]))
         if not (np.isfinite(bank).all() and np.isfinite(queries).all()):
-            return  # FiniteGuard speaks of it, by the name of the term
-        knn = knn_accuracy(bank, self.bank[1], queries, self.queries[1], k=self.k, metric="cosine")
-        (logs["knn"],) = processes.of_first([knn])  # what ends a run must end it in all processes
+            return {}  # FiniteGuard speaks of it, by the name of the term
+        return {"knn": knn_accuracy(bank, self.bank[1], queries, self.queries[1], k=self.k, metric="cosine")}
 
     def _encode(self, images):
         """Features of images. Batches are whole: one program, and they can be shared out to several devices."""
@@ -72,7 +67,7 @@ class KNNMonitor(keras.callbacks.Callback):
         return self.encoder.predict(padded, batch_size=size, verbose=0)[: len(images)]
 
 
-class Health(EndsTraining):
+class Health(EndsTraining, Monitor):
     """Shows whether the representation is alive, warns of collapse in one sentence, and can end the run for it.
 
     At the end of an epoch two views of the same few images are embedded, and measured in the logs
@@ -139,18 +134,14 @@ class Health(EndsTraining):
         batch_size: int | None = None,
         seed: int = 0,
     ):
-        super().__init__()
-        if np.ndim(images) not in (4, 5) or len(images) < 2:
-            raise InvalidInputError(
-                "images must be at least two raw images (N, H, W, C), or ready-made views (N, J, H, W, C) of as many. "
-                f"Received: images of shape {np.shape(images)}"
-            )
-        checks.count(1, every=every, patience=patience)
+        super().__init__(every)
+        check_watched(images)
+        checks.count(patience=patience)
         checks.count(0, stop=stop or 0, grace=grace)
         if batch_size is not None:
             checks.count(batch_size=batch_size)
         self.images = images
-        self.every, self.stop, self.patience, self.grace = every, stop, patience, grace
+        self.stop, self.patience, self.grace = stop, patience, grace
         self.batch_size = batch_size
         self.seed = checks.seed(needed=True, seed=seed)
         self.warnings = []
@@ -167,17 +158,11 @@ class Health(EndsTraining):
                 f"Received: model of type {type(self.model).__name__}"
             )
         with processes.alone(self.model):
-            self._views = self._draw_views()
+            self._views = watched_views(self.model, self.images, self.seed)
         check_images(self.model.encoder, self._views[0], "views of images")
-        self._embed = _Compiled(self.model, functools.partial(_outputs, self.model))
+        self._embed = Compiled(self.model, functools.partial(_outputs, self.model))
 
-    def on_epoch_end(self, epoch, logs=None):
-        if epoch + 1 != self.params["epochs"] and (epoch + 1) % self.every:
-            return
-        logs = {} if logs is None else logs
-        with processes.alone(self.model):  # under JAX, asking for the model writes the trained state back into it
-            measures = self._measure()
-        measures = dict(zip(measures, processes.of_first(list(measures.values()))))
+    def on_measured(self, epoch, measures, logs):
         loss, chance = logs.get("loss"), None
         if self.batch_size is not None:
             chance = self.model.chance_level(self.batch_size)
@@ -207,24 +192,7 @@ class Health(EndsTraining):
             sentence = self._sentence(ended[0], measures, epoch, loss, chance)
             self.end("collapse", f"Training was stopped by --stop-on-collapse. {sentence}")
 
-    def _draw_views(self):
-        """First and second views of the images, float32 (N, H, W, C), or the first alone."""
-        views, images = self.model.views, np.asarray(self.images)
-        if images.ndim == 4:
-            if views is None:
-                raise InvalidInputError(
-                    "A model made without `views` needs ready-made views (N, J, H, W, C) here too. "
-                    f"Received: images of shape {images.shape}"
-                )
-            accepted = inspect.signature(views.call).parameters
-            arguments = {"training": True, "seed": self.seed, "num_views": 2}
-            if "seed" not in accepted:  # a layer of the user's own: a copy has its own random state
-                views = type(views).from_config(views.get_config())
-            draw = functools.partial(views, **{name: value for name, value in arguments.items() if name in accepted})
-            images = _Compiled(views, draw).predict_on_batch(images)
-        return [images[:, view] for view in range(min(2, images.shape[1]))]
-
-    def _measure(self):
+    def measure(self):
         rows, stacked = len(self._views[0]), np.concatenate(self._views)
         size = min(self.ROWS, len(stacked))
         batches = [stacked[start : start + size] for start in range(0, len(stacked), size)]
@@ -256,36 +224,13 @@ def _outputs(method, views):
     }
 
 
-class _Compiled(keras.Model):
-    """A function as a model, so that `predict_on_batch` compiles it, once, on every backend.
-
-    Args:
-        owner: layer or model whose variables the function reads.
-        function: callable, tensor -> tensors.
-    """
-
-    def __init__(self, owner, function):
-        super().__init__(name="compiled", dtype="float32")
-        self.owner = owner
-        self.function = function
-        self.built = True
-
-    def call(self, inputs):
-        return self.function(inputs)
-
-
 class FiniteGuard(StepCounter):
     """Stops a run whose loss is no longer a finite number, and says which term it was.
 
     Example:
-        import numpy as np
-        from sslzoo import callbacks, methods, networks, views
+        from sslzoo import callbacks, methods
 
-        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
-        encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
-        model = methods.SimCLR(encoder, views=views.Views("simvae-digits", 2))
-        model.compile("adam")
-        model.fit(images, batch_size=16, verbose=0, callbacks=[callbacks.FiniteGuard(model.terms, every=2)])
+        guard = callbacks.FiniteGuard(methods.SimCLR.terms, every=2)  # then: model.fit(images, callbacks=[guard])
 
     Args:
         terms: names of the loss terms.

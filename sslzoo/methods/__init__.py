@@ -1,5 +1,7 @@
 """The methods, one file each. `METHODS` maps the name used by recipes, weights and tests to the class."""
 
+import keras
+
 from sslzoo.methods.align_uniform import AlignUniform
 from sslzoo.methods.annulus import Annulus
 from sslzoo.methods.ball import Ball
@@ -79,5 +81,9 @@ METHODS = {
     "simdino": SimDINO,
 }
 
-_BESIDE = (InBatchDiscrimination, JointEmbedding, MultiCrop, Pretrainer, TeacherStudent)
-__all__ = sorted(["METHODS", *(each.__name__ for each in (*_BESIDE, *METHODS.values()))])
+_TRAINED = (InBatchDiscrimination, *METHODS.values())
+_BASES = (JointEmbedding, MultiCrop, Pretrainer, TeacherStudent)
+for _method in _TRAINED:
+    keras.saving.register_keras_serializable("sslzoo")(_method)
+
+__all__ = sorted(["METHODS", *(each.__name__ for each in (*_BASES, *_TRAINED))])

@@ -29,14 +29,9 @@ LOWER_TEMPERATURE = Advice("a lower temperature", "temperature", ("complete", "d
 
 
 def advise(method, sign: str) -> list[str]:
-    """What to try against a sign, the most promising first: a class's own advice before that of its bases.
+    """What to try against a sign (of `SIGNS`), the most promising first: "a lower temperature (now 0.5)".
 
-    Args:
-        method: `Pretrainer`.
-        sign: str, of `SIGNS`.
-
-    Returns:
-        list of str: "a lower temperature (now 0.5)".
+    A class's own advice comes before that of its bases.
     """
     tries = []
     for each in type(method).__mro__:

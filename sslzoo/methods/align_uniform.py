@@ -1,15 +1,11 @@
 """Alignment and uniformity: views agree on the unit sphere, over which images spread evenly."""
 
-import keras
-
 from sslzoo import checks
 from sslzoo.losses import align_uniform_terms
 from sslzoo.methods.advice import Advice
 from sslzoo.methods.joint_embedding import JointEmbedding
-from sslzoo.methods.papers import paper
 
 
-@keras.saving.register_keras_serializable("sslzoo")
 class AlignUniform(JointEmbedding):
     """Alignment and uniformity: the two halves that contrastive losses have in the limit of many negatives, by name.
 
@@ -20,7 +16,6 @@ class AlignUniform(JointEmbedding):
     sphere, of the highest entropy, is where it is least. Views of one image do not repel, so style is lost.
 
     Args:
-        encoder, projector, views: as in `JointEmbedding`; exactly two views.
         uniformity_weight: float > 0, against an alignment of weight 1.
         t: float > 0, how near another image must be to repel: a Gaussian kernel of variance 1 / (2 t).
 
@@ -29,14 +24,8 @@ class AlignUniform(JointEmbedding):
         Hypersphere" (arXiv 2005.10242), section 4.1; the defaults are those of its released code.
     """
 
-    papers = (
-        paper(
-            "Understanding Contrastive Representation Learning through Alignment and Uniformity on the Hypersphere",
-            "https://arxiv.org/abs/2005.10242",
-        ),
-    )
-    terms = ("alignment", "uniformity")
-    roles = ("prior", "substitute")
+    papers = ("https://arxiv.org/abs/2005.10242",)
+    terms = {"alignment": "prior", "uniformity": "substitute"}
     least_batch = 2
     advice = (Advice("a higher uniformity weight", "uniformity_weight", ("complete", "dimensional", "cone", "chance")),)
 
@@ -44,10 +33,8 @@ class AlignUniform(JointEmbedding):
         super().__init__(encoder, projector, views, **kwargs)
         self.uniformity_weight, self.t = checks.positive(uniformity_weight=uniformity_weight, t=t)
 
-    def objective(self, images, outputs, training):
-        z = outputs["z"]
-        terms = align_uniform_terms(z[:, 0], z[:, 1], self.t)
-        return {"alignment": terms["alignment"], "uniformity": self.uniformity_weight * terms["uniformity"]}
+    def criterion(self, z):
+        return align_uniform_terms(z[:, 0], z[:, 1], self.t)
 
     def chance_level(self, batch_size: int) -> float:
         """Loss when all embeddings are equal: 0."""

@@ -1,13 +1,10 @@
 """Annulus discrimination (ANN): each view is to be told from images that look like it, but not from its likes."""
 
-import keras
-
 from sslzoo.errors import InvalidInputError
 from sslzoo.methods.memory_bank import MemoryBank
 from sslzoo.methods.papers import MUTUAL_INFORMATION
 
 
-@keras.saving.register_keras_serializable("sslzoo")
 class Annulus(MemoryBank):
     """Annulus discrimination: negatives from the ball around a view, without those too close to be other things.
 
@@ -26,8 +23,6 @@ class Annulus(MemoryBank):
     code (a tenth), and `anneal_steps` shrinks the ball and what is left out of it together.
 
     Args:
-        encoder, projector, views, num_images, temperature, momentum, seed: as in `MemoryBank`.
-        neighbors, anneal_steps, curve: as in `Ball`.
         clusters: int >= 2, clusters of each clustering, or None with `inner`. 300 for CIFAR-10 and 30,000 for ImageNet
             in the paper, which calls them "k-nearest neighbors"; its code runs k-means.
         clusterings: int >= 1.

@@ -1,12 +1,9 @@
 """Ball discrimination (BALL): each view is to be told from the images that look most like it."""
 
-import keras
-
 from sslzoo.methods.memory_bank import MemoryBank
 from sslzoo.methods.papers import MUTUAL_INFORMATION
 
 
-@keras.saving.register_keras_serializable("sslzoo")
 class Ball(MemoryBank):
     """Ball discrimination: instance discrimination with hard negatives, the nearest of the bank.
 
@@ -21,7 +18,6 @@ class Ball(MemoryBank):
     The ball is exact, that of the view itself (the paper takes the neighbours of M_i; its code does as is done here).
 
     Args:
-        encoder, projector, views, num_images, temperature, momentum, seed: as in `MemoryBank`.
         neighbors: int >= 1, images in the ball; all images if there are not as many.
         anneal_steps: int >= 0, steps in which the ball shrinks from all images to that; 0 for BALL.
         curve: "linear", "exponential" or "step", how it shrinks. The paper does not say.

@@ -1,15 +1,12 @@
 """Barlow Twins: the cross-correlation of two views is to be the identity."""
 
-import keras
-
 from sslzoo import checks
 from sslzoo.losses import barlow_twins_terms
 from sslzoo.methods.advice import Advice
 from sslzoo.methods.joint_embedding import JointEmbedding
-from sslzoo.methods.papers import SIMVAE, paper
+from sslzoo.methods.papers import SIMVAE
 
 
-@keras.saving.register_keras_serializable("sslzoo")
 class BarlowTwins(JointEmbedding):
     """Barlow Twins: each coordinate of one view correlates with itself in the other view, and with no other coordinate.
 
@@ -20,7 +17,6 @@ class BarlowTwins(JointEmbedding):
     it differ between images. `redundancy` spreads the images over all directions and stands for the reconstruction.
 
     Args:
-        encoder, projector, views: as in `JointEmbedding`; exactly two views.
         off_diagonal_weight: float > 0, the paper's lambda.
         scale: float > 0 of the whole loss, which sums over D coordinates and their pairs: of use where the step of the
             optimizer depends on the size of the gradient (the released code has 0.024, solo-learn 0.1 for CIFAR-10).
@@ -29,12 +25,8 @@ class BarlowTwins(JointEmbedding):
         Zbontar et al., "Barlow Twins: Self-Supervised Learning via Redundancy Reduction", eq. 1 and 2.
     """
 
-    papers = (
-        paper("Barlow Twins: Self-Supervised Learning via Redundancy Reduction", "https://arxiv.org/abs/2103.03230"),
-        SIMVAE,
-    )
-    terms = ("invariance", "redundancy")
-    roles = ("prior", "substitute")
+    papers = ("https://arxiv.org/abs/2103.03230", SIMVAE)
+    terms = {"invariance": "prior", "redundancy": "substitute"}
     least_batch = 2
     joint_statistics = False
     advice = (Advice("a higher off-diagonal weight", "off_diagonal_weight", ("dimensional",)),)
@@ -43,9 +35,7 @@ class BarlowTwins(JointEmbedding):
         super().__init__(encoder, projector, views, **kwargs)
         self.off_diagonal_weight, self.scale = checks.positive(off_diagonal_weight=off_diagonal_weight, scale=scale)
 
-    def objective(self, images, outputs, training):
-        terms = barlow_twins_terms(outputs["z"][:, 0], outputs["z"][:, 1])
-        return {
-            "invariance": self.scale * terms["invariance"],
-            "redundancy": self.scale * self.off_diagonal_weight * terms["redundancy"],
-        }
+    def criterion(self, z):
+        terms = barlow_twins_terms(z[:, 0], z[:, 1])
+        redundancy = self.off_diagonal_weight * terms["redundancy"]
+        return {"invariance": self.scale * terms["invariance"], "redundancy": self.scale * redundancy}

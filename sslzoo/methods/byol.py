@@ -1,38 +1,31 @@
 """BYOL: each view predicts what a slow copy of the encoder makes of the other."""
 
-import keras
 from keras import ops
 
 from sslzoo import checks
 from sslzoo.losses import normalized_regression
 from sslzoo.methods.joint_embedding import TeacherStudent
-from sslzoo.methods.papers import paper
 from sslzoo.methods.simsiam import SimSiam
 from sslzoo.methods.state import counter, rising_momentum, snapshot
 
 
-@keras.saving.register_keras_serializable("sslzoo")
 class BYOL(SimSiam, TeacherStudent):
     """Bootstrap your own latent: a predictor turns the embedding of one view into the teacher's of the other view.
 
     loss = mean over images of [ |p_1 - t_2|^2 + |p_2 - t_1|^2 ],   all of unit length: 2 - 2 cos each
 
-    with p the predictor's output, and t the embedding by the teacher: a copy of encoder and projector that follows them
-    as an exponential moving average. The loss lies in [0, 8].
+    with p the predictor's output, and t the embedding by the teacher. `alignment` pulls the views of an image together
+    and stands for the prior. No term pushes images apart: what keeps them apart is outside the loss, the teacher, the
+    predictor, and batch normalisation.
 
-    `alignment` pulls the views of an image together and stands for the prior. No term pushes images apart: as in
-    SimSiam, which is this method without a teacher of its own, what keeps them apart is outside the loss, here the
-    teacher, which no gradient moves towards the prediction, the predictor, and batch normalisation.
-
-    A step: the teacher moves and makes the targets; the optimizer moves encoder and heads. That is the paper's order
-    (teacher after optimizer), its last step put at the beginning of the next: the momentum
+    The paper moves the teacher after the optimizer; here that is the beginning of the next step: the momentum
     tau_k = 1 - (1 - momentum) (cos(pi k / total_steps) + 1) / 2 belongs to the optimizer step k = 0, 1 ... before it.
     The first step copies the encoder, so that weights given to it after construction reach the teacher.
 
     Args:
-        encoder, projector, predictor, views: as in `SimSiam`; exactly two views, one at a time. The paper's heads for
-            features of size D are `networks.projector(D, (4096, 256))` and `networks.predictor(256, 4096)`.
-        momentum: float in [0, 1], of the teacher, at the beginning: 1 never moves it, 0 copies the encoder.
+        encoder, projector, predictor, views: as in `SimSiam`. The paper's heads for features of size D are
+            `networks.projector(D, (4096, 256))` and `networks.predictor(256, 4096)`.
+        momentum: float in [0, 1], of the teacher, at the beginning.
         total_steps: int > 0, training steps in which the momentum rises to 1, where it stays; None keeps it constant.
 
     Reference:
@@ -40,16 +33,11 @@ class BYOL(SimSiam, TeacherStudent):
         for the momentum, section 3.2.
     """
 
-    papers = (
-        paper(
-            "Bootstrap Your Own Latent: A New Approach to Self-Supervised Learning", "https://arxiv.org/abs/2006.07733"
-        ),
-    )
+    papers = ("https://arxiv.org/abs/2006.07733",)
     remembers = ("a slow teacher",)
 
     def __init__(self, encoder, projector, predictor, views=None, momentum=0.996, total_steps=None, **kwargs):
-        super().__init__(encoder, projector, predictor, views, **kwargs)
-        self.momentum = checks.fraction(momentum=momentum)
+        super().__init__(encoder, projector, predictor, views, momentum=momentum, **kwargs)
         self.total_steps = None if total_steps is None else checks.count(total_steps=total_steps)
         self.make_teacher()
         self.step = counter(self, "step")
@@ -58,14 +46,10 @@ class BYOL(SimSiam, TeacherStudent):
         views = self.make_views(images, training)
         if training:
             step = snapshot(self.step)
-            self.move_teacher(ops.where(step > 0, self.momentum_after(step - 1), 0.0))
+            self.move_teacher(ops.where(step > 0, rising_momentum(self.momentum, step - 1, self.total_steps), 0.0))
             self.step.assign(step + 1)
         z = self.embed_groups(views, training)
         return {"prediction": self.predict_groups(z, training), "target": self.teach_groups(views, training)}
-
-    def momentum_after(self, step):
-        """The teacher's momentum tau that follows optimizer step `step`, an int tensor from 0: float32 scalar."""
-        return rising_momentum(self.momentum, step, self.total_steps)
 
     def objective(self, images, outputs, training):
         first, second = self.directions(normalized_regression, outputs)

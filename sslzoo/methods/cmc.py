@@ -6,46 +6,36 @@ from keras import ops
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import unit
 from sslzoo.methods.memory_bank import MemoryBank
-from sslzoo.methods.papers import MUTUAL_INFORMATION, paper
+from sslzoo.methods.papers import MUTUAL_INFORMATION
 from sslzoo.methods.pretrainer import full_precision
 
 
-@keras.saving.register_keras_serializable("sslzoo")
 class CMC(MemoryBank):
     """Contrastive multiview coding: instance discrimination twice, with the memory banks of two modalities swapped.
 
     loss = X(v_L; M_ab) + X(v_ab; M_L)
 
     with v_L and v_ab what two networks make of the lightness and of the colour of one view, each remembered in a bank
-    of its own, and X the loss of `InstanceDiscrimination`, `Ball` or `Annulus`, by the settings given:
-
-        negatives=4096                                 CMC
-        neighbors=4096                                 CMC-BALL
-        neighbors=4096, clusters=300                   CMC-ANN
-        ... with anneal_steps (and inner for ANN)      CMC-BALL+, CMC-ANN+
-
-    `alignment` pulls the lightness of an image towards the memory of its colours and the other way round, `contrast`
-    pushes it from those of other images; the banks and their rules are described in `MemoryBank`. Neighbours and
-    clusters are those of the bank that is compared with.
+    of its own, and X the loss of `InstanceDiscrimination` (`negatives`), `Ball` (`neighbors`) or `Annulus` (`clusters`
+    or `inner`), by the settings given. `alignment` pulls the lightness of an image towards the memory of its colours
+    and the other way round, `contrast` pushes it from those of other images. Neighbours and clusters are those of the
+    bank that is compared with.
 
     The two networks see the same view, of policy "mi-cifar10-lab", and pick their channels themselves
     (`networks.on_part`); of grey images any two parts will do. The representation is both, side by side.
 
     Args:
-        lightness: built model, view (N, H, W, 3) -> representation (N, L); `colour` likewise.
-        num_images: int >= 2, N, size of the training set.
-        lightness_projector: built model, (N, L) -> (N, P), or None; `colour_projector` likewise, to as many numbers.
-        views, negatives, neighbors, anneal_steps, curve, clusters, clusterings, inner, temperature, momentum, seed: as
-            in `MemoryBank`.
+        lightness, colour: built models, view (N, H, W, 3) -> representation (N, L).
+        lightness_projector, colour_projector: built models, (N, L) -> (N, P), or None.
+        num_images, views, negatives, **kwargs: as in `MemoryBank`.
 
     Reference:
         Tian, Krishnan and Isola, "Contrastive Multiview Coding"; Wu et al., "On Mutual Information in Contrastive
         Learning for Visual Representations", eq. 3.
     """
 
-    papers = (paper("Contrastive Multiview Coding", "https://arxiv.org/abs/1906.05849"), MUTUAL_INFORMATION)
+    papers = ("https://arxiv.org/abs/1906.05849", MUTUAL_INFORMATION)
     without = ("encoder", "projector")
-    learned = ("lightness", "colour", "lightness_projector", "colour_projector")
 
     def __init__(
         self,
@@ -58,23 +48,14 @@ class CMC(MemoryBank):
         negatives=4096,
         **kwargs,
     ):
-        encoder = self._side_by_side(lightness, colour)
-        super().__init__(encoder, num_images, None, views, negatives=negatives, **kwargs)
-        self.lightness = lightness
-        self.colour = colour
-        self.lightness_projector = lightness_projector
-        self.colour_projector = colour_projector
-        sizes = []
-        for name, network, head in (
-            ("lightness_projector", lightness, lightness_projector),
-            ("colour_projector", colour, colour_projector),
-        ):
-            if head is not None and (not getattr(head, "built", False) or head.input_shape != network.output_shape):
-                raise InvalidInputError(
-                    f"{name} must be a built model from its network's {network.output_shape} to (batch, features). "
-                    f"Received: {name}={head!r}"
-                )
-            sizes.append((head or network).output_shape[-1])
+        super().__init__(side_by_side(lightness, colour), num_images, None, views, negatives=negatives, **kwargs)
+        self.lightness, self.lightness_projector = lightness, lightness_projector
+        self.colour, self.colour_projector = colour, colour_projector
+        if lightness_projector is not None:
+            self.check_head("lightness_projector", lightness_projector, lightness)
+        if colour_projector is not None:
+            self.check_head("colour_projector", colour_projector, colour)
+        sizes = [(head or network).output_shape[-1] for network, head in self._streams()]
         if sizes[0] != sizes[1]:
             raise InvalidInputError(
                 "Both modalities must be embedded in as many numbers, to be compared. "
@@ -86,22 +67,9 @@ class CMC(MemoryBank):
     def make_banks(self):
         """Not yet: their size is that of the projectors, which come later."""
 
-    @staticmethod
-    def _side_by_side(lightness, colour):
-        """One model of both networks: view (N, H, W, C) -> their representations, concatenated."""
-        for name, network in (("lightness", lightness), ("colour", colour)):
-            if not getattr(network, "built", False):
-                raise InvalidInputError(f"{name} must be a built Keras model. Received: {name}={network!r}")
-        if lightness.input_shape != colour.input_shape:
-            raise InvalidInputError(
-                "Both networks must take the same views; `networks.on_part` lets each look at a part of them. "
-                f"Received: lightness of {lightness.input_shape}, colour of {colour.input_shape}"
-            )
-        view = keras.Input(lightness.input_shape[1:], name="view")
-        named = {"lightness": lightness, "colour": colour}  # Keras wants names apart inside a model
-        named = [keras.Model(network.input, network.output, name=name) for name, network in named.items()]
-        both = keras.layers.Concatenate(name="features")([network(view) for network in named])
-        return keras.Model(view, both, name="encoder")
+    def _streams(self):
+        """Network and head of each modality."""
+        return (self.lightness, self.lightness_projector), (self.colour, self.colour_projector)
 
     @property
     def embedding_dim(self) -> int:
@@ -111,7 +79,7 @@ class CMC(MemoryBank):
     def embed(self, views, training=False):
         """Embeddings of views (N, H, W, C), of unit length each, lightness then colour: float tensor (N, 2 P)."""
         embeddings = []
-        for network, head in ((self.lightness, self.lightness_projector), (self.colour, self.colour_projector)):
+        for network, head in self._streams():
             features = network(views, training=training)
             features = features if head is None else head(features, training=training)
             embeddings.append(unit(full_precision(features)))
@@ -124,3 +92,17 @@ class CMC(MemoryBank):
     def compared(self):
         (lightness, lightness_bank), (colour, colour_bank) = self.banks()
         return [(lightness, colour_bank), (colour, lightness_bank)]
+
+
+def side_by_side(lightness: keras.Model, colour: keras.Model) -> keras.Model:
+    """One model of both networks: view (N, H, W, C) -> their representations, concatenated."""
+    if lightness.input_shape != colour.input_shape:
+        raise InvalidInputError(
+            "Both networks must take the same views; `networks.on_part` lets each look at a part of them. "
+            f"Received: lightness of {lightness.input_shape}, colour of {colour.input_shape}"
+        )
+    view = keras.Input(lightness.input_shape[1:], name="view")
+    named = {"lightness": lightness, "colour": colour}  # Keras wants names apart inside a model
+    named = [keras.Model(network.input, network.output, name=name) for name, network in named.items()]
+    both = keras.layers.Concatenate(name="features")([network(view) for network in named])
+    return keras.Model(view, both, name="encoder")

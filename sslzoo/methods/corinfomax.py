@@ -1,6 +1,5 @@
 """CorInfoMax: views agree, and the embeddings fill as large a volume as they can."""
 
-import keras
 import numpy as np
 from keras import ops
 
@@ -8,13 +7,12 @@ from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import corinfomax_terms, unit
 from sslzoo.losses.decorrelation import covariance
-from sslzoo.methods import state
 from sslzoo.methods.advice import Advice
 from sslzoo.methods.joint_embedding import JointEmbedding
-from sslzoo.methods.papers import SIMVAE, paper
+from sslzoo.methods.papers import SIMVAE
+from sslzoo.methods.state import moving_average, variable
 
 
-@keras.saving.register_keras_serializable("sslzoo")
 class CorInfoMax(JointEmbedding):
     """CorInfoMax: two views of an image agree, while the covariance of each view has as large a determinant as it can.
 
@@ -23,14 +21,13 @@ class CorInfoMax(JointEmbedding):
 
     `invariance` pulls the views of an image together and stands for the prior. `log_determinant` is the (negative)
     entropy of Gaussians with the covariances of the embeddings; it pushes images apart in all directions and stands for
-    the reconstruction. It is the loss without VICReg's choice of a spread: embeddings must be kept bounded, by
-    `normalize` (the released code) or by a batch normalisation at the end of the projector (GEDI).
+    the reconstruction. Embeddings must be kept bounded, by `normalize` (the released code) or by a batch normalisation
+    at the end of the projector (GEDI).
 
     Covariances are estimated over steps: C <- momentum C + (1 - momentum) C of the batch, about a mean estimated in the
     same way, starting from 0 and I. Gradients flow through the part of the batch.
 
     Args:
-        encoder, projector, views: as in `JointEmbedding`; exactly two views.
         invariance_weight: float > 0, the paper's alpha: 250 for CIFAR-10, 1000 for CIFAR-100.
         regularizer: float > 0, added to the eigenvalues of the covariances. The released code has 1e-8, in float64.
         momentum: float in [0, 1), weight of the past in the estimates; 0 uses the covariances of the batch alone, as
@@ -42,14 +39,8 @@ class CorInfoMax(JointEmbedding):
         of its released code; the GEDI paper (arXiv 2212.13425), section 2.2.
     """
 
-    papers = (
-        paper(
-            "Self-Supervised Learning with an Information Maximization Criterion", "https://arxiv.org/abs/2209.07999"
-        ),
-        SIMVAE,
-    )
-    terms = ("invariance", "log_determinant")
-    roles = ("prior", "substitute")
+    papers = ("https://arxiv.org/abs/2209.07999", SIMVAE)
+    terms = {"invariance": "prior", "log_determinant": "substitute"}
     least_batch = 2
     remembers = ("moving means and covariances of both views",)
     joint_statistics = False
@@ -76,31 +67,30 @@ class CorInfoMax(JointEmbedding):
         self.normalize = normalize
         if momentum:
             size = self.embedding_dim
-            self.means = state.variable(self, np.zeros((2, 1, size), "float32"), "means")
-            self.covariances = state.variable(self, np.stack([np.eye(size, dtype="float32")] * 2), "covariances")
-
-    def _views(self, outputs):
-        """Embeddings as the loss sees them, one view after the other: float tensor (2, B, D)."""
-        z = ops.swapaxes(outputs["z"], 0, 1)
-        return unit(z) if self.normalize else z
+            self.means = variable(self, np.zeros((2, 1, size), "float32"), "means")
+            self.covariances = variable(self, np.stack([np.eye(size, dtype="float32")] * 2), "covariances")
 
     def _estimates(self, z):
-        """Means (2, 1, D) and covariances (2, D, D) of two views (2, B, D), the past counted in."""
+        """Means (2, 1, D) and covariances (2, D, D) of two views (B, 2, D), the past counted in."""
+        z = self._seen(z)
         means = ops.mean(z, axis=1, keepdims=True)
         if not self.momentum:
             return means, covariance(z)
-        means = self.momentum * state.snapshot(self.means) + (1.0 - self.momentum) * means
-        past = state.snapshot(self.covariances)
-        return means, self.momentum * past + (1.0 - self.momentum) * covariance(z, mean=means)
+        means = moving_average(self.means, means, self.momentum)
+        return means, moving_average(self.covariances, covariance(z, mean=means), self.momentum)
 
-    def objective(self, images, outputs, training):
-        z = self._views(outputs)
+    def _seen(self, z):
+        """Embeddings as the loss sees them, one view after the other: float tensor (2, B, D)."""
+        z = ops.swapaxes(z, 0, 1)
+        return unit(z) if self.normalize else z
+
+    def criterion(self, z):
         _, covariances = self._estimates(z)
-        terms = corinfomax_terms(z[0], z[1], self.regularizer, covariances)
-        return {"invariance": self.invariance_weight * terms["invariance"], "log_determinant": terms["log_determinant"]}
+        first, second = ops.unstack(self._seen(z), 2, axis=0)
+        return corinfomax_terms(first, second, self.regularizer, covariances)
 
     def update(self, images, outputs):
         if self.momentum:
-            means, covariances = self._estimates(self._views(outputs))
+            means, covariances = self._estimates(outputs["z"])
             self.means.assign(ops.stop_gradient(means))
             self.covariances.assign(ops.stop_gradient(covariances))

@@ -1,15 +1,13 @@
 """CR-VAE: a VAE whose posterior must not change under augmentation."""
 
-import keras
 from keras import ops
 
 from sslzoo import checks
 from sslzoo.losses import gaussian_kl_between
-from sslzoo.methods.papers import SIMVAE, paper
+from sslzoo.methods.papers import SIMVAE
 from sslzoo.methods.vae import VAE
 
 
-@keras.saving.register_keras_serializable("sslzoo")
 class CRVAE(VAE):
     """Consistency-regularised VAE: two views, each a VAE, and a KL from one posterior to the other.
 
@@ -28,12 +26,8 @@ class CRVAE(VAE):
         exp(log_var) as a standard deviation in this term; the formula, with variances, is followed here).
     """
 
-    papers = (
-        paper("Consistency Regularization for Variational Auto-Encoders", "https://arxiv.org/abs/2105.14859"),
-        SIMVAE,
-    )
-    terms = ("reconstruction", "prior", "consistency")
-    roles = ("reconstruction", "marginal", "prior")
+    papers = ("https://arxiv.org/abs/2105.14859", SIMVAE)
+    terms = {"reconstruction": "reconstruction", "prior": "marginal", "consistency": "prior"}
     view_counts = (2, 2)
 
     def __init__(self, encoder, decoder, views=None, consistency_weight=0.1, likelihood_variance=0.01, **kwargs):

@@ -10,15 +10,14 @@ from sslzoo import checks, processes
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import pseudo_label_terms
 from sslzoo.losses.tensors import mean_terms
-from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.indexed import Indexed
 from sslzoo.methods.kmeans import Clusters, kmeans_labels
-from sslzoo.methods.papers import SIMVAE, paper
+from sslzoo.methods.papers import SIMVAE
 from sslzoo.methods.state import forget, snapshot, variable
 from sslzoo.networks import blocks
 
 
-@keras.saving.register_keras_serializable("sslzoo")
-class DeepCluster(JointEmbedding):
+class DeepCluster(Indexed):
     """DeepCluster: k-means on the features of all images gives labels, which augmented views are classified by.
 
     loss = mean over views of w_i [ -(z . c_k + b_k) + log sum_k' exp(z . c_k' + b_k') ],  k the cluster of image i
@@ -26,23 +25,16 @@ class DeepCluster(JointEmbedding):
     `alignment` pulls images of a cluster to one vector, the centre psi of the model's group, and stands for the prior:
     here the group of related data is a cluster of images. `contrast` pushes them from the vectors of other clusters
     and, with k-means cutting the whole set into clusters and w making each of them count the same, stands for the
-    reconstruction.
-
-    Clusters are made outside the training step, by `recluster`, or by the callback `Recluster` before each epoch (fewer
-    times where an epoch is short: the classifier starts anew with the clusters and must learn them first). Until then
-    image i is in cluster i mod `clusters`. Inputs are those of `MemoryBank`; an index outside the training set makes
-    the loss NaN.
+    reconstruction. Clusters are made outside the training step, by `recluster`, or by the callback `Recluster` before
+    each epoch; until then image i is in cluster i mod `clusters`.
 
     Args:
-        encoder: as in `JointEmbedding`. Features and classifier's input are its representation; the paper's network
-            has a ReLU between the two.
-        num_images: int, size of the training set.
+        encoder, num_images, views: as in `Indexed`. Features and classifier's input are the representation.
         clusters: int in 2..num_images, K. Far more than the expected classes work best in the paper.
-        views: `sslzoo.views.Views` with any number of views, each classified on its own, or None.
         whitened_dim: int >= 1, features are reduced to at most that many principal components, whitened, and set to
             length 1 before they are clustered. 256 in the paper.
         balanced: bool. True: w_i = N / (used clusters x size of the image's cluster), the expectation of the paper's
-            sampling, which draws clusters uniformly. False: w_i = 1, and a large cluster can swallow the rest.
+            sampling. False: w_i = 1, and a large cluster can swallow the rest.
         seed: int, of the classifier's first weights and of k-means.
 
     Reference:
@@ -50,20 +42,14 @@ class DeepCluster(JointEmbedding):
         model of "A Probabilistic Model behind Self-Supervised Learning", section 3.3.
     """
 
-    papers = (
-        paper("Deep Clustering for Unsupervised Learning of Visual Features", "https://arxiv.org/abs/1807.05520"),
-        SIMVAE,
-    )
-    terms = ("alignment", "contrast")
-    roles = ("prior", "substitute")
+    papers = ("https://arxiv.org/abs/1807.05520", SIMVAE)
+    terms = {"alignment": "prior", "contrast": "substitute"}
     remembers = ("features and a label of each training image",)
     without = ("projector",)
-    indexed = True
-    view_counts = (1, None)
 
     def __init__(self, encoder, num_images, clusters, views=None, whitened_dim=256, balanced=True, seed=0, **kwargs):
-        super().__init__(encoder, None, views, **kwargs)
-        self.num_images, self.clusters = checks.count(2, num_images=num_images, clusters=clusters)
+        super().__init__(encoder, num_images, None, views, **kwargs)
+        self.clusters = checks.count(2, clusters=clusters)
         self.whitened_dim = checks.count(whitened_dim=whitened_dim)
         if clusters > num_images:
             raise InvalidInputError(
@@ -79,32 +65,27 @@ class DeepCluster(JointEmbedding):
         self.cluster_weights = variable(self, np.ones(clusters, "float32"), "cluster_weights")
 
     def call(self, inputs, training=False):
-        images, _ = self.split(inputs)
-        z = self.embed_groups(self.make_views(images, training), training)
+        z = super().call(inputs, training)["z"]
         logits = self.classifier(ops.reshape(z, (-1, self.embedding_dim)))
         return {"logits": ops.reshape(logits, (-1, z.shape[1], self.clusters))}
 
     def objective(self, images, outputs, training):
-        _, index = self.split(images)
-        known = ops.logical_and(index >= 0, index < self.num_images)
-        labels = ops.take(snapshot(self.assignments), ops.where(known, index, 0), axis=0)
+        index, known = self.places(images)
+        labels = ops.take(snapshot(self.assignments), index, axis=0)
         weights = ops.where(known, ops.take(snapshot(self.cluster_weights), labels, axis=0), float("nan"))
         logits = outputs["logits"]
-        each = [pseudo_label_terms(logits[:, view], labels, weights) for view in range(logits.shape[1])]
-        return mean_terms(each)
+        return mean_terms([pseudo_label_terms(logits[:, view], labels, weights) for view in range(logits.shape[1])])
 
     def recluster(self, images, epoch: int = 0, encoder: keras.Model | None = None) -> dict[str, float]:
         """Assigns every image to a cluster of its features (`kmeans.kmeans_labels`), and starts the classifier anew.
 
         Args:
-            images: array (num_images, H, W, C), raw, 0..255, in the order of the index; without `views`, as the
-                encoder sees them.
-            epoch: int, makes k-means and the new classifier repeatable, together with the model's seed.
-            encoder: `live_encoder` of this model, if one is at hand, which saves compiling one.
+            images: array (num_images, H, W, C), raw, in the order of the index; without `views`, as the encoder sees
+            them. epoch: int, makes k-means and the new classifier repeatable, together with the model's seed. encoder:
+            `live_encoder` of this model, if one is at hand, which saves compiling one.
 
         Returns:
-            dict: "cluster_nmi", mutual information (normalised, 0..1) of old and new assignments, which grows as they
-            settle; "clusters_used", how many clusters have images.
+            dict: "cluster_nmi", mutual information (normalised, 0..1) of old and new assignments, and "clusters_used".
         """
         from sklearn.metrics import normalized_mutual_info_score
 
@@ -127,14 +108,6 @@ class DeepCluster(JointEmbedding):
         self.classifier.set_weights(self._fresh_classifier(epoch))
         forget(getattr(self, "optimizer", None), self.classifier.weights)
         return {"cluster_nmi": float(agreement), "clusters_used": float(used.sum())}
-
-    def check_images(self, images):
-        """Raise unless these can be the images that the index counts."""
-        if len(images) != self.num_images:
-            raise InvalidInputError(
-                f"Clusters are made of all {self.num_images} training images, in the order of their index. "
-                f"Received: {len(images)} images"
-            )
 
     def _fresh_classifier(self, epoch):
         """Kernel and bias it starts with at that epoch."""

@@ -2,7 +2,6 @@
 
 import math
 
-import keras
 import numpy as np
 from keras import ops
 
@@ -10,12 +9,10 @@ from sslzoo import checks
 from sslzoo.losses import dino, unit
 from sslzoo.methods.advice import Advice
 from sslzoo.methods.joint_embedding import MultiCrop, TeacherStudent
-from sslzoo.methods.papers import paper
-from sslzoo.methods.state import counter, held, rising_momentum, snapshot, variable
+from sslzoo.methods.state import counter, held, moving_average, rising_momentum, snapshot, variable
 from sslzoo.networks import prototype_head
 
 
-@keras.saving.register_keras_serializable("sslzoo")
 class DINO(MultiCrop, TeacherStudent):
     """Self-distillation with no labels, for convolutional networks and perceptrons.
 
@@ -25,25 +22,18 @@ class DINO(MultiCrop, TeacherStudent):
     with g the cosines of an embedding with K prototypes, the teacher an exponential moving average of encoder, heads
     and prototypes, and center the moving mean of its logits. `alignment` pulls a view towards what the teacher sees in
     another and stands for the prior. No term stands for the reconstruction: centring keeps the teacher from naming one
-    prototype always, its low temperature from naming all alike, and both are outside the loss, so that it cannot tell
-    learning from collapse; the use of prototypes can.
-
-    A step: the teacher moves; it looks at the global views, the student at all; the loss is taken; the center takes
-    this batch in.
+    prototype always, its low temperature from naming all alike, so the loss cannot tell learning from collapse; the use
+    of prototypes can.
 
     Args:
-        encoder, projector, views, local_views: as in `MultiCrop`; two global views or more. The paper's head for
-            features of size D is `networks.projector(D, (2048, 2048, 256))`.
+        encoder, projector, views, local_views: as in `MultiCrop`. The paper's head for features of size D is
+            `networks.projector(D, (2048, 2048, 256))`.
         prototypes: int >= 2, K: 65,536 on ImageNet, 4,096 for small sets.
         temperature: float > 0, of the student.
-        teacher_temperature: float > 0, of the teacher after its warm-up.
-        first_teacher_temperature: float > 0, of the teacher at the first step.
-        warmup_steps: int >= 0, training steps in which the one becomes the other.
-        momentum: float in 0..1, of the teacher, at the beginning.
-        total_steps: int > 0, training steps in which the momentum rises to 1; None keeps it constant.
+        teacher_temperature: float > 0, of the teacher after `warmup_steps`, from `first_teacher_temperature`.
+        momentum: float in [0, 1], of the teacher, which rises to 1 in `total_steps`; None keeps it constant.
         center_momentum: float in 0..1, of the center.
-        freeze_prototypes: int >= 0, training steps in which the student's prototypes stay where they are; an epoch in
-            the paper.
+        freeze_prototypes: int >= 0, training steps in which the student's prototypes stay; an epoch in the paper.
         seed: int, of the first prototypes.
 
     Reference:
@@ -51,12 +41,10 @@ class DINO(MultiCrop, TeacherStudent):
         Transformers", eq. 1-4 and algorithm 1.
     """
 
-    papers = (paper("Emerging Properties in Self-Supervised Vision Transformers", "https://arxiv.org/abs/2104.14294"),)
-    terms = ("alignment",)
-    roles = ("prior",)
+    papers = ("https://arxiv.org/abs/2104.14294",)
+    terms = {"alignment": "prior"}
     remembers = ("a slow teacher", "the center of its scores")
     apart_by = "centring and sharpening of the teacher"
-    view_counts = (2, None)
     taught = ("encoder", "projector", "prototype_head")
     advice = (
         Advice("a lower teacher_temperature", "teacher_temperature", ("complete", "chance")),
@@ -81,14 +69,14 @@ class DINO(MultiCrop, TeacherStudent):
         seed=0,
         **kwargs,
     ):
-        super().__init__(encoder, projector, views, local_views, **kwargs)
+        super().__init__(encoder, projector, views, local_views, momentum=momentum, **kwargs)
         self.prototypes = checks.count(2, prototypes=prototypes)
         self.temperature, self.teacher_temperature, self.first_teacher_temperature = checks.positive(
             temperature=temperature,
             teacher_temperature=teacher_temperature,
             first_teacher_temperature=first_teacher_temperature,
         )
-        self.momentum, self.center_momentum = checks.fraction(momentum=momentum, center_momentum=center_momentum)
+        self.center_momentum = checks.fraction(center_momentum=center_momentum)
         self.total_steps = None if total_steps is None else checks.count(total_steps=total_steps)
         self.warmup_steps, self.freeze_prototypes = checks.count(
             0, warmup_steps=warmup_steps, freeze_prototypes=freeze_prototypes
@@ -103,11 +91,7 @@ class DINO(MultiCrop, TeacherStudent):
         views = self.make_views(images, training)
         if training:
             self.move_teacher(rising_momentum(self.momentum, snapshot(self.step), self.total_steps))
-        z, local = self.embed_groups(views, training), self.embed_local(images, training)
-        return {
-            "student": self.scores(z if local is None else ops.concatenate([z, local], axis=1)),
-            "teacher": self.teach_groups(views, training),
-        }
+        return self.embed_crops(images, views, training) | {"teacher": self.teach_groups(views, training)}
 
     def scores(self, z):
         """The student's logits of embeddings (B, J, P): float32 tensor (B, J, prototypes) of cosines."""
@@ -124,12 +108,12 @@ class DINO(MultiCrop, TeacherStudent):
             warm = ops.minimum(ops.cast(snapshot(self.step), "float32") / self.warmup_steps, 1.0)
         rise = self.teacher_temperature - self.first_teacher_temperature
         sharp = self.first_teacher_temperature + warm * rise
-        center = snapshot(self.center)
-        return {"alignment": dino(outputs["student"], outputs["teacher"], center, self.temperature, sharp)}
+        student, center = self.scores(self.every_view(outputs)), snapshot(self.center)
+        return {"alignment": dino(student, outputs["teacher"], center, self.temperature, sharp)}
 
     def update(self, images, outputs):
         mean = ops.mean(outputs["teacher"], axis=(0, 1))
-        self.center.assign(self.center_momentum * snapshot(self.center) + (1.0 - self.center_momentum) * mean)
+        self.center.assign(moving_average(self.center, mean, self.center_momentum))
         self.step.assign(snapshot(self.step) + 1)
 
     def chance_level(self, batch_size: int) -> float:

@@ -11,12 +11,10 @@ from sslzoo.errors import InvalidInputError
 from sslzoo.losses import generative_term, nt_xent_terms, pair_log_density
 from sslzoo.methods.advice import LOWER_TEMPERATURE
 from sslzoo.methods.energy_model import EnergyModel, langevin
-from sslzoo.methods.papers import paper
 from sslzoo.methods.pretrainer import full_precision
 from sslzoo.methods.state import variable
 
 
-@keras.saving.register_keras_serializable("sslzoo")
 class EBCLR(EnergyModel):
     """EBCLR: the joint density of two views of an image, p(x, x') ~ exp(-|z - z'|^2 / temperature), by its factors.
 
@@ -26,38 +24,31 @@ class EBCLR(EnergyModel):
 
     with z = g(x) / |g(x)|, f(x) = log sum_j exp(-|z - z'_j|^2 / temperature) over the second views of the batch, and
     x_q samples of p(x). `alignment` and `contrast` are SimCLR's at half the temperature, pull and push; `generative`
-    pushes too, off what is no image, so that few negatives are enough (the paper: batches of 16 as good as of 128);
-    `norm` keeps the length of embeddings, which the rest does not see, from growing.
-
-    A chain starts at an augmented image, shaken strongly (`max_noise`), and is cooled to `noise` over its first
-    `cooling` visits. Slopes are clipped.
+    pushes too, off what is no image, so that few negatives are enough; `norm` keeps the length of embeddings, which the
+    rest does not see, from growing.
 
     Args:
-        encoder, projector, views: as in `JointEmbedding`; exactly two views, in [-1, 1]. The paper's networks have no
-            batch normalisation and leaky ReLUs.
+        encoder, projector, views: as in `JointEmbedding`, in [-1, 1]. The paper's networks have no batch normalisation
+            and leaky ReLUs.
         temperature: float > 0, of squared distances.
         generative_weight: float >= 0. 0 is SimCLR, but for `norm`, without chains and buffer.
-        norm_weight: float >= 0. The released code has 1e-3 times a *sum* over the batch, within the generative part:
-            0.1 x 1e-3 x 128, which is 0.0128, for its batches of 128.
-        sgld_steps, step_size, buffer_size, restart, seed: as in `EnergyModel`; a chain that ends gives its place to a
-            view of the batch. Restart 0.2 (CIFAR) and 0.4 (MNIST) in the paper.
+        norm_weight: float >= 0. The released code has 1e-3 times a sum over batches of 128, times 0.1.
+        sgld_steps, step_size, buffer_size, restart, clip, seed: as in `EnergyModel`; a chain that ends gives its place
+            to a view of the batch. Restart 0.2 (CIFAR) and 0.4 (MNIST) in the paper.
         noise, max_noise: float >= 0, of a chain that has cooled, and of a new one.
         cooling: float > 0, visits over which the noise falls from one to the other.
-        clip: float > 0, the largest slope that counts in each coordinate.
 
     Reference:
         Kim and Ye, "Energy-Based Contrastive Learning of Visual Representations" (arXiv 2202.04933), and its released
         code, which draws new chains from the whole training set rather than from batches gone by.
     """
 
-    papers = (paper("Energy-Based Contrastive Learning of Visual Representations", "https://arxiv.org/abs/2202.04933"),)
-    terms = ("alignment", "contrast", "generative", "norm")
-    roles = ("prior", "substitute", "density", "marginal")
+    papers = ("https://arxiv.org/abs/2202.04933",)
+    terms = {"alignment": "prior", "contrast": "substitute", "generative": "density", "norm": "marginal"}
     least_batch = 2
     view_counts = (2, 2)
     advice = (LOWER_TEMPERATURE,)
     without = ("sample_range",)
-    buffer = None
 
     def __init__(
         self,
@@ -89,7 +80,7 @@ class EBCLR(EnergyModel):
     def call(self, images, training=False):
         views = full_precision(self.make_views(images, training))
         z = self.embed_groups(views, training)
-        if self.buffer is None:
+        if not self.generates:
             return {"z": z}
         other = ops.stop_gradient(z[:, 1])
         samples, kept = self._visit(views[:, 0], lambda x: self._density(self.embed(x), other))
@@ -122,19 +113,16 @@ class EBCLR(EnergyModel):
     def objective(self, images, outputs, training):
         z = outputs["z"]
         lengths, generative = ops.mean(ops.sum(ops.square(z[:, 0]), axis=1)), ops.zeros(())
-        if self.buffer is not None:
+        if self.generates:
             z_q = outputs["z_samples"]
             lengths += ops.mean(ops.sum(ops.square(z_q), axis=1))
             # As in the released code, gradients reach the second views through f of the data and of the samples.
             generative = generative_term(self._density(z[:, 0], z[:, 1]), self._density(z_q, z[:, 1]))
-        return {
-            **nt_xent_terms(z[:, 0], z[:, 1], self.temperature / 2),
-            "generative": self.generative_weight * generative,
-            "norm": self.norm_weight * lengths,
-        }
+        contrastive = nt_xent_terms(z[:, 0], z[:, 1], self.temperature / 2)
+        return self.weigh({**contrastive, "generative": generative, "norm": lengths})
 
     def update(self, images, outputs):
-        if self.buffer is not None:
+        if self.generates:
             self.write_back(outputs["slots"], outputs["rows"])
             visits = ops.convert_to_tensor(self.visits)
             self.visits.assign(ops.scatter_update(visits, outputs["slots"][:, None], outputs["visits"]))
@@ -142,9 +130,7 @@ class EBCLR(EnergyModel):
     def log_density(self, images, reference):
         """log p(x) + an unknown constant, of raw images (N, H, W, C), 0..255: float32 tensor (N,), in nats.
 
-        Args:
-            images: array (N, H, W, C).
-            reference: array (R, H, W, C), raw images that x may be a view of, the same for all that is compared.
+        `reference` (R, H, W, C) are raw images that x may be a view of, the same for all that is compared.
         """
         return self._density(*(self.embed(self.prepare(x)) for x in (images, reference)))
 
@@ -157,24 +143,17 @@ class EBCLR(EnergyModel):
         seed: int = 0,
         verbose: bool = True,
     ) -> np.ndarray:
-        """Samples of the model by chains of their own; the replay buffer is left alone.
+        """As `EnergyModel.sample`, at the noise of a cooled chain.
 
         Args:
-            n, steps, start, seed, verbose: as in `EnergyModel.sample`, at the noise of a cooled chain.
             reference: array (R, H, W, C), raw images that a sample may be a view of; needed.
-
-        Returns:
-            float32 array (n, ...) as the networks see images, in [-1, 1] or a little outside.
         """
-        checks.count(n=n)
         if reference is None:
             raise InvalidInputError(
                 "EBCLR's density is a sum over images that x may be a view of. Received: reference=None"
             )
-        if start is None:
-            start = np.random.default_rng([seed, 1]).uniform(*self.sample_range, (n, *self.sample_shape))
         z_other = ops.convert_to_numpy(self.embed(self.prepare(reference)))
-        return self._chains(lambda x: self._density(self.embed(x), z_other), start, steps, seed, verbose)
+        return self._sampled(lambda x: self._density(self.embed(x), z_other), n, steps, start, seed, verbose)
 
     def _samples(self, images, seed):
         return self.sample(50, seed=seed, reference=images[:100])

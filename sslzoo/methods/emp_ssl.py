@@ -1,14 +1,10 @@
 """EMP-SSL: many patches of an image agree with their mean, while each batch of patches fills a large volume."""
 
-import keras
-
 from sslzoo import checks
 from sslzoo.losses import emp_ssl_terms
 from sslzoo.methods.joint_embedding import JointEmbedding
-from sslzoo.methods.papers import paper
 
 
-@keras.saving.register_keras_serializable("sslzoo")
 class EMPSSL(JointEmbedding):
     """EMP-SSL: extreme multi-patch learning, some epochs of very many views in the place of very many epochs of two.
 
@@ -19,8 +15,8 @@ class EMPSSL(JointEmbedding):
     batch fills, pushes images apart and stands for the reconstruction.
 
     Args:
-        encoder, projector, views: as in `JointEmbedding`; two views or more, 20 to 200 small crops in the paper. The
-            paper's head for features of size D is `networks.projector(D, (4096, 4096, 512))`.
+        encoder, projector, views: as in `JointEmbedding`; two views or more, 20 to 200 small crops in the paper, whose
+            head for features of size D is `networks.projector(D, (4096, 4096, 512))`.
         alignment_weight: float > 0, the paper's lambda.
         epsilon: float > 0, of the coding rate; 0.2 is its square in the released code.
 
@@ -28,17 +24,13 @@ class EMPSSL(JointEmbedding):
         Tong, Chen, Ma and LeCun, "EMP-SSL: Towards Self-Supervised Learning in One Training Epoch", eq. 2-4.
     """
 
-    papers = (
-        paper("EMP-SSL: Towards Self-Supervised Learning in One Training Epoch", "https://arxiv.org/abs/2304.03977"),
-    )
-    terms = ("coding_rate", "alignment")
-    roles = ("substitute", "prior")
+    papers = ("https://arxiv.org/abs/2304.03977",)
+    terms = {"coding_rate": "substitute", "alignment": "prior"}
     view_counts = (2, None)
 
     def __init__(self, encoder, projector=None, views=None, alignment_weight=200.0, epsilon=0.2**0.5, **kwargs):
         super().__init__(encoder, projector, views, **kwargs)
         self.alignment_weight, self.epsilon = checks.positive(alignment_weight=alignment_weight, epsilon=epsilon)
 
-    def objective(self, images, outputs, training):
-        terms = emp_ssl_terms(outputs["z"], self.epsilon)
-        return {"coding_rate": terms["coding_rate"], "alignment": self.alignment_weight * terms["alignment"]}
+    def criterion(self, z):
+        return emp_ssl_terms(z, self.epsilon)

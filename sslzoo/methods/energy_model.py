@@ -1,5 +1,6 @@
 """What energy models share: chains of Langevin dynamics that start from a replay buffer, inside the training step."""
 
+import math
 from collections.abc import Callable
 
 import keras
@@ -7,8 +8,8 @@ import numpy as np
 from keras import ops
 
 from sslzoo import checks, processes
-from sslzoo.errors import InvalidInputError
 from sslzoo.losses import generative_term, log_density, sgld_step
+from sslzoo.methods.compiled import Compiled
 from sslzoo.methods.energy_monitors import DivergenceGuard, EnergyHealth
 from sslzoo.methods.joint_embedding import JointEmbedding
 from sslzoo.methods.pretrainer import Picture, full_precision
@@ -22,9 +23,7 @@ PIECE = 10  # steps of a long chain that are compiled into one program
 def langevin(model: keras.Layer, function: Callable, x, draws, step_size: float = 1.0, noise=0.01, clip=None):
     """Chains of Langevin dynamics uphill on a density, one for each row.
 
-    Steps are written out, one after the other, rather than put into a loop of the compiler. Within a training step on
-    a CPU ("resnet8-gedi" on 28x28 pixels, 20 steps), XLA's loop took 12 times the CPU time under JAX, for no less
-    compilation, and 1.2 times under TensorFlow.
+    Steps are written out, one after the other: in a loop of XLA's a training step on a CPU took 12 times the time.
 
     Args:
         model: layer or model whose variables `function` reads; nothing of it changes.
@@ -53,7 +52,7 @@ def long_chains(
     seed: int = 0,
     verbose: bool = True,
 ) -> np.ndarray:
-    """`langevin` of any number of steps outside of training, compiled, with a progress bar.
+    """`langevin` of any number of steps outside of training, compiled: float32 array like `start`.
 
     Also for a published model, of whose part "projection" f is the log-sum-exp:
 
@@ -67,13 +66,20 @@ def long_chains(
         steps: int >= 0.
         seed: int, of the noise, which NumPy draws: chains are equal on every backend but for rounding.
         verbose: bool, show a progress bar.
-
-    Returns:
-        float32 array (N, ...).
     """
     checks.count(0, steps=steps)
     x, rng = np.asarray(start, "float32"), np.random.default_rng(seed)
-    chains = _Chains(model, function, step_size, noise, clip)
+
+    def piece(inputs):
+        x = inputs["x"]
+        for step in range(PIECE):
+            slope = input_gradient(model, function, x)
+            moved = sgld_step(x, slope, inputs["draws"][:, step], step_size, noise, clip)
+            going = ops.reshape(inputs["going"][:, step], (-1, *[1] * (len(x.shape) - 1)))
+            x = ops.where(going > 0, moved, x)
+        return x
+
+    chains = Compiled(model, piece)
     bar = keras.utils.Progbar(steps, unit_name="step") if verbose and steps else None
     for done in range(0, steps, PIECE):
         # Every piece is of one length, so that one program serves them all; the last may go on less far.
@@ -84,24 +90,6 @@ def long_chains(
         if bar:
             bar.update(min(done + PIECE, steps))
     return x
-
-
-class _Chains(keras.Model):
-    """A piece of `langevin` as a model, so that `predict_on_batch` compiles it on every backend."""
-
-    def __init__(self, model, function, step_size, noise, clip):
-        super().__init__(name="chains", dtype="float32")
-        self.model, self.function = model, function
-        self.step_size, self.noise, self.clip = step_size, noise, clip
-        self.built = True
-
-    def call(self, inputs):
-        x, settings = inputs["x"], (self.step_size, self.noise, self.clip)
-        for piece in range(PIECE):
-            moved = sgld_step(x, input_gradient(self.model, self.function, x), inputs["draws"][:, piece], *settings)
-            going = ops.reshape(inputs["going"][:, piece], (-1, *[1] * (len(x.shape) - 1)))
-            x = ops.where(going > 0, moved, x)
-        return x
 
 
 class EnergyModel(JointEmbedding):
@@ -136,14 +124,11 @@ class EnergyModel(JointEmbedding):
         sample_range: (float, float), where that noise lies.
         clip: float > 0, the largest slope that counts in each coordinate; None, as in the papers of JEM and GEDI: any.
         seed: int, of buffer, chains and new weights.
-
-    Raises:
-        InvalidInputError: a setting out of range, or a batch larger than the buffer.
     """
 
     remembers = ("a buffer of samples",)
-
     view_counts = (1, None)
+    buffer = None  # where nothing is generated
 
     def __init__(
         self,
@@ -165,11 +150,7 @@ class EnergyModel(JointEmbedding):
         self.step_size = checks.positive(step_size=step_size)
         self.noise = checks.number(0, noise=noise)
         self.restart = checks.fraction(restart=restart)
-        if len(sample_range) != 2 or not sample_range[0] < sample_range[1]:
-            raise InvalidInputError(
-                f"sample_range must be two numbers, the lower first. Received: sample_range={sample_range!r}"
-            )
-        self.sample_range = tuple(sample_range)
+        self.sample_range = checks.interval(-math.inf, math.inf, sample_range=sample_range)
         self.clip = None if clip is None else checks.positive(clip=clip)
         self.seed = checks.seed(needed=True, seed=seed)
         self.random = keras.random.SeedGenerator(seed)
@@ -179,10 +160,10 @@ class EnergyModel(JointEmbedding):
         """Shape of one view, and of one sample."""
         return self.encoder.input_shape[1:]
 
-    def make_buffer(self) -> keras.Variable:
-        """The replay buffer (buffer_size, ...) full of uniform noise; assign it to the attribute `buffer`."""
+    def make_buffer(self) -> None:
+        """Makes the replay buffer (buffer_size, ...), full of uniform noise."""
         noise = np.random.default_rng(self.seed).uniform(*self.sample_range, (self.buffer_size, *self.sample_shape))
-        return variable(self, noise.astype("float32"), "buffer")
+        self.buffer = variable(self, noise.astype("float32"), "buffer")
 
     def slots(self, count):
         """Places in the buffer for `count` chains, int32 (count,): uniform, and no two alike.
@@ -190,11 +171,6 @@ class EnergyModel(JointEmbedding):
         One of each of `count` equal stretches of a ring that starts anywhere. The papers draw with replacement; but
         then two chains may be written to one place, and which of them stays is up to the backend.
         """
-        if isinstance(count, int) and count > self.buffer_size:
-            raise InvalidInputError(
-                f"The buffer must hold at least a batch: buffer_size={self.buffer_size}. "
-                f"Received: a batch of {count} images"
-            )
         width = self.buffer_size // count
         stretch = ops.cast(width, "float32")
         within = ops.cast(ops.floor(keras.random.uniform((count,), seed=self.random) * stretch), "int32")
@@ -202,12 +178,18 @@ class EnergyModel(JointEmbedding):
         # A number just below 1 may be rounded up to the next stretch.
         return (first + ops.arange(count, dtype="int32") * width + ops.minimum(within, width - 1)) % self.buffer_size
 
-    def draw(self, function: Callable, count):
-        """Samples of the model: chains taken up from the buffer, some of them started anew.
+    @property
+    def generates(self) -> bool:
+        """Whether training draws samples."""
+        return self.buffer is not None
 
-        Args:
-            function: callable, x (B, ...) -> f(x) (B,).
-            count: int or int tensor, how many.
+    @property
+    def most_batch(self) -> int | None:
+        return self.buffer_size if self.generates else None
+
+    def draw(self, function: Callable, count):
+        """Samples of the model, of `function` x (B, ...) -> f(x) (B,): chains taken up from the buffer, some started
+        anew.
 
         Returns:
             (float32 tensor (count, ...), int32 tensor (count,)): samples, constants; and where they belong.
@@ -241,13 +223,13 @@ class EnergyModel(JointEmbedding):
         Returns:
             float32 array (n, ...) as the networks see images, in [-1, 1] or a little outside, since nothing is clipped.
         """
+        return self._sampled(self.log_density_of_views, n, steps, start, seed, verbose)
+
+    def _sampled(self, function, n, steps, start, seed, verbose):
+        """Chains uphill on `function`, with the settings of training."""
         checks.count(n=n)
         if start is None:
             start = np.random.default_rng([seed, 1]).uniform(*self.sample_range, (n, *self.sample_shape))
-        return self._chains(self.log_density_of_views, start, steps, seed, verbose)
-
-    def _chains(self, function, start, steps, seed, verbose):
-        """`long_chains` with the settings of training."""
         return long_chains(self, function, start, steps, self.step_size, self.noise, self.clip, seed, verbose)
 
     def log_density_of_views(self, views):
@@ -266,7 +248,7 @@ class EnergyModel(JointEmbedding):
 
     def pictures(self, images, seed: int) -> list[Picture]:
         pictures = super().pictures(images, seed)
-        if self.buffer is None:
+        if not self.generates:
             return pictures
         low, high = self.sample_range
         samples = (np.clip(self._samples(images, seed), low, high) - low) / (high - low)
@@ -290,17 +272,13 @@ class ClusterEnergyModel(EnergyModel):
     """An energy model that is a classifier without labels: f(x) = log sum_y exp t_y(x), p(y | x) = softmax(t(x))_y.
 
     Args:
-        encoder: as in `JointEmbedding`; its input is in [-1, 1].
+        encoder, projector, views: as in `EnergyModel`.
         clusters: int >= 1, K, number of logits t_y = u_y . g(x) / temperature, of encoder and projector g.
-        projector, views: as in `JointEmbedding`, or None.
         temperature: float > 0, of the logits.
-        energy_decay: float >= 0, weight of mean f(x)^2 + mean f(x_q)^2 in the generative term. Where chains do not
-            reach the data, nothing else keeps the densities of the two from parting for ever: 0.1 is the usual remedy
-            for a run that diverges. 0 in the papers.
-        sgld_steps, step_size, noise, buffer_size, restart, sample_range, clip, seed: as in `EnergyModel`.
+        energy_decay: float >= 0, weight of mean f(x)^2 + mean f(x_q)^2 in the generative term: 0.1 is the usual remedy
+            for a run whose densities of data and samples part. 0 in the papers.
+        **kwargs: as in `EnergyModel`.
     """
-
-    buffer = None
 
     def __init__(self, encoder, clusters, projector=None, views=None, temperature=1.0, energy_decay=0.0, **kwargs):
         super().__init__(encoder, projector, views, **kwargs)
@@ -321,20 +299,14 @@ class ClusterEnergyModel(EnergyModel):
             network.set_weights(standardized)  # several processes forget what is assigned when each is alone
 
     @property
-    def generates(self) -> bool:
-        """Whether training draws samples; otherwise there is no buffer."""
-        return self.buffer is not None
-
-    @property
     def embedding_dim(self) -> int:
         return self.clusters
 
     def embed(self, views, training=False):
         """Logits of views (N, H, W, C): float32 tensor (N, clusters), what the loss sees."""
         features = self.encoder(views, training=training)
-        if self.projector is not None:
-            features = self.projector(features, training=training)
-        return full_precision(self.cluster_head(features))
+        projected = features if self.projector is None else self.projector(features, training=training)
+        return full_precision(self.cluster_head(projected))
 
     def call(self, images, training=False):
         views = full_precision(self.make_views(images, training))
@@ -349,10 +321,8 @@ class ClusterEnergyModel(EnergyModel):
         """mean f(samples) - mean f(data), of the first `data_views` views or all, and `energy_decay`: scalar."""
         f = log_density(outputs["logits"])
         data, samples = f[:, :-1][:, :data_views], f[:, -1]
-        term = generative_term(data, samples)
-        if self.energy_decay:
-            term += self.energy_decay * (ops.mean(ops.square(data)) + ops.mean(ops.square(samples)))
-        return term
+        squares = ops.mean(ops.square(data)) + ops.mean(ops.square(samples))
+        return generative_term(data, samples) + self.energy_decay * squares
 
     def update(self, images, outputs):
         if self.generates:

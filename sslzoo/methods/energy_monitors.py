@@ -1,42 +1,33 @@
 """What watches energy models: a guard that takes one back when it diverges, and the health of energies and clusters."""
 
-import keras
+import functools
+
 import numpy as np
 from keras import ops
 
 from sslzoo import checks, processes
 from sslzoo.errors import InvalidInputError, TrainingError
-from sslzoo.losses import cluster_terms
-from sslzoo.methods.steps import StepCounter
-from sslzoo.progress import say
+from sslzoo.losses import cluster_terms, log_density
+from sslzoo.methods.compiled import Compiled, check_watched, watched_views
+from sslzoo.methods.steps import Monitor, StepCounter
 
 
 class DivergenceGuard(StepCounter):
     """Takes a model that diverges back to its last good state, and goes on with other random numbers.
 
-    Energy models diverge now and then, and what those who train them do is to start again from a checkpoint with
-    another seed. This does it in place. Every so many steps it looks at the reported loss and terms: finite and below
-    `limit`, and the state of model and optimizer, replay buffer included, is kept; otherwise the state that was good a
-    look before the last (what the last look kept may have been on its way out) is put back, all random generators get
-    new seeds, and the metrics start anew. Training goes on with the next batch. After `attempts` times it ends.
-
-    It stands before callbacks that act on losses which are not finite (`FiniteGuard`). A run resumed from a checkpoint
-    has had the rollbacks that its history counts, and until its second look that checkpoint is all it can go back to.
+    Every so many steps it looks at the reported loss and terms: finite and below `limit`, and the state of model and
+    optimizer, replay buffer included, is kept; otherwise the state that was good a look before the last (what the last
+    look kept may have been on its way out) is put back, all random generators get new seeds, and the metrics start
+    anew. It stands before callbacks that act on losses which are not finite (`FiniteGuard`). A run resumed from a
+    checkpoint has had the rollbacks that its history counts.
 
     Example:
-        import numpy as np
-        from sslzoo import callbacks, methods, networks, views
+        from sslzoo import callbacks
 
-        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
-        encoder = networks.encoder("resnet8-gedi", (8, 8, 1), None, width=8)
-        one = views.Views("gedi-mnist", 1)
-        model = methods.GEDI(encoder, clusters=4, views=one, buffer_size=64, sgld_steps=2)
-        model.compile("adam")
-        model.fit(images, batch_size=16, verbose=0, callbacks=[callbacks.DivergenceGuard(every=2)])
+        guard = callbacks.DivergenceGuard(every=2)  # then: model.fit(images, callbacks=[guard])
 
     Args:
-        every: int >= 1, steps between two looks. A look waits for the device and copies the state, and what was
-            trained since the last but one is what a rollback costs.
+        every: int >= 1, steps between two looks, which wait for the device and copy the state.
         limit: float > 0, of the absolute loss; 1e8 is where JEM's code gives up.
         attempts: int >= 1, rollbacks before training is ended.
 
@@ -44,7 +35,6 @@ class DivergenceGuard(StepCounter):
         rollbacks: list of str, what happened and when. Their number stands in the logs of each epoch, `rollbacks`.
 
     Raises:
-        InvalidInputError: an argument out of range.
         TrainingError: after `attempts` rollbacks, at the next divergence; the model is in its last good state.
     """
 
@@ -115,7 +105,7 @@ class DivergenceGuard(StepCounter):
         model.reset_metrics()
 
 
-class EnergyHealth(keras.callbacks.Callback):
+class EnergyHealth(Monitor):
     """Shows where data and samples lie in energy, how clusters are used, and how far each term is from its optimum.
 
     At the end of an epoch, in inference mode and without noise, in the logs:
@@ -126,23 +116,11 @@ class EnergyHealth(keras.callbacks.Callback):
     | `energy_samples` | mean energy of 512 images of the replay buffer | |
     | `energy_gap` | the latter minus the former | small beside what energies were at first; not growing for ever |
     | `clusters_used` | perplexity of the mean assignment, 1..K | near K |
-    | `invariance_excess` | invariance, unweighted, over its optimum 0 | near 0 |
-    | `prior_excess` | prior term, unweighted, over its optimum log K | near 0 |
+    | `invariance_excess` | invariance, unweighted, over its optimum 0 | near 0; log K where views fall anywhere |
+    | `prior_excess` | prior term, unweighted, over its optimum log K | near 0; more where few clusters have all |
 
-    The last three are of `GEDI` and `JEM`. Of `GEDI` they tell the failures apart, and one line says so
-    (`clustering_failure`).
-    Energies are those of `GEDI` and `JEM`; of `EBCLR` they are up to the images x may be a view of, the same ones here.
-
-    Example:
-        import numpy as np
-        from sslzoo import callbacks, methods, networks, views
-
-        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
-        encoder = networks.encoder("resnet8-gedi", (8, 8, 1), None, width=8)
-        one = views.Views("gedi-mnist", 1)
-        model = methods.GEDI(encoder, clusters=4, views=one, buffer_size=64, sgld_steps=2)
-        model.compile("adam")
-        model.fit(images, batch_size=16, verbose=0, callbacks=[callbacks.EnergyHealth(images[:32])])
+    The last three are of `GEDI` and `JEM`, and tell their failures apart. Energies of `EBCLR` are up to the images x
+    may be a view of, the same ones here.
 
     Args:
         images: raw images (N, H, W, C), 0..255, N >= 2; 512 are enough. Or ready-made views (N, J, H, W, C), of which
@@ -150,130 +128,61 @@ class EnergyHealth(keras.callbacks.Callback):
         every: int >= 1, epochs between two looks; the last epoch is always looked at.
         seed: int, of the augmented views, drawn once.
 
+    Example:
+        import numpy as np
+        from sslzoo import callbacks
+
+        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
+        health = callbacks.EnergyHealth(images[:32])  # then: model.fit(images, callbacks=[health])
+
     Raises:
         InvalidInputError: an argument out of range; at the start of training, a model that is no energy model.
     """
 
     def __init__(self, images: np.ndarray, every: int = 1, seed: int = 0):
-        super().__init__()
-        if np.ndim(images) not in (4, 5) or len(images) < 2:
-            raise InvalidInputError(
-                "images must be at least two raw images (N, H, W, C), or ready-made views (N, J, H, W, C) of as many. "
-                f"Received: images of shape {np.shape(images)}"
-            )
+        super().__init__(every)
+        check_watched(images)
         self.images, self.seed = images, checks.seed(needed=True, seed=seed)
-        self.every = checks.count(every=every)
 
     def on_train_begin(self, logs=None):
         model = self.model
         if not hasattr(model, "log_density_of_views"):
             raise InvalidInputError(f"EnergyHealth watches energy models. Received: {type(model).__name__}")
-        if np.ndim(self.images) == 5:
-            views = np.asarray(self.images)
-            self._x, self._view = views[:, 0], views[:, min(1, views.shape[1] - 1)]
-        else:
-            # A copy has random numbers of its own: looking must not change what is trained.
-            drawn = type(model.views).from_config(model.views.get_config())
-            with processes.alone(model):
-                self._x = ops.convert_to_numpy(model.prepare(self.images))
-                self._view = ops.convert_to_numpy(drawn(self.images, training=True))[:, 0]
-        self._embeddings = _Embeddings(model)
+        with processes.alone(model):
+            views = watched_views(model, self.images, self.seed)
+            self._x, self._view = views[0], views[-1]
+            if np.ndim(self.images) == 4:
+                self._x, self._view = ops.convert_to_numpy(model.prepare(self.images)), views[0]
+        self._embeddings = Compiled(model, functools.partial(model.embed, training=False))
         self._rows = None
-        if model.buffer is not None:
+        if model.generates:
             self._rows = np.linspace(0, model.buffer_size - 1, min(512, model.buffer_size)).astype(int)
 
-    def on_epoch_end(self, epoch, logs=None):
-        if epoch + 1 != self.params["epochs"] and (epoch + 1) % self.every:
-            return
-        with processes.alone(self.model):
-            measures, sentence = self._measure()
-        measures = dict(zip(measures, processes.of_first(list(measures.values()))))
-        if logs is not None:
-            logs.update(measures)
-        if sentence:
-            say(sentence)
-
-    def _measure(self):
-        """What stands in the logs, and a sentence of how clustering fails, or None."""
+    def measure(self):
         model, measures = self.model, {}
-        has_clusters = hasattr(model, "clusters")
-        outputs = self._embeddings.predict
-        z = outputs(self._x, batch_size=256, verbose=0)
-
-        def density(embeddings):
-            if has_clusters:
-                return _log_sum_exp(embeddings)
-            return ops.convert_to_numpy(model._density(embeddings, z))
-
-        measures["energy_data"] = -float(np.mean(density(z)))
+        z = self._embed(self._x)
+        measures["energy_data"] = -self._density(z, z)
         if self._rows is not None:
             samples = ops.convert_to_numpy(ops.take(ops.convert_to_tensor(model.buffer), self._rows, axis=0))
-            measures["energy_samples"] = -float(np.mean(density(outputs(samples, batch_size=256, verbose=0))))
+            measures["energy_samples"] = -self._density(self._embed(samples), z)
             measures["energy_gap"] = measures["energy_samples"] - measures["energy_data"]
-        sentence = None
-        if has_clusters and model.clusters > 1 and np.isfinite(z).all():
-            terms = cluster_terms(z, outputs(self._view, batch_size=256, verbose=0))
+        if getattr(model, "clusters", 1) > 1 and np.isfinite(z).all():
+            terms = cluster_terms(z, self._embed(self._view))
             invariance, prior = (float(ops.convert_to_numpy(terms[name])) for name in ("invariance", "prior"))
-            shares = np.exp(z.astype("float64") - _log_sum_exp(z)[:, None])
-            mean = shares.mean(axis=0)
-            measures["clusters_used"] = float(np.exp(-np.sum(mean * np.log(np.maximum(mean, 1e-300)))))
+            shares = ops.convert_to_numpy(ops.softmax(z)).mean(axis=0).astype("float64")
+            measures["clusters_used"] = float(np.exp(-np.sum(shares * np.log(np.maximum(shares, 1e-300)))))
             measures["invariance_excess"] = invariance
             measures["prior_excess"] = prior - float(np.log(model.clusters))
-            if hasattr(model, "prior_weight"):  # JEM has no such terms to weigh
-                sentence = clustering_failure(invariance, prior, model.clusters)
-        return measures, sentence
+        return measures
 
+    def _embed(self, views):
+        return self._embeddings.predict(views, batch_size=256, verbose=0)
 
-class _Embeddings(keras.Model):
-    """What the loss sees of views, as a model, so that `predict` compiles it."""
-
-    def __init__(self, owner):
-        super().__init__(name="embeddings", dtype="float32")
-        self.owner = owner
-        self.built = True
-
-    def call(self, views):
-        return self.owner.embed(views, training=False)
-
-
-def _log_sum_exp(logits):
-    logits = np.asarray(logits, "float64")
-    top = logits.max(axis=1, keepdims=True)
-    return (top + np.log(np.exp(logits - top).sum(axis=1, keepdims=True)))[:, 0]
+    def _density(self, z, others):
+        """Mean f of embeddings, which EBCLR's is beside those of others."""
+        density = log_density(z) if hasattr(self.model, "clusters") else self.model._density(z, others)
+        return float(ops.convert_to_numpy(ops.mean(density)))
 
 
 def _variables(model):
     return [*model.variables, *model.optimizer.variables]
-
-
-def clustering_failure(invariance: float, prior: float, clusters: int) -> str | None:
-    """Which of the three ways to fail GEDI's terms show, in a sentence; None where they show none of them.
-
-    Args:
-        invariance, prior: float, unweighted (`losses.cluster_terms`), for equal shares.
-        clusters: int >= 2, K.
-
-    Reference:
-        Sansone and Manhaeve, "Unifying Self-Supervised Clustering and Energy-Based Models" (arXiv 2212.13425),
-        definitions 8-10 and proposition 1: at the optimum invariance is 0 and prior is log K.
-    """
-    if not (np.isfinite(invariance) and np.isfinite(prior)):
-        return "Terms are not finite."
-    best = np.log(clusters)
-    if prior > 1.25 * best and invariance < 0.5 * best:
-        return (
-            f"Cluster collapse: views agree (invariance {invariance:.2g}), but few clusters have all images (prior "
-            f"{prior:.3g}, at best {best:.3g}); try a higher prior weight."
-        )
-    if abs(invariance - best) < 0.05 * best and prior < 1.05 * best:
-        return (
-            f"Representational collapse: every image is assigned alike, to no cluster in particular (invariance "
-            f"{invariance:.3g}, prior {prior:.3g}, both log K); try a higher generative or invariance weight, or a "
-            "higher learning rate."
-        )
-    if invariance > 1.05 * best:
-        return (
-            "Label inconsistency: a view often falls into another cluster than its image (invariance "
-            f"{invariance:.3g}, at random {best:.3g} or more); try a higher invariance weight or milder views."
-        )
-    return None

@@ -1,15 +1,11 @@
 """FroSSL: views agree, and the spectrum of each view's covariance is flat."""
 
-import keras
-
 from sslzoo import checks
 from sslzoo.losses import frossl_terms
 from sslzoo.methods.advice import Advice
 from sslzoo.methods.joint_embedding import JointEmbedding
-from sslzoo.methods.papers import paper
 
 
-@keras.saving.register_keras_serializable("sslzoo")
 class FroSSL(JointEmbedding):
     """FroSSL: the Frobenius norm of a trace-normalised covariance is least where all directions are used alike.
 
@@ -30,14 +26,8 @@ class FroSSL(JointEmbedding):
         Learning", eq. 6.
     """
 
-    papers = (
-        paper(
-            "FroSSL: Frobenius Norm Minimization for Efficient Multiview Self-Supervised Learning",
-            "https://arxiv.org/abs/2310.02903",
-        ),
-    )
-    terms = ("spectrum", "invariance")
-    roles = ("substitute", "prior")
+    papers = ("https://arxiv.org/abs/2310.02903",)
+    terms = {"spectrum": "substitute", "invariance": "prior"}
     view_counts = (2, None)
     advice = (Advice("a lower invariance weight", "invariance_weight"),)
 
@@ -45,6 +35,5 @@ class FroSSL(JointEmbedding):
         super().__init__(encoder, projector, views, **kwargs)
         self.invariance_weight = checks.positive(invariance_weight=invariance_weight)
 
-    def objective(self, images, outputs, training):
-        terms = frossl_terms(outputs["z"])
-        return {"spectrum": terms["spectrum"], "invariance": self.invariance_weight * terms["invariance"]}
+    def criterion(self, z):
+        return frossl_terms(z)

@@ -3,19 +3,18 @@
 import math
 
 import keras
-import numpy as np
 from keras import ops
 
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import cluster_terms
+from sslzoo.losses.tensors import mean_terms
 from sslzoo.methods.energy_model import ClusterEnergyModel
 from sslzoo.methods.papers import GEDI
 from sslzoo.methods.pretrainer import full_precision
-from sslzoo.methods.state import snapshot, variable
+from sslzoo.methods.state import counter, snapshot
 
 
-@keras.saving.register_keras_serializable("sslzoo")
 class GEDI(ClusterEnergyModel):
     """GEDI: one network is a clustering of images and an energy model of them, generative and discriminative at once.
 
@@ -26,16 +25,12 @@ class GEDI(ClusterEnergyModel):
     with logits t(x), p(y | x) = softmax(t)_y and f(x) = log sum_y exp t_y; x is the image as it is, with a little
     noise, x' an augmented view of it, and x_q a sample of the model. `invariance` pulls image and view into one
     cluster, and stands for the prior of the zoo's model, whose centres are the clusters. What pushes images apart is
-    `prior`, by which every cluster gets its share, and `generative`, the likelihood of the images, which a network that
-    maps all of them to one point cannot raise.
+    `prior`, by which every cluster gets its share, and `generative`, the likelihood of the images.
 
-    At the optimum invariance is 0 and prior is prior_weight log K, not 0, so the terms say what went wrong
-    (`losses.cluster_terms`, `sslzoo.callbacks.EnergyHealth`). A weight of 0 leaves a term out, with what it costs: the
-    ablations "no gen" (no chains, no buffer), "no inv", "no prior" and, of the last two, `JEM`; "two-stage" is
-    `generative_steps`.
+    At the optimum invariance is 0 and prior is prior_weight log K, so the terms say what went wrong
+    (`sslzoo.callbacks.EnergyHealth`). A weight of 0 leaves a term out, with what it costs.
 
     Args:
-        encoder, projector, temperature, energy_decay: as in `ClusterEnergyModel`.
         clusters: int >= 2, K. The paper gives none; one for each class is what its numbers fit.
         views: `sslzoo.views.Views` with any number of views x' of an image, or None for ready-made ones
             (B, 1 + J, H, W, C), of which the first is x.
@@ -44,7 +39,7 @@ class GEDI(ClusterEnergyModel):
         data_noise: float >= 0, standard deviation of Gaussian noise on x when training, in units of the views. It
             keeps the density of images, which lie on a thin surface, from becoming infinitely high there (JEM's 0.03).
         generative_steps: int >= 0, training steps in which the generative term alone counts.
-        sgld_steps, step_size, noise, buffer_size, restart, sample_range, clip, seed: as in `EnergyModel`.
+        encoder, projector, **kwargs: as in `ClusterEnergyModel`.
 
     Reference:
         Sansone and Manhaeve, "Unifying Self-Supervised Clustering and Energy-Based Models" (arXiv 2212.13425), eq. 5-7,
@@ -52,8 +47,7 @@ class GEDI(ClusterEnergyModel):
     """
 
     papers = (GEDI,)
-    terms = ("generative", "invariance", "prior")
-    roles = ("density", "prior", "substitute")
+    terms = {"generative": "density", "invariance": "prior", "prior": "substitute"}
 
     def __init__(
         self,
@@ -78,22 +72,20 @@ class GEDI(ClusterEnergyModel):
         self.data_noise = checks.number(0, data_noise=data_noise)
         self.generative_steps = checks.count(0, generative_steps=generative_steps)
         if generative_weight:
-            self.buffer = self.make_buffer()
+            self.make_buffer()
         if generative_steps:
-            self.step = variable(self, np.zeros((), "int32"), "step")
+            self.step = counter(self, "step")
 
     def make_views(self, images, training):
         """Image as it is, then its augmented views: (B, 1 + J, H, W, C)."""
         views = super().make_views(images, training)
-        if views is images:
-            if not self.invariance_weight:
-                return views[:, :1]
-            if views.shape[1] < 2:
+        if views is images:  # ready-made
+            if self.invariance_weight and views.shape[1] < 2:
                 raise InvalidInputError(
                     "Ready-made views are the image and at least one view of it, (batch, 1 + views, height, width, "
                     f"channels). Received: shape={tuple(views.shape)}"
                 )
-            return views
+            return views if self.invariance_weight else views[:, :1]
         x = self.prepare(images)
         if training and self.data_noise:
             x = x + self.data_noise * keras.random.normal(ops.shape(x), seed=self.random)
@@ -104,15 +96,12 @@ class GEDI(ClusterEnergyModel):
     def objective(self, images, outputs, training):
         logits = outputs["logits"]
         views = logits.shape[1] - self.generates
-        clusters = [cluster_terms(logits[:, 0], logits[:, view]) for view in range(min(1, views - 1), views)]
-        weights = {"invariance": self.invariance_weight, "prior": self.prior_weight}
-        terms = {}
-        for name, weight in weights.items():
-            terms[name] = weight * sum(pair[name] for pair in clusters) / len(clusters)
-            if self.generative_steps:
-                terms[name] = ops.where(snapshot(self.step) < self.generative_steps, 0.0, terms[name])
-        generative = self.generative_weight * self.generative_term(outputs, 1) if self.generates else ops.zeros(())
-        return {"generative": generative, **terms}
+        terms = mean_terms([cluster_terms(logits[:, 0], logits[:, view]) for view in range(min(1, views - 1), views)])
+        if self.generative_steps:
+            alone = snapshot(self.step) < self.generative_steps
+            terms = {name: ops.where(alone, 0.0, term) for name, term in terms.items()}
+        terms["generative"] = self.generative_term(outputs, 1) if self.generates else ops.zeros(())
+        return self.weigh(terms)
 
     def update(self, images, outputs):
         super().update(images, outputs)

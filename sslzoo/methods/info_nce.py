@@ -9,11 +9,9 @@ from sslzoo.errors import InvalidInputError
 from sslzoo.losses import info_nce_terms
 from sslzoo.losses.tensors import mean_terms
 from sslzoo.methods.joint_embedding import JointEmbedding
-from sslzoo.methods.papers import paper
 from sslzoo.networks import critics
 
 
-@keras.saving.register_keras_serializable("sslzoo")
 class InfoNCE(JointEmbedding):
     """InfoNCE: the second view of an image is told from those of the other images in the batch, given its first.
 
@@ -28,9 +26,7 @@ class InfoNCE(JointEmbedding):
     a video, given ready-made as (B, 2, H, W, C).
 
     Args:
-        encoder: built model of one output, view (N, H, W, C) -> representation (N, L); it serves as both g and g'.
-        projector: built model (N, L) -> (N, P), or None.
-        views: `sslzoo.views.Views` that makes two, or None for ready-made pairs (B, 2, H, W, C).
+        encoder, projector, views: as in `JointEmbedding`; they serve as both g and g'.
         critic: "bilinear" (z^T W z'), "gaussian" (-|z - z'|^2 / (2 L^2) with L learned from 1), or a layer:
             `sslzoo.networks.GaussianCritic(length_scale=0.2)`, or any that takes z (B, P), z' (B, P) to log f (B, B).
         symmetric: bool. True averages the loss with that of telling z from the other z, given z'. The paper has False.
@@ -40,53 +36,29 @@ class InfoNCE(JointEmbedding):
         den Oord, Li and Vinyals, "Representation Learning with Contrastive Predictive Coding", eq. 4.
     """
 
-    papers = (paper("InfoNCE is a variational autoencoder", "https://arxiv.org/abs/2107.02495"),)
-    terms = ("alignment", "contrast")
-    roles = ("prior", "substitute")
+    papers = ("https://arxiv.org/abs/2107.02495",)
+    terms = {"alignment": "prior", "contrast": "substitute"}
     least_batch = 2
 
     def __init__(self, encoder, projector=None, views=None, critic="bilinear", symmetric=False, **kwargs):
         super().__init__(encoder, projector, views, **kwargs)
         self.symmetric = symmetric
         self.critic = critics.critic(critic, self.embedding_dim) if isinstance(critic, str) else critic
-        self._check_critic()
-
-    def _check_critic(self):
         if not isinstance(self.critic, keras.Layer):
             raise InvalidInputError(f"critic must be a name or a Keras layer. Received: critic={self.critic!r}")
         batch = keras.KerasTensor((3, self.embedding_dim))
-        try:
-            scores = self.critic(batch, batch)  # also builds what is not built yet
-        except Exception as error:  # each backend has its own for shapes that do not meet
-            raise InvalidInputError(
-                f"critic must take two batches of embeddings (B, {self.embedding_dim}). "
-                f"Received: critic={self.critic.name!r}, which fails on them with {type(error).__name__}"
-            ) from error
+        scores = self.critic(batch, batch)  # also builds what is not built yet
         if tuple(scores.shape) != (3, 3):
             raise InvalidInputError(
                 "critic must give a score for each pair, (B, B) for two batches of B. "
                 f"Received: critic={self.critic.name!r}, which gives {tuple(scores.shape)} for B=3"
             )
 
-    def objective(self, images, outputs, training):
-        scores = self.critic(outputs["z"][:, 0], outputs["z"][:, 1])
-        terms = info_nce_terms(scores)
-        if not self.symmetric:
-            return terms
-        return mean_terms([terms, info_nce_terms(ops.transpose(scores))])
+    def criterion(self, z):
+        scores = self.critic(z[:, 0], z[:, 1])
+        directions = [scores, ops.transpose(scores)] if self.symmetric else [scores]
+        return mean_terms([info_nce_terms(each) for each in directions])
 
     def chance_level(self, batch_size: int) -> float:
         """ln B: the loss of a critic that tells nothing apart."""
         return math.log(batch_size)
-
-    def information_bound(self, images):
-        """Lower bound of the mutual information of the pairs in one batch: ln B - loss, of which ln B is the most.
-
-        Args:
-            images: raw images (B, H, W, C), 0..255, or ready-made pairs (B, 2, H, W, C).
-
-        Returns:
-            Float32 scalar, in nats: eq. 3 of the paper, with the N = B candidates that the loss compares.
-        """
-        outputs = self(images, training=False)
-        return self.chance_level(len(images)) - sum(self.objective(images, outputs, False).values())

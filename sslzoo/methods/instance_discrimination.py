@@ -2,22 +2,19 @@
 
 import math
 
-import keras
 from keras import ops
 
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.losses import info_nce_terms, noise_contrastive_terms, unit
-from sslzoo.methods.advice import LOWER_TEMPERATURE
-from sslzoo.methods.joint_embedding import JointEmbedding
 from sslzoo.methods.memory_bank import MemoryBank
 from sslzoo.methods.papers import MUTUAL_INFORMATION, NON_PARAMETRIC
+from sslzoo.methods.simclr import SimCLR
 from sslzoo.methods.state import snapshot
 
 FORMS = ("softmax", "nce")
 
 
-@keras.saving.register_keras_serializable("sslzoo")
 class InstanceDiscrimination(MemoryBank):
     """Instance discrimination: a view is told from images drawn at random, each remembered by one vector.
 
@@ -67,8 +64,7 @@ class InstanceDiscrimination(MemoryBank):
         return None if self.form == "nce" else super().chance_level(batch_size)
 
 
-@keras.saving.register_keras_serializable("sslzoo")
-class InBatchDiscrimination(JointEmbedding):
+class InBatchDiscrimination(SimCLR):
     """Instance discrimination without a bank: the memory of an image is another view of it, drawn now.
 
     loss = mean_i [ -z_i . z'_i / T + log sum_j exp z_i . z'_j / T ],  of unit length
@@ -78,7 +74,6 @@ class InBatchDiscrimination(JointEmbedding):
     paper finds it as good as a bank.
 
     Args:
-        encoder, projector, views: as in `JointEmbedding`; exactly two views.
         temperature: float > 0, T.
 
     Reference:
@@ -86,18 +81,12 @@ class InBatchDiscrimination(JointEmbedding):
     """
 
     papers = InstanceDiscrimination.papers
-    terms = ("alignment", "contrast")
-    roles = ("prior", "substitute")
-    least_batch = 2
-    advice = (LOWER_TEMPERATURE,)
 
     def __init__(self, encoder, projector=None, views=None, temperature=0.07, **kwargs):
-        super().__init__(encoder, projector, views, **kwargs)
-        self.temperature = checks.positive(temperature=temperature)
+        super().__init__(encoder, projector, views, temperature, **kwargs)
 
-    def objective(self, images, outputs, training):
-        first, second = (unit(outputs["z"][:, view]) for view in (0, 1))
-        return info_nce_terms(ops.matmul(first, ops.transpose(second)) / self.temperature)
+    def criterion(self, z):
+        return info_nce_terms(ops.matmul(unit(z[:, 0]), ops.transpose(unit(z[:, 1]))) / self.temperature)
 
     def chance_level(self, batch_size: int) -> float:
         """Loss when all embeddings are equal: log(batch_size), in nats."""

@@ -1,12 +1,9 @@
 """JEM: a classifier without labels, read as the density of its inputs."""
 
-import keras
-
 from sslzoo.methods.energy_model import ClusterEnergyModel
-from sslzoo.methods.papers import GEDI, paper
+from sslzoo.methods.papers import GEDI
 
 
-@keras.saving.register_keras_serializable("sslzoo")
 class JEM(ClusterEnergyModel):
     """JEM without labels: maximum likelihood of an energy model, f(x) = log sum_y exp(t_y(x)).
 
@@ -23,26 +20,18 @@ class JEM(ClusterEnergyModel):
         encoder, clusters, projector, temperature, energy_decay: as in `ClusterEnergyModel`. The papers' encoder is
             "resnet8-gedi".
         views: `sslzoo.views.Views` with any number of views, all of them data, or None.
-        sgld_steps, step_size, noise, buffer_size, restart, sample_range, clip, seed: as in `EnergyModel`.
 
     Reference:
         Grathwohl et al., "Your Classifier is Secretly an Energy Based Model and You Should Treat it Like One"; without
         labels as the baseline of the GEDI paper (arXiv 2212.13425), section 6.
     """
 
-    papers = (
-        paper(
-            "Your Classifier is Secretly an Energy Based Model and You Should Treat it Like One",
-            "https://arxiv.org/abs/1912.03263",
-        ),
-        GEDI,
-    )
-    terms = ("generative",)
-    roles = ("density",)
+    papers = ("https://arxiv.org/abs/1912.03263", GEDI)
+    terms = {"generative": "density"}
 
     def __init__(self, encoder, clusters, projector=None, views=None, **kwargs):
         super().__init__(encoder, clusters, projector, views, **kwargs)
-        self.buffer = self.make_buffer()
+        self.make_buffer()
 
     def objective(self, images, outputs, training):
         return {"generative": self.generative_term(outputs)}

@@ -1,10 +1,9 @@
 """What the discriminative methods share: views go through an encoder and a head, and a loss compares what comes out."""
 
 import keras
-import numpy as np
 from keras import ops
 
-from sslzoo import processes
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.methods.advice import Advice
 from sslzoo.methods.pretrainer import Pretrainer, full_precision
@@ -17,17 +16,17 @@ class JointEmbedding(Pretrainer):
 
     The representation that is published and evaluated comes before the head. Without a projector the loss is applied
     to the representation itself, as in the tables of the SimVAE papers. Losses see the whole batch, on however many
-    devices it lies.
+    devices it lies. A method says what it compares in `criterion`, and weighs a term by an argument "<term>_weight".
 
     Example:
         import numpy as np
         from sslzoo import losses, methods, networks, views
 
         class Cosine(methods.JointEmbedding):
-            terms = ("alignment",)
+            terms = {"alignment": "prior"}
 
-            def objective(self, images, outputs, training):
-                return {"alignment": losses.negative_cosine(outputs["z"][:, 0], outputs["z"][:, 1])}
+            def criterion(self, z):
+                return {"alignment": losses.negative_cosine(z[:, 0], z[:, 1])}
 
         images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
         model = Cosine(networks.encoder("mlp-small", (8, 8, 1), 10), views=views.Views("simvae-digits", 2))
@@ -60,13 +59,17 @@ class JointEmbedding(Pretrainer):
                 f"Received: encoder outputs of shapes {[tuple(o.shape) for o in encoder.outputs]}"
             )
         if projector is not None:
-            if not getattr(projector, "built", False):
-                raise InvalidInputError(f"projector must be a built Keras model. Received: projector={projector!r}")
-            if projector.input_shape != encoder.output_shape or len(projector.output_shape) != 2:
-                raise InvalidInputError(
-                    f"projector must map the encoder's {encoder.output_shape} to (batch, features). "
-                    f"Received: projector {projector.input_shape} -> {projector.output_shape}"
-                )
+            self.check_head("projector", projector, encoder)
+
+    def check_head(self, name: str, head: keras.Model, network: keras.Model) -> None:
+        """Raise InvalidInputError unless a head is a built model from a network's features to (batch, numbers)."""
+        built = getattr(head, "built", False)
+        if not built or head.input_shape != network.output_shape or len(head.output_shape) != 2:
+            shapes = f"{head.input_shape} -> {head.output_shape}" if built else "not built"
+            raise InvalidInputError(
+                f"{name} must be a built model from {network.output_shape} to (batch, features). "
+                f"Received: {name} {shapes}"
+            )
 
     @property
     def embedding_dim(self) -> int:
@@ -85,13 +88,6 @@ class JointEmbedding(Pretrainer):
         features = self.representation(views, training)
         return full_precision(features if self.projector is None else self.projector(features, training=training))
 
-    def embed_images(self, images, batch_size: int = 500) -> np.ndarray:
-        """Embeddings of raw images (N, H, W, C), 0..255, without the random steps of views: float32 (N, P)."""
-        with processes.alone(self):
-            batches = (images[start : start + batch_size] for start in range(0, len(images), batch_size))
-            found = [ops.convert_to_numpy(self.embed(self.prepare(batch), training=False)) for batch in batches]
-        return np.concatenate(found).astype("float32")
-
     def embed_groups(self, views, training):
         """Embeddings of grouped views (B, J, H, W, C): float tensor (B, J, P)."""
         count = views.shape[1]
@@ -103,6 +99,13 @@ class JointEmbedding(Pretrainer):
     def call(self, images, training=False):
         return {"z": self.embed_groups(self.make_views(images, training), training)}
 
+    def criterion(self, z) -> dict:
+        """Loss terms of embeddings (B, J, P), before their weights."""
+        raise NotImplementedError
+
+    def objective(self, images, outputs, training):
+        return self.weigh(self.criterion(outputs["z"]))
+
     def parts(self, image_shape: tuple[int, int, int]) -> dict[str, keras.Model]:
         encoder = compose(self.preprocessor(image_shape), self.encoder, name="encoder")
         if self.projector is None:
@@ -113,46 +116,30 @@ class JointEmbedding(Pretrainer):
 class TeacherStudent(JointEmbedding):
     """Base of methods with a teacher: a copy of encoder and heads that follows them as an exponential moving average.
 
-    A method names what its teacher has copies of (`taught`), makes them in its constructor, once it has made its own
-    networks, and moves them at the beginning of each training step, before it asks them anything:
+    A method names what its teacher has copies of (`taught`), makes them at the end of its constructor, and moves them
+    at the beginning of each training step, before it asks them anything; `tico.py` is a short one. The copies are
+    `teacher_encoder`, `teacher_projector` ...: variables of the model that the optimizer never sees, whatever
+    `trainable` says, so part of every checkpoint, but not of `parts`. Batch normalisation in a teacher has statistics
+    of its own.
 
-        self.make_teacher()                                             # in __init__
-        if training: self.move_teacher(self.momentum)                   # in call
-        targets = self.teach(views[:, 1], training)
-
-    The copies are `teacher_encoder`, `teacher_projector` ...: variables of the model that the optimizer never sees,
-    whatever `trainable` says, so part of every checkpoint, but not of `parts`. Batch normalisation in a teacher has
-    statistics of its own.
-
-    Example:
-        import numpy as np
-        from sslzoo import losses, methods, networks, views
-
-        class MeanTeacher(methods.TeacherStudent):
-            terms = ("alignment",)
-
-            def __init__(self, encoder, projector=None, views=None, **kwargs):
-                super().__init__(encoder, projector, views, **kwargs)
-                self.make_teacher()
-
-            def call(self, images, training=False):
-                pairs = self.make_views(images, training)
-                if training:
-                    self.move_teacher(0.99)
-                return {"z": self.embed(pairs[:, 0], training), "target": self.teach(pairs[:, 1], training)}
-
-            def objective(self, images, outputs, training):
-                return {"alignment": losses.negative_cosine(outputs["z"], outputs["target"])}
-
-        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
-        model = MeanTeacher(networks.encoder("mlp-small", (8, 8, 1), 10), views=views.Views("simvae-digits", 2))
-        model.compile("adam")
-        model.fit(images, batch_size=16, verbose=0)
-
+    Args:
+        encoder, projector, views: as in `JointEmbedding`.
+        momentum: float in [0, 1], of the teacher: 1 never moves it, 0 copies the student.
     """
 
     taught = ("encoder", "projector")
     advice = (Advice("a slower teacher, with momentum nearer 1", "momentum", ("complete", "cone")),)
+
+    def __init__(
+        self,
+        encoder: keras.Model,
+        projector: keras.Model | None = None,
+        views: keras.Layer | None = None,
+        momentum: float = 0.99,
+        **kwargs,
+    ):
+        super().__init__(encoder, projector, views, **kwargs)
+        self.momentum = checks.fraction(momentum=momentum)
 
     def make_teacher(self) -> None:
         """Copies each network of `taught` to an attribute teacher_<name>; a head that is None has none."""
@@ -181,36 +168,19 @@ class TeacherStudent(JointEmbedding):
 class MultiCrop(JointEmbedding):
     """Base of methods that also see smaller, local views of each image, beside the global ones that `views` makes.
 
-    Local views go through the same encoder at their own size, and through the same projector.
-
-    Example:
-        import numpy as np
-        from sslzoo import methods, networks, views
-
-        class Mean(methods.MultiCrop):
-            terms = ("spread",)
-
-            def call(self, images, training=False):
-                return super().call(images, training) | {"local": self.embed_local(images, training)}
-
-            def objective(self, images, outputs, training):
-                return {"spread": keras.ops.mean((outputs["local"] - outputs["z"][:, :1]) ** 2)}
-
-        import keras
-
-        images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
-        crops = views.Views("simvae-digits", 2), views.Views("simvae-digits", 4)
-        model = Mean(networks.encoder("mlp-small", (8, 8, 1), 10), None, *crops)
-        model.compile("adam")
-        model.fit(images, batch_size=16, verbose=0)
+    Local views go through the same encoder at their own size, and through the same projector: `local` (B, J', P) in
+    the outputs. `lejepa.py` is a short one of them.
 
     Args:
+        encoder, projector, views: as in `JointEmbedding`; two global views or more.
         local_views: `sslzoo.views.Views` of a size that the encoder can take, or None without.
 
     Raises:
         InvalidInputError: an encoder that cannot take local views of that size, or ready-made views given to a model
             that makes local ones.
     """
+
+    view_counts = (2, None)
 
     def __init__(
         self,
@@ -235,11 +205,19 @@ class MultiCrop(JointEmbedding):
             )
         return views
 
-    def embed_local(self, images, training):
-        """Embeddings of the local views of raw images: float tensor (B, J, P); None where there are none."""
-        if self.local_views is None:
-            return None
-        crops = self.local_views(images, training=training)
-        local = self.local_encoder(ops.reshape(crops, (-1, *crops.shape[2:])), training=training)
-        local = local if self.projector is None else self.projector(local, training=training)
-        return full_precision(ops.reshape(local, (-1, crops.shape[1], self.embedding_dim)))
+    def call(self, images, training=False):
+        return self.embed_crops(images, self.make_views(images, training), training)
+
+    def embed_crops(self, images, views, training):
+        """`z` of global views (B, J, H, W, C), and `local` of local ones that are made of their images, if any."""
+        outputs = {"z": self.embed_groups(views, training)}
+        if self.local_views is not None:
+            crops = self.local_views(images, training=training)
+            local = self.local_encoder(ops.reshape(crops, (-1, *crops.shape[2:])), training=training)
+            local = local if self.projector is None else self.projector(local, training=training)
+            outputs["local"] = full_precision(ops.reshape(local, (-1, crops.shape[1], self.embedding_dim)))
+        return outputs
+
+    def every_view(self, outputs):
+        """Embeddings of all views, the global ones first: float tensor (B, J + J', P)."""
+        return ops.concatenate([outputs["z"], outputs["local"]], axis=1) if "local" in outputs else outputs["z"]

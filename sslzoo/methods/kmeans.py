@@ -28,14 +28,8 @@ def whiten_and_normalize(features: np.ndarray, most: int, seed: int) -> np.ndarr
 def kmeans_labels(features: np.ndarray, clusters: int, whitened_dim: int, seed: int) -> np.ndarray:
     """Clusters of whitened features of unit length, by scikit-learn: 20 iterations from one k-means++ start.
 
-    With fewer different images than clusters, the last ones stay unused.
-
-    Args:
-        features: array (N, L), of whose principal components at most `whitened_dim` count.
-        clusters: int, K <= N.
-
-    Returns:
-        int32 array (N,), 0..clusters - 1.
+    With fewer different images than clusters, the last ones stay unused. Features are (N, L), of whose principal
+    components at most `whitened_dim` count; labels are int32 (N,).
 
     Raises:
         TrainingError: features are not finite.
@@ -52,21 +46,11 @@ def kmeans_labels(features: np.ndarray, clusters: int, whitened_dim: int, seed: 
 
 
 def mini_batch_kmeans(rows: np.ndarray, clusters: int, seed: int) -> np.ndarray:
-    """The cluster of each row by quick k-means, for a bank that is clustered often: int32 (N,).
+    """The cluster of each row by quick k-means, for a bank that is clustered often: int32 (N,)."""
+    from sklearn.cluster import MiniBatchKMeans
 
-    By faiss if it is installed (20 iterations over all rows), else by scikit-learn's mini-batches.
-    """
-    try:
-        import faiss
-    except ImportError:
-        from sklearn.cluster import MiniBatchKMeans
-
-        model = MiniBatchKMeans(clusters, n_init=1, max_iter=20, batch_size=4096, random_state=seed)
-        return model.fit_predict(rows).astype("int32")
-    model = faiss.Kmeans(rows.shape[1], clusters, niter=20, seed=seed, verbose=False, max_points_per_centroid=len(rows))
-    rows = np.ascontiguousarray(rows, "float32")
-    model.train(rows)
-    return model.index.search(rows, 1)[1][:, 0].astype("int32")
+    model = MiniBatchKMeans(clusters, n_init=1, max_iter=20, batch_size=4096, random_state=seed)
+    return model.fit_predict(rows).astype("int32")
 
 
 class Clusters(keras.callbacks.Callback):

@@ -1,13 +1,11 @@
 """Local aggregation (LA): each view is drawn to the images that its own image clusters with."""
 
-import keras
 from keras import ops
 
 from sslzoo.methods.memory_bank import MemoryBank
-from sslzoo.methods.papers import MUTUAL_INFORMATION, paper
+from sslzoo.methods.papers import MUTUAL_INFORMATION
 
 
-@keras.saving.register_keras_serializable("sslzoo")
 class LocalAggregation(MemoryBank):
     """Local aggregation: of the images nearest to a view, those in its image's cluster attract it, the rest repel it.
 
@@ -22,12 +20,7 @@ class LocalAggregation(MemoryBank):
     Clusters are made between epochs, by the callback `ClusterBank`; until then each image is alone in its own, and the
     loss is that of `Ball`. It needs a representation to begin with: the paper starts ImageNet from 10 epochs of
     instance discrimination. Here that is `anneal_steps` of so many epochs with `curve="step"`, which compares with all
-    images until then, and `ClusterBank(start=10)`; or `start_from` a model trained so.
-
-    Args:
-        encoder, projector, views, num_images, temperature, momentum, seed: as in `MemoryBank`.
-        neighbors, anneal_steps, curve: as in `Ball`.
-        clusters, clusterings: as in `Annulus`.
+    images until then, and `ClusterBank(start=10)`.
 
     Reference:
         Zhuang, Zhai and Yamins, "Local Aggregation for Unsupervised Learning of Visual Embeddings"; Wu et al., "On
@@ -35,10 +28,7 @@ class LocalAggregation(MemoryBank):
         the ratio of the two sums; on logarithms it needs no guard.
     """
 
-    papers = (
-        paper("Local Aggregation for Unsupervised Learning of Visual Embeddings", "https://arxiv.org/abs/1903.12355"),
-        MUTUAL_INFORMATION,
-    )
+    papers = ("https://arxiv.org/abs/1903.12355", MUTUAL_INFORMATION)
     without = ("negatives", "inner")
     remembers = ("an embedding of each training image", "its clusters")
 

@@ -23,26 +23,17 @@ from sslzoo.losses import anneal, nearest, neighborhood_terms, unit, within
 from sslzoo.losses.neighborhood import BLOCK, CURVES
 from sslzoo.losses.tensors import softmax_terms
 from sslzoo.methods.advice import LOWER_TEMPERATURE
-from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.indexed import Indexed
 from sslzoo.methods.kmeans import Clusters, mini_batch_kmeans
-from sslzoo.methods.pretrainer import check_index, check_training_images
 from sslzoo.methods.state import counter, refresh_rows, snapshot, variable
+from sslzoo.methods.steps import Monitor
 from sslzoo.networks.initialization import unit_rows
-from sslzoo.progress import line
 
 
 class Bank(keras.layers.Layer):
-    """What is remembered of each training image: a unit vector, and the clusters it is in.
-
-    Args:
-        num_images: int, N.
-        size: int, D.
-        clusterings: int >= 0, C. Until clusters are made, each image is alone in its own.
-        seed: int, of the random points on the sphere that it starts with; drawn by NumPy, equal on every backend.
-
-    Attributes:
-        rows: float32 variable (N, D).
-        labels: int32 variable (C, N), or None without clusterings.
+    """What is remembered of each training image: `rows`, float32 (N, D), and the clusters it is in, `labels`, int32
+    (C, N), or None without clusterings. Until clusters are made, each image is alone in its own; rows start as random
+    points on the sphere, drawn by NumPy, equal on every backend.
     """
 
     def __init__(self, num_images: int, size: int, clusterings: int = 0, seed: int = 0, **kwargs):
@@ -61,7 +52,7 @@ class Bank(keras.layers.Layer):
         return shared
 
 
-class MemoryBank(JointEmbedding):
+class MemoryBank(Indexed):
     """Base of the methods that compare a view with what is remembered of all images.
 
     loss = mean over views of [ -log sum over positives of exp(v . M_j / T)
@@ -70,14 +61,8 @@ class MemoryBank(JointEmbedding):
     with v the view's embedding and M the bank, both of length 1; image i itself is always positive. `alignment` pulls a
     view towards what is remembered of its image, the mean of earlier views of it, which is the centre psi_i of the
     model's group, and stands for the prior; `contrast` pushes it from other images and stands for the reconstruction.
-    Gradients flow through v alone.
-
-    The bank is a variable of the model, so part of every checkpoint: float32, one row for each training image. A step
-    reads it, and then M_i <- unit(momentum M_i + (1 - momentum) v). With several views of an image, each is compared
-    and their mean is remembered. It starts with random rows, as in the papers, or by `fill_bank` with useful ones.
-
-    Inputs are {"images": images, "index": int (B,)}, the place of each image in the training set
-    (`data.pipeline(with_index=True)`, `data.Batches(with_index=True)`).
+    Gradients flow through v alone. After a step M_i <- unit(momentum M_i + (1 - momentum) v), with the mean of several
+    views. The bank starts with random rows, as in the papers, or by `fill_bank` with useful ones.
 
     Example:
         import numpy as np
@@ -92,30 +77,20 @@ class MemoryBank(JointEmbedding):
         model.fit(given, batch_size=16, epochs=2, verbose=0, callbacks=[ClusterBank()])
 
     Args:
-        encoder, projector, views: as in `JointEmbedding`; any number of views. The paper's embeddings have 128 numbers.
-        num_images: int >= 2, N, size of the training set.
+        encoder, projector, views, num_images: as in `Indexed`. The paper's embeddings have 128 numbers.
         negatives: int >= 1, candidates drawn uniformly for each step where there is no ball; None for all images.
         neighbors: int >= 1, how many images of the bank nearest to the view form the ball; None for no ball.
         anneal_steps: int >= 0. The ball begins as the whole bank and has shrunk to `neighbors` after so many steps.
         curve: "linear", "exponential" or "step" (the whole bank until then), how it shrinks.
-        clusters: int >= 2, clusters of each clustering of the bank; None for none. See `ClusterBank`.
-        clusterings: int >= 1, how many there are, from different random numbers. Images are close if they share a
-            cluster in any of them.
+        clusters: int >= 2, clusters of each of `clusterings` of the bank; None for none. See `ClusterBank`.
         inner: float from 0 to 1: instead of clusters, the nearest `inner` of the ball are close; None for none.
         temperature: float > 0, T.
         momentum: float from 0 to 1, of the bank.
         seed: int, of the bank's first rows, of drawn negatives and of k-means.
-
-    Raises:
-        InvalidInputError: a setting out of range; an index outside 0..num_images - 1, where values can be looked at
-            (PyTorch on the CPU, or eager execution). In a compiled step the loss becomes NaN, the bank stays.
     """
 
-    terms = ("alignment", "contrast")
-    roles = ("prior", "substitute")
+    terms = {"alignment": "prior", "contrast": "substitute"}
     remembers = ("an embedding of each training image",)
-    indexed = True
-    view_counts = (1, None)
     advice = (LOWER_TEMPERATURE,)
 
     def __init__(
@@ -136,8 +111,7 @@ class MemoryBank(JointEmbedding):
         seed: int = 0,
         **kwargs,
     ):
-        super().__init__(encoder, projector, views, **kwargs)
-        self.num_images = checks.count(2, num_images=num_images)
+        super().__init__(encoder, num_images, projector, views, **kwargs)
         self.negatives = None if negatives is None else checks.count(negatives=negatives)
         self.neighbors = None if neighbors is None else checks.count(neighbors=neighbors)
         self.anneal_steps = checks.count(0, anneal_steps=anneal_steps)
@@ -181,12 +155,8 @@ class MemoryBank(JointEmbedding):
     def sets(self, cosines, places, index, bank):
         """Which candidates are positives and negatives, in two bool masks (B, K); the image itself is seen to.
 
-        None in place of the first: the image itself is the only positive.
-
-        Args:
-            cosines, places: of the candidates, as from `candidates`.
-            index: int tensor (B,), the image of each view.
-            bank: `Bank`.
+        None in place of the first: the image itself is the only positive. `cosines` and `places` are of the candidates;
+        `index`, int (B,), is the image of each view.
         """
         ball = self.ball(cosines)
         if self.clusters is not None:
@@ -198,9 +168,7 @@ class MemoryBank(JointEmbedding):
     # ------------------------------------------------------------------ a step
 
     def call(self, inputs, training=False):
-        images, index = self.split(inputs)
-        check_index(index, self.num_images)
-        outputs = {"z": self.embed_groups(self.make_views(images, training), training)}
+        outputs = super().call(inputs, training)
         if self.draws:
             # One draw for all views of a step: the expectation is that of a draw for each, and instead of looking up
             # thousands of rows for every view there is one matrix product.
@@ -209,10 +177,8 @@ class MemoryBank(JointEmbedding):
         return outputs
 
     def objective(self, images, outputs, training):
-        _, index = self.split(images)
-        known = ops.logical_and(index >= 0, index < self.num_images)
-        views = outputs["z"].shape[1]
-        index = ops.repeat(ops.cast(ops.where(known, index, 0), "int32"), views)
+        index, known = self.places(images)
+        index = ops.repeat(index, outputs["z"].shape[1])
         z = ops.reshape(outputs["z"], (-1, self.embedding_dim))
         drawn = ops.cast(outputs["drawn"], "int32") if self.draws else None
         parts = [self.compare(unit(z[:, part]), bank, index, drawn) for part, bank in self.compared()]
@@ -228,21 +194,20 @@ class MemoryBank(JointEmbedding):
         cosines, places = self.candidates(v, rows, drawn)
         positive, negative = self.sets(cosines, places, index, bank)
         itself = places == index[:, None]  # in every neighbourhood
-        if self.draws or self.searches:
-            # The image gets a column of its own, in place of those that it may have.
-            other, first = ops.logical_not(itself), ops.ones_like(own, dtype="bool")
+        has_place = not (self.draws or self.searches)  # among all images; otherwise it gets a column of its own
+        if not has_place:
             cosines = ops.concatenate([own, cosines], axis=1)
-            negative = ops.concatenate([first, ops.logical_and(negative, other)], axis=1)
-            if positive is not None:
-                positive = ops.concatenate([first, ops.logical_and(positive, other)], axis=1)
-        else:  # it has its place among all images
-            negative = ops.logical_or(negative, itself)
-            if positive is not None:
-                positive = ops.logical_or(positive, itself)
+
+        def with_itself(mask):
+            if has_place:
+                return ops.logical_or(mask, itself)
+            others = ops.logical_and(mask, ops.logical_not(itself))
+            return ops.concatenate([ops.ones_like(own, dtype="bool"), others], axis=1)
+
         if positive is None:
-            counted = ops.where(negative, cosines, -float("inf"))
+            counted = ops.where(with_itself(negative), cosines, -float("inf"))
             return softmax_terms(own / self.temperature, counted / self.temperature)
-        return neighborhood_terms(cosines / self.temperature, positive, negative)
+        return neighborhood_terms(cosines / self.temperature, with_itself(positive), with_itself(negative))
 
     def candidates(self, v, rows, drawn):
         """Cosines (B, K) of unit vectors (B, D) with images that may be neighbours, and their places (B or 1, K)."""
@@ -306,14 +271,11 @@ class MemoryBank(JointEmbedding):
     # ------------------------------------------------------------------ between epochs
 
     def cluster_bank(self, epoch: int = 0, progress=None) -> dict[str, float]:
-        """Clusters what is remembered anew: `kmeans.mini_batch_kmeans`, `clusterings` times from other random numbers.
+        """Clusters what is remembered anew, `clusterings` times from other random numbers, which `epoch` and the seed
+        give.
 
-        Args:
-            epoch: int, makes the clusterings repeatable, together with the model's seed.
-            progress: None, or what is called with the number of clusterings made so far.
-
-        Returns:
-            dict: "cluster_nmi", mutual information (normalised, 0..1) of old and new clusters, mean over clusterings.
+        `progress` is called with the number of clusterings made so far. Returns "cluster_nmi", the normalised mutual
+        information (0..1) of old and new clusters, mean over clusterings.
         """
         from sklearn.metrics import normalized_mutual_info_score
 
@@ -321,12 +283,11 @@ class MemoryBank(JointEmbedding):
             raise InvalidInputError(f"This {type(self).__name__} has no clusters to make. Received: clusters=None")
         agreement = []
         for number, (_, bank) in enumerate(self.banks()):
-            rows = ops.convert_to_numpy(bank.rows)
+            rows, before = ops.convert_to_numpy(bank.rows), ops.convert_to_numpy(bank.labels)
             if not np.isfinite(rows).all():
                 raise TrainingError(
                     f"The bank must be finite to be clustered. Received: NaN or infinity, epoch={epoch}"
                 )
-            before = ops.convert_to_numpy(bank.labels)
             after = before.copy()
             for clustering in range(self.clusterings):
                 seeds = np.random.default_rng([self.seed, epoch, number, clustering])
@@ -337,26 +298,6 @@ class MemoryBank(JointEmbedding):
             bank.labels.assign(processes.array_of_first(after))  # other machines may round, and so cluster, otherwise
         return {"cluster_nmi": float(np.mean(agreement))}
 
-    def start_from(self, other: "MemoryBank") -> None:
-        """Takes over the networks and the bank of a model of this family and the same sizes, as LA does from IR."""
-        mine, theirs = ([bank for _, bank in model.banks()] for model in (self, other))
-        shapes = [[tuple(bank.rows.shape) for bank in banks] for banks in (mine, theirs)]
-        if shapes[0] != shapes[1]:
-            raise InvalidInputError(
-                f"The bank must have one row for each of {self.num_images} images, of {self.embedding_dim} numbers. "
-                f"Received: a bank of shape {', '.join(map(str, shapes[1]))}"
-            )
-        try:
-            for name in self.learned:
-                if getattr(self, name) is not None:
-                    getattr(self, name).set_weights(getattr(other, name).get_weights())
-        except (ValueError, AttributeError) as error:
-            raise InvalidInputError(f"Both models must have the same networks. Received: {error}") from error
-        for ours, old in zip(mine, theirs):
-            ours.rows.assign(old.rows)
-
-    learned = ("encoder", "projector")
-
     # ------------------------------------------------------------------ what the bank is good for
 
     def protocols(self) -> tuple[str, ...]:
@@ -366,15 +307,10 @@ class MemoryBank(JointEmbedding):
         """Writes what the networks make of each training image now over the random points that the bank starts with.
 
         A random row tells a view nothing: through the first epoch the best answer to rows of noise is one vector for
-        all images. Where that epoch is long and no batch normalisation keeps images apart (60,000 images and an MLP),
-        the encoder has collapsed by its end, and the bank with it. Filled, the bank is useful from the first step.
-
-        Args:
-            images: array (num_images, H, W, C), raw, 0..255, in the order of the index.
-            batch_size: int, images at a time.
+        all images. Where that epoch is long and no batch normalisation keeps images apart, the encoder has collapsed by
+        its end, and the bank with it. `images` are all training images, in the order of the index.
         """
-        check_training_images(images, self.num_images, "the bank remembers")
-        z = self.embed_images(images, batch_size)
+        z = self.embed_all(images, batch_size)
         for part, bank in self.banks():
             bank.rows.assign(ops.convert_to_numpy(unit(z[:, part])))
 
@@ -385,15 +321,9 @@ class MemoryBank(JointEmbedding):
         return [BankMonitor(images, labels, run.labels, run.settings["monitor_every"], index=places)]
 
     def remembered(self, images, batch_size: int = 500, index=None) -> np.ndarray:
-        """The training image that each image is nearest to, by the bank.
+        """The training image that each raw image (N, H, W, C) is nearest to, by the bank: int64 (N,) places.
 
-        Args:
-            images: array (N, H, W, C), raw, 0..255.
-            batch_size: int, images at a time.
-            index: int array (N,), of training images: their places, to find the nearest of all others; or None.
-
-        Returns:
-            int64 array (N,) of places in the training set.
+        `index`, int (N,), are the places of the images if they are training images: none then finds itself.
         """
         rows = [(part, ops.convert_to_tensor(bank.rows)) for part, bank in self.banks()]
         places = []
@@ -432,18 +362,13 @@ class ClusterBank(Clusters):
 
     def cluster(self, epoch):
         model, began = self.model, time.perf_counter()
-        target = model.clusterings * len(model.banks())
-        return model.cluster_bank(epoch, self._bar(target)) | {"cluster_seconds": time.perf_counter() - began}
-
-    def _bar(self, target):
-        """Shows how many clusterings are made: Keras' bar, or a line at a terminal where a run prints no bars."""
+        bar = None
         if self.params.get("verbose") == 1:
-            return keras.utils.Progbar(target, unit_name="clustering").update
-        shown = line("clusterings of the bank")
-        return lambda made: shown(made, target)
+            bar = keras.utils.Progbar(model.clusterings * len(model.banks()), unit_name="clustering").update
+        return model.cluster_bank(epoch, bar) | {"cluster_seconds": time.perf_counter() - began}
 
 
-class BankMonitor(keras.callbacks.Callback):
+class BankMonitor(Monitor):
     """Accuracy of the nearest image in the bank, as `bank_accuracy` in the logs: the paper's measure while it trains.
 
     Args:
@@ -456,16 +381,10 @@ class BankMonitor(keras.callbacks.Callback):
     accuracy_key = "bank_accuracy"
 
     def __init__(self, images: np.ndarray, labels: np.ndarray, train_labels: np.ndarray, every: int = 1, index=None):
-        super().__init__()
-        checks.count(1, every=every)
+        super().__init__(every)
         self.images, self.labels, self.train_labels = images, labels, train_labels
-        self.every = every
         self.index = index
 
-    def on_epoch_end(self, epoch, logs=None):
-        last = epoch + 1 == self.params["epochs"]
-        if last or not (epoch + 1) % self.every:
-            with processes.alone(self.model):
-                predicted = self.train_labels[self.model.remembered(self.images, index=self.index)]
-            accuracy = float(np.mean(predicted == self.labels))
-            (logs["bank_accuracy"],) = processes.of_first([accuracy])
+    def measure(self):
+        predicted = self.train_labels[self.model.remembered(self.images, index=self.index)]
+        return {"bank_accuracy": float(np.mean(predicted == self.labels))}

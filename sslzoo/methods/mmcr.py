@@ -1,14 +1,10 @@
 """MMCR: the centroids of images' views have the largest nuclear norm they can."""
 
-import keras
-
 from sslzoo import checks
 from sslzoo.losses import mmcr_terms
 from sslzoo.methods.joint_embedding import JointEmbedding
-from sslzoo.methods.papers import paper
 
 
-@keras.saving.register_keras_serializable("sslzoo")
 class MMCR(JointEmbedding):
     """Maximum manifold capacity representations: one nuclear norm both pulls and pushes.
 
@@ -19,10 +15,8 @@ class MMCR(JointEmbedding):
     the more directions its rows take (the stand-in for reconstruction). `manifolds`, which the paper mostly leaves out,
     presses on each image's own spread.
 
-    Singular values are taken in float32; their gradient has no unique value where two are equal, and is finite there.
-
     Args:
-        encoder, projector, views: as in `JointEmbedding`; two views or more, 2 to 8 in the paper. The paper's head for
+        encoder, projector, views: as in `JointEmbedding`; two views or more, 2 to 8 in the paper, whose head for
             features of size D is `networks.projector(D, (8192, 8192, 512))`, for CIFAR-10 `(512, 128)`.
         manifold_weight: float >= 0, the paper's lambda.
 
@@ -31,20 +25,14 @@ class MMCR(JointEmbedding):
         Representations", eq. 4.
     """
 
-    papers = (
-        paper(
-            "Learning Efficient Coding of Natural Images with Maximum Manifold Capacity Representations",
-            "https://arxiv.org/abs/2303.03307",
-        ),
-    )
-    terms = ("centroids", "manifolds")
-    roles = ("prior, substitute", "prior")
+    papers = ("https://arxiv.org/abs/2303.03307",)
+    terms = {"centroids": "prior, substitute", "manifolds": "prior"}
     view_counts = (2, None)
 
     def __init__(self, encoder, projector=None, views=None, manifold_weight=0.0, **kwargs):
         super().__init__(encoder, projector, views, **kwargs)
         self.manifold_weight = checks.number(0, manifold_weight=manifold_weight)
 
-    def objective(self, images, outputs, training):
-        terms = mmcr_terms(outputs["z"])
+    def criterion(self, z):
+        terms = mmcr_terms(z)
         return {"centroids": terms["centroids"], "manifolds": self.manifold_weight * terms["manifolds"]}

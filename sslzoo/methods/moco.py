@@ -2,53 +2,42 @@
 
 import math
 
-import keras
 from keras import ops
 
 from sslzoo import checks
-from sslzoo.errors import InvalidInputError
 from sslzoo.losses import queue_nce_terms, unit
 from sslzoo.methods.advice import LOWER_TEMPERATURE
 from sslzoo.methods.joint_embedding import TeacherStudent
-from sslzoo.methods.papers import SIMVAE, paper
+from sslzoo.methods.papers import SIMVAE
 from sslzoo.methods.state import counter, enqueue, snapshot, variable
 from sslzoo.networks.initialization import unit_rows
 
 
-@keras.saving.register_keras_serializable("sslzoo")
 class MoCo(TeacherStudent):
     """Momentum contrast: a query attracts the key of its image, and repels the keys of images seen before.
 
     loss = mean over images of [ -s(q, k) / T + log( exp s(q, k) / T + sum over the queue of exp s(q, k') / T ) ]
 
-    with s the cosine similarity, q the first view's embedding, and k the second view's by the teacher: a copy of
-    encoder and projector that follows them as an exponential moving average. `alignment` pulls the views of an image
-    together and stands for the prior; `contrast` pushes them from other images' keys and stands for the reconstruction.
-
-    A step: the teacher moves and makes the keys; the loss looks at the queue as it was; the keys replace its oldest
-    rows; the optimizer moves the encoder.
+    with s the cosine similarity, q the first view's embedding, and k the second view's by the teacher. `alignment`
+    pulls the views of an image together and stands for the prior; `contrast` pushes them from other images' keys and
+    stands for the reconstruction. The loss looks at the queue as it was; then the keys replace its oldest rows.
 
     Args:
-        encoder, projector, views: as in `JointEmbedding`; exactly two views, embedded one at a time.
         queue_size: int >= 1, keys remembered, no fewer than a step makes. A queue near the size of the data set holds
             false negatives of every image.
-        momentum: float in [0, 1], of the teacher: 1 never moves it, 0 copies the encoder.
         temperature: float > 0.
         symmetric: bool. True also lets the second view query the first one's key: the loss is the mean of both, and
             both keys enter the queue (MoCo's CIFAR-10 demonstration, which has their sum).
         seed: int, of the random unit rows the queue starts with; drawn by NumPy, equal on every backend.
+        encoder, projector, views, momentum: as in `TeacherStudent`.
 
     Reference:
         He et al., "Momentum Contrast for Unsupervised Visual Representation Learning", eq. 1-2 and algorithm 1. The
         SimVAE paper gives no settings for it; the defaults are those of MoCo's CIFAR-10 demonstration.
     """
 
-    papers = (
-        paper("Momentum Contrast for Unsupervised Visual Representation Learning", "https://arxiv.org/abs/1911.05722"),
-        SIMVAE,
-    )
-    terms = ("alignment", "contrast")
-    roles = ("prior", "substitute")
+    papers = ("https://arxiv.org/abs/1911.05722", SIMVAE)
+    terms = {"alignment": "prior", "contrast": "substitute"}
     remembers = ("a slow teacher", "a queue of its keys")
     joint_statistics = False
     advice = (LOWER_TEMPERATURE,)
@@ -65,11 +54,11 @@ class MoCo(TeacherStudent):
         seed=0,
         **kwargs,
     ):
-        super().__init__(encoder, projector, views, **kwargs)
+        super().__init__(encoder, projector, views, momentum, **kwargs)
         self.queue_size = checks.count(queue_size=queue_size)
-        self.momentum = checks.fraction(momentum=momentum)
         self.temperature = checks.positive(temperature=temperature)
         self.symmetric = bool(symmetric)
+        self.most_batch = self.queue_size // (1 + self.symmetric)
         self.seed = checks.seed(needed=True, seed=seed)
         self.make_teacher()
         self.queue = variable(self, unit_rows(queue_size, self.embedding_dim, seed), "queue")
@@ -91,15 +80,6 @@ class MoCo(TeacherStudent):
 
     def update(self, images, outputs):
         enqueue(self.queue, self.pointer, ops.reshape(outputs["keys"], (-1, self.embedding_dim)))
-
-    def check_batch(self, batch_size):
-        super().check_batch(batch_size)
-        keys = batch_size * (1 + self.symmetric)
-        if keys > self.queue_size:
-            raise InvalidInputError(
-                f"The queue must hold the keys of a step, {keys} here ({1 + self.symmetric} of each image). "
-                f"Received: queue_size={self.queue_size}, batch_size={batch_size}, symmetric={self.symmetric}"
-            )
 
     def chance_level(self, batch_size: int) -> float:
         """Loss when all embeddings are equal: log(queue_size + 1), in nats."""

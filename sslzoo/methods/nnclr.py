@@ -2,20 +2,17 @@
 
 import math
 
-import keras
 from keras import ops
 
 from sslzoo import checks
-from sslzoo.errors import InvalidInputError
 from sslzoo.losses import info_nce_terms, unit
+from sslzoo.losses.tensors import mean_terms
 from sslzoo.methods.advice import LOWER_TEMPERATURE
-from sslzoo.methods.papers import paper
 from sslzoo.methods.simsiam import SimSiam
 from sslzoo.methods.state import counter, enqueue, snapshot, variable
 from sslzoo.networks.initialization import unit_rows
 
 
-@keras.saving.register_keras_serializable("sslzoo")
 class NNCLR(SimSiam):
     """Nearest-neighbour contrastive learning: positives come from a queue of other images, negatives from the batch.
 
@@ -29,7 +26,7 @@ class NNCLR(SimSiam):
     Neighbours are looked up in the queue as it was; then the embeddings of the first views replace its oldest rows.
 
     Args:
-        encoder, projector, predictor, views: as in `SimSiam`; exactly two views. The paper's heads for features of size
+        encoder, projector, predictor, views: as in `SimSiam`. The paper's heads for features of size
             D are `networks.projector(D, (2048, 2048, 256))` and `networks.predictor(256, 4096)`.
         queue_size: int >= 1, rows of the queue, at least a batch and at most an eighth of the images.
         temperature: float > 0.
@@ -40,14 +37,8 @@ class NNCLR(SimSiam):
         Contrastive Learning of Visual Representations", eq. 2-4.
     """
 
-    papers = (
-        paper(
-            "With a Little Help from My Friends: Nearest-Neighbor Contrastive Learning of Visual Representations",
-            "https://arxiv.org/abs/2104.14548",
-        ),
-    )
-    terms = ("alignment", "contrast")
-    roles = ("prior", "substitute")
+    papers = ("https://arxiv.org/abs/2104.14548",)
+    terms = {"alignment": "prior", "contrast": "substitute"}
     least_batch = 2
     remembers = ("a queue of embeddings",)
     apart_by = ""
@@ -55,7 +46,7 @@ class NNCLR(SimSiam):
 
     def __init__(self, encoder, projector, predictor, views=None, queue_size=4096, temperature=0.1, seed=0, **kwargs):
         super().__init__(encoder, projector, predictor, views, **kwargs)
-        self.queue_size = checks.count(queue_size=queue_size)
+        self.queue_size = self.most_batch = checks.count(queue_size=queue_size)
         self.temperature = checks.positive(temperature=temperature)
         self.seed = checks.seed(needed=True, seed=seed)
         self.queue = variable(self, unit_rows(queue_size, self.embedding_dim, seed), "queue")
@@ -73,18 +64,10 @@ class NNCLR(SimSiam):
             return info_nce_terms(scores)
 
         first, second = self.directions(classify, outputs)
-        return {term: 0.5 * (first[term] + second[term]) for term in self.terms}
+        return mean_terms([first, second])
 
     def update(self, images, outputs):
         enqueue(self.queue, self.pointer, unit(outputs["target"][:, 0]))
-
-    def check_batch(self, batch_size):
-        super().check_batch(batch_size)
-        if batch_size > self.queue_size:
-            raise InvalidInputError(
-                "The queue must hold the images of a step. "
-                f"Received: queue_size={self.queue_size}, batch_size={batch_size}"
-            )
 
     def chance_level(self, batch_size: int) -> float:
         """Loss when all embeddings are equal: log(batch), in nats."""

@@ -1,16 +1,22 @@
-"""What cards cite: a paper is {"title": str, "url": str}; those that several methods cite have a name here."""
+"""What cards cite: a method lists addresses, `papers.csv` beside this file has year, title and authors of each."""
+
+import csv
+import functools
+from pathlib import Path
+
+GEDI = "https://arxiv.org/abs/2212.13425"
+MUTUAL_INFORMATION = "https://arxiv.org/abs/2005.13149"
+NON_PARAMETRIC = "https://arxiv.org/abs/1805.01978"
+SIMVAE = "https://arxiv.org/abs/2402.01399"
 
 
-def paper(title: str, url: str) -> dict[str, str]:
-    """A paper as `Pretrainer.papers` lists it."""
-    return {"title": title, "url": url}
+@functools.cache
+def known() -> dict[str, dict]:
+    """Address -> {"url", "year", "title", "authors"}, the authors as BibTeX writes them."""
+    with open(Path(__file__).with_name("papers.csv"), encoding="utf-8", newline="") as file:
+        return {paper["url"]: paper for paper in csv.DictReader(file)}
 
 
-GEDI = paper("Unifying Self-Supervised Clustering and Energy-Based Models", "https://arxiv.org/abs/2212.13425")
-MUTUAL_INFORMATION = paper(
-    "On Mutual Information in Contrastive Learning for Visual Representations", "https://arxiv.org/abs/2005.13149"
-)
-NON_PARAMETRIC = paper(
-    "Unsupervised Feature Learning via Non-Parametric Instance Discrimination", "https://arxiv.org/abs/1805.01978"
-)
-SIMVAE = paper("A Probabilistic Model behind Self-Supervised Learning", "https://arxiv.org/abs/2402.01399")
+def paper(url: str) -> dict[str, str]:
+    """{"title", "url"} of a paper; one that the table lacks has its address for a title."""
+    return {"title": known().get(url, {}).get("title") or url, "url": url}

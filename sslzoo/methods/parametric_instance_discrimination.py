@@ -2,15 +2,13 @@
 
 import math
 
-import keras
 from keras import ops
 
 from sslzoo import checks
 from sslzoo.losses import instance_terms, unit
 from sslzoo.methods.advice import LOWER_TEMPERATURE
-from sslzoo.methods.joint_embedding import JointEmbedding
-from sslzoo.methods.papers import NON_PARAMETRIC, SIMVAE, paper
-from sslzoo.methods.pretrainer import check_index, check_training_images
+from sslzoo.methods.indexed import Indexed
+from sslzoo.methods.papers import NON_PARAMETRIC, SIMVAE
 from sslzoo.methods.state import variable
 from sslzoo.networks.initialization import unit_rows
 
@@ -19,8 +17,7 @@ from sslzoo.networks.initialization import unit_rows
 INITIAL_LENGTH = 0.01
 
 
-@keras.saving.register_keras_serializable("sslzoo")
-class ParametricInstanceDiscrimination(JointEmbedding):
+class ParametricInstanceDiscrimination(Indexed):
     """Instance discrimination by a classifier: each training image, with all its views, is a class of its own.
 
     loss = mean over views of [ -z . w_i + log sum_j exp z . w_j ],  w_i the weight vector of the view's image i
@@ -30,11 +27,7 @@ class ParametricInstanceDiscrimination(JointEmbedding):
     for the reconstruction. The centres are parameters, which contrastive methods replace by a second view: memory and
     time of a step grow with the number of training images.
 
-    Inputs are those of `MemoryBank`.
-
     Args:
-        encoder, projector, views: as in `JointEmbedding`; any number of views, each classified on its own.
-        num_images: int >= 2, size of the training set.
         temperature: float > 0: scores are cosine similarities / temperature. None: scores are inner products, a plain
             softmax layer without bias.
         seed: int, of the class vectors' random directions; drawn by NumPy, equal on every backend.
@@ -45,32 +38,16 @@ class ParametricInstanceDiscrimination(JointEmbedding):
         Feature Learning via Non-Parametric Instance Discrimination", eq. 1 (this, the parametric classifier).
     """
 
-    papers = (
-        paper(
-            "Discriminative Unsupervised Feature Learning with Convolutional Neural Networks",
-            "https://arxiv.org/abs/1406.6909",
-        ),
-        NON_PARAMETRIC,
-        SIMVAE,
-    )
-    terms = ("alignment", "contrast")
-    roles = ("prior", "substitute")
-    indexed = True
-    view_counts = (1, None)
+    papers = ("https://arxiv.org/abs/1406.6909", NON_PARAMETRIC, SIMVAE)
+    terms = {"alignment": "prior", "contrast": "substitute"}
     advice = (LOWER_TEMPERATURE,)
 
     def __init__(self, encoder, num_images, projector=None, views=None, temperature=None, seed=0, **kwargs):
-        super().__init__(encoder, projector, views, **kwargs)
-        self.num_images = checks.count(2, num_images=num_images)
+        super().__init__(encoder, num_images, projector, views, **kwargs)
         self.temperature = None if temperature is None else checks.positive(temperature=temperature)
         self.seed = checks.seed(needed=True, seed=seed)
         initial = INITIAL_LENGTH * unit_rows(num_images, self.embedding_dim, seed)
         self.class_vectors = variable(self, initial, "class_vectors", trainable=True)
-
-    def call(self, inputs, training=False):
-        images, index = self.split(inputs)
-        check_index(index, self.num_images)
-        return {"z": self.embed_groups(self.make_views(images, training), training)}
 
     def scores(self, z):
         """Scores of embeddings (N, P) against every training image: float tensor (N, num_images)."""
@@ -82,17 +59,11 @@ class ParametricInstanceDiscrimination(JointEmbedding):
     def fill_class_vectors(self, images, batch_size: int = 500) -> None:
         """Puts each image's class vector where the networks see the image now, at length 1, in place of random ones.
 
-        Where there are many images, an optimizer that divides by the size of gradients (Adam) moves a vector by its
-        rate in every step, and all of them alike until their own image has come: hundreds of steps away from what the
-        encoder makes of any image. Short, random vectors then all point to one side, and an encoder without batch
-        normalisation collapses in the first epoch. Long ones that stand at their images keep their places.
-
-        Args:
-            images: array (num_images, H, W, C), raw, 0..255, in the order of the index.
-            batch_size: int, images at a time.
+        Where there are many images, Adam moves short random vectors all to one side before their own image has come,
+        and an encoder without batch normalisation collapses in the first epoch. Long ones that stand at their images
+        keep their places. `images` are all training images, in the order of the index.
         """
-        check_training_images(images, self.num_images, "are classes")
-        self.class_vectors.assign(ops.convert_to_numpy(unit(self.embed_images(images, batch_size))))
+        self.class_vectors.assign(self.embed_all(images, batch_size))
 
     def objective(self, images, outputs, training):
         _, index = self.split(images)

@@ -14,7 +14,6 @@ import warnings
 from typing import NamedTuple
 
 import keras
-import numpy as np
 from keras import ops
 
 from sslzoo import checks
@@ -33,32 +32,6 @@ def full_precision(tensor):
     return tensor
 
 
-def check_index(index, num_images):
-    """Raise unless `index` holds places of training images (batch,), as far as that can be seen."""
-    dtype = keras.backend.standardize_dtype(index.dtype)
-    if "int" not in dtype or len(index.shape) != 1:
-        raise InvalidInputError(
-            "index must be an integer tensor (batch,), places in the training set. "
-            f"Received: index of dtype={dtype}, shape={tuple(index.shape)}"
-        )
-    try:
-        values = np.asarray(index)
-    except (TypeError, ValueError, NotImplementedError):  # traced, or on an accelerator: the loss will tell
-        return
-    outside = values[(values < 0) | (values >= num_images)]
-    if outside.size:
-        raise InvalidInputError(
-            f"index must hold places of {num_images} training images, 0..{num_images - 1}. "
-            f"Received: index={int(outside[0])}"
-        )
-
-
-def check_training_images(images, num_images, role):
-    """Raise unless there are as many images as a method has rows or labels for; `role` says what for."""
-    if len(images) != num_images:
-        raise InvalidInputError(f"images must be the {num_images} that {role}. Received: {len(images)} images")
-
-
 # What the terms of losses stand for in the latent-variable model of "A Probabilistic Model behind Self-Supervised
 # Learning", eq. 3-5: views x of one image have latents z around one centre.
 ROLES = {
@@ -71,37 +44,14 @@ ROLES = {
 }
 
 
-_STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-
-
-def _parameters(cls):
-    """What the constructor of a class takes by name, without what it hands up."""
-    parameters = inspect.signature(cls.__init__).parameters
-    return {name: each for name, each in parameters.items() if name != "self" and each.kind not in _STARRED}
-
-
-def _takes(cls, kind):
-    """Whether the constructor of a class takes arguments of that kind."""
-    return any(parameter.kind == kind for parameter in inspect.signature(cls.__init__).parameters.values())
-
-
-def _equal(value, default):
-    return value is default or (isinstance(value, (int, float, str, tuple)) and value == default)
-
-
 def _all_but(variables, excluded):
     excluded = {id(variable) for variable in excluded}
     return [variable for variable in variables if id(variable) not in excluded]
 
 
 class Picture(NamedTuple):
-    """What a method shows of itself, as data: `kind` names the function of `sslzoo.evaluation.pictures` that draws it.
-
-    Attributes:
-        name: str, of the file, without suffix.
-        kind: str, "samples", "reconstructions" or "views".
-        arrays: tuple of arrays that the function takes.
-        title: str, or None for its own.
+    """What a method shows of itself, as data: the function `kind` of `sslzoo.evaluation.pictures` draws `arrays`
+    ("samples", "reconstructions" or "views") to the file `name`, under `title` or its own.
     """
 
     name: str
@@ -114,11 +64,8 @@ class Pretrainer(keras.Model):
     """Trains an encoder on views of unlabelled images with `model.fit`.
 
     Inputs are raw images (B, H, W, C), values 0..255, of which `views` makes J views each on the device; or views
-    made beforehand (B, J, H, W, C), in the range the views' policy gives. Labels in `fit` data are ignored.
-
-    The loss is the sum of its named terms, each of which is reported: `terms` lists the names, and the docstring of a
-    method says which of them pulls the views of an image together and which pushes images apart (eq. 5 of "A
-    Probabilistic Model behind Self-Supervised Learning").
+    made beforehand (B, J, H, W, C), in the range the views' policy gives. Labels in `fit` data are ignored. The loss is
+    the sum of its named terms, each of which is reported.
 
     Every constructor argument is an attribute of the same name, so each method can be saved without further code, and
     attribute names are part of the file format. A subclass writes its own arguments, and hands on the rest as
@@ -130,7 +77,7 @@ class Pretrainer(keras.Model):
         from sslzoo import methods, networks, views
 
         class Agreement(methods.Pretrainer):
-            terms = ("alignment",)
+            terms = {"alignment": "prior"}
             view_counts = (2, 2)
 
             def call(self, images, training=False):
@@ -155,19 +102,20 @@ class Pretrainer(keras.Model):
             number of views than the method takes.
     """
 
-    terms: tuple[str, ...] = ()
-    # What each term, in their order, stands for in the model that all methods fit: a key of `ROLES`, or two with ", ".
-    roles: tuple[str, ...] = ()
+    # Name of each loss term -> what it stands for in the model that all methods fit: of `ROLES`, or two with ", ".
+    terms: dict[str, str] = {}
     # What is remembered between steps beside weights and optimizer, in words.
     remembers: tuple[str, ...] = ()
     # What keeps images apart where no term of the loss does, in words.
     apart_by = ""
-    # What a card cites: {"title": str, "url": str} each.
-    papers: tuple[dict, ...] = ()
+    # Addresses of what a card cites (`sslzoo.methods.papers`).
+    papers: tuple[str, ...] = ()
     # How many views of an image the method takes: (least, most), None for no limit.
     view_counts: tuple[int, int | None] = (1, None)
     # The fewest images that a training step can tell apart, or take statistics of.
     least_batch = 1
+    # The most images that a training step can have: what queues and buffers take in; None for any number.
+    most_batch: int | None = None
     # Arguments of the base classes that the constructor decides itself, or has no use for.
     without: tuple[str, ...] = ()
     # True for methods that know each image by its place in the training set: their inputs are
@@ -187,7 +135,7 @@ class Pretrainer(keras.Model):
     )
 
     def __new__(cls, *args, **kwargs):
-        cls._check_arguments(kwargs.keys() & {name for base in cls.__mro__ for name in vars(base).get("without", ())})
+        cls._check_arguments(kwargs.keys() & set(cls.without))
         model = super().__new__(cls, *args, **kwargs)
         object.__setattr__(model, "_given", frozenset(kwargs))  # Keras is not ready to track attributes
         return model
@@ -271,6 +219,10 @@ class Pretrainer(keras.Model):
         """Named loss terms, scalars, whose sum is the loss."""
         raise NotImplementedError
 
+    def weigh(self, losses: dict) -> dict:
+        """Each term times the setting "<term>_weight", where the method has one."""
+        return {term: getattr(self, f"{term}_weight", 1.0) * losses[term] for term in self.terms}
+
     def update(self, images, outputs):
         """Assigns state after the objective read it. Called in training only."""
 
@@ -291,9 +243,8 @@ class Pretrainer(keras.Model):
     def make_train_function(self, force=False):
         """Keras' own; under JAX with `compile(steps_per_execution=K)`, K steps as one program.
 
-        Keras 3.16 does so itself, TensorFlow has its loop, and PyTorch takes no K above 1. Weights and logs are those
-        of single steps, and the last program of an epoch takes the steps that are left, however the data come: batch by
-        batch, or stacked by `data.Batches(steps_per_execution=K)`, which spares the device K small transfers.
+        Weights and logs are those of single steps, and the last program of an epoch takes the steps that are left,
+        however the data come: batch by batch, or stacked by `data.Batches(steps_per_execution=K)`.
 
         Raises:
             InvalidInputError: several processes under PyTorch.
@@ -308,29 +259,17 @@ class Pretrainer(keras.Model):
         if self.train_function is None or force:
             self.train_function = fused_steps(self)
 
-    def split(self, inputs):
-        """Inputs of an indexed method -> images, index (B,)."""
-        if not isinstance(inputs, dict) or set(inputs) != {"images", "index"}:
-            given = sorted(inputs) if isinstance(inputs, dict) else type(inputs).__name__
-            raise InvalidInputError(
-                f"{type(self).__name__} takes {{'images': images, 'index': their places in the training set}}; "
-                f"data.pipeline(with_index=True) and data.Batches(with_index=True) give them. Received: inputs={given}"
-            )
-        return inputs["images"], inputs["index"]
-
     def check_batch(self, batch_size: int) -> None:
-        """Raise unless a training step can have so many images: what would else be told in the first one.
-
-        Args:
-            batch_size: int, images of a step.
-
-        Raises:
-            InvalidInputError: they do not fit the method's settings, or are fewer than `least_batch`.
-        """
+        """Raise InvalidInputError unless a training step can have so many images."""
         if batch_size < self.least_batch:
             raise InvalidInputError(
                 f"{type(self).__name__} tells images of a batch apart and needs at least {self.least_batch} of them in "
                 f"every batch: drop a remainder of {batch_size}. Received: a batch of {batch_size} image"
+            )
+        if self.most_batch is not None and batch_size > self.most_batch:
+            raise InvalidInputError(
+                f"{type(self).__name__} must remember the images of a step, and has room for {self.most_batch}: take "
+                f"smaller batches, or a larger queue or buffer. Received: a batch of {batch_size} images"
             )
 
     def check_view_count(self, count: int | None) -> None:
@@ -348,8 +287,7 @@ class Pretrainer(keras.Model):
         """Raw images (B, H, W, C) or ready-made views (B, J, H, W, C) -> views (B, J, H, W, C).
 
         Raises:
-            InvalidInputError: a tensor of another rank, images where there is no `views` layer, or another number of
-                views than the method takes.
+            InvalidInputError: a tensor of another rank, images without `views`, or another number of views.
         """
         # TensorFlow traces with an unknown shape once a model has seen two ranks; such a shape has no length.
         rank = images.shape.rank if hasattr(images.shape, "rank") else len(images.shape)
@@ -385,14 +323,7 @@ class Pretrainer(keras.Model):
         return self.encoder(views, training=training)
 
     def encode(self, images):
-        """Representations of raw images.
-
-        Args:
-            images: array (B, H, W, C), uint8 or float, values 0..255.
-
-        Returns:
-            Float tensor (B, L).
-        """
+        """Representations (B, L) of raw images (B, H, W, C), uint8 or float, 0..255."""
         return full_precision(self.representation(self.prepare(images)))
 
     def embed(self, views, training=False):
@@ -415,23 +346,15 @@ class Pretrainer(keras.Model):
         return ()
 
     def monitors(self, run) -> list:
-        """Callbacks that watch what only this method has, for `sslzoo.training.Run`.
+        """Callbacks that watch what only this method has, for a `sslzoo.training.Run`.
 
         One that ends training carries `ended` and `reason`; one that logs an accuracy by which a schedule may judge the
         run names its key as `accuracy_key`.
-
-        Args:
-            run: `sslzoo.training.Run`, with `images`, `labels`, `queries` and `settings`.
         """
         return []
 
     def pictures(self, images, seed: int) -> "list[Picture]":
-        """What to draw of the trained method.
-
-        Args:
-            images: array (N, H, W, C), raw, that it was not trained on, if there are such.
-            seed: int, of what is random.
-        """
+        """What to draw of the trained method on raw images (N, H, W, C); `seed` is of what is random."""
         if self.views is None:
             return []
         shown = images[:8]
@@ -452,10 +375,8 @@ class Pretrainer(keras.Model):
         return keras.Model(images, self.representation(self.preprocessor(image_shape)(images)))
 
     def parts(self, image_shape: tuple[int, int, int]) -> dict[str, keras.Model]:
-        """What is worth publishing, as it is now: part name -> plain Functional model of core layers (copies).
-
-        Args:
-            image_shape: tuple (H, W, C) of the raw images.
+        """What is worth publishing, as it is now: part name -> plain Functional model of core layers (copies), which
+        take raw images of `image_shape` (H, W, C).
         """
         return {"encoder": compose(self.preprocessor(image_shape), self.encoder)}
 
@@ -465,28 +386,25 @@ class Pretrainer(keras.Model):
         known, left_out = {}, set()
         for base in cls.__mro__[: cls.__mro__.index(Pretrainer) + 1]:
             if "__init__" in vars(base):
-                own = {name: parameter for name, parameter in _parameters(base).items() if name not in left_out}
-                known = own | known
-                if not _takes(base, inspect.Parameter.VAR_KEYWORD):
+                named, others = _parameters(base)
+                known = {name: named[name] for name in named if name not in left_out} | known
+                if inspect.Parameter.VAR_KEYWORD not in others:
                     break  # nothing is handed up
             left_out.update(vars(base).get("without", ()))
         return known
 
     @classmethod
     def _check_arguments(cls, names):
-        known = {*cls.arguments(), *inspect.signature(keras.Layer.__init__).parameters} - {"self", "kwargs"}
         for name in names:
-            choose(f"argument of {cls.__name__}", name, known)
+            choose(f"argument of {cls.__name__}", name, {*cls.arguments(), "name", "dtype", "trainable"})
 
     def get_config(self):
-        own, given = _parameters(type(self)), _takes(type(self), inspect.Parameter.VAR_POSITIONAL)
-        config = super().get_config()
-        for name, parameter in self.arguments().items():
-            value = getattr(self, name)
-            # What is neither given nor left at its default, a subclass has decided, and decides again.
-            if given or name in own or name in self._given or _equal(value, parameter.default):
-                config[name] = keras.saving.serialize_keras_object(value)
-        return config
+        """Arguments that the class names itself, or was given; what is left, it decides again as it did."""
+        named, others = _parameters(type(self))
+        hides = inspect.Parameter.VAR_POSITIONAL in others
+        names = [name for name in self.arguments() if hides or name in named or name in self._given]
+        own = {name: keras.saving.serialize_keras_object(getattr(self, name)) for name in names}
+        return {**super().get_config(), **own}
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
@@ -495,16 +413,11 @@ class Pretrainer(keras.Model):
                 return keras.saving.deserialize_keras_object(value, custom_objects=custom_objects)
             return value
 
-        config = {name: restore(value) for name, value in config.items()}
-        try:
-            return cls(**config)
-        except TypeError:  # a subclass may decide an argument to be what it is by default, too
-            own, known = _parameters(cls), cls.arguments()
-            needed = {
-                name: value
-                for name, value in config.items()
-                if name in own or name not in known or not _equal(value, known[name].default)
-            }
-            if len(needed) == len(config):
-                raise
-            return cls(**needed)
+        return cls(**{name: restore(value) for name, value in config.items()})
+
+
+def _parameters(cls):
+    """What the constructor of a class takes by name, and the kinds of what else it takes (*args, **kwargs)."""
+    parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
+    named = {each.name: each for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)}
+    return named, {each.kind for each in parameters if each.name not in named}

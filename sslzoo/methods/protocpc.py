@@ -1,6 +1,5 @@
 """ProtoCPC: a student names, among all prototypes, the one its teacher saw in another view."""
 
-import keras
 import numpy as np
 from keras import ops
 
@@ -10,12 +9,11 @@ from sslzoo.losses import proto_cpc_terms, unit
 from sslzoo.losses.tensors import mean_terms, pairs
 from sslzoo.methods.advice import LOWER_TEMPERATURE, Advice
 from sslzoo.methods.joint_embedding import TeacherStudent
-from sslzoo.methods.papers import GEDI, paper
-from sslzoo.methods.state import snapshot, variable
+from sslzoo.methods.papers import GEDI
+from sslzoo.methods.state import moving_average, variable
 from sslzoo.networks.heads import prototype_head
 
 
-@keras.saving.register_keras_serializable("sslzoo")
 class ProtoCPC(TeacherStudent):
     """Prototypical contrastive predictive coding, as self-distillation.
 
@@ -23,37 +21,27 @@ class ProtoCPC(TeacherStudent):
            -sum_c p_uc s_vc / T + log sum_c q_c exp(s_vc / T),   p_u = softmax(teacher's s_u / T_teacher),  q = mean p
 
     with s the cosines of an embedding with C prototypes, and the teacher an exponential moving average of encoder,
-    projector and prototypes. Minus the loss is a lower bound of InfoNCE, with the teacher's prototypes in the place of
-    its negatives. `alignment` pulls a view towards the prototypes the teacher sees in its sibling and stands for the
-    prior; `contrast` pushes it off the prototypes that are common among all images (q), which raises the entropy of
-    the embeddings, and stands for the reconstruction. No centring of the teacher and no balancing is needed: naming a
-    prototype that all images share earns nothing.
+    projector and prototypes. `alignment` pulls a view towards the prototypes the teacher sees in its sibling and stands
+    for the prior; `contrast` pushes it off the prototypes that are common among all images (q), which raises the
+    entropy of the embeddings, and stands for the reconstruction: naming a prototype that all images share earns
+    nothing.
 
     Args:
-        encoder, projector, views: as in `JointEmbedding`; two views or more.
         prototypes: int >= 2, C.
         temperature: float > 0, T, of the student.
         teacher_temperature: float > 0. Lower than the student's: the teacher must be the more certain one.
-        momentum: float in [0, 1], of the teacher: 1 never moves it, 0 copies the student.
         prior_momentum: float in [0, 1). The prior q is a moving average of the teacher's mean probabilities, this
-            batch's included with 1 - prior_momentum, since few images say little about many prototypes. 0 is the
-            formula of the derivation, q of the batch alone.
+            batch's included with 1 - prior_momentum. 0 is the formula of the derivation, q of the batch alone.
         seed: int, of the first prototypes.
+        encoder, projector, views, momentum: as in `TeacherStudent`; two views or more.
 
     Reference:
         Lee, "Representation Distillation by Prototypical Contrastive Predictive Coding", ICLR 2022; the objective as
         in the GEDI paper (arXiv 2212.13425), appendix H, last line.
     """
 
-    papers = (
-        paper(
-            "Representation Distillation by Prototypical Contrastive Predictive Coding",
-            "https://openreview.net/forum?id=8la28hZOwug",
-        ),
-        GEDI,
-    )
-    terms = ("alignment", "contrast")
-    roles = ("prior", "substitute")
+    papers = ("https://openreview.net/forum?id=8la28hZOwug", GEDI)
+    terms = {"alignment": "prior", "contrast": "substitute"}
     remembers = ("a slow teacher", "the prior of its prototypes")
     view_counts = (2, None)
     taught = ("encoder", "projector", "prototype_head")
@@ -72,12 +60,12 @@ class ProtoCPC(TeacherStudent):
         seed=0,
         **kwargs,
     ):
-        super().__init__(encoder, projector, views, **kwargs)
+        super().__init__(encoder, projector, views, momentum, **kwargs)
         self.temperature, self.teacher_temperature = checks.positive(
             temperature=temperature, teacher_temperature=teacher_temperature
         )
         self.prototypes = checks.count(2, prototypes=prototypes)
-        self.momentum, self.prior_momentum = checks.fraction(momentum=momentum, prior_momentum=prior_momentum)
+        self.prior_momentum = checks.fraction(prior_momentum=prior_momentum)
         if prior_momentum == 1:
             raise InvalidInputError("prior_momentum must be below 1, to see any batch. Received: prior_momentum=1")
         self.seed = checks.seed(needed=True, seed=seed)
@@ -90,25 +78,25 @@ class ProtoCPC(TeacherStudent):
         if training:
             self.move_teacher(self.momentum)
         flat = ops.reshape(views, (-1, *views.shape[2:]))
-        groups = (-1, views.shape[1], self.prototypes)
+        student, teacher = self.scores(flat, training), self.teach(flat, training)
         return {
-            "student": ops.reshape(self.scores(flat, training), groups),
-            "teacher": ops.reshape(self.teacher_probabilities(flat, training), groups),
+            name: ops.reshape(each, (-1, views.shape[1], self.prototypes))
+            for name, each in (("student", student), ("teacher", teacher))
         }
 
     def scores(self, views, training=False):
         """The student's scores of views (N, H, W, C): float tensor (N, prototypes) of cosines."""
         return self.prototype_head(unit(self.embed(views, training)))
 
-    def teacher_probabilities(self, views, training=False):
+    def teach(self, views, training=False):
         """The teacher's probabilities of prototypes for views (N, H, W, C): float tensor (N, prototypes), constants."""
-        scores = self.teacher_prototype_head(unit(self.teach(views, training)))
+        scores = self.teacher_prototype_head(unit(super().teach(views, training)))
         return ops.stop_gradient(ops.softmax(scores / self.teacher_temperature, axis=-1))
 
     def moved_prior(self, outputs):
         """q: the average so far, and this batch."""
         batch = ops.mean(outputs["teacher"], axis=(0, 1))
-        return self.prior_momentum * snapshot(self.prior) + (1.0 - self.prior_momentum) * batch
+        return moving_average(self.prior, batch, self.prior_momentum)
 
     def objective(self, images, outputs, training):
         student, teacher, prior = outputs["student"], outputs["teacher"], self.moved_prior(outputs)

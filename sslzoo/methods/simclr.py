@@ -2,16 +2,13 @@
 
 import math
 
-import keras
-
 from sslzoo import checks
 from sslzoo.losses import nt_xent_terms
 from sslzoo.methods.advice import LOWER_TEMPERATURE
 from sslzoo.methods.joint_embedding import JointEmbedding
-from sslzoo.methods.papers import SIMVAE, paper
+from sslzoo.methods.papers import SIMVAE
 
 
-@keras.saving.register_keras_serializable("sslzoo")
 class SimCLR(JointEmbedding):
     """SimCLR: two views of an image attract, all views of other images in the batch repel.
 
@@ -22,7 +19,6 @@ class SimCLR(JointEmbedding):
     reconstruction. Cosine similarity is bounded, so views of an image end up in one point: style is lost.
 
     Args:
-        encoder, projector, views: as in `JointEmbedding`; exactly two views.
         temperature: float > 0. 0.5 is the paper's for CIFAR-10; the SimVAE paper has 0.7.
 
     Reference:
@@ -30,14 +26,8 @@ class SimCLR(JointEmbedding):
         Its released code adds the means over first and second views; this is the mean over both, half of that.
     """
 
-    papers = (
-        paper(
-            "A Simple Framework for Contrastive Learning of Visual Representations", "https://arxiv.org/abs/2002.05709"
-        ),
-        SIMVAE,
-    )
-    terms = ("alignment", "contrast")
-    roles = ("prior", "substitute")
+    papers = ("https://arxiv.org/abs/2002.05709", SIMVAE)
+    terms = {"alignment": "prior", "contrast": "substitute"}
     least_batch = 2
     advice = (LOWER_TEMPERATURE,)
 
@@ -45,8 +35,7 @@ class SimCLR(JointEmbedding):
         super().__init__(encoder, projector, views, **kwargs)
         self.temperature = checks.positive(temperature=temperature)
 
-    def objective(self, images, outputs, training):
-        z = outputs["z"]
+    def criterion(self, z):
         return nt_xent_terms(z[:, 0], z[:, 1], self.temperature)
 
     def chance_level(self, batch_size: int) -> float:

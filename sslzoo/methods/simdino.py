@@ -1,17 +1,14 @@
 """SimDINO: DINO without prototypes: the student meets its teacher, and a coding rate keeps the batch wide."""
 
-import keras
 from keras import ops
 
 from sslzoo import checks
 from sslzoo.losses import coding_rate, unit
 from sslzoo.losses.tensors import pairs
 from sslzoo.methods.joint_embedding import MultiCrop, TeacherStudent
-from sslzoo.methods.papers import paper
 from sslzoo.methods.state import counter, rising_momentum, snapshot
 
 
-@keras.saving.register_keras_serializable("sslzoo")
 class SimDINO(MultiCrop, TeacherStudent):
     """Simplified DINO: no prototypes, no centring, no temperatures.
 
@@ -23,22 +20,20 @@ class SimDINO(MultiCrop, TeacherStudent):
     centring and sharpening stands in the loss.
 
     Args:
-        encoder, projector, views, local_views: as in `MultiCrop`; two global views or more. The paper's head for
-            features of size D is `networks.projector(D, (2048, 2048, 256))`.
+        encoder, projector, views, local_views: as in `MultiCrop`. The paper's head for features of size D is
+            `networks.projector(D, (2048, 2048, 256))`.
         rate_weight: float > 0, the paper's gamma.
         epsilon: float > 0, of the coding rate.
-        momentum: float in 0..1, of the teacher, at the beginning.
+        momentum: as in `TeacherStudent`, at the beginning.
         total_steps: int > 0, training steps in which the momentum rises to 1; None keeps it constant.
 
     Reference:
         Wu, Zhang, Pai, Wang, Singh, Yang, Gao and Ma, "Simplifying DINO via Coding Rate Regularization", eq. 8 and 10.
     """
 
-    papers = (paper("Simplifying DINO via Coding Rate Regularization", "https://arxiv.org/abs/2502.10385"),)
-    terms = ("alignment", "coding_rate")
-    roles = ("prior", "substitute")
+    papers = ("https://arxiv.org/abs/2502.10385",)
+    terms = {"alignment": "prior", "coding_rate": "substitute"}
     remembers = ("a slow teacher",)
-    view_counts = (2, None)
 
     def __init__(
         self,
@@ -52,9 +47,8 @@ class SimDINO(MultiCrop, TeacherStudent):
         total_steps=None,
         **kwargs,
     ):
-        super().__init__(encoder, projector, views, local_views, **kwargs)
+        super().__init__(encoder, projector, views, local_views, momentum=momentum, **kwargs)
         self.rate_weight, self.epsilon = checks.positive(rate_weight=rate_weight, epsilon=epsilon)
-        self.momentum = checks.fraction(momentum=momentum)
         self.total_steps = None if total_steps is None else checks.count(total_steps=total_steps)
         self.make_teacher()
         self.step = counter(self, "step")
@@ -63,13 +57,10 @@ class SimDINO(MultiCrop, TeacherStudent):
         views = self.make_views(images, training)
         if training:
             self.move_teacher(rising_momentum(self.momentum, snapshot(self.step), self.total_steps))
-        z, local = self.embed_groups(views, training), self.embed_local(images, training)
-        outputs = {"z": z, "target": self.teach_groups(views, training)}
-        return outputs if local is None else outputs | {"local": local}
+        return self.embed_crops(images, views, training) | {"target": self.teach_groups(views, training)}
 
     def objective(self, images, outputs, training):
-        z, target = unit(outputs["z"]), unit(outputs["target"])
-        student = ops.concatenate([z, unit(outputs["local"])], axis=1) if "local" in outputs else z
+        z, target, student = unit(outputs["z"]), unit(outputs["target"]), unit(self.every_view(outputs))
         # Half the squared distance of unit vectors, also where one is zero.
         views = pairs(target.shape[1], student.shape[1])
         squares = [ops.mean(ops.sum(ops.square(student[:, s] - target[:, t]), axis=-1)) for t, s in views]

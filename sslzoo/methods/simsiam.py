@@ -1,16 +1,13 @@
 """SimSiam: each view predicts the other, and only the predicting side learns."""
 
-import keras
 from keras import ops
 
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import negative_cosine
 from sslzoo.methods.joint_embedding import JointEmbedding
-from sslzoo.methods.papers import paper
 from sslzoo.methods.pretrainer import full_precision
 
 
-@keras.saving.register_keras_serializable("sslzoo")
 class SimSiam(JointEmbedding):
     """SimSiam: a predictor turns the embedding of one view into that of the other, which is held constant.
 
@@ -22,7 +19,7 @@ class SimSiam(JointEmbedding):
     spread of the normalised embeddings can, about 1 / sqrt(P) in each coordinate, 0 after collapse.
 
     Args:
-        encoder, projector, views: as in `JointEmbedding`; exactly two views. The paper's projector for features of size
+        encoder, projector, views: as in `JointEmbedding`. The paper's projector for features of size
             D is `networks.projector(D, (2048, 2048, 2048), output_batch_norm=True)`, without the first 2048 for
             CIFAR-10. Batch normalisation of a batch of one image makes all its embeddings equal.
         predictor: built model (N, P) -> (N, P), P the size of embeddings; the paper's is
@@ -32,20 +29,19 @@ class SimSiam(JointEmbedding):
         Chen and He, "Exploring Simple Siamese Representation Learning", eq. 1-4 and algorithm 1.
     """
 
-    papers = (paper("Exploring Simple Siamese Representation Learning", "https://arxiv.org/abs/2011.10566"),)
-    terms = ("alignment",)
-    roles = ("prior",)
+    papers = ("https://arxiv.org/abs/2011.10566",)
+    terms = {"alignment": "prior"}
     apart_by = "predictor and stop-gradient"
     joint_statistics = False
 
     def __init__(self, encoder, projector, predictor, views=None, **kwargs):
         super().__init__(encoder, projector, views, **kwargs)
-        if not getattr(predictor, "built", False):
-            raise InvalidInputError(f"predictor must be a built Keras model. Received: predictor={predictor!r}")
-        if not predictor.input_shape == predictor.output_shape == (None, self.embedding_dim):
+        built, embeddings = getattr(predictor, "built", False), (None, self.embedding_dim)
+        if not built or not predictor.input_shape == predictor.output_shape == embeddings:
+            shapes = f"{predictor.input_shape} -> {predictor.output_shape}" if built else "not built"
             raise InvalidInputError(
-                f"predictor must map embeddings (batch, {self.embedding_dim}) to embeddings. "
-                f"Received: predictor {predictor.input_shape} -> {predictor.output_shape}"
+                f"predictor must be a built Keras model from embeddings {embeddings} to embeddings. "
+                f"Received: predictor {shapes}"
             )
         self.predictor = predictor
 

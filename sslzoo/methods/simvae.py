@@ -10,7 +10,6 @@ from sslzoo.methods.papers import SIMVAE
 from sslzoo.methods.vae import VAE
 
 
-@keras.saving.register_keras_serializable("sslzoo")
 class SimVAE(VAE):
     """SimVAE: J views of an image are rebuilt from latents drawn around one unknown centre.
 
@@ -35,8 +34,7 @@ class SimVAE(VAE):
     """
 
     papers = (SIMVAE,)
-    terms = ("reconstruction", "entropy", "prior")
-    roles = ("reconstruction", "entropy", "prior")
+    terms = {"reconstruction": "reconstruction", "entropy": "entropy", "prior": "prior"}
     view_counts = (2, None)  # of one view alone the prior says nothing
 
     def __init__(
@@ -66,16 +64,13 @@ class SimVAE(VAE):
         }
 
     def sample(self, n: int, like=None, seed: int | None = None):
-        """n images: a centre, a latent around it with the prior's variance, decoded.
+        """n images, float (n, H, W, C) in [0, 1]: a centre, a latent around it with the prior's variance, decoded.
 
         Args:
             n: int.
             like: raw images (B, H, W, C), 0..255, whose posterior means serve as centres, in turn; so each sample
                 shares the content of one of them. None draws centres from N(0, centre_variance I).
             seed: int or SeedGenerator; the model's own by default.
-
-        Returns:
-            Float tensor (n, H, W, C) in [0, 1].
 
         Raises:
             InvalidInputError: centres are uniform and `like` is not given: there is no such distribution to draw from.

@@ -18,14 +18,7 @@ from sslzoo.networks.initialization import undrawn_copy
 
 
 def variable(model: keras.Model, value: np.ndarray, name: str, trainable: bool = False) -> keras.Variable:
-    """A variable of `model` that no dtype policy casts, starting at `value`.
-
-    Args:
-        model: what it becomes part of; assign the result to an attribute.
-        value: array; its dtype (float32 or int32) is the variable's.
-        name: str.
-        trainable: bool. False for state, which the optimizer never sees.
-    """
+    """A variable of `model` that no dtype policy casts, starting at the array `value`, whose dtype it has."""
     value = np.asarray(value)
 
     def initial(shape, dtype=None):  # the value goes in through an initializer, so that no backend writes it twice
@@ -46,6 +39,11 @@ def snapshot(variable: keras.Variable):
     return ops.stop_gradient(ops.copy(ops.convert_to_tensor(variable)))
 
 
+def moving_average(variable: keras.Variable, new, momentum: float):
+    """What the variable would be after momentum variable + (1 - momentum) new: a tensor, gradients through `new`."""
+    return momentum * snapshot(variable) + (1.0 - momentum) * new
+
+
 def held(variable: keras.Variable, step: keras.Variable, steps: int):
     """The variable's value, a constant in the first `steps` training steps of those that `step` counts."""
     value = ops.convert_to_tensor(variable)
@@ -53,16 +51,10 @@ def held(variable: keras.Variable, step: keras.Variable, steps: int):
 
 
 def make_teacher(student: keras.Model) -> keras.Model:
-    """A model like `student`, with the same weights, that the optimizer of a `Pretrainer` never sees.
+    """A model like the built `student`, with the same weights, that the optimizer of a `Pretrainer` never sees.
 
     That its variables are moved by hand is a mark of their own: `trainable` is a flag that Keras sets for all variables
     of a model at once.
-
-    Args:
-        student: built Functional or Sequential model.
-
-    Raises:
-        InvalidInputError: the student has no weights to copy yet.
     """
     if not getattr(student, "built", False):
         raise InvalidInputError(f"A teacher is made of a built model. Received: student={student!r}")
@@ -83,16 +75,11 @@ def ema_update(teacher: keras.Model, student: keras.Model, momentum) -> None:
     """teacher <- momentum teacher + (1 - momentum) student, for what the student learns by gradient.
 
     Statistics of batch normalisation are the teacher's own, gathered from what it sees.
-
-    Args:
-        teacher: made of `student` by `make_teacher`.
-        student: the model in training.
-        momentum: float or scalar tensor in [0, 1].
     """
     for old, new in zip(teacher.weights, student.weights):
         if new.trainable:
             new = ops.cast(ops.stop_gradient(ops.convert_to_tensor(new)), "float32")
-            old.assign(momentum * snapshot(old) + (1.0 - momentum) * new)
+            old.assign(moving_average(old, new, momentum))
 
 
 def input_gradient(model: keras.Layer, function: Callable, x):
@@ -101,15 +88,7 @@ def input_gradient(model: keras.Layer, function: Callable, x):
     Keras has no such operation, so this is the one place where the three backends part. Whatever `function` writes
     (statistics of batch normalisation, states of random generators) is thrown away, and the model's variables are
     constants inside, so that a training step around it neither differentiates nor remembers the way to the gradient.
-
-    Args:
-        model: layer or model whose variables `function` reads.
-        function: callable, tensor like `x` -> float tensor of any shape. For a gradient of each row on its own, what it
-            gives for a row must depend on that row alone: call networks with `training=False`.
-        x: float tensor.
-
-    Returns:
-        Tensor like `x`, without gradient.
+    For a gradient of each row on its own `function` must call networks with `training=False`.
     """
     x = ops.convert_to_tensor(x)
 
@@ -143,20 +122,9 @@ def input_gradient(model: keras.Layer, function: Callable, x):
 
 
 def rising_momentum(start: float, step, total_steps: int | None):
-    """A teacher's momentum that rises from `start` to 1 along half a cosine, and stays there.
+    """A teacher's momentum that rises from `start` to 1 in `total_steps`, or stays (None): float32 scalar tensor.
 
-    1 - (1 - start) (cos(pi step / total_steps) + 1) / 2
-
-    Args:
-        start: float in [0, 1].
-        step: int tensor (), from 0.
-        total_steps: int > 0, when it reaches 1; None keeps it at `start`.
-
-    Returns:
-        Float32 scalar tensor.
-
-    Reference:
-        BYOL (Grill et al.), section 3.2; DINO (Caron et al.) has the same.
+    1 - (1 - start) (cos(pi step / total_steps) + 1) / 2, as in BYOL (Grill et al.), section 3.2, and DINO.
     """
     if total_steps is None:
         return ops.convert_to_tensor(start, dtype="float32")
@@ -165,12 +133,7 @@ def rising_momentum(start: float, step, total_steps: int | None):
 
 
 def forget(optimizer: "keras.optimizers.Optimizer | None", variables) -> None:
-    """Clears what an optimizer remembers of variables (momentum and the like), because they were set anew.
-
-    Args:
-        optimizer: the optimizer in training, or None if there is none yet.
-        variables: list of `keras.Variable`.
-    """
+    """Clears what an optimizer remembers of variables (momentum and the like), because they were set anew."""
     # Keras names what an optimizer remembers of a variable after the path of that variable.
     paths = tuple(variable.path.replace("/", "_") + "_" for variable in variables)
     for memory in () if optimizer is None else optimizer.variables:
@@ -179,12 +142,7 @@ def forget(optimizer: "keras.optimizers.Optimizer | None", variables) -> None:
 
 
 def enqueue(queue: keras.Variable, pointer: keras.Variable, rows) -> None:
-    """Writes rows over the oldest of a ring buffer and moves its pointer on, past the end to the beginning.
-
-    Args:
-        queue: float variable (K, D).
-        pointer: int32 variable (), where the oldest row is.
-        rows: float tensor (B, D), B <= K; B need not divide K.
+    """Writes rows (B, D) over the oldest of a ring buffer (K, D), B <= K, and moves its int32 pointer () on.
 
     Raises:
         InvalidInputError: more rows than the queue holds.
@@ -211,7 +169,7 @@ def refresh_rows(bank: keras.Variable, index, rows, momentum: float) -> None:
         bank: float variable (N, D) of unit rows.
         index: int tensor (B,), which rows.
         rows: float tensor (B, D), of length 1.
-        momentum: float in [0, 1]: 1 leaves the bank as it is, 0 replaces its rows.
+        momentum: float in [0, 1].
     """
     index, rows = ops.cast(index, "int32"), ops.stop_gradient(rows)
     known = ops.all(ops.logical_and(index >= 0, index < bank.shape[0]))

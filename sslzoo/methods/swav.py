@@ -2,7 +2,6 @@
 
 import math
 
-import keras
 import numpy as np
 from keras import ops
 
@@ -11,12 +10,11 @@ from sslzoo.errors import InvalidInputError
 from sslzoo.losses import swapped_terms, unit
 from sslzoo.methods.advice import LOWER_TEMPERATURE, Advice
 from sslzoo.methods.joint_embedding import MultiCrop
-from sslzoo.methods.papers import SIMVAE, paper
+from sslzoo.methods.papers import SIMVAE
 from sslzoo.methods.state import counter, enqueue, held, snapshot, variable
 from sslzoo.networks import prototype_head
 
 
-@keras.saving.register_keras_serializable("sslzoo")
 class SwAV(MultiCrop):
     """SwAV: views are assigned to prototypes, evenly over the batch, and predict each other's assignment.
 
@@ -26,18 +24,12 @@ class SwAV(MultiCrop):
     with s the cosines of an embedding with K prototypes. `alignment` pulls a view towards the prototypes of its
     sibling, so the views of an image together, and stands for the prior. What stands for the reconstruction is the
     balance in q: Sinkhorn gives every prototype the same share of the batch, so images cannot all go to one place, and
-    `contrast` pushes each view off the prototypes that others were assigned to.
-
-    A batch of B images spreads over B prototypes at most: with K >> B, balance within a batch is noise, and the queue
-    of earlier embeddings, scored with the prototypes of today, makes the sample larger. Fewer images than prototypes
-    without a queue are allowed, since assignments are soft.
+    `contrast` pushes each view off the prototypes that others were assigned to. With K far above the batch, balance
+    within it is noise, and a queue of earlier embeddings, scored with the prototypes of today, makes the sample larger.
 
     Args:
-        encoder, projector, views: as in `JointEmbedding`; two views or more, each of which assigns and predicts.
+        encoder, projector, views, local_views: as in `MultiCrop`; local views only predict.
         prototypes: int >= 2, K. Several times the number of classes one expects; more do little harm.
-        local_views: `sslzoo.views.Views` of small crops, which only predict, or None. Networks that do not end in a
-            mean over positions cannot take another size (`networks.at_size`): for them leave the size and crop a small
-            part of the image (`views.policy(name, crop={"scale": (0.05, 0.4)})`).
         temperature: float > 0, T, of predictions.
         epsilon: float > 0, of the assignments: small is hard.
         iterations: int >= 1, of Sinkhorn.
@@ -50,16 +42,8 @@ class SwAV(MultiCrop):
         Caron et al., "Unsupervised Learning of Visual Features by Contrasting Cluster Assignments", eq. 1-6.
     """
 
-    papers = (
-        paper(
-            "Unsupervised Learning of Visual Features by Contrasting Cluster Assignments",
-            "https://arxiv.org/abs/2006.09882",
-        ),
-        SIMVAE,
-    )
-    terms = ("alignment", "contrast")
-    roles = ("prior", "substitute")
-    view_counts = (2, None)
+    papers = ("https://arxiv.org/abs/2006.09882", SIMVAE)
+    terms = {"alignment": "prior", "contrast": "substitute"}
     advice = (
         Advice("a lower epsilon", "epsilon", ("prototypes",)),
         Advice("prototypes frozen for more steps", "freeze_prototypes", ("prototypes",)),
@@ -98,6 +82,7 @@ class SwAV(MultiCrop):
         self.prototype_head = prototype_head(self.embedding_dim, prototypes, seed)
         self.step = counter(self, "step")
         if queue_size:
+            self.most_batch = queue_size
             # A row is an image, its views' embeddings, of length 1, side by side. A row of zeros is an empty slot.
             empty = np.zeros((queue_size, views.num_views * self.embedding_dim), "float32")
             self.queue = variable(self, empty, "queue")
@@ -111,17 +96,10 @@ class SwAV(MultiCrop):
             )
         return views
 
-    def call(self, images, training=False):
-        outputs = super().call(images, training)
-        if self.local_views is not None:
-            outputs["local"] = self.embed_local(images, training)
-        return outputs
-
     def objective(self, images, outputs, training):
         prototypes = held(self.prototype_head.weights[0], self.step, self.freeze_prototypes)
-        assigning = outputs["z"].shape[1]
-        groups = [unit(outputs[name]) for name in ("z", "local") if name in outputs]
-        scores = [ops.matmul(z[:, view], prototypes) for z in groups for view in range(z.shape[1])]
+        z, assigning = unit(self.every_view(outputs)), outputs["z"].shape[1]
+        scores = [ops.matmul(z[:, view], prototypes) for view in range(z.shape[1])]
         queue, weights = self._queue_scores(prototypes, assigning)
         return swapped_terms(scores, self.temperature, self.epsilon, self.iterations, assigning, queue, weights)
 
@@ -138,14 +116,6 @@ class SwAV(MultiCrop):
         if self.queue_size:
             enqueue(self.queue, self.pointer, ops.reshape(unit(outputs["z"]), (-1, self.queue.shape[1])))
         self.step.assign(snapshot(self.step) + 1)
-
-    def check_batch(self, batch_size):
-        super().check_batch(batch_size)
-        if 0 < self.queue_size < batch_size:
-            raise InvalidInputError(
-                "The queue must hold the images of a step. "
-                f"Received: queue_size={self.queue_size}, batch_size={batch_size}"
-            )
 
     def chance_level(self, batch_size: int) -> float:
         """Loss when every prototype is as likely as any other: log(prototypes), in nats."""

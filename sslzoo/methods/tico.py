@@ -1,17 +1,14 @@
 """TiCo: views agree with a teacher's, and avoid the directions that embeddings have taken too often."""
 
-import keras
 import numpy as np
 from keras import ops
 
 from sslzoo import checks
 from sslzoo.losses import tico_terms, unit
 from sslzoo.methods.joint_embedding import TeacherStudent
-from sslzoo.methods.papers import paper
-from sslzoo.methods.state import snapshot, variable
+from sslzoo.methods.state import moving_average, variable
 
 
-@keras.saving.register_keras_serializable("sslzoo")
 class TiCo(TeacherStudent):
     """Transformation invariance and covariance contrast: a memory of second moments in the place of a queue.
 
@@ -23,33 +20,25 @@ class TiCo(TeacherStudent):
     C is a variable of the model, so part of every checkpoint; the gradient flows through this batch's part of it.
 
     Args:
-        encoder, projector, views: as in `JointEmbedding`; exactly two views. The paper's head for features of size D is
+        encoder, projector, views: as in `JointEmbedding`. The paper's head for features of size D is
             `networks.projector(D, (4096, 256))`.
         contrast_weight: float > 0, the paper's rho: 8 for CIFAR-10's size, 20 in its ImageNet runs.
         memory: float in 0..1, the paper's beta: how much of C stays from step to step.
-        momentum: float in 0..1, of the teacher.
 
     Reference:
         Zhu, Moraes, Karakulak, Sobol, Canziani and LeCun, "TiCo: Transformation Invariance and Covariance Contrast for
         Self-Supervised Visual Representation Learning", eq. 1-3 and algorithm 1.
     """
 
-    papers = (
-        paper(
-            "TiCo: Transformation Invariance and Covariance Contrast for Self-Supervised Visual Representation "
-            "Learning",
-            "https://arxiv.org/abs/2206.10698",
-        ),
-    )
-    terms = ("invariance", "contrast")
-    roles = ("prior", "substitute")
+    papers = ("https://arxiv.org/abs/2206.10698",)
+    terms = {"invariance": "prior", "contrast": "substitute"}
     remembers = ("a slow teacher", "a moving second moment")
     joint_statistics = False
 
     def __init__(self, encoder, projector=None, views=None, contrast_weight=8.0, memory=0.9, momentum=0.99, **kwargs):
-        super().__init__(encoder, projector, views, **kwargs)
+        super().__init__(encoder, projector, views, momentum, **kwargs)
         self.contrast_weight = checks.positive(contrast_weight=contrast_weight)
-        self.memory, self.momentum = checks.fraction(memory=memory, momentum=momentum)
+        self.memory = checks.fraction(memory=memory)
         self.make_teacher()
         self.covariance = variable(self, np.zeros((self.embedding_dim, self.embedding_dim), "float32"), "covariance")
 
@@ -63,11 +52,10 @@ class TiCo(TeacherStudent):
         """C: the average so far, and this batch."""
         z = unit(outputs["z"])
         batch = ops.matmul(ops.transpose(z), z) / ops.cast(ops.shape(z)[0], "float32")
-        return self.memory * snapshot(self.covariance) + (1.0 - self.memory) * batch
+        return moving_average(self.covariance, batch, self.memory)
 
     def objective(self, images, outputs, training):
-        terms = tico_terms(outputs["z"], outputs["target"], self.moved_covariance(outputs))
-        return {"invariance": terms["invariance"], "contrast": self.contrast_weight * terms["contrast"]}
+        return self.weigh(tico_terms(outputs["z"], outputs["target"], self.moved_covariance(outputs)))
 
     def update(self, images, outputs):
         self.covariance.assign(ops.stop_gradient(self.moved_covariance(outputs)))

@@ -7,7 +7,7 @@ from sslzoo import checks
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.losses import bernoulli_reconstruction, gaussian_kl, gaussian_reconstruction
 from sslzoo.methods.advice import Advice
-from sslzoo.methods.papers import SIMVAE, paper
+from sslzoo.methods.papers import SIMVAE
 from sslzoo.methods.pretrainer import Picture, Pretrainer, full_precision
 from sslzoo.networks.composition import compose
 
@@ -16,7 +16,6 @@ from sslzoo.networks.composition import compose
 LOG_VARIANCE_RANGE = (-12.0, 8.0)
 
 
-@keras.saving.register_keras_serializable("sslzoo")
 class VAE(Pretrainer):
     """Variational autoencoder: reconstructs each view from a sample of its posterior, held near N(0, I).
 
@@ -52,9 +51,8 @@ class VAE(Pretrainer):
         Self-Supervised Learning", appendix A.7.
     """
 
-    papers = (paper("Auto-Encoding Variational Bayes", "https://arxiv.org/abs/1312.6114"), SIMVAE)
-    terms = ("reconstruction", "prior")
-    roles = ("reconstruction", "marginal")
+    papers = ("https://arxiv.org/abs/1312.6114", SIMVAE)
+    terms = {"reconstruction": "reconstruction", "prior": "marginal"}
     advice = (Advice("a lower likelihood variance", "likelihood_variance"),)
     beta = 1.0
 
@@ -85,16 +83,9 @@ class VAE(Pretrainer):
         z = mean + ops.exp(0.5 * log_var) * noise
         logits = full_precision(self.decoder(z, training=training))
 
-        def grouped(tensor):
-            return ops.reshape(tensor, (*group, *tensor.shape[1:]))
-
-        return {
-            "views": views,
-            "mean": grouped(mean),
-            "log_var": grouped(log_var),
-            "z": grouped(z),
-            "logits": grouped(logits),
-        }
+        made = {"mean": mean, "log_var": log_var, "z": z, "logits": logits}
+        grouped = {name: ops.reshape(tensor, (*group, *tensor.shape[1:])) for name, tensor in made.items()}
+        return {"views": views, **grouped}
 
     def objective(self, images, outputs, training):
         kl = gaussian_kl(outputs["mean"], outputs["log_var"])
@@ -115,14 +106,7 @@ class VAE(Pretrainer):
         return mean, ops.clip(log_var, *LOG_VARIANCE_RANGE)
 
     def posterior(self, images):
-        """q(z | x) of raw images.
-
-        Args:
-            images: array (B, H, W, C), uint8 or float, values 0..255.
-
-        Returns:
-            mean, log_var: float tensors (B, L).
-        """
+        """q(z | x) of raw images (B, H, W, C), 0..255: mean, log_var, float tensors (B, L)."""
         return self._posterior(self.prepare(images), training=False)
 
     def representation(self, views, training=False):
@@ -164,7 +148,6 @@ class VAE(Pretrainer):
         }
 
 
-@keras.saving.register_keras_serializable("sslzoo")
 class BetaVAE(VAE):
     """beta-VAE: a VAE whose prior term is weighted by `beta`.
 
@@ -182,13 +165,7 @@ class BetaVAE(VAE):
         Higgins et al., "beta-VAE", eq. 4.
     """
 
-    papers = (
-        paper(
-            "beta-VAE: Learning Basic Visual Concepts with a Constrained Variational Framework",
-            "https://openreview.net/forum?id=Sy2fzU9gl",
-        ),
-        SIMVAE,
-    )
+    papers = ("https://openreview.net/forum?id=Sy2fzU9gl", SIMVAE)
 
     def __init__(self, encoder, decoder, views=None, beta=1.0, likelihood_variance=0.01, **kwargs):
         super().__init__(encoder, decoder, views, likelihood_variance=likelihood_variance, **kwargs)

@@ -1,15 +1,12 @@
 """VICReg: views agree, every coordinate keeps its spread, and no two coordinates say the same."""
 
-import keras
-
 from sslzoo import checks
 from sslzoo.losses import vicreg_terms
 from sslzoo.methods.advice import Advice
 from sslzoo.methods.joint_embedding import JointEmbedding
-from sslzoo.methods.papers import SIMVAE, paper
+from sslzoo.methods.papers import SIMVAE
 
 
-@keras.saving.register_keras_serializable("sslzoo")
 class VICReg(JointEmbedding):
     """VICReg: two views of an image agree, while the batch keeps unit spread in each of its uncorrelated coordinates.
 
@@ -22,25 +19,15 @@ class VICReg(JointEmbedding):
     directions. Both are up to second order only, and neither tells views of one image apart: style is lost.
 
     Args:
-        encoder, projector, views: as in `JointEmbedding`; exactly two views.
-        invariance_weight: float > 0, the paper's lambda.
-        variance_weight: float > 0, mu.
-        covariance_weight: float > 0, nu.
+        invariance_weight, variance_weight, covariance_weight: float > 0, the paper's lambda, mu and nu.
 
     Reference:
         Bardes, Ponce and LeCun, "VICReg: Variance-Invariance-Covariance Regularization for Self-Supervised Learning",
         eq. 6, with the constants of its released code: half the variance term of the paper's equation.
     """
 
-    papers = (
-        paper(
-            "VICReg: Variance-Invariance-Covariance Regularization for Self-Supervised Learning",
-            "https://arxiv.org/abs/2105.04906",
-        ),
-        SIMVAE,
-    )
-    terms = ("invariance", "variance", "covariance")
-    roles = ("prior", "substitute", "substitute")
+    papers = ("https://arxiv.org/abs/2105.04906", SIMVAE)
+    terms = {"invariance": "prior", "variance": "substitute", "covariance": "substitute"}
     least_batch = 2
     joint_statistics = False
     advice = (
@@ -64,6 +51,5 @@ class VICReg(JointEmbedding):
             invariance_weight=invariance_weight, variance_weight=variance_weight, covariance_weight=covariance_weight
         )
 
-    def objective(self, images, outputs, training):
-        terms = vicreg_terms(outputs["z"][:, 0], outputs["z"][:, 1])
-        return {name: getattr(self, f"{name}_weight") * terms[name] for name in self.terms}
+    def criterion(self, z):
+        return vicreg_terms(z[:, 0], z[:, 1])

@@ -1,13 +1,9 @@
 """VISReg: LeJEPA's idea with scale, shape and centre of the marginal asked for one by one."""
 
-import keras
-
 from sslzoo.losses import visreg_terms
 from sslzoo.methods.lejepa import LeJEPA
-from sslzoo.methods.papers import paper
 
 
-@keras.saving.register_keras_serializable("sslzoo")
 class VISReg(LeJEPA):
     """VISReg: views lie around the centre of the global ones; the marginal has unit scale, normal shape and mean 0.
 
@@ -18,21 +14,16 @@ class VISReg(LeJEPA):
     distance to N(0, I), which decorrelates and more; `center` keeps the mean at 0.
 
     Args:
-        encoder, projector, views, local_views, num_global, seed: as in `LeJEPA`.
+        encoder, projector, views, local_views, slices, num_global, seed: as in `LeJEPA`.
         weight: float in 0..1, the paper's lambda: 0.9 on ImageNet, 0.6 on small sets.
-        slices: int >= 1, directions a step.
 
     Reference:
         "Variance-Invariance-Sketching Regularization" (arXiv 2606.02572).
     """
 
-    papers = (paper("Variance-Invariance-Sketching Regularization", "https://arxiv.org/abs/2606.02572"),)
-    terms = ("invariance", "scale", "shape", "center")
-    roles = ("prior", "marginal", "marginal", "marginal")
+    papers = ("https://arxiv.org/abs/2606.02572",)
+    terms = {"invariance": "prior", "scale": "marginal", "shape": "marginal", "center": "marginal"}
+    losses_of = staticmethod(visreg_terms)
 
     def __init__(self, encoder, projector=None, views=None, local_views=None, weight=0.6, slices=4096, **kwargs):
         super().__init__(encoder, projector, views, local_views, weight, slices, **kwargs)
-
-    def objective(self, images, outputs, training):
-        terms = self.marginal_terms(visreg_terms, outputs, training)
-        return {name: (1 - self.weight if name == "invariance" else self.weight) * terms[name] for name in self.terms}

@@ -7,10 +7,9 @@ from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import w_mse
 from sslzoo.methods.joint_embedding import JointEmbedding
-from sslzoo.methods.papers import SIMVAE, paper
+from sslzoo.methods.papers import SIMVAE
 
 
-@keras.saving.register_keras_serializable("sslzoo")
 class WMSE(JointEmbedding):
     """W-MSE: views of an image agree once the embeddings of the batch were whitened.
 
@@ -24,7 +23,7 @@ class WMSE(JointEmbedding):
     `whitening_size` embeddings at a time, another random split of the batch at each step.
 
     Args:
-        encoder, projector, views: as in `JointEmbedding`; two views or more, compared in all pairs.
+        encoder, projector, views: as in `JointEmbedding`; two views or more.
         whitening_size: int, embeddings whitened together: more than their size D (the paper has 2 D), and a divisor of
             the batch size. None for the whole batch.
         iterations: int >= 1, random splits per step, over which the loss is averaged.
@@ -36,12 +35,8 @@ class WMSE(JointEmbedding):
         2212.13425), appendix I, writes the sum of the cosines: the same up to scale and a constant.
     """
 
-    papers = (
-        paper("Whitening for Self-Supervised Representation Learning", "https://arxiv.org/abs/2007.06346"),
-        SIMVAE,
-    )
-    terms = ("invariance",)
-    roles = ("prior",)
+    papers = ("https://arxiv.org/abs/2007.06346", SIMVAE)
+    terms = {"invariance": "prior"}
     apart_by = "whitening"
     view_counts = (2, None)
     joint_statistics = False
@@ -62,14 +57,12 @@ class WMSE(JointEmbedding):
         self.random = keras.random.SeedGenerator(seed)
 
     def objective(self, images, outputs, training):
-        z = outputs["z"]
-        size = self.whitening_size
-        if size is None:
-            return {"invariance": w_mse(z, self.normalize)}
-        # Evaluation draws nothing: it takes the batch as it comes.
-        splits = [self._shuffled(z) for _ in range(self.iterations)] if training else [z]
-        slices = [ops.reshape(split, (-1, size, *z.shape[1:])) for split in splits]
-        return {"invariance": w_mse(ops.concatenate(slices, axis=0), self.normalize)}
+        z, size = outputs["z"], self.whitening_size
+        if size is not None:
+            # Evaluation draws nothing: it takes the batch as it comes.
+            splits = [self._shuffled(z) for _ in range(self.iterations)] if training else [z]
+            z = ops.concatenate([ops.reshape(split, (-1, size, *z.shape[1:])) for split in splits], axis=0)
+        return {"invariance": w_mse(z, self.normalize)}
 
     def check_batch(self, batch_size):
         super().check_batch(batch_size)

@@ -11,9 +11,8 @@ import numpy as np
 from keras import ops
 
 from sslzoo import processes
-from sslzoo.callbacks.ending import EndsTraining, after, duration
+from sslzoo.callbacks.ending import EndsTraining, Speed, duration
 from sslzoo.evaluation.probes import plateaus
-from sslzoo.methods.steps import StepCounter
 from sslzoo.progress import say
 
 
@@ -49,7 +48,7 @@ class TimedCosine(keras.optimizers.schedules.LearningRateSchedule):
         return {"peak": self.peak, "total_steps": self.total_steps, "warmup_steps": self.warmup_steps}
 
 
-class TimePlan(StepCounter):
+class TimePlan(Speed):
     """Gives a `TimedCosine` the length that fits into the time, once, and ends training when it is reached.
 
     Speed is measured over a tenth of the time. What compiles, the first program and the first end of an epoch, is left
@@ -79,7 +78,7 @@ class TimePlan(StepCounter):
     def on_steps(self, count, logs):
         self.made += count
         if self.planned is None and self.stopwatch.minutes is not None:
-            self._measure(count, logs)
+            super().on_steps(count, logs)
         if self.is_done and self.made < self.steps:
             self.stopwatch.stop("minutes", "Training was stopped after the steps that were planned for --max-minutes")
 
@@ -88,25 +87,19 @@ class TimePlan(StepCounter):
         """Whether all the steps that were planned are made."""
         return self.planned is not None and self.planned <= self.made
 
-    def _measure(self, count, logs):
-        if self._since is None:
-            self._since, self._counted = after(logs), 0
-            return
-        self._counted += count
-        there = 60 * self.stopwatch.minutes
-        measured = time.monotonic() - self._began >= self.SHARE * there
-        if self._counted < 3 or not processes.any_of(measured):
-            return
-        now = after(logs)
-        step = (now - self._since) / self._counted
-        fits = self.made + max(1, int(self.LEFT * (there - (now - self._began)) / step))
+    def is_enough(self):
+        return processes.any_of(time.monotonic() - self._began >= self.SHARE * 60 * self.stopwatch.minutes)
+
+    def on_speed(self, seconds):
+        left = 60 * self.stopwatch.minutes - (time.monotonic() - self._began)
+        fits = self.made + max(1, int(self.LEFT * left / seconds))
         self.planned = int(processes.of_first([min(fits, self.steps)])[0])
         self.set_length(self.planned)
         self.note(self.planned)
         if self.planned < self.steps:
             say(
                 f"--max-minutes {self.stopwatch.minutes:g}: about {self.planned:,} of {self.steps:,} steps fit, at "
-                f"{duration(step)} a step. The learning rate falls over these."
+                f"{duration(seconds)} a step. The learning rate falls over these."
             )
 
     def set_length(self, steps: int) -> None:

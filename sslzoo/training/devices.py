@@ -82,19 +82,6 @@ def use(wanted: str | None) -> int:
     return count
 
 
-def release(model: keras.Model) -> bool:
-    """What comes after training needs one device, and takes images in any number: processes part, the first goes on.
-
-    Returns whether this is the first.
-    """
-    first = processes.index() == 0
-    several = processes.count() > 1
-    processes.part_with(model)
-    if several:
-        processes.leave()
-    return first
-
-
 def suitable_backend(network: str, precision: str = "float32") -> str | None:
     """The backend that trains a network fastest on this machine, of those installed; None: there is none.
 

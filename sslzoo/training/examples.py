@@ -157,13 +157,11 @@ def check_labels(plan: Plan, settings: dict, has_monitor: bool) -> None:
     Raises:
         InvalidInputError: --until-knn, or a schedule that waits for accuracy to stall.
     """
-    if plan.arguments.until_knn and not has_monitor:
+    waits = f"--until-knn={plan.arguments.until_knn:g}" if plan.arguments.until_knn else None
+    if settings["schedule"] == "plateau":
+        waits = "schedule='plateau'"
+    if waits and not has_monitor:
         raise InvalidInputError(
-            "--until-knn needs one label an image, and monitor_every > 0. "
-            f"Received: --until-knn={plan.arguments.until_knn:g}"
-        )
-    if settings["schedule"] == "plateau" and not has_monitor:
-        raise InvalidInputError(
-            "The schedule that waits for accuracy to stall needs one label an image, and monitor_every > 0. "
-            "Received: schedule='plateau'"
+            "What waits for the accuracy of neighbours needs one label an image, and monitor_every > 0. "
+            f"Received: {waits}"
         )

@@ -9,7 +9,6 @@ import keras
 
 from sslzoo import checks, evaluation
 from sslzoo.errors import InvalidInputError, choose
-from sslzoo.training import fusing
 from sslzoo.training.settings import KINDS, SETUPS, parse_changes
 from sslzoo.zoo.results import is_license
 
@@ -17,13 +16,13 @@ from sslzoo.zoo.results import is_license
 SHORT = ("epochs", "batch_size", "num_views", "learning_rate", "queue_size")
 POSITIVE = (
     *("epochs", "batch_size", "num_views", "queue_size", "max_minutes", "grace", "limit", "image_size"),
-    *("stop_on_collapse", "until_knn", "accumulate", "processes"),
+    *("stop_on_collapse", "until_knn", "accumulate", "processes", "fuse_steps"),
 )
 LARGEST = 2**31
 # What does not change the weights that come out.
 PASSING = (
     *("data_dir", "stream", "out", "resume", "max_minutes", "grace", "protocols", "name", "show", "fuse_steps"),
-    *("devices", "processes", "licence", "remark", "probe_data"),
+    *("devices", "processes", "licence", "remark"),
 )
 
 
@@ -71,7 +70,6 @@ def parser(method: str, variants: dict, description: str, has_queue: bool = True
     add("--max-minutes", type=float, help="stop training in good order after this much wall time")
     some = f"what to measure at the end: some of {' '.join(evaluation.ALL_PROTOCOLS)}"
     add("--protocols", nargs="*", action="extend", help=some)
-    add("--probe-data", metavar="D", help="measure on this labelled set (name, .npz or folder) instead of --dataset's")
     add("--licence", help="of the model, as the Hub writes it (apache-2.0; none for images of your own)")
     add("--remark", action="append", default=[], metavar="TEXT", help="what the card must say, of the data for example")
     add("--float16", action="store_true", help="for publishing: weights as float16 (half the size), no model/")
@@ -98,39 +96,43 @@ def check(arguments: argparse.Namespace) -> None:
         UnknownNameError: a protocol that there is not.
         InvalidInputError: a number out of its range; views in tf.data without TensorFlow.
     """
-    for name, value in vars(arguments).items():
-        if value == "" or (name == "protocols" and value == []):  # of a variable that is not set, most likely
-            raise InvalidInputError(f"{_flag(name)} must not be empty. Received: {_flag(name)}={value!r}")
+
+    def refuse(wrong, needed, *names):
+        if wrong:
+            received = " ".join(f"{_flag(name)}={getattr(arguments, name)!s}" for name in names)
+            raise InvalidInputError(f"{needed}. Received: {received}")
+
+    for name, value in vars(arguments).items():  # the value of a variable that is not set, most likely
+        refuse(value == "" or (name == "protocols" and value == []), f"{_flag(name)} must not be empty", name)
     check_protocols(arguments.protocols)
     for name in POSITIVE:
         value = getattr(arguments, name, None)
-        if value is not None and not 0 < value < LARGEST:
-            needed = f"less than {LARGEST}" if value >= LARGEST else "greater than 0"
-            raise InvalidInputError(f"{_flag(name)} must be {needed}. Received: {_flag(name)}={value}")
+        refuse(value is not None and value >= LARGEST, f"{_flag(name)} must be less than {LARGEST}", name)
+        refuse(value is not None and not value > 0, f"{_flag(name)} must be greater than 0", name)
     if arguments.learning_rate is not None:
         checks.positive(learning_rate=arguments.learning_rate)
     checks.number(0, 1, test_share=arguments.test_share)
-    if arguments.probe_data and arguments.probe_data not in SETUPS and not Path(arguments.probe_data).exists():
-        raise InvalidInputError(
-            "--probe-data must be a known data set, or the path of an .npz or a folder. "
-            f"Received: --probe-data={arguments.probe_data}"
-        )
-    if (arguments.until_knn or 0) > 100:
-        raise InvalidInputError(f"--until-knn must be a percentage. Received: --until-knn={arguments.until_knn}")
-    if arguments.processes and (arguments.devices not in (None, "all") or arguments.views != "device"):
-        raise InvalidInputError(
-            "--processes takes all devices of each process, and views made on the device. Received: "
-            f"--processes={arguments.processes} --devices={arguments.devices} --views={arguments.views}"
-        )
     checks.seed(seed=arguments.seed)
-    fusing.check(arguments.fuse_steps, arguments.views)
-    if arguments.licence and not is_license(arguments.licence):
-        raise InvalidInputError(f"--licence must be as the Hub writes it (cc-by-4.0). Received: {arguments.licence!r}")
-    if arguments.views == "tf.data" and importlib.util.find_spec("tensorflow") is None:
-        raise InvalidInputError(
-            "Views in tf.data need TensorFlow (pip install 'sslzoo[tensorflow]'); --views device does not. "
-            "Received: --views=tf.data"
-        )
+    on_device, steps = arguments.views == "device", arguments.fuse_steps or 1
+    refuse((arguments.until_knn or 0) > 100, "--until-knn must be a percentage", "until_knn")
+    refuse(
+        arguments.processes and (arguments.devices not in (None, "all") or not on_device),
+        "--processes takes all devices of each process, and views made on the device",
+        *("processes", "devices", "views"),
+    )
+    refuse(
+        steps > 1 and keras.backend.backend() == "torch",
+        "PyTorch has no program of several steps; KERAS_BACKEND=jax and tensorflow have",
+        "fuse_steps",
+    )
+    refuse(steps > 1 and not on_device, "Steps are fused where views are made on the device", "fuse_steps", "views")
+    stated = arguments.licence is None or is_license(arguments.licence)
+    refuse(not stated, "--licence must be as the Hub writes it (cc-by-4.0)", "licence")
+    refuse(
+        not on_device and importlib.util.find_spec("tensorflow") is None,
+        "Views in tf.data need TensorFlow (pip install 'sslzoo[tensorflow]'); --views device does not",
+        "views",
+    )
 
 
 def check_protocols(protocols: "str | list[str] | tuple[str, ...] | None") -> None:

@@ -14,15 +14,6 @@ from sslzoo.errors import ArtefactError
 from sslzoo.files import lock_folder, unlock_folder, write_beside
 from sslzoo.publishing import artefact
 
-# What runs that were begun before there were these flags would have said of them.
-FORMER = {
-    "labels": None,
-    "test_share": 0.0,
-    "on_error": "fail",
-    "background": "white",
-    "init": None,
-    "accumulate": None,
-}
 # What a run notes beside its identity: the epochs it was planned for before it was given more, steps in a program,
 # how many steps fitted into --max-minutes (each time it was asked), and how it ended (`zoo.results.ENDINGS`).
 NOTES = {"extended", "fuse_steps", "planned", "ended"}
@@ -126,10 +117,8 @@ def compare(theirs: dict, ours: dict, out: Path) -> dict:
     Raises:
         ArtefactError: it was begun with other settings or images.
     """
-    if "images" not in theirs:  # nor had earlier runs the fingerprint of their images
-        ours = {name: value for name, value in ours.items() if name != "images"}
     notes = {name: theirs[name] for name in NOTES & theirs.keys()}
-    was, now = (dict(_flat(record)) for record in (FORMER | theirs, ours))
+    was, now = (dict(_flat(record)) for record in (theirs, ours))
     differing = {name for name in {*was, *now} - NOTES if was.get(name) != now.get(name)}
     before, after = was.get("settings.epochs"), now["settings.epochs"]
     if "settings.epochs" in differing and isinstance(before, int) and after > before:

@@ -5,33 +5,11 @@ import time
 import keras
 from keras import ops
 
-from sslzoo.errors import InvalidInputError
 from sslzoo.methods.pretrainer import Pretrainer
 
 PROGRAM_SECONDS = 0.5  # more gains nothing, and keeps Ctrl-C and --max-minutes waiting
 STACK_BYTES = 2**28  # of the batches of one program
 FEW_STEPS = 1000  # of a run: measuring compiles a step, which so few do not pay back
-
-
-def check(steps: int | None, views: str) -> None:
-    """Refuses --fuse-steps where there is no such program.
-
-    Raises:
-        InvalidInputError: a number below 1; PyTorch; views made in tf.data.
-    """
-    if steps is not None and steps < 1:
-        raise InvalidInputError(f"--fuse-steps must be greater than 0. Received: --fuse-steps={steps}")
-    if (steps or 1) == 1:
-        return
-    if keras.backend.backend() == "torch":
-        raise InvalidInputError(
-            "PyTorch has no program of several steps; KERAS_BACKEND=jax and tensorflow have. "
-            f"Received: --fuse-steps={steps}"
-        )
-    if views != "device":
-        raise InvalidInputError(
-            f"Steps are fused where views are made on the device. Received: --fuse-steps={steps} --views={views}"
-        )
 
 
 def choose(model: Pretrainer, batch, steps_per_epoch: int, epochs: int) -> int:

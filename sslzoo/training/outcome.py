@@ -3,7 +3,6 @@
 import inspect
 import json
 import signal
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,10 +14,11 @@ from sslzoo.errors import ArtefactError, printable
 from sslzoo.evaluation import pictures
 from sslzoo.evaluation.report import versions
 from sslzoo.files import write_beside
+from sslzoo.methods.papers import paper
 from sslzoo.publishing import artefact
 from sslzoo.publishing.card import UNSTATED
 from sslzoo.training import devices
-from sslzoo.training.settings import SETUPS, data_name
+from sslzoo.training.settings import SETUPS
 
 # The paper's numbers under our names: probes at their best epoch, kNN at its best k, clusters per mini-batch.
 PAPERS_WAY = {
@@ -34,36 +34,35 @@ def announce(run) -> None:
     """Prints what is about to be trained, and what the user may want to know before."""
     arguments, settings, accumulated = run.arguments, run.settings, run.arguments.accumulate or 1
     network, backend = settings["network"], keras.backend.backend()
-    if run.examples.no_test and not arguments.probe_data:
+    if run.examples.no_test:
         print(
             f"{run.examples.no_test}: there will be no probes. The encoder and its pictures are written all the same."
         )
-    if not run.initial_epoch:
-        suitable = devices.suitable_backend(network, arguments.precision)
-        if suitable != backend:
-            print(f"On this machine {network} is trained fastest by {suitable}: KERAS_BACKEND={suitable}.")
-        if arguments.precision == "float32" and devices.bfloat16_helps(network):
-            print("This CPU computes in bfloat16: KERAS_BACKEND=tensorflow with --precision mixed_bfloat16 is faster.")
+    suitable = devices.suitable_backend(network, arguments.precision)
+    if suitable != backend and not run.initial_epoch:
+        print(f"On this machine {network} is trained fastest by {suitable}: KERAS_BACKEND={suitable}.")
+    if arguments.precision == "float32" and not run.initial_epoch and devices.bfloat16_helps(network):
+        print("This CPU computes in bfloat16: KERAS_BACKEND=tensorflow with --precision mixed_bfloat16 is faster.")
     if accumulated > 1:
-        rest = run.steps % accumulated  # which Keras gathers, and applies no more
         print(
             f"--accumulate {accumulated}: each loss still compares the {settings['batch_size']} images of one batch. "
             "Negatives, batch statistics and queues are those of one batch; only gradients are averaged."
-            + (f" The last {rest} of {run.steps:,} batches make no step." if rest else "")
         )
-    more = {
-        f"{run.devices} devices": run.devices > 1,
-        f"{processes.count()} processes": processes.count() > 1,
-        f"{run.fused} steps in a program": run.fused > 1,
-        f"gradients of {accumulated} batches make a step": accumulated > 1,
-        f"going on after epoch {run.initial_epoch}": run.initial_epoch,
-    }
-    print(
-        f"{run.name} ({run.variant}): {len(run.images):,} images {run.image_shape}, "
-        f"{settings['num_views']} views of each, {settings['batch_size']} images a step, "
-        f"{run.steps_per_epoch:,} steps x {settings['epochs']} epochs, {run.model.count_params():,} parameters, "
-        + ", ".join([f"{backend} backend", *(words for words, said in more.items() if said)])
-    )
+    if rest := run.steps % accumulated:  # which Keras gathers, and applies no more
+        print(f"The last {rest} of {run.steps:,} batches make no step.")
+    words = [
+        f"{len(run.images):,} images {run.image_shape}",
+        f"{settings['num_views']} views of each",
+        f"{settings['batch_size']} images a step",
+        f"{run.steps_per_epoch:,} steps x {settings['epochs']} epochs",
+        f"{run.model.count_params():,} parameters",
+        f"{backend} backend",
+    ]
+    counts = {"devices": run.devices, "processes": processes.count(), "steps in a program": run.fused}
+    counts["gradients make a step"] = accumulated
+    words += [f"{count} {what}" for what, count in counts.items() if count > 1]
+    words += [f"going on after epoch {run.initial_epoch}"] * bool(run.initial_epoch)
+    print(f"{run.name} ({run.variant}): {', '.join(words)}")
 
 
 def write(run, model: keras.Model) -> Path:
@@ -149,18 +148,14 @@ class _TimeIsUp(BaseException):
 
 def _in_time(run, action):
     """What `action` returns; after a signal it has the time of --grace, and the path of the folder comes back."""
-    left = None if run.stopwatch.deadline is None else run.stopwatch.deadline - time.monotonic()
-    if left is None or not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+    if run.stopwatch.deadline is None or not hasattr(signal, "setitimer"):
         return action()
 
     def stop(*_):
         raise _TimeIsUp
 
-    # Signals may be sent again, to make haste; what is being written must not suffer.
-    again = [number for name in ("SIGTERM", "SIGHUP", "SIGUSR1") if (number := getattr(signal, name, None))]
-    former = {number: signal.signal(number, signal.SIG_IGN) for number in again}
-    former[signal.SIGALRM] = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, max(left, 0.01))
+    former = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, max(run.stopwatch.deadline - time.monotonic(), 0.01))
     try:
         return action()
     except _TimeIsUp:
@@ -168,8 +163,7 @@ def _in_time(run, action):
         return run.out / run.name
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        for number, handler in former.items():
-            signal.signal(number, handler)
+        signal.signal(signal.SIGALRM, former)
 
 
 def ending(run) -> tuple[str, list[str]]:
@@ -197,18 +191,18 @@ def rate_remarks(run) -> list[str]:
 
 def evaluate(run, model, parts):
     """The report on a trained method and its parts; None where there is nothing to measure it by."""
-    elsewhere, test = run.arguments.probe_data, run.examples
-    if test.test_images is None and not elsewhere:
+    test = run.examples
+    if test.test_images is None:
         print(f"{test.no_test}: probes are skipped. The encoder and its pictures are written all the same.")
         return None
     as_published = (run.dataset in SETUPS or run.dataset.endswith(".npz")) and not run.arguments.limit
     splits = ((run.images, run.labels), (test.test_images, test.test_labels))
     protocols = run.arguments.protocols or run.settings["protocols"]
     protocols = protocols or default_protocols(len(run.images), parts.get("decoder"))
-    own, options = ([], {}) if elsewhere else own_protocols(run, model)
+    own, options = own_protocols(run, model)
     report = evaluation.evaluate(
         parts["encoder"],
-        elsewhere or (run.dataset if as_published else splits),
+        run.dataset if as_published else splits,
         (*protocols, *own),
         run.arguments.data_dir,
         decoder=parts.get("decoder"),
@@ -217,15 +211,11 @@ def evaluate(run, model, parts):
         seed=run.seed,
         gmm_restarts=run.settings["gmm_restarts"],
         **options,
-        name=run.dataset if run.dataset in SETUPS and not elsewhere else None,
+        name=run.dataset if run.dataset in SETUPS else None,
         strict=False,  # what was measured must not be lost to a protocol that has nothing to measure here
     )
-    if elsewhere:
-        report.data["name"] = elsewhere if elsewhere in SETUPS else data_name(elsewhere)
-        ours = run.dataset if run.dataset in SETUPS else data_name(run.dataset)
-        report.remarks.insert(0, f"It was trained on {ours}, and measured on {report.data['name']}.")
-    elif not as_published:
-        report.data["name"] = data_name(run.dataset)
+    if not as_published:
+        report.data["name"] = run.plan.data_name
     print(report)
     return report
 
@@ -277,16 +267,14 @@ def results(run, method: type, report=None) -> dict:
         method: class of the method, which may live outside this package.
         report: `sslzoo.evaluation.Report`, or None.
     """
-    compared = (
-        {} if report is None or run.arguments.probe_data else run.plan.in_print()
-    )  # the paper's are of this very set
-    published = {PAPERS_WAY[name]: value for name, value in compared.items() if name in report}
+    printed = {} if report is None else run.plan.in_print()
+    published = {PAPERS_WAY[name]: value for name, value in printed.items() if name in report}
     ended, remarks = ending(run)
     return _as_utf8(
         {
             "name": run.name,
             "method": method.__name__,
-            "dataset": run.dataset if run.dataset in SETUPS else data_name(run.dataset),
+            "dataset": run.plan.data_name,
             "recipe": run.plan.recipe(),
             "settings": {
                 "variant": run.variant,
@@ -303,7 +291,7 @@ def results(run, method: type, report=None) -> dict:
             "views_seen": run.journal.rows[-1]["views"] if run.journal.rows else 0,
             # Of a model of their own images people state the licence themselves.
             "license": run.arguments.licence or ("apache-2.0" if run.dataset in SETUPS else UNSTATED),
-            "papers": list(method.papers),
+            "papers": [paper(url) for url in method.papers],
             "description": (inspect.getdoc(method) or method.__name__).partition("\n")[0],
             "remarks": [
                 *run.arguments.remark,

@@ -10,7 +10,7 @@ import keras
 
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.training import flags
-from sslzoo.training.settings import SETUPS, TIERS, Variant, model_name, resolve
+from sslzoo.training.settings import SETUPS, TIERS, Variant, data_name, model_name, resolve
 from sslzoo.zoo.results import is_name
 
 
@@ -52,6 +52,11 @@ class Plan:
     @property
     def dataset(self) -> str:
         return self.arguments.dataset
+
+    @property
+    def data_name(self) -> str:
+        """What the data set is called; of a path what its last part can be written as."""
+        return self.dataset if self.dataset in SETUPS else data_name(self.dataset)
 
     @property
     def variant(self) -> str:

@@ -23,7 +23,6 @@ import keras
 import numpy as np
 
 from sslzoo import callbacks, data, processes, progress
-from sslzoo.environment import hushed
 from sslzoo.errors import ArtefactError, InvalidInputError
 from sslzoo.methods import Pretrainer
 from sslzoo.methods.pretrainer import fuses_its_steps
@@ -88,8 +87,7 @@ class Run(Builders):
         self.devices = devices.use(self.arguments.devices)
         if self.arguments.precision != "float32":
             keras.config.set_dtype_policy(self.arguments.precision)
-        with hushed():  # the first time, Keras imports TensorFlow for it
-            keras.utils.set_random_seed(self.seed)
+        keras.utils.set_random_seed(self.seed)
 
     # ------------------------------------------------------------------ what it is made of
 
@@ -297,10 +295,8 @@ class Run(Builders):
     def _watchers(self):
         """What watches every run, in the order in which one needs what another logs."""
         settings, every = self.settings, self.settings["monitor_every"]
-        watchers = [callbacks.Pace(settings["epochs"])]
-        if self.schedule:
-            self.time_plan = TimePlan(self)
-            watchers.append(self.time_plan)
+        self.time_plan = TimePlan(self) if self.schedule else None
+        watchers = [self.time_plan or callbacks.Pace(settings["epochs"])]
         watchers += [self.stopwatch, callbacks.FiniteGuard(self.model.terms)]
         if self.queries:
             bank, queries = (group[:2] for group in self._monitored)
@@ -327,7 +323,7 @@ class Run(Builders):
         """Evaluate, draw, write the artefact `<out>/<name>/`; of several processes the first does. Returns its path."""
         if (self.arguments.accumulate or 1) > 1:
             self.moved = int(model.optimizer.iterations) > 0  # asked before processes part
-        if self.devices > 1 and not devices.release(model):
+        if self.devices > 1 and not processes.leave(model):
             return self.out / self.name
         if self.time_plan and self.time_plan.is_done:
             self.note_planned(None)

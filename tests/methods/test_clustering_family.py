@@ -221,7 +221,7 @@ def test_the_teacher_follows_before_it_is_asked_and_never_learns():
 def test_teacher_probabilities_are_sharper_than_the_students():
     model = proto_cpc()
     views = to_numpy(model.make_views(images(6), training=True))[:, 0]
-    taught, named = to_numpy(model.teacher_probabilities(views)), to_numpy(model.cluster_probabilities(views))
+    taught, named = to_numpy(model.teach(views)), to_numpy(model.cluster_probabilities(views))
     np.testing.assert_allclose(taught.sum(1), 1.0, rtol=1e-5)
     assert (taught.max(1) > named.max(1)).all() and (taught.argmax(1) == named.argmax(1)).all()
 

@@ -112,8 +112,8 @@ def test_slots_are_distinct_and_every_place_is_as_likely():
 
 
 def test_a_batch_larger_than_the_buffer_is_refused():
-    with pytest.raises(InvalidInputError, match=r"buffer_size=26\. Received: a batch of 27 images"):
-        jem().slots(27)
+    with pytest.raises(InvalidInputError, match=r"has room for 26.*Received: a batch of 27 images"):
+        jem().check_batch(27)
 
 
 def test_samples_go_back_to_their_places_and_nothing_else_moves():
@@ -291,7 +291,7 @@ def test_constant_logits_are_at_chance():
         ({"restart": 1.5}, "restart must be a number from 0 to 1"),
         ({"noise": -0.1}, "noise must be a number >= 0"),
         ({"step_size": 0.0}, "step_size must be a number > 0"),
-        ({"sample_range": (1.0, -1.0)}, "the lower first"),
+        ({"sample_range": (1.0, -1.0)}, r"sample_range must be \(a, b\)"),
         ({"temperature": 0.0}, "temperature must be a number > 0"),
     ],
 )

@@ -142,7 +142,7 @@ def test_a_processor_that_computes_in_bfloat16_is_named(tmp_path, capsys, monkey
     [
         (["--until-knn", "0"], r"Received: --until-knn=0"),
         (["--until-knn", "900"], r"must be a percentage\. Received: --until-knn=900"),
-        (["--until-knn", "90", "--set", "monitor_every=0"], r"--until-knn needs one label.*Received: --until-knn=90"),
+        (["--until-knn", "90", "--set", "monitor_every=0"], r"needs one label.*Received: --until-knn=90"),
         (["--accumulate", "0"], r"Received: --accumulate=0"),
         (["--processes", "0"], r"Received: --processes=0"),
         (["--processes", "2", "--devices", "2"], r"all devices of each process.*--processes=2 --devices=2"),
@@ -259,7 +259,7 @@ devices.join(2, "alike")
 assert (processes.count(), processes.index()) == (2, index)
 assert devices.use(None) == len(keras.distribution.distribution().device_mesh.devices.ravel()) == 2
 assert processes.of_first([float(index)]) == [0.0] and processes.any_of(index == 1)
-processes.leave()
+processes.leave(keras.Sequential())
 """)
 
 
