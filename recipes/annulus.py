@@ -43,7 +43,7 @@ PUBLISHED = {"cifar10": {"views": 81.4}}
 def main(argv=None):
     run = training.Run("annulus", SETTINGS, VARIANTS, argv, __doc__, PUBLISHED)
     encoder, s = run.encoder(), run.settings
-    steps = round(s["shrinking"] * s["epochs"] * run.steps_per_epoch)
+    steps = run.optimizer_steps(s["shrinking"] * s["epochs"])
     options = run.options("neighbors", "inner", "clusters", "clusterings", "temperature", "momentum")
     model = Annulus(
         encoder, len(run.images), run.projector(encoder), run.views(), anneal_steps=steps, seed=run.seed, **options

@@ -36,7 +36,7 @@ PUBLISHED = {"cifar10": {"views": 81.4}}
 def main(argv=None):
     run = training.Run("ball", SETTINGS, VARIANTS, argv, __doc__, PUBLISHED)
     encoder, s = run.encoder(), run.settings
-    steps = round(s["shrinking"] * s["epochs"] * run.steps_per_epoch)
+    steps = run.optimizer_steps(s["shrinking"] * s["epochs"])
     options = run.options("neighbors", "temperature", "momentum")
     model = Ball(
         encoder, len(run.images), run.projector(encoder), run.views(), anneal_steps=steps, seed=run.seed, **options

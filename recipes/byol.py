@@ -39,7 +39,7 @@ def main(argv=None):
     run = training.Run("byol", SETTINGS, VARIANTS, argv, __doc__)
     encoder = run.encoder()
     projector = run.projector(encoder)
-    steps = run.settings["epochs"] * run.steps_per_epoch
+    steps = run.optimizer_steps(run.settings["epochs"])
     model = BYOL(
         encoder,
         projector,

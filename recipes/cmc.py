@@ -46,7 +46,7 @@ def main(argv=None):
         size = s["latent_dim"] and s["latent_dim"] // 2
         encoder = networks.encoder(s["network"], shape, size, seed=run.seed + number)
         parts.append(networks.on_part(encoder, run.input_shape, **{axis: (first, last)}))
-    steps = round(s["shrinking"] * s["epochs"] * run.steps_per_epoch)
+    steps = run.optimizer_steps(s["shrinking"] * s["epochs"])
     options = run.options("negatives", "neighbors", "clusters", "temperature", "momentum")
     model = CMC(
         *parts, len(run.images), *map(run.projector, parts), run.views(), anneal_steps=steps, seed=run.seed, **options

@@ -30,7 +30,7 @@ VARIANTS = {
 def main(argv=None):
     run = training.Run("dino", SETTINGS, VARIANTS, argv, __doc__)
     encoder = run.encoder()
-    steps = run.settings["epochs"] * run.steps_per_epoch
+    steps = run.optimizer_steps(run.settings["epochs"])
     model = DINO(
         encoder,
         run.settings["prototypes"],
@@ -40,7 +40,7 @@ def main(argv=None):
         **run.options("temperature", "teacher_temperature", "momentum"),
         warmup_steps=int(run.settings["warmup_share"] * steps),
         total_steps=steps,
-        freeze_prototypes=run.settings["freeze_epochs"] * run.steps_per_epoch,
+        freeze_prototypes=run.optimizer_steps(run.settings["freeze_epochs"]),
         seed=run.seed,
     )
     run.prepare(model)

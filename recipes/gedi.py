@@ -74,7 +74,7 @@ def main(argv=None):
         run.views(),
         **run.options("generative_weight", "invariance_weight", "prior_weight", "data_noise", "energy_decay"),
         **run.options("sgld_steps", "step_size", "noise", "buffer_size", "restart"),
-        generative_steps=s["generative_epochs"] * run.steps_per_epoch,
+        generative_steps=run.optimizer_steps(s["generative_epochs"]),
         seed=run.seed,
     )
     run.fill_head(model.head(), encoder)

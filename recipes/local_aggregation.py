@@ -41,7 +41,7 @@ def main(argv=None):
     options = run.options("neighbors", "clusters", "clusterings", "temperature", "momentum")
     model = LocalAggregation(
         encoder, len(run.images), run.projector(encoder), run.views(),
-        anneal_steps=warm * run.steps_per_epoch, curve="step", seed=run.seed, **options,
+        anneal_steps=run.optimizer_steps(warm), curve="step", seed=run.seed, **options,
     )
     recluster = ClusterBank(s["cluster_every"], start=warm)
     if s["fill_bank"]:

@@ -30,7 +30,7 @@ VARIANTS = {
 def main(argv=None):
     run = training.Run("simdino", SETTINGS, VARIANTS, argv, __doc__)
     encoder = run.encoder()
-    steps = run.settings["epochs"] * run.steps_per_epoch
+    steps = run.optimizer_steps(run.settings["epochs"])
     options = run.options("rate_weight", "epsilon", "momentum")
     model = SimDINO(encoder, run.projector(encoder), run.views(), run.local_views(), **options, total_steps=steps)
     run.prepare(model)

@@ -57,8 +57,8 @@ def main(argv=None):
         run.views(),
         run.local_views(),
         **run.options("temperature", "epsilon", "queue_size"),
-        queue_start=s["queue_epochs"] * run.steps_per_epoch,
-        freeze_prototypes=s["freeze_epochs"] * run.steps_per_epoch,
+        queue_start=run.optimizer_steps(s["queue_epochs"]),
+        freeze_prototypes=run.optimizer_steps(s["freeze_epochs"]),
         seed=run.seed,
     )
     run.prepare(model)

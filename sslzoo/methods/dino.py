@@ -90,12 +90,12 @@ class DINO(MultiCrop, TeacherStudent):
     def call(self, images, training=False):
         views = self.make_views(images, training)
         if training:
-            self.move_teacher(rising_momentum(self.momentum, snapshot(self.step), self.total_steps))
+            self.move_teacher(rising_momentum(self.momentum, self.steps_taken(), self.total_steps))
         return self.embed_crops(images, views, training) | {"teacher": self.teach_groups(views, training)}
 
     def scores(self, z):
         """The student's logits of embeddings (B, J, P): float32 tensor (B, J, prototypes) of cosines."""
-        prototypes = held(self.prototype_head.weights[0], self.step, self.freeze_prototypes)
+        prototypes = held(self.prototype_head.weights[0], self.steps_taken(), self.freeze_prototypes)
         return ops.matmul(unit(z), prototypes)
 
     def teach(self, views, training=False):
@@ -105,7 +105,7 @@ class DINO(MultiCrop, TeacherStudent):
     def objective(self, images, outputs, training):
         warm = 1.0
         if self.warmup_steps:
-            warm = ops.minimum(ops.cast(snapshot(self.step), "float32") / self.warmup_steps, 1.0)
+            warm = ops.minimum(ops.cast(self.steps_taken(), "float32") / self.warmup_steps, 1.0)
         rise = self.teacher_temperature - self.first_teacher_temperature
         sharp = self.first_teacher_temperature + warm * rise
         student, center = self.scores(self.every_view(outputs)), snapshot(self.center)

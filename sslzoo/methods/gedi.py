@@ -98,7 +98,7 @@ class GEDI(ClusterEnergyModel):
         views = logits.shape[1] - self.generates
         terms = mean_terms([cluster_terms(logits[:, 0], logits[:, view]) for view in range(min(1, views - 1), views)])
         if self.generative_steps:
-            alone = snapshot(self.step) < self.generative_steps
+            alone = self.steps_taken() < self.generative_steps
             terms = {name: ops.where(alone, 0.0, term) for name, term in terms.items()}
         terms["generative"] = self.generative_term(outputs, 1) if self.generates else ops.zeros(())
         return self.weigh(terms)

@@ -148,7 +148,13 @@ class TeacherStudent(JointEmbedding):
             setattr(self, f"teacher_{name}", None if student is None else make_teacher(student))
 
     def move_teacher(self, momentum) -> None:
-        """teacher <- momentum teacher + (1 - momentum) student, with a float or scalar tensor in [0, 1]."""
+        """teacher <- momentum teacher + (1 - momentum) student, with a float or scalar tensor in [0, 1].
+
+        Where several batches make a step, each moves the teacher by its share: the student stands still meanwhile, so
+        that momentum^(1/n) of n batches is momentum.
+        """
+        if self.batches_per_step > 1:
+            momentum = momentum ** (1.0 / self.batches_per_step)
         for name in self.taught:
             if getattr(self, name) is not None:
                 ema_update(getattr(self, f"teacher_{name}"), getattr(self, name), momentum)

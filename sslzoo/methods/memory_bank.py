@@ -247,7 +247,7 @@ class MemoryBank(Indexed):
         end = min(self.neighbors, self.num_images)
         if not self.anneal_steps:
             return ops.convert_to_tensor(end, dtype="float32")
-        return anneal(snapshot(self.step), self.num_images, end, self.anneal_steps, self.curve)
+        return anneal(self.steps_taken(), self.num_images, end, self.anneal_steps, self.curve)
 
     def update(self, images, outputs):
         _, index = self.split(images)

@@ -21,7 +21,7 @@ from sslzoo.data import Batches
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.methods.advice import Advice
 from sslzoo.methods.fusing import fused_steps, fuses_its_steps, refuse_parts_of_batches
-from sslzoo.methods.state import is_moved_by_hand
+from sslzoo.methods.state import is_moved_by_hand, snapshot
 from sslzoo.networks.composition import compose, scales_twice
 
 
@@ -222,6 +222,16 @@ class Pretrainer(keras.Model):
     def weigh(self, losses: dict) -> dict:
         """Each term times the setting "<term>_weight", where the method has one."""
         return {term: getattr(self, f"{term}_weight", 1.0) * losses[term] for term in self.terms}
+
+    @property
+    def batches_per_step(self) -> int:
+        """Batches whose gradients make a training step: `gradient_accumulation_steps` of the optimizer, or 1."""
+        return getattr(getattr(self, "optimizer", None), "gradient_accumulation_steps", None) or 1
+
+    def steps_taken(self):
+        """Training steps before this batch, of a method whose `step` counts batches: int32 scalar, a constant."""
+        step = snapshot(self.step)
+        return step if self.batches_per_step == 1 else ops.floor_divide(step, self.batches_per_step)
 
     def update(self, images, outputs):
         """Assigns state after the objective read it. Called in training only."""

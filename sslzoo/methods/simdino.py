@@ -56,7 +56,7 @@ class SimDINO(MultiCrop, TeacherStudent):
     def call(self, images, training=False):
         views = self.make_views(images, training)
         if training:
-            self.move_teacher(rising_momentum(self.momentum, snapshot(self.step), self.total_steps))
+            self.move_teacher(rising_momentum(self.momentum, self.steps_taken(), self.total_steps))
         return self.embed_crops(images, views, training) | {"target": self.teach_groups(views, training)}
 
     def objective(self, images, outputs, training):

@@ -44,10 +44,10 @@ def moving_average(variable: keras.Variable, new, momentum: float):
     return momentum * snapshot(variable) + (1.0 - momentum) * new
 
 
-def held(variable: keras.Variable, step: keras.Variable, steps: int):
-    """The variable's value, a constant in the first `steps` training steps of those that `step` counts."""
+def held(variable: keras.Variable, step, steps: int):
+    """The variable's value, a constant in the first `steps` training steps; `step` (int scalar) were before this."""
     value = ops.convert_to_tensor(variable)
-    return ops.where(snapshot(step) < steps, ops.stop_gradient(value), value) if steps else value
+    return ops.where(step < steps, ops.stop_gradient(value), value) if steps else value
 
 
 def make_teacher(student: keras.Model) -> keras.Model:

@@ -97,7 +97,7 @@ class SwAV(MultiCrop):
         return views
 
     def objective(self, images, outputs, training):
-        prototypes = held(self.prototype_head.weights[0], self.step, self.freeze_prototypes)
+        prototypes = held(self.prototype_head.weights[0], self.steps_taken(), self.freeze_prototypes)
         z, assigning = unit(self.every_view(outputs)), outputs["z"].shape[1]
         scores = [ops.matmul(z[:, view], prototypes) for view in range(z.shape[1])]
         queue, weights = self._queue_scores(prototypes, assigning)
@@ -108,7 +108,7 @@ class SwAV(MultiCrop):
         if not self.queue_size:
             return None, None
         queue = ops.reshape(snapshot(self.queue), (self.queue_size, count, self.embedding_dim))
-        used = ops.logical_and(ops.any(queue != 0, axis=(1, 2)), snapshot(self.step) >= self.queue_start)
+        used = ops.logical_and(ops.any(queue != 0, axis=(1, 2)), self.steps_taken() >= self.queue_start)
         scores = ops.matmul(queue, ops.stop_gradient(prototypes))
         return [scores[:, view] for view in range(count)], ops.cast(used, "float32")
 

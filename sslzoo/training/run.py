@@ -145,6 +145,10 @@ class Run(Builders):
     def image_shape(self) -> tuple[int, int, int]:
         return tuple(self.images.shape[1:])
 
+    def optimizer_steps(self, epochs: float) -> int:
+        """Steps of the optimizer in so many epochs: what methods count (--accumulate makes one of several batches)."""
+        return round(epochs * self.steps_per_epoch / (self.arguments.accumulate or 1))
+
     @property
     def steps_per_epoch(self) -> int:
         return len(self.images) // self.settings["batch_size"]
