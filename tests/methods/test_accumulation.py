@@ -50,7 +50,7 @@ def test_prototypes_stay_for_steps_not_for_batches():
     model = methods.SwAV(CASES["swav"][1](Flips(2)).encoder, 5, views=Flips(2), freeze_prototypes=2, temperature=0.5)
     kernel = model.prototype_head.weights[0]
     values = fit(model, 3, Record(kernel=kernel))["kernel"]
-    moved = np.abs(np.diff(values, axis=0)).max(axis=(1, 2)) > 1e-7
+    moved = np.abs(np.diff(values, axis=0)).max(axis=(1, 2)) > 1e-5
     assert moved.nonzero()[0].tolist() == [7, 10]  # by the third step of three batches, and the fourth
     assert model.batches_per_step == 3 and int(model.steps_taken()) == 4
 
