@@ -277,6 +277,7 @@ class Views(RandomLayer):
             adopt(step)
         self.generator = keras.random.SeedGenerator(self.seed)
         self._warn_of_steps()
+        self.built = True  # nothing here depends on what it is called with
 
     def _warn_of_steps(self):
         slow = [step.name for step in self.steps if not all(part.supports_jit for part in step._flatten_layers())]

@@ -6,7 +6,7 @@ from keras import ops
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.methods.advice import Advice
-from sslzoo.methods.pretrainer import Pretrainer, full_precision
+from sslzoo.methods.pretrainer import Pretrainer, full_precision, views_of
 from sslzoo.methods.state import ema_update, make_teacher
 from sslzoo.networks.composition import at_size, compose
 
@@ -218,7 +218,7 @@ class MultiCrop(JointEmbedding):
         """`z` of global views (B, J, H, W, C), and `local` of local ones that are made of their images, if any."""
         outputs = {"z": self.embed_groups(views, training)}
         if self.local_views is not None:
-            crops = self.local_views(images, training=training)
+            crops = views_of(images, self.local_views, training)
             local = self.local_encoder(ops.reshape(crops, (-1, *crops.shape[2:])), training=training)
             local = local if self.projector is None else self.projector(local, training=training)
             outputs["local"] = full_precision(ops.reshape(local, (-1, crops.shape[1], self.embedding_dim)))

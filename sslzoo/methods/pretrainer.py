@@ -23,6 +23,9 @@ from sslzoo.methods.advice import Advice
 from sslzoo.methods.fusing import fused_steps, fuses_its_steps, refuse_parts_of_batches
 from sslzoo.methods.state import is_moved_by_hand, snapshot
 from sslzoo.networks.composition import compose, scales_twice
+from sslzoo.views import Views
+
+HELD_OUT_SEED = 0  # of the views of `evaluate` and `validation_data`
 
 
 def full_precision(tensor):
@@ -47,6 +50,16 @@ ROLES = {
 def _all_but(variables, excluded):
     excluded = {id(variable) for variable in excluded}
     return [variable for variable in variables if id(variable) not in excluded]
+
+
+def views_of(images, views: keras.Layer, training):
+    """Random views, outside training too: a loss of held-out images compares views that differ, the same at every look.
+
+    Layers other than `Views`, which have no seed for a call, decide by `training` themselves.
+    """
+    if training or not isinstance(views, Views):
+        return views(images, training=training)
+    return views(images, training=True, seed=HELD_OUT_SEED)
 
 
 class Picture(NamedTuple):
@@ -296,6 +309,8 @@ class Pretrainer(keras.Model):
     def make_views(self, images, training):
         """Raw images (B, H, W, C) or ready-made views (B, J, H, W, C) -> views (B, J, H, W, C).
 
+        `evaluate`, `validation_data` and `predict` see random views too, drawn with one seed for every batch.
+
         Raises:
             InvalidInputError: a tensor of another rank, images without `views`, or another number of views.
         """
@@ -315,7 +330,7 @@ class Pretrainer(keras.Model):
                 "This model was made without `views` and takes ready-made views of shape "
                 f"(batch, views, height, width, channels). Received: images of shape={tuple(images.shape)}"
             )
-        views = self.views(images, training=training)
+        views = views_of(images, self.views, training)
         self.check_view_count(views.shape[1])
         return views
 

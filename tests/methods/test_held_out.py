@@ -1,0 +1,45 @@
+"""The loss of held-out images: views that differ, the same at every look; and batches of several steps under `fit`."""
+
+import keras
+import numpy as np
+import pytest
+from contract import images, plain_encoder
+
+from sslzoo import data, methods, networks
+from sslzoo.views import Views
+
+
+def model(**arguments):
+    return methods.SimCLR(plain_encoder(), views=Views("simvae-digits", 2, seed=0), temperature=0.5, **arguments)
+
+
+def test_held_out_views_differ_and_repeat():
+    method = model()
+    method.compile(keras.optimizers.SGD(0.0))
+    first = method.evaluate(images(12), batch_size=12, verbose=0, return_dict=True)
+    assert first == method.evaluate(images(12), batch_size=12, verbose=0, return_dict=True)
+    views = keras.ops.convert_to_numpy(method.make_views(images(12), training=False))
+    assert np.abs(views[:, 0] - views[:, 1]).max() > 0.1
+    history = method.fit(images(24), batch_size=12, validation_data=images(12), epochs=2, verbose=0).history
+    after = method.evaluate(images(12), batch_size=12, verbose=0, return_dict=True)
+    assert history["val_loss"][-1] == pytest.approx(after["loss"], rel=1e-6)  # the encoder's statistics moved
+    assert first["alignment"] > -2.0 + 1e-3  # -1 / temperature is that of views that are all alike
+
+
+def test_small_crops_of_held_out_images_differ_too():
+    local = Views("simvae-digits", 2, size=4, seed=1)
+    encoder = networks.encoder("resnet18", (None, None, 1), None)
+    method = methods.LeJEPA(encoder, views=Views("simvae-digits", 2, seed=0), local_views=local, slices=7)
+    outputs = method(images(3), training=False)
+    z = keras.ops.convert_to_numpy(outputs["local"])
+    assert np.abs(z[:, 0] - z[:, 1]).max() > 1e-4
+
+
+def test_batches_of_several_steps_train_a_model_that_was_never_called():
+    method = model()
+    steps = 1 if keras.backend.backend() == "torch" else 3  # PyTorch has no program of several
+    method.compile(keras.optimizers.SGD(0.01), steps_per_execution=steps)
+    stacks = steps if methods.pretrainer.fuses_its_steps() else 1
+    batches = data.Batches(images(36), None, 12, seed=0, repeat=stacks > 1, steps_per_execution=stacks)
+    history = method.fit(batches, epochs=1, steps_per_epoch=3, shuffle=False, verbose=0).history
+    assert np.isfinite(history["loss"]).all() and int(method.optimizer.iterations) == 3
