@@ -87,7 +87,7 @@ def compose(
     kept = _output_positions(network, output)
 
     raw = keras.Input(batch_shape=first.input_shape, dtype="float32", name=first.inputs[0].name)
-    copies = _Copies({raw.name})
+    copies = Copies({raw.name})
     tensors = [raw]
     if preprocessor is not None:
         tensors = copies.replay(first, raw)
@@ -160,7 +160,7 @@ def part_after(model: keras.Model, name: str) -> keras.Model:
     """The part of a Functional model that comes after the layer of that name, as copies."""
     start = model.get_layer(name).output
     views = keras.Input(batch_shape=start.shape, dtype=start.dtype, name="views")
-    outputs = _Copies({"views"}).replay(keras.Model(start, model.outputs), views)
+    outputs = Copies({"views"}).replay(keras.Model(start, model.outputs), views)
     return keras.Model(views, outputs[0] if len(outputs) == 1 else outputs, name=model.name)
 
 
@@ -197,7 +197,7 @@ def with_policy(model: keras.Model, dtype: "str | keras.DTypePolicy") -> keras.M
         fixed = preprocessing(model).layers
     except InvalidInputError:  # a decoder has none
         fixed = []
-    copies = _Copies({raw.name}, keras.dtype_policies.get(dtype), [id(layer) for layer in fixed])
+    copies = Copies({raw.name}, keras.dtype_policies.get(dtype), [id(layer) for layer in fixed])
     outputs = copies.replay(model, raw)
     return keras.Model(raw, outputs[0] if len(outputs) == 1 else outputs, name=model.name)
 
@@ -278,7 +278,7 @@ def _output_positions(network, output):
     return [output]
 
 
-class _Copies:
+class Copies:
     """Runs models again on other tensors, with copies of their layers; models inside models are opened.
 
     Args:
@@ -339,7 +339,7 @@ class _Copies:
         else:  # Keras numbers operations through a process: "cast_7"
             config["name"] = self.unused(re.sub(r"_\d+$", "", operation.name))
         try:
-            copy = self.made[id(operation)] = type(operation).from_config(config)
+            copy = self.made[id(operation)] = self.copy(operation, config)
         except Exception as error:
             raise InvalidInputError(
                 f"A published model consists of core Keras layers. Received: {operation.name!r} of type "
@@ -347,8 +347,16 @@ class _Copies:
             ) from error
         value = blocks.apply(copy, *args, **kwargs) if isinstance(copy, keras.Layer) else copy(*args, **kwargs)
         if getattr(operation, "weights", None):
-            copy.set_weights(operation.get_weights())
+            self.fill(copy, operation.get_weights())
         return value
+
+    def copy(self, operation, config):
+        """A new operation of that configuration, which has no weights yet."""
+        return type(operation).from_config(config)
+
+    def fill(self, copy, weights):
+        """Gives a copy the weights of the original."""
+        copy.set_weights(weights)
 
 
 def check_published(model, core=True):
