@@ -67,7 +67,8 @@ def backbone(
         **options: of the constructor, such as `alpha`.
 
     Returns:
-        Functional `keras.Model` of core layers: float (B, *input_shape) -> float32 (B, L).
+        Functional `keras.Model` of core layers: float (B, *input_shape) -> float32 (B, L). Its batch normalisation has
+        momentum 0.9, as all in this package.
 
     Raises:
         UnknownNameError: no such constructor or option.
@@ -150,7 +151,12 @@ class _CoreCopies(Copies):
 
     def copy(self, operation, config):
         if type(operation) is layers.BatchNormalization:
-            return BatchNormalization.from_config(config)
+            # Keras' 0.99 and 0.999 remember a thousand steps, which is more than a short training has.
+            return BatchNormalization.from_config(config | {"momentum": 0.9})
+        if type(operation) is layers.DepthwiseConv2D:
+            # Keras draws as if each output saw all channels: so small that what comes out is nearly the same for all.
+            start = keras.initializers.RandomNormal(stddev=float(np.sqrt(2 / np.prod(operation.kernel_size))))
+            config["depthwise_initializer"] = start
         if type(operation).__name__ == "LayerScale":  # of ConvNeXt: a factor for each channel
             start, width = keras.initializers.Constant(operation.init_values), operation.projection_dim
             options = {"kernel_initializer": start, "name": config["name"], "dtype": config["dtype"]}

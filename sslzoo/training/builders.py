@@ -2,8 +2,9 @@
 
 import keras
 
-from sslzoo import networks, optimizers
-from sslzoo.errors import choose
+from sslzoo import augment, networks, optimizers
+from sslzoo.errors import InvalidInputError, choose
+from sslzoo.networks.backbones import widening
 from sslzoo.training.annealing import TimedCosine
 from sslzoo.views import Views, policy
 
@@ -54,7 +55,25 @@ class Builders:
         if self.beginning:
             return self.beginning.encoder(self, posterior)
         s = self.settings
-        return networks.encoder(s["network"], self.input_shape, s["latent_dim"], posterior, seed=self.seed, **size)
+        options = {"seed": self.seed, **s["network_options"], **size, **self._elsewhere()}
+        return networks.encoder(s["network"], self.input_shape, s["latent_dim"], posterior, **options)
+
+    def _elsewhere(self):
+        """What a network from elsewhere is told of this run: the range of its views, and whether it is trained."""
+        name, options = self.settings["network"], {}
+        if ":" in name:
+            for step in self.views().steps:
+                if isinstance(step, augment.Normalize):
+                    options["normalized"] = step.mean, step.std
+        elif self.settings["pretrained"]:
+            raise InvalidInputError(f"--pretrained is for networks from elsewhere. Received: network={name!r}")
+        if self.settings["pretrained"]:
+            options["weights"] = "imagenet"
+            how = widening(self.image_shape[-1])
+            remark = f"Training began with the supervised weights of {name}." + (f" {how}" if how else "")
+            self.examples.remarks.append(remark)
+            print(remark)
+        return options
 
     def decoder(self) -> keras.Model:
         """The decoder that belongs to the encoder of this run."""

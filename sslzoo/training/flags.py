@@ -13,7 +13,7 @@ from sslzoo.training.settings import KINDS, SETUPS, parse_changes
 from sslzoo.zoo.results import is_license
 
 # Settings that have a flag of their own beside --set.
-SHORT = ("epochs", "batch_size", "num_views", "learning_rate", "queue_size")
+SHORT = ("network", "pretrained", "epochs", "batch_size", "num_views", "learning_rate", "queue_size")
 POSITIVE = (
     *("epochs", "batch_size", "num_views", "queue_size", "max_minutes", "grace", "limit", "image_size"),
     *("stop_on_collapse", "until_knn", "accumulate", "processes", "fuse_steps"),
@@ -50,6 +50,8 @@ def parser(method: str, variants: dict, description: str, has_queue: bool = True
 
     add = parser.add_argument_group("settings").add_argument
     add("--variant", default="zoo", help=f"{', '.join(variants)} (zoo)")
+    add("--network", help="of the zoo (vit-tiny), keras:ResNet50, keras_hub:PRESET or package.module:function")
+    add("--pretrained", action="store_const", const=True, help="begin with the supervised weights of such a network")
     add("--epochs", type=int, help="passes over the training images (as many as the budget of views gives)")
     add("--batch-size", type=int, help="images per step; the networks see this times --num-views")
     add("--num-views", type=int, help="views of each image")
