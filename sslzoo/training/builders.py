@@ -30,7 +30,8 @@ class Builders:
         steps = policy(self.settings["policy"], **changes)
         whole, small = self.image_shape[:2], self.settings["view_size"]
         count, size = num_views or self.settings["num_views"], size or small or whole
-        return Views(steps, count, size=size, seed=self.seed, eval_size=whole if small else None)
+        options = {"seed": self.seed, "eval_size": whole if small else None, "value_range": self.examples.value_range}
+        return Views(steps, count, size=size, **options)
 
     def local_views(self) -> Views | None:
         """The smaller views of settings "local_views" (how many), "local_scale" and "local_size"; None for 0."""

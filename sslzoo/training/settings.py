@@ -255,6 +255,10 @@ def resolve(
                 numbers[name] = value
     for name, value in (changes or {}).items():
         numbers[choose("setting", name, numbers)] = value
+    if channels not in (None, 1, 3) and "policy" not in (changes or {}):
+        numbers["policy"] = "channels"  # the others mix colours
+    if numbers["policy"] == "xray" and "flip" not in (changes or {}):
+        numbers["flip"] = None  # hearts lie to the left
     if "latent_dim" not in (changes or {}) and (":" in numbers["network"] or numbers["network"] in FOR_PHOTOGRAPHS):
         numbers["latent_dim"] = None
     return _derived(_checked(numbers))
