@@ -1053,3 +1053,36 @@ def test_embed_and_load_see_the_same_classes(tmp_path):
     assert source.classes == data.ImageFolder(tmp_path).class_folders == ["cat", "dog"]
     with pytest.raises(errors.InvalidInputError, match="labels='folders'"):
         inputs.source_of([tmp_path / "cat", tmp_path / "dog"], labels="folders")
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Any channels, any depth
+
+
+def deep(count=40, channels=4):
+    return np.random.default_rng(0).integers(200, 5000, (count, 8, 8, channels)).astype("uint16")
+
+
+def test_deep_images_of_many_channels_come_as_they_are(tmp_path):
+    np.savez(tmp_path / "deep.npz", train_images=deep(), test_images=-deep(4).astype("float64"))
+    images, _ = data.load(tmp_path / "deep.npz", "train")
+    np.testing.assert_array_equal(images, deep())
+    assert images.dtype == "uint16" and data.load(tmp_path / "deep.npz", "test")[0].dtype == "float32"
+    batch, *_ = data.Batches(images, None, 8, shuffle=False)
+    np.testing.assert_array_equal(batch[0], images[:8])
+
+
+def test_the_range_of_values_leaves_hot_pixels_out():
+    images = deep(500)
+    images[0, 0, 0] = 65535
+    low, high = data.value_range(images)
+    assert 200 <= low < 210 and 4990 < high < 5000
+    assert data.value_range(np.zeros((2, 8, 8, 3), "uint8")) == (0, 255)
+    assert data.value_range(np.full((2, 8, 8, 1), 200.0, "float32")) == (0, 255)
+    with pytest.raises(errors.InvalidInputError, match="more than one value"):
+        data.value_range(np.full((2, 8, 8, 1), 300.0, "float32"))
+
+
+def test_deep_images_are_not_resized():
+    with pytest.raises(errors.InvalidInputError, match="not resized"):
+        data.fit_images(deep(2), (4, 4, 4))

@@ -181,6 +181,11 @@ class Fit:
         if isinstance(image, np.ndarray):
             if image.shape == (self.height, self.width, self.channels):
                 return image
+            if image.shape[-1] not in (1, 3) or not 0 <= image.min() <= image.max() <= 255:
+                raise InvalidInputError(
+                    "Images of other channels or values than a picture's are not resized: expected the shape "
+                    f"{(self.height, self.width, self.channels)}. Received: shape={image.shape}, dtype={image.dtype}"
+                )
             pixels = np.rint(image).astype("uint8")
             image = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
         if self.channels is None:

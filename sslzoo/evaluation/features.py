@@ -148,7 +148,7 @@ class TorchEncoder:
 
 def _check_values(encoder, images, name):
     """Raise unless an encoder of values 0..255 gets such; others say what they take, and any may lie beyond."""
-    if np.asarray(images[:1]).dtype == np.uint8 or input_range(encoder) != (0, 255):
+    if np.asarray(images[:1]).dtype == np.uint8 or input_range(encoder, None) != (0, 255):
         return
     low, high = np.min(images), np.max(images)
     if low < 0 or high > 255:

@@ -173,13 +173,13 @@ def has_preprocessing(model: keras.Model) -> bool:
     return PREPROCESSED in names or bool(names and re.fullmatch(_STEPS, names[0]))
 
 
-def input_range(model) -> tuple[float, float]:
-    """The values of raw images that a composed model takes for 0 and 1; (0, 255) of one that does not say."""
+def input_range(model, unsaid=(0.0, 255.0)) -> "tuple[float, float] | None":
+    """The values of raw images that a composed model takes for 0 and 1; `unsaid` of one that does not say."""
     for layer in getattr(model, "layers", ()):
         if layer.name == "unit_range":
             ends = (-layer.offset / layer.scale, (1 - layer.offset) / layer.scale)
             return tuple(float(f"{end:.9g}") for end in ends)
-    return 0.0, 255.0
+    return unsaid
 
 
 def part_after(model: keras.Model, name: str) -> keras.Model:
