@@ -1086,3 +1086,39 @@ def test_the_range_of_values_leaves_hot_pixels_out():
 def test_deep_images_are_not_resized():
     with pytest.raises(errors.InvalidInputError, match="not resized"):
         data.fit_images(deep(2), (4, 4, 4))
+
+
+@pytest.fixture
+def tiffs(tmp_path):
+    tifffile = pytest.importorskip("tifffile")
+    for n, image in enumerate(deep(6)):
+        (tmp_path / str(n % 2)).mkdir(exist_ok=True)
+        # A satellite's bands come first, a microscope's channels last.
+        tifffile.imwrite(tmp_path / str(n % 2) / f"{n}.tif", np.moveaxis(image, -1, 0) if n % 3 else image)
+    return tmp_path
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_tiff_files_of_many_channels_are_read_as_they_are(tiffs, stream):
+    images, labels = data.load(tiffs, "train", labels="folders", stream=stream)
+    assert images.dtype == "uint16" and images.shape == (6, 8, 8, 4) and labels.tolist() == [0, 0, 0, 1, 1, 1]
+    np.testing.assert_array_equal(images[np.arange(6)], deep(6)[[0, 2, 4, 1, 3, 5]])
+    source = inputs.source_of(tiffs)
+    np.testing.assert_array_equal(source.read(1), deep(6)[2])
+
+
+def test_tiff_files_are_cropped_and_averaged(tiffs):
+    images, _ = data.load(tiffs, "train", image_size=4)
+    expected = deep(6)[0].reshape(4, 2, 4, 2, 4).mean((1, 3))
+    assert images.dtype == "uint16" and images.shape == (6, 4, 4, 4)
+    assert np.corrcoef(images[0].ravel(), expected.ravel())[0, 1] > 0.9
+
+
+def test_tiff_files_that_differ_are_refused(tiffs):
+    tifffile = pytest.importorskip("tifffile")
+    tifffile.imwrite(tiffs / "0" / "z.tif", deep(1)[0, ..., :2].astype("float32"))
+    with pytest.raises(errors.InvalidInputError, match="2 x float32, 4 x uint16"):
+        data.load(tiffs, "train")
+    tifffile.imwrite(tiffs / "0" / "z.tif", np.zeros((8, 8), "int64"))
+    with pytest.raises(errors.InvalidInputError, match="dtype=int64"):
+        data.load(tiffs, "train")
