@@ -88,7 +88,7 @@ def _load(plan, split, remarks):
         plan.dataset,
         split,
         data_dir=chosen.data_dir,
-        image_size=chosen.image_size or "auto",
+        image_size=chosen.store_size or chosen.image_size or "auto",
         labels=chosen.labels,
         test_share=chosen.test_share,
         seed=plan.seed,
