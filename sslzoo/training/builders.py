@@ -29,9 +29,9 @@ class Builders:
         changes = {"flip": self.settings["flip"], **self.settings["policy_changes"], **changes}
         steps = policy(self.settings["policy"], **changes)
         whole, small = self.image_shape[:2], self.settings["view_size"]
-        count, size = num_views or self.settings["num_views"], size or small or whole
-        options = {"seed": self.seed, "eval_size": whole if small else None, "value_range": self.examples.value_range}
-        return Views(steps, count, size=size, **options)
+        count, eval_size = num_views or self.settings["num_views"], whole if small and size is None else None
+        options = {"seed": self.seed, "eval_size": eval_size, "value_range": self.examples.value_range}
+        return Views(steps, count, size=size or small or whole, **options)
 
     def local_views(self) -> Views | None:
         """The smaller views of settings "local_views" (how many), "local_scale" and "local_size"; None for 0."""
