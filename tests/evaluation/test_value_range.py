@@ -22,6 +22,7 @@ def bands(count, seed=0):
     return (bright + rng.normal(0, 200, (count, 16, 16, 4))).clip(0, 4095).astype("uint16"), labels
 
 
+@pytest.mark.slow
 def test_bands_are_trained_on_published_read_and_evaluated(tmp_path, capsys):
     (images, labels), (test_images, test_labels) = bands(96), bands(40, 1)
     arrays = {"train_images": images, "train_labels": labels, "test_images": test_images, "test_labels": test_labels}

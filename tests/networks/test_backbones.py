@@ -29,10 +29,12 @@ def array(tensor):
         ("MobileNet", "mobilenet", {"alpha": 0.25}),  # -1..1, by a function
         ("MobileNetV3Small", "mobilenet_v3", {"alpha": 0.75}),  # -1..1, by a layer
         ("VGG16", "vgg16", {}),  # blue, green, red without their means, by a function
-        ("EfficientNetV2B0", "efficientnet_v2", {}),  # mean and deviation, by layers
-        ("EfficientNetV2S", "efficientnet_v2", {}),  # 1 / 128, by a layer
-        ("ConvNeXtTiny", "convnext", {}),  # a private layer of its own
-        ("InceptionResNetV2", "inception_resnet_v2", {}),  # another one
+        pytest.param(
+            "EfficientNetV2B0", "efficientnet_v2", {}, marks=pytest.mark.slow
+        ),  # mean and deviation, by layers
+        pytest.param("EfficientNetV2S", "efficientnet_v2", {}, marks=pytest.mark.slow),  # 1 / 128, by a layer
+        pytest.param("ConvNeXtTiny", "convnext", {}, marks=pytest.mark.slow),  # a private layer of its own
+        pytest.param("InceptionResNetV2", "inception_resnet_v2", {}, marks=pytest.mark.slow),  # another one
     ],
 )
 def test_views_give_what_raw_images_give_in_keras(name, module, options, tmp_path):
