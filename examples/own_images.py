@@ -65,7 +65,8 @@ def train(name, options, images, epochs):
     head = networks.projector(network.output_shape[-1], (256, 64), seed=1)
     model = methods.SimCLR(network, head, views.Views("photos", 2, seed=0), temperature=0.2)
     before = model.parts(images.shape[1:])["encoder"]
-    model.compile(keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(1e-3, epochs * (len(images) // 100))))
+    rate = keras.optimizers.schedules.CosineDecay(1e-3, max(1, epochs * (len(images) // 100)))
+    model.compile(keras.optimizers.Adam(rate))
     model.fit(images, batch_size=100, epochs=epochs, verbose=2)
     return before, model.parts(images.shape[1:])["encoder"]
 
