@@ -65,7 +65,7 @@ def encoder(
         UnknownNameError: no such encoder.
         InvalidInputError: a shape, size or option that does not fit the network.
     """
-    if ":" not in name:
+    if ":" not in str(name):
         choose("encoder", name, ENCODERS)
     if latent_dim is not None:
         latent_dim = checks.count(latent_dim=latent_dim)

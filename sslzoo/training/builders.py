@@ -62,7 +62,7 @@ class Builders:
     def _elsewhere(self):
         """What a network from elsewhere is told of this run: the range of its views, and whether it is trained."""
         name, options = self.settings["network"], {}
-        if ":" in name:
+        if ":" in str(name):
             for step in self.views().steps:
                 if isinstance(step, augment.Normalize):
                     options["normalized"] = step.mean, step.std

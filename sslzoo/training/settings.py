@@ -259,7 +259,9 @@ def resolve(
         numbers["policy"] = "channels"  # the others mix colours
     if numbers["policy"] == "xray" and "flip" not in (changes or {}):
         numbers["flip"] = None  # hearts lie to the left
-    if "latent_dim" not in (changes or {}) and (":" in numbers["network"] or numbers["network"] in FOR_PHOTOGRAPHS):
+    if "latent_dim" not in (changes or {}) and (
+        ":" in str(numbers["network"]) or numbers["network"] in FOR_PHOTOGRAPHS
+    ):
         numbers["latent_dim"] = None
     return _derived(_checked(numbers))
 
