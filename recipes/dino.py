@@ -11,10 +11,10 @@ from sslzoo import training
 from sslzoo.methods import DINO
 from sslzoo.training import STRONG
 
-# local_views: beside the num_views, of the same size, that show local_scale of the image.
+# local_views: beside the num_views, of local_size pixels (None: as the images), that show local_scale of the image.
 SETTINGS = {
     "head": (256, 64), "prototypes": 256, "temperature": 0.1, "teacher_temperature": 0.07, "warmup_share": 0.1,
-    "momentum": 0.99, "freeze_epochs": 1, "local_views": 2, "local_scale": (0.2, 0.5),
+    "momentum": 0.99, "freeze_epochs": 1, "local_views": 2, "local_size": None, "local_scale": (0.2, 0.5),
 }
 
 # strong: the head of the paper, fewer prototypes; lightly reports 81.3 % (kNN of 200, best epoch) after 200 epochs of

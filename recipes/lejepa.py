@@ -12,11 +12,12 @@ from sslzoo import training
 from sslzoo.methods import LeJEPA
 from sslzoo.training import AIRNET, STRONG, Per
 
-# local_views: beside the num_views, which alone make the centre, of the same size, that show local_scale of the image.
+# local_views: beside the num_views, which alone make the centre, of local_size pixels (None: that of the images), that
+# show local_scale of the image.
 SETTINGS = {
     "num_views": 4, "batch_size": 64, "head": None, "slices": Per(256, cifar10=1024),
     "weight": Per(0.05, mnist=0.01),  # the best on MNIST turns with the number of views: docs/choices.md
-    "local_views": 0, "local_scale": (0.05, 0.3),
+    "local_views": 0, "local_size": None, "local_scale": (0.05, 0.3),
 }
 
 # strong: as EB-JEPA trains it, which reports 91.0 % (linear, read on test images) after 300 epochs; here every view is

@@ -9,6 +9,7 @@
 A policy is a list of steps; a step is a Keras layer, of `sslzoo.augment` or any image layer of Keras or KerasCV.
 """
 
+import math
 import warnings
 
 import keras
@@ -24,6 +25,7 @@ from sslzoo.errors import InvalidInputError, choose
 #
 #   crop       RandomResizedCrop(scale = fractions of the area, ratio = width over height, whole_pixels)
 #   shift      RandomShift(pixels), the border reflected
+#   turn       True: QuarterTurn; or degrees: Rotation
 #   flip       "horizontal", "vertical" or "both", each with probability 1/2. Flips commute with all other steps but the
 #              first; second in the row, they are part of the crop and cost nothing
 #   jitter     ColorJitter(brightness, contrast, saturation, hue), on a fraction `probability` of the images
@@ -39,6 +41,9 @@ _TIGHT = {"scale": (0.6, 1.0), "ratio": (0.75, 1.3)}
 _STRONG = {"brightness": 0.8, "contrast": 0.8, "saturation": 0.8, "hue": 0.2, "probability": 0.8}
 _RARE = {"brightness": 0.4, "contrast": 0.4, "saturation": 0.2, "hue": 0.1, "probability": 0.1}
 _EVEN = {"brightness": 0.4, "contrast": 0.4, "saturation": 0.4, "hue": 0.4, "probability": 1.0}
+_MILD = {"brightness": 0.4, "contrast": 0.4, "saturation": 0.2, "hue": 0.05, "probability": 0.8}
+_SIMCLR_CROP = {"scale": (0.08, 1.0), "ratio": (3 / 4, 4 / 3)}
+_BLUR = {"kernel_size": 13, "sigma": (0.1, 2.0), "probability": 0.5}
 _SIGNED = {"mean": 0.5, "std": 0.5}  # [0, 1] -> [-1, 1]
 _IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 
@@ -57,11 +62,11 @@ POLICIES = {
     # SimCLR (arXiv:2002.05709) as solo-learn's "symmetric" recipe sets it for CIFAR, without mean and std. SimCLR
     # itself does not blur CIFAR: `blur=None`. The kernel reaches 3 sigma.
     "simclr-cifar10": {
-        "crop": {"scale": (0.08, 1.0), "ratio": (3 / 4, 4 / 3)},
+        "crop": _SIMCLR_CROP,
         "flip": "horizontal",
         "jitter": _STRONG,
         "gray": 0.2,
-        "blur": {"kernel_size": 13, "sigma": (0.1, 2.0), "probability": 0.5},
+        "blur": _BLUR,
         "solarize": None,
     },
     # GEDI, table 9, on images in [-1, 1]; MNIST's row is also that of the addition task. The table leaves two things
@@ -97,7 +102,7 @@ POLICIES = {
     "gedi-toy": {"noise": 0.03},
     # EBCLR's released configurations: SimCLR's views with noise, in [-1, 1]. Grey images are cropped only.
     "ebclr-cifar10": {
-        "crop": {"scale": (0.08, 1.0), "ratio": (3 / 4, 4 / 3)},
+        "crop": _SIMCLR_CROP,
         "flip": "horizontal",
         "jitter": _STRONG,
         "gray": 0.2,
@@ -105,16 +110,11 @@ POLICIES = {
         "noise": 0.03,
         "normalize": _SIGNED,
     },
-    "ebclr-mnist": {
-        "crop": {"scale": (0.08, 1.0), "ratio": (3 / 4, 4 / 3)},
-        "flip": None,
-        "noise": 0.03,
-        "normalize": _SIGNED,
-    },
+    "ebclr-mnist": {"crop": _SIMCLR_CROP, "flip": None, "noise": 0.03, "normalize": _SIGNED},
     # On Mutual Information in Contrastive Learning (arXiv:2005.13149), B.3, with the strengths of Local Aggregation,
     # which it follows. The paper enlarges CIFAR-10 to 256 pixels and cuts 224; here images keep their size.
     "mi-cifar10": {
-        "crop": {"scale": (0.2, 1.0), "ratio": (3 / 4, 4 / 3)},
+        "crop": _SIMCLR_CROP | {"scale": (0.2, 1.0)},
         "flip": "horizontal",
         "gray": 0.2,
         "jitter": _EVEN,
@@ -122,14 +122,58 @@ POLICIES = {
     },
     # The same for CMC (section B.3): no grey views, and Lab at the end. The code of CMC does not jitter: `jitter=None`.
     "mi-cifar10-lab": {
-        "crop": {"scale": (0.2, 1.0), "ratio": (3 / 4, 4 / 3)},
+        "crop": _SIMCLR_CROP | {"scale": (0.2, 1.0)},
         "flip": "horizontal",
         "jitter": _EVEN,
         "lab": True,
     },
+    # Ours, by domain, for images of 64 pixels and more, with SimCLR's crops (arXiv:2002.05709, appendix A) where
+    # objects are what counts, and milder ones where texture or a small finding does.
+    "photos": {"crop": _SIMCLR_CROP, "flip": "horizontal", "jitter": _STRONG, "gray": 0.2, "blur": _BLUR},
+    # The large views of SwAV's multi-crop (arXiv:2006.09882): 2 of 224 pixels beside 6 of 96, which recipes make by
+    # local_views=6 local_size=96 local_scale=(0.05,0.14).
+    "photos-multicrop": {
+        "crop": _SIMCLR_CROP | {"scale": (0.14, 1.0)},
+        "flip": "horizontal",
+        "jitter": _STRONG,
+        "gray": 0.2,
+        "blur": _BLUR,
+    },
+    # From above there is no up; the hue of fields, roofs and water is what they are told by.
+    "satellite": {
+        "crop": _SIMCLR_CROP | {"scale": (0.2, 1.0)},
+        "flip": "horizontal",
+        "turn": True,
+        "jitter": _MILD | {"hue": 0.0},
+        "blur": _BLUR,
+    },
+    # Stains and lamps vary a little, and so does the focus.
+    "microscopy": {
+        "crop": _SIMCLR_CROP | {"scale": (0.2, 1.0)},
+        "flip": "horizontal",
+        "turn": True,
+        "jitter": _MILD,
+        "blur": _BLUR,
+    },
+    # Hearts lie to the left, so nothing is flipped; patients do not lie straight, and exposures differ.
+    "xray": {
+        "crop": _SIMCLR_CROP | {"scale": (0.3, 1.0)},
+        "flip": None,
+        "turn": 10.0,
+        "jitter": _MILD | {"saturation": 0.0, "hue": 0.0},
+        "blur": None,
+    },
+    # Channels that are no colours: nothing mixes them.
+    "channels": {
+        "crop": _SIMCLR_CROP | {"scale": (0.2, 1.0)},
+        "flip": "horizontal",
+        "turn": None,
+        "blur": None,
+        "noise": None,
+    },
 }
 
-DTYPES = ("uint8", "int32", "int64", "float16", "bfloat16", "float32", "float64")
+DTYPES = ("uint8", "uint16", "int32", "int64", "float16", "bfloat16", "float32", "float64")
 
 
 def policy(name: str, size: int | tuple[int, int] | None = None, **changes) -> list[keras.Layer]:
@@ -175,6 +219,7 @@ _MAKE = {
     "crop": lambda settings: [augment.RandomResizedCrop(**settings)],
     "shift": lambda pixels: [augment.RandomShift(pixels)],
     "flip": _flip,
+    "turn": lambda degrees: [augment.QuarterTurn() if degrees is True else augment.Rotation(degrees)],
     "jitter": lambda settings: [augment.ColorJitter(**settings)],
     "gray": lambda probability: [augment.Grayscale(probability)],
     "blur": lambda settings: [augment.GaussianBlur(**settings)],
@@ -207,8 +252,8 @@ def _fit_size(steps, size, replace=False):
 class Views(RandomLayer):
     """Makes J views of each image; every image and every view has random numbers of its own.
 
-    Images are scaled by 1/255, then go through the steps of the policy. The same object works in a model on the device,
-    compiled or not, and inside `tf.data` under every backend.
+    Images are scaled to 0..1, those in 0..255 by 1/255, then go through the steps of the policy. The same object works
+    in a model on the device, compiled or not, and inside `tf.data` under every backend.
 
     Example:
         import numpy as np
@@ -220,8 +265,8 @@ class Views(RandomLayer):
         make.prepare(images).shape  # (4, 28, 28, 1): what a network sees at evaluation
 
     Call arguments:
-        images: (B, H, W, C), or one image (H, W, C) of at most 4 channels, values 0..255: uint8, or ints or floats of
-            that range. Policies of Gaussian noise only also take points (B, D), in their own units.
+        images: (B, H, W, C), or one image (H, W, C) of at most 4 channels, values 0..255 or in `value_range`, integers
+            or floats. Policies of Gaussian noise only also take points (B, D), in their own units.
         training: bool. False draws nothing and gives J equal views, of the deterministic steps alone. None means what
             the model around it says, and True outside of one.
         seed: None to draw from the layer's own random state, which moves on by one at each call and is among the
@@ -248,6 +293,7 @@ class Views(RandomLayer):
         eval_size: int or (height, width) of what `prepare` and `preprocessor` make, or None for that of the views.
             Random crops enlarge what they show, so a network of any size that is trained on small views does better
             on larger images (Touvron et al., "Fixing the train-test resolution discrepancy").
+        value_range: (low, high), the values of raw images that become 0 and 1 (`sslzoo.data.value_range`).
 
     Raises:
         UnknownNameError: no policy of that name.
@@ -261,9 +307,15 @@ class Views(RandomLayer):
         size: int | tuple[int, int] | None = None,
         seed: int | None = None,
         eval_size: int | tuple[int, int] | None = None,
+        value_range: tuple[float, float] = (0.0, 255.0),
         **kwargs,
     ):
         super().__init__(seed=seed, **kwargs)
+        self.value_range = checks.interval(-math.inf, math.inf, value_range=value_range)
+        low, high = self.value_range
+        if low == high:
+            raise InvalidInputError(f"value_range must be (low, high). Received: value_range={value_range!r}")
+        self._scale, self._offset = 1 / (high - low), -low / (high - low)
         self.num_views = checks.count(num_views=num_views)
         self.size = checks.size(size=size)
         self.eval_size = checks.size(eval_size=eval_size)
@@ -312,7 +364,8 @@ class Views(RandomLayer):
         count = self.num_views if num_views is None else checks.count(num_views=num_views)
         rank = len(images.shape)
         batch = self.backend.cast(images, "float32")
-        batch = batch if rank == 2 else batch * (1 / 255)
+        batch = batch if rank == 2 else batch * self._scale
+        batch = batch + self._offset if self._offset and rank > 2 else batch
         batch = batch[None] if rank == 3 else batch
         if training is not None and not training:
             batch = self._apply(self.eval_steps, batch, False, None)
@@ -364,7 +417,7 @@ class Views(RandomLayer):
             image_shape: tuple (H, W, C) of raw images.
 
         Returns:
-            keras.Model from float32 (B, H, W, C), values 0..255, to `prepare` of it.
+            keras.Model from float32 (B, H, W, C), values in `value_range`, to `prepare` of it.
 
         Raises:
             InvalidInputError: a step that is no deterministic core layer changes images at inference, or the image
@@ -373,11 +426,11 @@ class Views(RandomLayer):
         image_shape = tuple(image_shape)
         if len(image_shape) != 3 or not all(isinstance(side, int) and side > 0 for side in image_shape):
             raise InvalidInputError(f"image_shape must be (H, W, C). Received: image_shape={image_shape!r}")
-        probe = np.random.default_rng(0).uniform(0, 255, (2, *image_shape)).astype("float32")
+        probe = np.random.default_rng(0).uniform(*self.value_range, (2, *image_shape)).astype("float32")
         self.prepare(probe)  # refuses a shape that the policy cannot take
 
         inputs = outputs = keras.Input(image_shape, dtype="float32", name="images")
-        outputs = keras.layers.Rescaling(1 / 255, dtype="float32", name="unit_range")(outputs)
+        outputs = keras.layers.Rescaling(self._scale, self._offset, dtype="float32", name="unit_range")(outputs)
         for index, step in enumerate(self.eval_steps):
             for layer in self._core_layers(step, tuple(outputs.shape[1:]), f"step_{index}"):
                 outputs = layer(outputs)
@@ -417,9 +470,7 @@ class Views(RandomLayer):
         except ValueError:
             dtype = str(images.dtype)
         if dtype not in DTYPES:
-            raise InvalidInputError(
-                f"Expected images of dtype {', '.join(DTYPES)}, values 0..255. Received: dtype={dtype}"
-            )
+            raise InvalidInputError(f"Expected images of dtype {', '.join(DTYPES)}. Received: dtype={dtype}")
         if len(shape) == 2 and self.steps and all(isinstance(s, augment.PointwiseTransform) for s in self.steps):
             return
         expected = None

@@ -180,6 +180,37 @@ def test_flip(layer, axis):
     assert abs(flipped.mean() - 0.3) < 0.04
 
 
+def test_quarter_turns_are_those_of_numpy_each_as_likely():
+    images = pictures(4, 6, 6, 2)
+    out = transform(augment.QuarterTurn(), images, quarters=np.arange(4))
+    np.testing.assert_array_equal(out, [np.rot90(image, turns) for turns, image in enumerate(images)])
+    quarters = draws(augment.QuarterTurn(), (4000, 4, 4, 1))["quarters"]
+    assert scipy.stats.chisquare(np.unique(quarters, return_counts=True)[1]).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("size", [(9, 9), (6, 11)])
+def test_rotation_is_linear_between_pixels_and_reflects_the_border(size):
+    images, angles = pictures(5, *size, 3), np.radians([0.0, 10.0, -33.0, 90.0, 180.0])
+    out = transform(augment.Rotation(180.0), images, angle=angles)
+    np.testing.assert_array_equal(out[0], images[0])
+    middle = (np.array(size) - 1) / 2
+    for image, angle, turned in zip(images.astype("float64"), angles, out):
+        down, right = np.indices(size) - middle[:, None, None]
+        places = np.cos(angle) * np.stack([down, right]) + np.sin(angle) * np.stack([right, -down])
+        places = places + middle[:, None, None]
+        expected = [
+            scipy.ndimage.map_coordinates(plane, places, order=1, mode="mirror") for plane in image.T.swapaxes(1, 2)
+        ]
+        np.testing.assert_allclose(turned, np.stack(expected, axis=-1), atol=2e-6)
+    if size[0] == size[1]:
+        np.testing.assert_allclose(out[3], np.rot90(images[3]), atol=2e-6)
+
+
+def test_rotations_are_uniform():
+    angle = draws(augment.Rotation(30.0), (4000, 4, 4, 1))["angle"]
+    assert scipy.stats.kstest(angle, scipy.stats.uniform(-np.pi / 6, np.pi / 3).cdf).pvalue > 1e-3
+
+
 def test_blur_equals_the_truncated_gaussian():
     sigmas = [0.1, 0.7, 2.0]
     images = pictures(4, 9, 7, 3)
@@ -386,6 +417,8 @@ STEPS = {
     "shift": lambda **k: augment.RandomShift(2, **k),
     "horizontal": lambda **k: augment.HorizontalFlip(0.4, **k),
     "vertical": lambda **k: augment.VerticalFlip(0.4, **k),
+    "turn": lambda **k: augment.QuarterTurn(**k),
+    "rotation": lambda **k: augment.Rotation(30.0, **k),
     "jitter": lambda **k: augment.ColorJitter(0.4, (0.5, 1.1), 0.2, 0.1, 0.9, **k),
     "gray": lambda **k: augment.Grayscale(0.5, **k),
     "blur": lambda **k: augment.GaussianBlur(5, (0.5, 1.0), 0.9, **k),
@@ -499,6 +532,7 @@ def test_a_seed_may_be_a_tensor():
         (lambda: augment.RandomShift(0), "pixels"),
         (lambda: augment.HorizontalFlip(1.5), "probability"),
         (lambda: augment.VerticalFlip("often"), "probability"),
+        (lambda: augment.Rotation(181.0), "degrees"),
         (lambda: augment.ColorJitter(brightness=-0.1), "brightness"),
         (lambda: augment.ColorJitter(contrast=(1.0, 0.5)), "contrast"),
         (lambda: augment.ColorJitter(hue=0.6), "hue"),
@@ -525,6 +559,7 @@ def test_wrong_arguments(make, message):
         (augment.ColorJitter(0.4), (2, 8, 8, 4), "1 .grey. or 3 .RGB. channels"),
         (augment.Grayscale(), (2, 8, 8, 2), "1 .grey. or 3 .RGB. channels"),
         (augment.HorizontalFlip(), (2, 8), "images .B, H, W, C."),
+        (augment.QuarterTurn(), (2, 8, 6, 1), "square images"),
         (augment.RandomShift(4), (2, 4, 8, 1), "sides above 4"),
         (augment.GaussianBlur(9), (2, 8, 4, 1), "sides above 4"),
         (augment.Normalize((0.1, 0.2), 1.0), (2, 8, 8, 3), "2 channels"),

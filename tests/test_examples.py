@@ -67,6 +67,16 @@ def test_embed_and_search(capsys):
     assert share_of(picture, module.RIGHT) > 5 * share_of(picture, module.WRONG) > 0
 
 
+def test_own_images(capsys):
+    module = example("own_images")
+    rows = module.main(["--tiles", "60", "--epochs", "1", "--networks", "vit-tiny", "--out", "tiles.png"])
+    assert set(rows) == {"raw pixels", "vit-tiny"} and len(rows["vit-tiny"]) == 2
+    assert all(0 <= share <= 1 for shares in rows.values() for share in shares)
+    left, _ = module.tiles(module.photographs(), 8, False)
+    assert left.shape == (8, 96, 96, 3) and left.dtype == "uint8"
+    assert np.ptp(pixels("tiles.png")) > 100 and "guessing: 0.25" in capsys.readouterr().out
+
+
 def test_frames_tell_right_from_wrong(tmp_path):
     module = example("embed_and_search")
     images = np.full((2, 3, 8, 8, 1), 128, "uint8")

@@ -16,6 +16,7 @@ from keras import ops
 import sslzoo
 from sslzoo import augment, methods, networks
 from sslzoo.errors import InvalidInputError, UnknownNameError
+from sslzoo.networks import composition
 from sslzoo.views import POLICIES, Views, policy
 
 # Each kind of row once: celeba has the row of cifar10, cifar100 that of cifar10, and gedi-toy takes points.
@@ -579,3 +580,28 @@ def test_a_network_of_any_size_trains_on_small_views_and_is_published_at_the_ima
     assert encoder.input_shape == (None, 32, 32, 3) and encoder.output_shape == (None, 192)
     expected = network(images.astype("float32") / 255, training=False)
     np.testing.assert_allclose(array(encoder(images.astype("float32"))), array(expected), atol=1e-5)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# By domain, and beyond 8 bits
+
+
+def test_domain_policies_hold_what_they_say():
+    assert "QuarterTurn" in steps_of("satellite") and steps_of("satellite")["ColorJitter"].hue == (0.0, 0.0)
+    assert "QuarterTurn" in steps_of("microscopy") and "GaussianBlur" in steps_of("microscopy")
+    assert steps_of("xray")["Rotation"].degrees == 10 and not any("Flip" in step for step in steps_of("xray"))
+    assert not any(step.colour for step in policy("channels"))
+
+
+def test_any_channels_and_a_range_of_their_own():
+    images = np.random.default_rng(0).integers(400, 4000, (3, 16, 16, 5)).astype("uint16")
+    views = Views("channels", 2, seed=0, value_range=(400, 4000))
+    prepared = array(views.prepare(images))
+    np.testing.assert_allclose(prepared, (images - 400.0) / 3600, atol=1e-6)
+    assert make(views, images).shape == (3, 2, 16, 16, 5)
+    preprocessor = views.preprocessor((16, 16, 5))
+    np.testing.assert_allclose(array(preprocessor(images.astype("float32"))), prepared, atol=1e-6)
+    assert composition.input_range(preprocessor) == (400, 4000)
+    assert Views.from_config(views.get_config()).value_range == (400, 4000)
+    with pytest.raises(InvalidInputError, match="value_range"):
+        Views([], 2, value_range=(3, 3))

@@ -68,7 +68,7 @@ RECIPES = {
     "simvae --set monitor_every=-1": "monitor_every must be an integer >= 0",
     "simvae --set monitor_every=1.5": "monitor_every must be an integer >= 0",
     "simvae --set latent_dim=0": "latent_dim must be an integer >= 1",
-    "simvae --set network=resnt": "Did you mean 'resnet18'",
+    "simvae --set network=resnt": "Did you mean 'resnet50'",
     "simvae --set network=5": "Unknown encoder",
     "simvae --set policy=x": "Unknown policy",
     "simvae --set policy_changes=3": "policy_changes must be a dict",

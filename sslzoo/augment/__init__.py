@@ -19,6 +19,7 @@ from sslzoo.augment.geometry import (
     SeparableTransform,
     VerticalFlip,
 )
+from sslzoo.augment.rotation import QuarterTurn, Rotation
 from sslzoo.augment.steps import RandomApply
 from sslzoo.augment.transform import ImageTransform, PointwiseTransform
 from sslzoo.augment.values import GaussianNoise, Normalize, Threshold
@@ -34,10 +35,12 @@ __all__ = [
     "Lab",
     "Normalize",
     "PointwiseTransform",
+    "QuarterTurn",
     "RandomApply",
     "RandomResizedCrop",
     "RandomShift",
     "Resize",
+    "Rotation",
     "SeparableTransform",
     "Solarize",
     "Threshold",

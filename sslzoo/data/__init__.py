@@ -9,7 +9,7 @@ from sslzoo.data.batches import Batches, Stacked, epoch_order, pipeline
 from sslzoo.data.catalogue import CELEBA_ATTRIBUTES, DatasetInfo, celeba_task, class_names, info
 from sslzoo.data.image_files import fit_images
 from sslzoo.data.image_folder import ImageFolder
-from sslzoo.data.sources import check, class_folders, export, is_prepared, load, splits
+from sslzoo.data.sources import check, class_folders, export, is_prepared, load, splits, value_range
 from sslzoo.data.streams import StreamedImages, memory
 
 __all__ = [
@@ -32,4 +32,5 @@ __all__ = [
     "memory",
     "pipeline",
     "splits",
+    "value_range",
 ]

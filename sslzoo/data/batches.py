@@ -147,7 +147,7 @@ def pipeline(
     @tf.autograph.experimental.do_not_convert
     def batch_of_rows(step, rows):
         if streamed:
-            batch = tf.numpy_function(plan.images.__getitem__, [rows], tf.uint8)
+            batch = tf.numpy_function(plan.images.__getitem__, [rows], plan.images.dtype)
             batch.set_shape((rows.shape[0], *plan.images.shape[1:]))
         else:
             batch = tf.gather(images, rows)

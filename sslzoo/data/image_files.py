@@ -37,6 +37,12 @@ class Head(NamedTuple):
         frames = image.format != "MPO" and getattr(image, "is_animated", False)
         return cls(size, image.mode, _is_transparent(image), frames)
 
+    @classmethod
+    def of_file(cls, path: Path) -> "Head":
+        """The head of an image file."""
+        with open_image(path) as image:
+            return cls.of(image)
+
     @property
     def is_grey(self) -> bool:
         return self.mode in GREY_MODES
@@ -87,7 +93,8 @@ def check_image(image) -> None:
     """Raise InvalidInputError if a Pillow image has more than 8 bits a channel, or too many pixels."""
     if image.mode in DEEP_MODES or _has_deep_colours(image):
         raise InvalidInputError(
-            "Expected images of 8 bits per channel; this one has more, and cutting it to 8 is not ours to choose. "
+            "Expected images of 8 bits per channel; this one has more, and cutting it to 8 is not ours to choose "
+            "(of TIFF files alone, pip install tifffile has them read as they are). "
             f"Received: Pillow mode {image.mode!r}"
         )
     if image.width * image.height > MOST_PIXELS:
@@ -181,6 +188,11 @@ class Fit:
         if isinstance(image, np.ndarray):
             if image.shape == (self.height, self.width, self.channels):
                 return image
+            if image.shape[-1] not in (1, 3) or not 0 <= image.min() <= image.max() <= 255:
+                raise InvalidInputError(
+                    "Images of other channels or values than a picture's are not resized: expected the shape "
+                    f"{(self.height, self.width, self.channels)}. Received: shape={image.shape}, dtype={image.dtype}"
+                )
             pixels = np.rint(image).astype("uint8")
             image = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
         if self.channels is None:

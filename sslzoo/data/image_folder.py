@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import importlib.util
 import math
 import os
 from collections import Counter
@@ -10,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from sslzoo import checks, progress
-from sslzoo.data import streams
+from sslzoo.data import streams, tiff
 from sslzoo.data.image_files import IMAGE_SUFFIXES, Head, Remark, decode, fitted, ground, open_image, remarks_on
 from sslzoo.errors import InvalidInputError, MissingDataError, choose, printable
 
@@ -207,19 +208,32 @@ class ImageFolder:
     # ------------------------------------------------------------------ how they become arrays
 
     @functools.cached_property
+    def is_deep(self) -> bool:
+        """Whether all files are TIFF, and the first has more bits or other channels than a picture."""
+        files = [file for files in self._listing[0].values() for file in files.values()]
+        if not files or any(file.suffix.lower() not in tiff.SUFFIXES for file in files):
+            return False
+        try:
+            open_image(files[0]).close()
+        except Exception:  # Pillow does not know it, or `check_image` refuses it
+            return importlib.util.find_spec("tifffile") is not None
+        return False
+
+    @functools.cached_property
     def heads(self) -> dict:
         """File -> `Head`, or the exception that reading it ended in, for all splits: they share size and channels."""
         heads = {}
         for file in (file for files in self._listing[0].values() for file in files.values()):
             try:
-                with open_image(file) as image:
-                    heads[file] = Head.of(image)
+                heads[file] = tiff.head(file) if self.is_deep else Head.of_file(file)
             except Exception as error:  # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error ...
                 heads[file] = error
         return heads
 
     def pixels(self, file: Path, size: tuple[int, int] | None, channels: int) -> np.ndarray:
-        """uint8 (H, W, channels) of a file, upright, cropped and resized to `size` (width, height) unless None."""
+        """(H, W, channels) of a file, upright, cropped and resized to `size` (width, height) unless None."""
+        if self.is_deep:
+            return tiff.read(file, size)
         with open_image(file) as image:
             return fitted(decode(image, self.background), size, channels)
 
@@ -238,11 +252,13 @@ class ImageFolder:
         bad = {file: self.heads[file] for file in files if not isinstance(self.heads[file], Head)}
         rows = [row for row, file in enumerate(files) if file not in bad]
         if rows:
-            channels = 1 if all(head.is_grey for head in heads) else 3
+            channels, dtype = 1 if all(head.is_grey for head in heads) else 3, "uint8"
+            if self.is_deep:
+                channels, dtype = self._common_mode(heads)
             size = self._size(image_size, heads, remarks)
             shape = *self._common_size([files[row] for row in rows], size)[::-1], channels
             reader = functools.partial(self.pixels, size=size, channels=channels)
-            images = streams.StreamedImages([files[row] for row in rows], reader, shape)
+            images = streams.StreamedImages([files[row] for row in rows], reader, shape, dtype)
             images, good = self._checked(images, self._streams(stream, images, remarks), bad)
             rows = [rows[row] for row in good]
         if bad and (on_error == "fail" or not rows):
@@ -255,6 +271,14 @@ class ImageFolder:
         if channels == 3 and grey:
             remarks.append(f"{grey:,} of {len(heads):,} images are grey and were read as colour, as the others are.")
         return images, None if labels is None else labels[rows], remarks
+
+    def _common_mode(self, heads):
+        """Channels and dtype of TIFF files, which must share them."""
+        modes = sorted({head.mode for head in heads})
+        if len(modes) > 1:
+            raise InvalidInputError(f"Expected images of the same channels and dtype. Received: {', '.join(modes)}")
+        channels, _, dtype = modes[0].partition(" x ")
+        return int(channels), dtype
 
     def _size(self, image_size, heads, remarks):
         """(width, height) that images are brought to; None for their own."""
@@ -305,7 +329,7 @@ class ImageFolder:
         """Images that can be read, in memory unless they `stay` in their files, and their rows; adds to `bad`."""
         if not stay:
             check_room(images.shape, self.root)
-        array = None if stay else np.empty(images.shape, "uint8")
+        array = None if stay else np.empty(images.shape, images.dtype)
         show, digest, good = progress.line("checked" if stay else "read", after=5), hashlib.sha256(), []
         for row, pixels in images.each(show):
             if isinstance(pixels, Exception):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sslzoo.data import image_files, image_folder, sources
+from sslzoo.data import image_files, image_folder, sources, tiff
 from sslzoo.errors import InvalidInputError, MissingDataError, choose
 
 
@@ -79,6 +79,16 @@ class Files(Pictures):
         return {"paths": np.array([str(self.images[row]) for row in rows])}
 
 
+class DeepFiles(Files):
+    """TIFF files of more bits or channels than a picture."""
+
+    def read(self, index):
+        try:
+            return tiff.read(self.images[index])
+        except Exception as error:  # of a damaged file
+            raise InvalidInputError(f"This image cannot be read ({error}). Received: '{self.images[index]}'") from error
+
+
 def source_of(
     images, split: str | None = None, labels: str | None = None, background: str = "white"
 ) -> "Arrays | Pictures":
@@ -135,7 +145,8 @@ def _files_of(inputs, split, labels, background):
         split = _choose_split(first, split, folder.splits)
         files, classes = folder.select(split)
         named = None if classes is None else folder.classes
-        return Files(files, background, classes, named, folder.remarks(split))
+        kind = DeepFiles if folder.is_deep else Files
+        return kind(files, background, classes, named, folder.remarks(split))
     if first.suffix == ".npz":
         _refuse(None, labels)
         return Arrays(*sources.load(first, _choose_split(first, split, sources.splits(first))))

@@ -35,6 +35,8 @@ from sslzoo.data.catalogue import CELEBA_ATTRIBUTES, CELEBA_CROP, CELEBA_SIZE, K
 from sslzoo.data.image_folder import ImageFolder
 from sslzoo.files import write_beside
 
+MOST_CHANNELS = 32
+
 
 def splits(name: str | os.PathLike) -> tuple[str, ...]:
     """Names of the splits that `load(name, split)` knows; reads no image."""
@@ -88,10 +90,10 @@ def load(
         background: str, colour that transparent images of a folder are laid on: a name, or "#rrggbb".
 
     Returns:
-        `(images, labels)`: images uint8 (N, H, W, C) in 0..255 with C = 1 or 3 (of an `.npz` that holds floats in
-        0..255, float32; with `stream`, `StreamedImages`, which `Batches` and `pipeline` take, too); labels int64 (N,),
-        of CelebA int64 (N, 40) in the order of `CELEBA_ATTRIBUTES`, or None for a set without labels. The i-th image is
-        the same at every call.
+        `(images, labels)`: images uint8 (N, H, W, C) in 0..255 with C = 1 or 3 (of an `.npz`, uint8, uint16 or
+        float32 with up to 32 channels; with `stream`, `StreamedImages`, which `Batches` and `pipeline` take, too);
+        labels int64 (N,), of CelebA int64 (N, 40) in the order of `CELEBA_ATTRIBUTES`, or None for a set without
+        labels. The i-th image is the same at every call.
 
     Raises:
         UnknownNameError: unknown data set or split.
@@ -135,11 +137,11 @@ def check(images, labels=None) -> tuple[np.ndarray, np.ndarray | None]:
     """Return raw images and labels as the rest of the package expects them, or say what is wrong with them.
 
     Args:
-        images: array (N, H, W, C), N > 0, C = 1 or 3, uint8, or floats in 0..255.
+        images: array (N, H, W, C), N > 0, C from 1 to 32; uint8, uint16, or finite floats (of 0..1: times 255).
         labels: integers (N,) or (N, 1) >= 0, or (N, T) of 0 and 1 for T attributes, or None.
 
     Returns:
-        `(images, labels)`: images uint8 as they came, or float32; labels int64 (N,) or (N, T), or None.
+        `(images, labels)`: images uint8 or uint16 as they came, or float32; labels int64 (N,) or (N, T), or None.
 
     Raises:
         InvalidInputError: anything else.
@@ -149,21 +151,23 @@ def check(images, labels=None) -> tuple[np.ndarray, np.ndarray | None]:
     if images.ndim != 4:
         grey = " (for grey images, add a channel axis: images[..., None])" if images.ndim == 3 else ""
         raise errors.InvalidInputError(f"Expected images of shape (N, H, W, C){grey}. Received: shape={images.shape}")
-    if 0 in images.shape or images.shape[-1] not in (1, 3):
+    width, channels = images.shape[2:]
+    first = images.shape[1] in (1, 3) and width == channels and channels not in (1, 3)
+    if 0 in images.shape or channels > MOST_CHANNELS or first:
         raise errors.InvalidInputError(
-            "Expected at least one image, channels last, with 1 channel (grey) or 3 (red, green, blue), as "
-            f"(N, H, W, C). Received: shape={images.shape}"
+            f"Expected at least one image, channels last, with 1 to {MOST_CHANNELS} channels, as (N, H, W, C). "
+            f"Received: shape={images.shape}"
         )
-    if images.dtype != "uint8":
+    if images.dtype not in ("uint8", "uint16"):
         if not np.issubdtype(images.dtype, np.floating):
             raise errors.InvalidInputError(
-                "Expected raw images as uint8, or as floats in 0..255; convert with images.astype('uint8') if that "
+                "Expected raw images as uint8 or uint16, or as floats; convert with images.astype('uint8') if that "
                 f"loses nothing. Received: dtype={images.dtype}"
             )
         low, high = images.min(), images.max()
-        if not (low >= 0 and high <= 255):  # a NaN fails both comparisons
-            raise errors.InvalidInputError(f"Expected float images in 0..255. Received: range=[{low}, {high}]")
-        if high <= 1:
+        if not np.isfinite([low, high]).all():
+            raise errors.InvalidInputError(f"Expected finite images. Received: range=[{low}, {high}]")
+        if low >= 0 and high <= 1:
             raise errors.InvalidInputError(
                 "Expected raw images in 0..255, but these look scaled to 0..1; multiply them by 255. "
                 f"Received: range=[{low}, {high}]"
@@ -192,6 +196,29 @@ def check(images, labels=None) -> tuple[np.ndarray, np.ndarray | None]:
             f"Received: shape={labels.shape}, range=[{labels.min()}, {labels.max()}]"
         )
     return images, labels.astype("int64")
+
+
+def value_range(images) -> tuple[float, float]:
+    """The values of raw images that networks see as 0 and 1.
+
+    (0, 255) of uint8, and of floats within. Else the 0.1 and the 99.9 percentile of what is there: one hot pixel of a
+    sensor must not make all others dark.
+
+    Args:
+        images: array (N, H, W, C) as `check` gives it, or `StreamedImages`.
+
+    Raises:
+        InvalidInputError: images of one value.
+    """
+    if images.dtype == "uint8":
+        return 0.0, 255.0
+    some = np.asarray(images[:: -(-len(images) // 2000)])  # images all over the set
+    if some.dtype != "uint16" and some.min() >= 0 and some.max() <= 255:
+        return 0.0, 255.0
+    low, high = (float(value) for value in np.percentile(some, (0.1, 99.9)))
+    if not low < high:
+        raise errors.InvalidInputError(f"Expected images of more than one value. Received: all near {low:g}")
+    return low, high
 
 
 # ---------------------------------------------------------------------------------------------------------------------

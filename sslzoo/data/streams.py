@@ -17,7 +17,7 @@ _CHUNK = 256  # images read at once where all are gone through
 class StreamedImages:
     """Images (N, H, W, C) that are read from their files when they are asked for: an array in all that training needs.
 
-    `images[rows]` reads, in several threads, and gives a uint8 array; rows are an int, a slice, or whole numbers of any
+    `images[rows]` reads, in several threads, and gives an array; rows are an int, a slice, or whole numbers of any
     shape. So order, batches and weights are those of the same images in memory.
 
     Example:
@@ -36,19 +36,19 @@ class StreamedImages:
 
     Args:
         files: what `read` takes, one for each image.
-        read: callable, file -> uint8 array (H, W, C).
+        read: callable, file -> array (H, W, C).
         shape: tuple (H, W, C).
+        dtype: of its values.
 
     Attributes:
         shape: tuple (N, H, W, C).
-        dtype: uint8.
+        dtype: of their values.
     """
 
-    dtype = np.dtype("uint8")
     ndim = 4
 
-    def __init__(self, files: Sequence, read: Callable, shape: tuple[int, int, int]):
-        self.files, self.read = list(files), read
+    def __init__(self, files: Sequence, read: Callable, shape: tuple[int, int, int], dtype: str = "uint8"):
+        self.files, self.read, self.dtype = list(files), read, np.dtype(dtype)
         self.shape = (len(self.files), *shape)
         self._ahead = (None, None)  # rows that are being read, and what will be them
 
@@ -58,7 +58,7 @@ class StreamedImages:
     @property
     def nbytes(self) -> int:
         """Bytes that they would take in memory."""
-        return math.prod(self.shape)
+        return math.prod(self.shape) * self.dtype.itemsize
 
     def __getitem__(self, rows) -> np.ndarray:
         wanted = np.arange(len(self))[rows]
@@ -78,7 +78,7 @@ class StreamedImages:
 
     def take(self, rows: Sequence[int]) -> "StreamedImages":
         """Those of some rows, read as these are."""
-        return StreamedImages([self.files[row] for row in rows], self.read, self.shape[1:])
+        return StreamedImages([self.files[row] for row in rows], self.read, self.shape[1:], self.dtype)
 
     def each(self, show: Callable[[int, int], None]) -> Iterator[tuple[int, np.ndarray | Exception]]:
         """Each row and its image, or the exception that reading it ended in; `show(done, total)` as it goes."""
@@ -96,7 +96,7 @@ class StreamedImages:
         return digest.hexdigest()
 
     def _gather(self, rows):
-        out = np.empty((rows.size, *self.shape[1:]), "uint8")
+        out = np.empty((rows.size, *self.shape[1:]), self.dtype)
         for place, read in enumerate(self._pool.map(self._try, rows.ravel())):
             if isinstance(read, Exception):
                 raise InvalidInputError(

@@ -11,6 +11,7 @@ import numpy as np
 
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError
+from sslzoo.networks.composition import input_range
 
 
 def features(
@@ -38,7 +39,7 @@ def features(
     checks.count(batch_size=batch_size)
     encoder = load_encoder(encoder)
     check_images(encoder, images)
-    if checks.is_unit_range(np.asarray(images[:1000])):
+    if input_range(encoder) == (0, 255) and checks.is_unit_range(np.asarray(images[:1000])):
         warnings.warn(checks.UNIT_RANGE, stacklevel=2)
     batch_size = min(batch_size, len(images))
     rows = None
@@ -145,6 +146,15 @@ class TorchEncoder:
         return output.detach().float().cpu().numpy()
 
 
+def _check_values(encoder, images, name):
+    """Raise unless an encoder of values 0..255 gets such; others say what they take, and any may lie beyond."""
+    if np.asarray(images[:1]).dtype == np.uint8 or input_range(encoder, None) != (0, 255):
+        return
+    low, high = np.min(images), np.max(images)
+    if low < 0 or high > 255:
+        raise InvalidInputError(f"{name} must be values 0..255 for this encoder. Received: {name} in {low:g}..{high:g}")
+
+
 def check_images(encoder, images, name="images"):
     """Raise `InvalidInputError` unless `images` are raw images that `encoder` takes."""
     shape = np.shape(images)
@@ -155,6 +165,7 @@ def check_images(encoder, images, name="images"):
     dtype = np.asarray(images[:1]).dtype
     if dtype.kind not in "uif":
         raise InvalidInputError(f"{name} must be numbers in 0..255, uint8 or float. Received: {name} of dtype {dtype}")
+    _check_values(encoder, images, name)
     expected = image_shape(encoder)
     if not all(want in (None, got) for want, got in zip(expected, shape[1:])):
         raise InvalidInputError(

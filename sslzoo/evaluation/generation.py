@@ -47,12 +47,13 @@ def as_seen(encoder: keras.Model, images: np.ndarray) -> np.ndarray:
     Returns:
         float32 array (N, h, w, C) in 0..1; where preprocessing gives another range, the images themselves.
     """
-    plain = np.asarray(images, np.float32) / 255
+    low, high = composition.input_range(encoder)
+    plain = (np.asarray(images, np.float32) - low) / (high - low)
     try:
         before = composition.preprocessing(encoder)
     except (InvalidInputError, AttributeError):
         return plain
-    seen = run(before, 255 * plain, 500)
+    seen = run(before, np.asarray(images, np.float32), 500)
     return seen if seen.min() > -1e-3 and seen.max() < 1 + 1e-3 else plain
 
 

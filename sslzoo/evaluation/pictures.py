@@ -295,11 +295,15 @@ def curves(history, path: "str | os.PathLike | None" = None, title: str = "Train
 def _as_pixels(images, name):
     """uint8 (N, H, W, 3) of images in any of the usual ranges."""
     images = np.asarray(images)
-    if images.ndim != 4 or not len(images) or images.shape[-1] not in (1, 3) or images.dtype.kind not in "uif":
+    if images.ndim != 4 or not len(images) or not images.shape[-1] or images.dtype.kind not in "uif":
         raise InvalidInputError(
-            f"{name} must be numbers of shape (N, H, W, 1 or 3), N at least 1. "
+            f"{name} must be numbers of shape (N, H, W, C), N at least 1. "
             f"Received: {name} of shape {images.shape}, {images.dtype}"
         )
+    images = images[..., : 3 if images.shape[-1] >= 3 else 1]
+    if images.max() > 256 or images.min() < -2:  # of a sensor, say
+        low, high = np.percentile(images, (0.1, 99.9))
+        images = (images.astype(np.float32) - low) / max(high - low, 1e-9)
     if images.dtype.kind == "f":
         images = np.nan_to_num(images.astype(np.float32))
         if images.max() > 2:  # 0..255; a decoder without sigmoid may leave 0..1 by a little

@@ -5,6 +5,7 @@ the preprocessing of its views when it is saved. Examples assume `import numpy a
 `from sslzoo import networks`.
 """
 
+from sslzoo.networks.backbones import backbone
 from sslzoo.networks.centre_of_mass import centre_of_mass_encoder
 from sslzoo.networks.composition import at_size, compose, without_preprocessing
 from sslzoo.networks.critics import BilinearCritic, GaussianCritic
@@ -19,6 +20,7 @@ __all__ = [
     "BilinearCritic",
     "GaussianCritic",
     "at_size",
+    "backbone",
     "centre_of_mass_encoder",
     "compose",
     "decoder",

@@ -105,6 +105,18 @@ def basic_block(x, filters, name, stride=1, project=None):
     return relu(layers.Add(name=f"{name}_add")([x, shortcut]), f"{name}_relu2")
 
 
+def bottleneck(x, filters, name, stride=1):
+    """conv1-BN-ReLU-conv3-BN-ReLU-conv1-BN, plus shortcut, ReLU, to four times `filters` (figure 5, right)."""
+    shortcut = x
+    x = relu(batch_norm(conv(x, filters, 1, f"{name}_conv1"), f"{name}_bn1"), f"{name}_relu1")
+    x = relu(batch_norm(conv(x, filters, 3, f"{name}_conv2", stride), f"{name}_bn2"), f"{name}_relu2")
+    x = batch_norm(conv(x, 4 * filters, 1, f"{name}_conv3"), f"{name}_bn3")
+    if stride > 1 or shortcut.shape[-1] != 4 * filters:
+        shortcut = conv(shortcut, 4 * filters, 1, f"{name}_shortcut", stride)
+        shortcut = batch_norm(shortcut, f"{name}_shortcut_bn")
+    return relu(layers.Add(name=f"{name}_add")([x, shortcut]), f"{name}_relu3")
+
+
 def dense_stack(x, widths, name, initializer=None):
     """Dense-ReLU layers; `initializer` maps the width of a layer's input to keyword arguments of `Dense`."""
     for index, width in enumerate(widths, 1):

@@ -74,20 +74,11 @@ def compose(
         InvalidInputError: a model that is not Functional or not built, shapes that do not meet, an output that does
             not exist, or a layer that is no core Keras layer.
     """
-    for role, model in (("preprocessor", preprocessor), ("network", network)):
-        if model is not None and len(as_functional(role, model).inputs) != 1:
-            raise InvalidInputError(f"{role} must have one input. Received: {role} with {len(model.inputs)} inputs")
-    network = as_functional("network", network)
-    first = network if preprocessor is None else as_functional("preprocessor", preprocessor)
-    if preprocessor is not None and not _fits(first.output_shape, network.input_shape):
-        raise InvalidInputError(
-            "preprocessor must give what the network takes. "
-            f"Received: preprocessor -> {first.output_shape}, network of {network.input_shape}"
-        )
+    first, network = _joined(preprocessor, network)
     kept = _output_positions(network, output)
 
     raw = keras.Input(batch_shape=first.input_shape, dtype="float32", name=first.inputs[0].name)
-    copies = _Copies({raw.name})
+    copies = Copies({raw.name})
     tensors = [raw]
     if preprocessor is not None:
         tensors = copies.replay(first, raw)
@@ -102,7 +93,27 @@ def compose(
     return check_published(keras.Model(raw, outputs, name=name or network.name))
 
 
-def _fits(given, taken):
+def _joined(preprocessor, network):
+    """The first of both, and the network, as Functional models that can be joined."""
+    for role, model in (("preprocessor", preprocessor), ("network", network)):
+        if model is not None and len(as_functional(role, model).inputs) != 1:
+            raise InvalidInputError(f"{role} must have one input. Received: {role} with {len(model.inputs)} inputs")
+    network = as_functional("network", network)
+    first = network if preprocessor is None else as_functional("preprocessor", preprocessor)
+    if preprocessor is not None and not fits(first.output_shape, network.input_shape):
+        raise InvalidInputError(
+            "preprocessor must give what the network takes. "
+            f"Received: preprocessor -> {first.output_shape}, network of {network.input_shape}"
+        )
+    return first, network
+
+
+def check_composable(preprocessor: "keras.Model | None", network: keras.Model) -> None:
+    """Raise InvalidInputError where `compose` would, before training and without copying anything."""
+    check_published(_joined(preprocessor, network)[1])
+
+
+def fits(given, taken):
     """Whether a tensor of shape `given` is one that a network of the input shape `taken` takes; None is any size."""
     return len(given) == len(taken) and all(side in (None, size) for size, side in zip(given, taken))
 
@@ -156,11 +167,26 @@ def preprocessing_end(model: keras.Model) -> str:
     return names[steps - 1]
 
 
+def has_preprocessing(model: keras.Model) -> bool:
+    """Whether a model says where its preprocessing ends, as `compose` and `Views.preprocessor` do."""
+    names = [layer.name for layer in as_functional("model", model).layers if layer.name != model.inputs[0].name]
+    return PREPROCESSED in names or bool(names and re.fullmatch(_STEPS, names[0]))
+
+
+def input_range(model, unsaid=(0.0, 255.0)) -> "tuple[float, float] | None":
+    """The values of raw images that a composed model takes for 0 and 1; `unsaid` of one that does not say."""
+    for layer in getattr(model, "layers", ()):
+        if layer.name == "unit_range":
+            ends = (-layer.offset / layer.scale, (1 - layer.offset) / layer.scale)
+            return tuple(float(f"{end:.9g}") for end in ends)
+    return unsaid
+
+
 def part_after(model: keras.Model, name: str) -> keras.Model:
     """The part of a Functional model that comes after the layer of that name, as copies."""
     start = model.get_layer(name).output
     views = keras.Input(batch_shape=start.shape, dtype=start.dtype, name="views")
-    outputs = _Copies({"views"}).replay(keras.Model(start, model.outputs), views)
+    outputs = Copies({"views"}).replay(keras.Model(start, model.outputs), views)
     return keras.Model(views, outputs[0] if len(outputs) == 1 else outputs, name=model.name)
 
 
@@ -197,27 +223,36 @@ def with_policy(model: keras.Model, dtype: "str | keras.DTypePolicy") -> keras.M
         fixed = preprocessing(model).layers
     except InvalidInputError:  # a decoder has none
         fixed = []
-    copies = _Copies({raw.name}, keras.dtype_policies.get(dtype), [id(layer) for layer in fixed])
+    copies = Copies({raw.name}, keras.dtype_policies.get(dtype), [id(layer) for layer in fixed])
     outputs = copies.replay(model, raw)
     return keras.Model(raw, outputs[0] if len(outputs) == 1 else outputs, name=model.name)
 
 
 def scales_twice(encoder: keras.Model, views: keras.Layer) -> bool:
-    """Whether an encoder begins by scaling values 0..255 down, which views did already."""
-    first = encoder
-    while isinstance(first, keras.Model):
-        inside = [layer for layer in getattr(first, "layers", ()) if not isinstance(layer, keras.layers.InputLayer)]
-        if not inside:
-            return False
-        first = inside[0]
-    if not isinstance(first, keras.layers.Rescaling) or np.max(np.abs(first.scale)) > 0.01:
+    """Whether an encoder begins by scaling values 0..255 down, which views did already: white looks black to it."""
+    scaling = _first_scaling(encoder)
+    if not scaling or not hasattr(views, "prepare"):
         return False
-    shape = encoder.input_shape[1:]
-    if None in shape or not hasattr(views, "prepare"):
-        return False
+    shape = tuple(side or 32 for side in encoder.input_shape[1:])
     # Views may end by scaling up again, for networks that bring their preprocessing along.
-    ramp = np.broadcast_to(np.linspace(0, 255, shape[1], dtype="float32")[None, None, :, None], (1, *shape))
-    return float(keras.ops.max(keras.ops.abs(views.prepare(ramp)))) < 25.5
+    x = views.prepare(np.stack([np.zeros(shape, "float32"), np.full(shape, 255, "float32")]))
+    for layer in scaling:
+        x = layer(x)
+    black, white = keras.ops.convert_to_numpy(x)
+    return float(np.abs(white - black).max()) < 0.1
+
+
+def _first_scaling(model):
+    """The layers of preprocessing that a model, or the first model inside it, begins with."""
+    scaling = []
+    for layer in getattr(model, "layers", ()):
+        if isinstance(layer, (keras.layers.Rescaling, keras.layers.Normalization)):
+            scaling.append(layer)
+        elif isinstance(layer, keras.Model) and not scaling:
+            return _first_scaling(layer)
+        elif not isinstance(layer, keras.layers.InputLayer):
+            break
+    return scaling
 
 
 def at_size(network: keras.Model, size: tuple[int, int]) -> keras.Model:
@@ -278,7 +313,7 @@ def _output_positions(network, output):
     return [output]
 
 
-class _Copies:
+class Copies:
     """Runs models again on other tensors, with copies of their layers; models inside models are opened.
 
     Args:
@@ -339,7 +374,7 @@ class _Copies:
         else:  # Keras numbers operations through a process: "cast_7"
             config["name"] = self.unused(re.sub(r"_\d+$", "", operation.name))
         try:
-            copy = self.made[id(operation)] = type(operation).from_config(config)
+            copy = self.made[id(operation)] = self.copy(operation, config)
         except Exception as error:
             raise InvalidInputError(
                 f"A published model consists of core Keras layers. Received: {operation.name!r} of type "
@@ -347,8 +382,16 @@ class _Copies:
             ) from error
         value = blocks.apply(copy, *args, **kwargs) if isinstance(copy, keras.Layer) else copy(*args, **kwargs)
         if getattr(operation, "weights", None):
-            copy.set_weights(operation.get_weights())
+            self.fill(copy, operation.get_weights())
         return value
+
+    def copy(self, operation, config):
+        """A new operation of that configuration, which has no weights yet."""
+        return type(operation).from_config(config)
+
+    def fill(self, copy, weights):
+        """Gives a copy the weights of the original."""
+        copy.set_weights(weights)
 
 
 def check_published(model, core=True):

@@ -10,8 +10,10 @@ from keras import initializers, layers
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.networks import blocks
+from sslzoo.networks.backbones import backbone
 from sslzoo.networks.blocks import basic_block, batch_norm, conv, relu
 from sslzoo.networks.initialization import initialize
+from sslzoo.networks.vit import vit, vit_small
 
 
 def encoder(
@@ -39,17 +41,22 @@ def encoder(
             "resnet18-simvae-paper": the one of the paper's Table 4;
             "resnet18": the standard ResNet-18 for small images: 3x3 stem, no max-pooling, 512 features;
             "airnet": six convolutions that pool early, for colour images in CPU hours (CIFAR-10);
-            "resnet8-gedi": GEDI's (and VERA's) eight 3x3 convolutions without batch normalisation, `width` features.
+            "resnet8-gedi": GEDI's (and VERA's) eight 3x3 convolutions without batch normalisation, `width` features;
+            "resnet18-photo", "resnet50": the standard ones for photographs, 7x7 stem and pooling;
+            "vit-tiny", "vit-small": vision transformers (`sslzoo.networks.vit`);
+            or a name that `backbone` takes ("keras:ResNet50").
         input_shape: tuple, shape of one view without the batch: (H, W, C), or of any rank >= 1 for the MLPs.
-            (None, None, C) makes networks that end in a mean over positions ("airnet", "resnet18") take any size.
+            (None, None, C) makes networks that end in a mean over positions ("airnet", ResNets, transformers) take any
+            size.
         latent_dim: int, size L of the representation; a linear layer named "latent" makes it. None leaves that layer
-            out where the features themselves serve as representation ("airnet": 192, "resnet18": 512,
-            "resnet8-gedi": `width`).
+            out where the features themselves serve as representation ("airnet": 192, "resnet18": 512, "resnet8-gedi":
+            `width`, "resnet18-photo": 512, "resnet50": 2048, "vit-tiny": 192, "vit-small": 384, all of `backbone`).
         posterior: bool. With True the outputs are [mean, log_var], (B, L) each, of a diagonal Gaussian posterior, from
             linear layers of those names; log_var is not clipped.
         seed: int >= 0, of the initial weights, which NumPy draws: equal on every backend (`networks.initialize`).
             None takes one from Python's `random`, which `keras.utils.set_random_seed` seeds.
-        **options: `widths` (tuple of int) of the MLPs and "airnet", `width` (int) of "resnet8-gedi".
+        **options: `widths` (tuple of int) of the MLPs and "airnet", `width` (int) of "resnet8-gedi", `patch_size` and
+            `depth` of transformers; `weights` and others of `backbone`.
 
     Returns:
         Functional `keras.Model` named `name`: float (B, *input_shape) -> (B, L), or [mean, log_var].
@@ -58,19 +65,22 @@ def encoder(
         UnknownNameError: no such encoder.
         InvalidInputError: a shape, size or option that does not fit the network.
     """
-    builder = ENCODERS[choose("encoder", name, ENCODERS)]
-    input_shape = checks.shape(
-        None if name.startswith("mlp") else 3, open_sides=name in ANY_SIZE, input_shape=input_shape
-    )
-    blocks.check_options("encoder", name, builder, options)
+    if ":" not in str(name):
+        choose("encoder", name, ENCODERS)
     if latent_dim is not None:
         latent_dim = checks.count(latent_dim=latent_dim)
-    elif posterior or name not in FEATURE_ENCODERS:
+    elif posterior or not gives_features(name):
         which = "a posterior" if posterior else f"encoder {name!r}"
         raise InvalidInputError(f"{which} needs a latent_dim, a positive integer. Received: latent_dim=None")
-
-    images = keras.Input(input_shape, name="views")
-    features = builder(images, **options)
+    if ":" in name:
+        trunk = backbone(name, input_shape, seed=seed, **options)
+        images, features, name = trunk.input, trunk.output, trunk.name
+    else:
+        builder = ENCODERS[name]
+        rank = None if name.startswith("mlp") else 3
+        images = keras.Input(checks.shape(rank, open_sides=name in ANY_SIZE, input_shape=input_shape), name="views")
+        blocks.check_options("encoder", name, builder, options)
+        trunk, features = None, builder(images, **options)
     released = name.endswith(("-released", "-simvae"))
     start = (blocks.pytorch_default(features.shape[-1]) if released else {}) | {"dtype": blocks.output_dtype()}
     if posterior:
@@ -79,7 +89,16 @@ def encoder(
         outputs = blocks.dense(features, latent_dim, "latent", **start)
     else:
         outputs = features
-    return initialize(keras.Model(images, outputs, name=name), seed)
+    if trunk is None:
+        return initialize(keras.Model(images, outputs, name=name), seed)
+    if outputs is not features:
+        initialize(keras.Model(features, outputs), seed)
+    return keras.Model(images, outputs, name=name)
+
+
+def gives_features(name: str) -> bool:
+    """Whether the features of a network serve as its representation, without a layer "latent"."""
+    return name in FEATURE_ENCODERS or ":" in name
 
 
 def on_part(
@@ -241,10 +260,45 @@ def resnet18(x):
     """
     _check_side("resnet18", x, 8)
     x = relu(batch_norm(conv(x, 64, 3, "stem_conv"), "stem_bn"), "stem_relu")
-    for stage, (filters, stride) in enumerate(((64, 1), (128, 2), (256, 2), (512, 2)), 1):
-        x = basic_block(x, filters, f"stage{stage}_block1", stride)
-        x = basic_block(x, filters, f"stage{stage}_block2")
-    return layers.GlobalAveragePooling2D(name="features", dtype=blocks.output_dtype(), **blocks.CHANNELS_LAST)(x)
+    return _stages(x, basic_block, (2, 2, 2, 2))
+
+
+def resnet18_photo(x):
+    """ResNet-18 for photographs (He et al., "Deep Residual Learning", table 1).
+
+    | layer | 224x224 | |
+    |---|---|---|
+    | stem_conv, BN, ReLU | 112x112, 64 | 7x7, stride 2 |
+    | pool | 56x56, 64 | max 3x3, stride 2 |
+    | stage1 ... stage4 | 7x7, 512 | as in "resnet18" |
+    | features | 512 | mean over positions |
+
+    11,176,512 trainable parameters for three channels, as in torchvision without its last layer.
+    """
+    return _stages(_photo_stem("resnet18-photo", x), basic_block, (2, 2, 2, 2))
+
+
+def resnet50(x):
+    """ResNet-50 (He et al., table 1): the stem of `resnet18_photo`, then 3, 4, 6, 3 bottleneck blocks, 2048 features.
+
+    Blocks halve images in their 3x3 convolution, not in the 1x1 before it, as in torchvision. 23,508,032 trainable
+    parameters for three channels.
+    """
+    return _stages(_photo_stem("resnet50", x), blocks.bottleneck, (3, 4, 6, 3))
+
+
+def _photo_stem(name, x):
+    _check_side(name, x, 16)
+    return _pool(relu(batch_norm(conv(x, 64, 7, "stem_conv", 2), "stem_bn"), "stem_relu"))
+
+
+def _stages(x, block, depths):
+    """Stages of 64, 128, 256 and 512 filters, each but the first beginning with stride 2; the mean over positions."""
+    for stage, (filters, depth) in enumerate(zip((64, 128, 256, 512), depths), 1):
+        for place in range(1, depth + 1):
+            stride = 2 if stage > 1 and place == 1 else 1
+            x = block(x, filters, f"stage{stage}_block{place}", stride)
+    return _mean(x)
 
 
 def airnet(x, *, widths=(64, 128, 192)):
@@ -270,7 +324,7 @@ def airnet(x, *, widths=(64, 128, 192)):
         x = relu(batch_norm(x, f"block{block}_bn1"), f"block{block}_relu1")
         x = conv(x, filters, 3, f"block{block}_conv2")
         x = relu(batch_norm(x, f"block{block}_bn2"), f"block{block}_relu2")
-    return layers.GlobalAveragePooling2D(name="features", dtype=blocks.output_dtype(), **blocks.CHANNELS_LAST)(x)
+    return _mean(x)
 
 
 def resnet8_gedi(x, *, width=128):
@@ -317,13 +371,15 @@ def resnet8_gedi(x, *, width=128):
         if block == "block2":
             x, shortcut = halve(x, "block2_pool"), halve(shortcut, "block2_shortcut_pool")
         x = layers.Add(name=f"{block}_add")([x, shortcut])
-    return layers.GlobalAveragePooling2D(name="features", dtype=blocks.output_dtype(), **blocks.CHANNELS_LAST)(
-        leaky(x, "relu")
-    )
+    return _mean(leaky(x, "relu"))
 
 
 def _flat(x):
     return layers.Flatten(name="flatten", **blocks.CHANNELS_LAST)(x)
+
+
+def _mean(x):
+    return layers.GlobalAveragePooling2D(name="features", dtype=blocks.output_dtype(), **blocks.CHANNELS_LAST)(x)
 
 
 def _pool(x):
@@ -348,6 +404,10 @@ ENCODERS = {
     "resnet18": resnet18,
     "airnet": airnet,
     "resnet8-gedi": resnet8_gedi,
+    "resnet18-photo": resnet18_photo,
+    "resnet50": resnet50,
+    "vit-tiny": vit,
+    "vit-small": vit_small,
 }
-FEATURE_ENCODERS = {"airnet", "resnet18", "resnet8-gedi"}
-ANY_SIZE = {"airnet", "resnet18"}
+ANY_SIZE = {"airnet", "resnet18", "resnet18-photo", "resnet50", "vit-tiny", "vit-small"}
+FEATURE_ENCODERS = ANY_SIZE | {"resnet8-gedi"}

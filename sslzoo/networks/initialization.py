@@ -62,14 +62,18 @@ def _leaves(model):
     """Layers that hold weights themselves, nested models opened, in a fixed order and each once."""
     seen = []
     for layer in model.layers:
-        for leaf in _leaves(layer) if isinstance(layer, keras.Model) else [layer]:
-            if leaf.weights and not any(leaf is other for other in seen):
+        # Layers made of layers, such as attention, hold the weights of these.
+        for leaf in _leaves(layer) if isinstance(layer, keras.Model) else layer._flatten_layers():
+            own = leaf._trainable_variables + leaf._non_trainable_variables
+            if own and not any(leaf is other for other in seen):
                 seen.append(leaf)
     return seen
 
 
 def _initializer(layer, weight):
-    initializer = getattr(layer, f"{weight.name}_initializer", None)
+    # The kernel of a depthwise convolution is drawn by `depthwise_initializer`, a separable one has two such kernels.
+    names = f"{weight.name}_initializer", f"{weight.name.removesuffix('_kernel')}_initializer", "depthwise_initializer"
+    initializer = next((getattr(layer, name) for name in names if hasattr(layer, name)), None)
     if initializer is None:
         raise InvalidInputError(
             f"initialize looks for the initialiser of a weight in its layer's attribute {weight.name}_initializer. "

@@ -26,7 +26,7 @@ HUB_DATASETS = {
 UNSTATED = "unknown"  # licence of a model of somebody's own images, until they state one
 _KINDS = {"nmi": "nmi", "ari": "ari", "mse": "mse", "fid": "fid", "auroc": "roc_auc", "r2": "r_squared", "nll": "nll"}
 _PART_LINES = {
-    "encoder": "raw images `(B, {shape})`, values 0..255, uint8 or float → representations `(B, {features})`",
+    "encoder": "raw images `(B, {shape})`, values {low:g}..{high:g} → representations `(B, {features})`",
     "posterior": "raw images → `[mean, log_var]` of the posterior, `(B, {features})` each",
     "projection": "raw images → the output of the projection head, which the training loss saw",
     "decoder": "latents `(B, {features})` → images in [0, 1]",
@@ -132,13 +132,14 @@ def _origin(results, papers):
 
 def _use(results, repository):
     name = results["name"]
-    shape = results.get("input_shape")
+    shape, (low, high) = results.get("input_shape"), results.get("input_range", (0, 255))
     size = f"(B, {', '.join(map(str, shape))})" if shape else "(B, H, W, C)"
     # A model of somebody's own images is known by no name.
     local = name if results.get("dataset") in KNOWN else f"path/to/{name}"
     where, direct = (f"hf://{repository}", f"hf://{repository}") if repository else (local, f"path/to/{name}")
     parts = results.get("parts", {"encoder": None})
     values = {"shape": ", ".join(map(str, shape or ("H", "W", "C"))), "features": results.get("features", "L")}
+    values |= {"low": low, "high": high}
     lines = [
         "## Use",
         "",
@@ -290,11 +291,11 @@ def _pictures(results):
 
 
 def _limits(results):
-    shape = results.get("input_shape")
+    shape, (low, high) = results.get("input_shape"), results.get("input_range", (0, 255))
     size = f"of shape {'x'.join(map(str, shape))}" if shape else "of one size"
     points = [
-        f"It takes images {size}; `sslzoo embed` makes others fit. Values are 0..255: do not divide by 255, the model "
-        "scales its input.",
+        f"It takes images {size}; `sslzoo embed` makes others fit. Values are {low:g}..{high:g}: do not divide by "
+        f"{high:g}, the model scales its input.",
         "Its weights are random: it is a baseline."
         if results.get("views_seen") == 0
         else f"It was trained on {_title(results.get('dataset'))} only: features of other images may say little.",

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from sslzoo.errors import InvalidInputError
+from sslzoo.networks import composition
 from sslzoo.zoo.layout import PICTURES
 from sslzoo.zoo.results import FIELDS, SCHEMA, check_fields, in_american, is_name, plain
 
@@ -56,7 +57,7 @@ def complete(folder: "str | os.PathLike", facts: dict, parts: dict, pictures: di
             "schema": SCHEMA,
             "pictures": [{"file": f"{PICTURES}/{file}", "caption": _caption(file)} for file in pictures],
             "input_shape": list(encoder.input_shape[1:]),
-            "input_range": [0, 255],
+            "input_range": [int(end) if end == int(end) else end for end in composition.input_range(encoder)],
             "features": encoder.output_shape[-1],
             "parameters": encoder.count_params(),
             "parts": {part: model.count_params() for part, model in parts.items()},

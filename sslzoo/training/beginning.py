@@ -44,7 +44,7 @@ class Beginning:
 
     def check_shape(self, image_shape: tuple[int, int, int]) -> None:
         """Raise InvalidInputError unless the model takes images of that shape (H, W, C)."""
-        if tuple(self.model.input_shape[1:]) != tuple(image_shape):
+        if not composition.fits(tuple(image_shape), self.model.input_shape[1:]):
             raise InvalidInputError(
                 f"--init needs a model for images of this data set, {tuple(image_shape)}. "
                 f"Received: --init={self.name}, which takes {tuple(self.model.input_shape[1:])}"
@@ -65,6 +65,12 @@ class Beginning:
                 f"--init needs a model of latent_dim={wanted} features; or pass --set latent_dim={features}. "
                 f"Received: --init={self.name}, which gives {features}"
             )
+        if not composition.has_preprocessing(model):
+            self.remarks.append(
+                f"{model.name} says nothing of preprocessing: it was given views of this run as they are."
+            )
+            print(self.remarks[-1])
+            return composition.as_functional("encoder", model)
         shown = run.images[:8]
         ours, theirs = run.views().prepare(shown), composition.preprocessing(model)(shown.astype("float32"))
         if ours.shape != theirs.shape or not np.allclose(*map(keras.ops.convert_to_numpy, (ours, theirs)), atol=1e-5):

@@ -2,8 +2,9 @@
 
 import keras
 
-from sslzoo import networks, optimizers
-from sslzoo.errors import choose
+from sslzoo import augment, networks, optimizers
+from sslzoo.errors import InvalidInputError, choose
+from sslzoo.networks.backbones import widening
 from sslzoo.training.annealing import TimedCosine
 from sslzoo.views import Views, policy
 
@@ -28,8 +29,9 @@ class Builders:
         changes = {"flip": self.settings["flip"], **self.settings["policy_changes"], **changes}
         steps = policy(self.settings["policy"], **changes)
         whole, small = self.image_shape[:2], self.settings["view_size"]
-        count, size = num_views or self.settings["num_views"], size or small or whole
-        return Views(steps, count, size=size, seed=self.seed, eval_size=whole if small else None)
+        count, eval_size = num_views or self.settings["num_views"], whole if small and size is None else None
+        options = {"seed": self.seed, "eval_size": eval_size, "value_range": self.examples.value_range}
+        return Views(steps, count, size=size or small or whole, **options)
 
     def local_views(self) -> Views | None:
         """The smaller views of settings "local_views" (how many), "local_scale" and "local_size"; None for 0."""
@@ -54,7 +56,25 @@ class Builders:
         if self.beginning:
             return self.beginning.encoder(self, posterior)
         s = self.settings
-        return networks.encoder(s["network"], self.input_shape, s["latent_dim"], posterior, seed=self.seed, **size)
+        options = {"seed": self.seed, **s["network_options"], **size, **self._elsewhere()}
+        return networks.encoder(s["network"], self.input_shape, s["latent_dim"], posterior, **options)
+
+    def _elsewhere(self):
+        """What a network from elsewhere is told of this run: the range of its views, and whether it is trained."""
+        name, options = self.settings["network"], {}
+        if ":" in str(name):
+            for step in self.views().steps:
+                if isinstance(step, augment.Normalize):
+                    options["normalized"] = step.mean, step.std
+        elif self.settings["pretrained"]:
+            raise InvalidInputError(f"--pretrained is for networks from elsewhere. Received: network={name!r}")
+        if self.settings["pretrained"]:
+            options["weights"] = "imagenet"
+            how = widening(self.image_shape[-1])
+            remark = f"Training began with the supervised weights of {name}." + (f" {how}" if how else "")
+            self.examples.remarks.append(remark)
+            print(remark)
+        return options
 
     def decoder(self) -> keras.Model:
         """The decoder that belongs to the encoder of this run."""

@@ -20,6 +20,7 @@ class Examples:
         test_images, test_labels: to evaluate on, or None.
         no_test: str, why there are none, or None.
         remarks: list of str, what the card must say of them.
+        value_range: (low, high), what networks see as 0 and 1.
     """
 
     images: "np.ndarray | data.StreamedImages"
@@ -28,6 +29,7 @@ class Examples:
     test_labels: np.ndarray | None = None
     no_test: str | None = None
     remarks: "list[str]" = dataclasses.field(default_factory=list)
+    value_range: tuple[float, float] = (0.0, 255.0)
 
 
 def read(plan: Plan) -> Examples:
@@ -38,6 +40,11 @@ def read(plan: Plan) -> Examples:
     """
     remarks = []
     train = Examples(*_load(plan, "train", remarks), remarks=remarks)
+    train.value_range = data.value_range(train.images)
+    if train.value_range != (0, 255):
+        low, high = train.value_range
+        remarks.append(f"Values {low:g} to {high:g} of the images are 0 and 1 to the network.")
+        print(remarks[-1])
     train.no_test = _why_no_test(plan, train.labels)
     if train.no_test:
         return train
@@ -81,7 +88,7 @@ def _load(plan, split, remarks):
         plan.dataset,
         split,
         data_dir=chosen.data_dir,
-        image_size=chosen.image_size or "auto",
+        image_size=chosen.store_size or chosen.image_size or "auto",
         labels=chosen.labels,
         test_share=chosen.test_share,
         seed=plan.seed,

@@ -13,9 +13,9 @@ from sslzoo.training.settings import KINDS, SETUPS, parse_changes
 from sslzoo.zoo.results import is_license
 
 # Settings that have a flag of their own beside --set.
-SHORT = ("epochs", "batch_size", "num_views", "learning_rate", "queue_size")
+SHORT = ("network", "pretrained", "epochs", "batch_size", "num_views", "learning_rate", "queue_size")
 POSITIVE = (
-    *("epochs", "batch_size", "num_views", "queue_size", "max_minutes", "grace", "limit", "image_size"),
+    *("epochs", "batch_size", "num_views", "queue_size", "max_minutes", "grace", "limit", "image_size", "store_size"),
     *("stop_on_collapse", "until_knn", "accumulate", "processes", "fuse_steps"),
 )
 LARGEST = 2**31
@@ -42,6 +42,11 @@ def parser(method: str, variants: dict, description: str, has_queue: bool = True
     add("--dataset", default="digits", help=f"{known}, an .npz file, or a folder of images (digits)")
     add("--data-dir", help="folder of prepared TFDS data sets (TFDS_DATA_DIR, else TFDS' own)")
     add("--image-size", type=int, help="pixels: crop and resize a folder's images (else the median, at most 64)")
+    add(
+        "--store-size",
+        type=int,
+        help="pixels: keep a folder's images so large, and cut views of --image-size out of them",
+    )
     add("--labels", choices=("folders",), help="the folders in a folder of images are classes")
     add("--test-share", type=float, default=0.0, help="with --labels folders: share of each class that is held out")
     add("--on-error", choices=("fail", "skip"), default="fail", help="images of a folder that cannot be read (fail)")
@@ -50,6 +55,8 @@ def parser(method: str, variants: dict, description: str, has_queue: bool = True
 
     add = parser.add_argument_group("settings").add_argument
     add("--variant", default="zoo", help=f"{', '.join(variants)} (zoo)")
+    add("--network", help="of the zoo (vit-tiny), keras:ResNet50, keras_hub:PRESET or package.module:function")
+    add("--pretrained", action="store_const", const=True, help="begin with the supervised weights of such a network")
     add("--epochs", type=int, help="passes over the training images (as many as the budget of views gives)")
     add("--batch-size", type=int, help="images per step; the networks see this times --num-views")
     add("--num-views", type=int, help="views of each image")
@@ -114,6 +121,10 @@ def check(arguments: argparse.Namespace) -> None:
     checks.number(0, 1, test_share=arguments.test_share)
     checks.seed(seed=arguments.seed)
     on_device, steps = arguments.views == "device", arguments.fuse_steps or 1
+    kept, cut = arguments.store_size, arguments.image_size or 0
+    refuse(
+        kept and not 0 < cut <= kept, "--store-size needs an --image-size, at most as large", "store_size", "image_size"
+    )
     refuse((arguments.until_knn or 0) > 100, "--until-knn must be a percentage", "until_knn")
     refuse(
         arguments.processes and (arguments.devices not in (None, "all") or not on_device),
@@ -158,6 +169,8 @@ def changes(arguments: argparse.Namespace, numbers: dict) -> dict:
         UnknownNameError, InvalidInputError: as `parse_changes`; a setting that has a value twice.
     """
     short = {name: value for name in SHORT if (value := getattr(arguments, name, None)) is not None}
+    if arguments.store_size:
+        short["view_size"] = arguments.image_size
     named = parse_changes(arguments.set, numbers)
     for name, value in short.items():
         if name in named:

@@ -112,6 +112,7 @@ class Plan:
             "views",
             "limit",
             "image_size",
+            "store_size",
             "labels",
             "test_share",
             "on_error",

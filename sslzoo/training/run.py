@@ -26,6 +26,7 @@ from sslzoo import callbacks, data, processes, progress
 from sslzoo.errors import ArtefactError, InvalidInputError
 from sslzoo.methods import Pretrainer
 from sslzoo.methods.pretrainer import fuses_its_steps
+from sslzoo.networks import composition
 from sslzoo.training import devices, examples, folder, fusing, outcome
 from sslzoo.training.annealing import PlateauRate, TimePlan
 from sslzoo.training.beginning import Beginning
@@ -205,6 +206,7 @@ class Run(Builders):
                 f"Received: --init={self.arguments.init}"
             )
         self.model = model
+        composition.check_composable(model.preprocessor(self.image_shape), model.encoder)
         model.check_batch(self.settings["batch_size"])
         model.compile(optimizer=optimizer or self.optimizer())
         self.fused = int(processes.of_first([self._steps_per_program()])[0])  # each measured for itself

@@ -47,6 +47,10 @@ SETUPS = {
 }
 
 
+# Networks whose features are the representation unless a size is asked for; so are those from elsewhere.
+FOR_PHOTOGRAPHS = ("resnet18-photo", "resnet50", "vit-tiny", "vit-small")
+
+
 class Per:
     """A setting whose value differs between data sets.
 
@@ -114,6 +118,8 @@ TRAINING = {
     "epochs": None,  # as many as the budget gives
     "monitor_every": None,  # about thirty times in a run
     "num_views": 2,
+    "network_options": {},  # of `networks.encoder`, such as patch_size
+    "pretrained": False,  # whether a network from elsewhere begins with its supervised weights
     "view_size": None,  # pixels of a view's side, for networks of any size; None: those of the images
     "batch_size": 128,
     "optimizer": "adam",
@@ -249,6 +255,14 @@ def resolve(
                 numbers[name] = value
     for name, value in (changes or {}).items():
         numbers[choose("setting", name, numbers)] = value
+    if channels not in (None, 1, 3) and "policy" not in (changes or {}):
+        numbers["policy"] = "channels"  # the others mix colours
+    if numbers["policy"] == "xray" and "flip" not in (changes or {}):
+        numbers["flip"] = None  # hearts lie to the left
+    if "latent_dim" not in (changes or {}) and (
+        ":" in str(numbers["network"]) or numbers["network"] in FOR_PHOTOGRAPHS
+    ):
+        numbers["latent_dim"] = None
     return _derived(_checked(numbers))
 
 

@@ -14,7 +14,7 @@ class Model(dict):
             "method": self["method"],
             "trained on": self["dataset"] and f"{self['dataset']}, without labels",
             "recipe": self["tag"] and f"{self['tag']}, not the default",
-            "takes": f"raw images {_shape(self)} (height x width x channels), values 0..255",
+            "takes": f"raw images {_shape(self)} (height x width x channels), {_values(self)}",
             "gives": f"{self['features']} features",
             "parts": ", ".join(self["parts"]),
             "parameters": self["parameters"] and f"{self['parameters']:,} in the encoder",
@@ -82,6 +82,11 @@ def table(rows, right=()) -> str:
 
 def _shape(model):
     return "x".join(map(str, model["input_shape"] or ["-"]))
+
+
+def _values(model):
+    low, high = model.get("input_range") or (0, 255)
+    return f"values {low:g}..{high:g}"
 
 
 def _size(count):

@@ -136,7 +136,7 @@ FIELDS = {
     "pictures": (False, "a list of objects", _PICTURE),
     "evaluation": (False, "an object or null", lambda value: value is None or isinstance(value, dict)),
     "input_shape": (False, "[H, W, C]", lambda value: list_of(is_count, 3)(value) and len(value) == 3),
-    "input_range": (False, "[0, 255]", lambda value: value == [0, 255]),
+    "input_range": (False, "[low, high]", list_of(checks.is_number, 2)),
     "features": (False, "an integer", is_count),
     "parameters": (False, "an integer", is_count),
     "parts": (False, "an object of integers", dict_of(is_count)),

@@ -7,6 +7,8 @@ from keras import ops
 
 from sslzoo import networks
 from sslzoo.errors import InvalidInputError
+from sslzoo.networks import composition
+from sslzoo.views import Views
 
 
 def convolutional():
@@ -35,3 +37,32 @@ def test_layers_that_cannot_are_refused():
     maps = keras.Model(images, keras.layers.Flatten()(keras.layers.Conv2D(2, 3)(images)))
     with pytest.raises(InvalidInputError, match=r"it would give \(None, 8\).*Received: size=\(4, 4\)"):
         networks.at_size(maps, (4, 4))
+
+
+class Halved(keras.layers.Layer):
+    def call(self, x):
+        return x / 2
+
+
+def test_what_compose_would_refuse_is_told_without_copying():
+    preprocessor = Views("simvae-digits", 2).preprocessor((8, 8, 1))
+    composition.check_composable(preprocessor, convolutional())
+    with pytest.raises(InvalidInputError, match="must give what the network takes"):
+        composition.check_composable(preprocessor, networks.encoder("mlp-small", (9, 8, 1), 4))
+    images = keras.Input((8, 8, 1))
+    private = keras.Model(images, keras.layers.Flatten()(Halved()(images)))
+    with pytest.raises(InvalidInputError, match=r"consists of core Keras layers.*Halved"):
+        composition.check_composable(preprocessor, private)
+
+
+@pytest.mark.parametrize(
+    "layer", [keras.layers.Rescaling(1 / 255), keras.layers.Normalization(mean=120.0, variance=3600.0)]
+)
+def test_a_network_that_scales_again_is_noticed(layer):
+    images = keras.Input((8, 8, 1))
+    network = keras.Model(images, keras.layers.Flatten()(layer(images)))
+    assert composition.scales_twice(network, Views([], 2))
+    assert composition.scales_twice(keras.Sequential([keras.Input((8, 8, 1)), network]), Views([], 2))
+    assert not composition.scales_twice(network, Views([keras.layers.Rescaling(255.0)], 2))
+    ours = networks.backbone("keras:VGG16", (32, 32, 3), seed=0)
+    assert not composition.scales_twice(ours, Views([], 2))

@@ -20,6 +20,10 @@ SMALL = {
     "resnet18": {},
     "airnet": {"widths": (8, 8, 12)},
     "resnet8-gedi": {"width": 8},
+    "resnet18-photo": {},
+    "resnet50": {},
+    "vit-tiny": {"depth": 1},
+    "vit-small": {"depth": 1},
 }
 
 
@@ -63,6 +67,11 @@ def test_every_encoder_is_tested_here():
         ),
         ("resnet18", (32, 32, 3), None, {}, 11_168_832),
         ("airnet", (32, 32, 3), None, {}, 826_680),
+        # torchvision's without their last layers.
+        ("resnet18-photo", (224, 224, 3), None, {}, 11_176_512),
+        ("resnet50", (224, 224, 3), None, {}, 23_508_032),
+        # DeiT-Ti's 5,717,416 without its class token and classifier: 192 more for its place, 193 a class.
+        ("vit-tiny", (224, 224, 3), None, {}, 5_717_416 - 2 * 192 - 193 * 1000),
         ("resnet8-gedi", (32, 32, 3), None, {}, 1_037_184),
         ("resnet8-gedi", (32, 32, 3), None, {"width": 256}, 4_138_752),
     ],
@@ -88,8 +97,9 @@ def test_outputs_gradients_and_portability(name):
     target = np.random.default_rng(1).normal(size=(6, 5)).astype("float32")
     assert np.isfinite(model.train_on_batch(views, [target, target])).all()
     still = [w.path for w, old in zip(model.trainable_weights, before) if np.array_equal(ops.convert_to_numpy(w), old)]
-    # A bias that batch normalisation takes away again has no gradient; the released code has one there.
-    assert [path for path in still if path != "stem_conv/bias"] == []
+    # A bias that batch normalisation takes away again has no gradient; the released code has one there. Nor has what
+    # adds the same to all scores of a query.
+    assert [path for path in still if path not in ("stem_conv/bias", "block1_attention/key/bias")] == []
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -97,7 +107,7 @@ def test_normalisation_and_slopes_are_not_keras_defaults(name):
     model = networks.encoder(name, (16, 16, 3), 5, **SMALL[name])
     norms = [layer for layer in model.layers if isinstance(layer, keras.layers.BatchNormalization)]
     assert {(layer.epsilon, layer.momentum) for layer in norms} <= {(1e-5, 0.9)}
-    assert bool(norms) == name.startswith(("airnet", "convnet", "resnet18"))
+    assert bool(norms) == name.startswith(("airnet", "convnet", "resnet18", "resnet50"))
     leaky = [layer for layer in model.layers if isinstance(layer, keras.layers.LeakyReLU)]
     assert [layer.negative_slope for layer in leaky] == pytest.approx([0.2] * (8 if name == "resnet8-gedi" else 0))
 

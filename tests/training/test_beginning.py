@@ -2,6 +2,7 @@
 
 import csv
 
+import keras
 import numpy as np
 import pytest
 from test_training import recipe
@@ -80,3 +81,16 @@ def test_what_does_not_fit_is_told_before_the_first_step(tmp_path):
     with pytest.raises(errors.UnknownNameError, match="simvae-digits"):
         train("simvae", tmp_path / "out", "--init", "simvae-digit")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_plain_file_of_keras_is_a_network_that_takes_views(tmp_path, capsys):
+    network = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten(), keras.layers.Dense(10)])
+    network.save(tmp_path / "plain.keras")
+    folder = train(
+        "simclr", tmp_path / "out", "--epochs", 1, "--set", "learning_rate=1e-9", "--init", tmp_path / "plain.keras"
+    )
+    assert "given views of this run as they are" in capsys.readouterr().out
+    x = sslzoo.data.load("digits", "test")[0][:20]
+    np.testing.assert_allclose(
+        sslzoo.load(folder).predict(x, verbose=0), network.predict(x / 255, verbose=0), atol=1e-4
+    )

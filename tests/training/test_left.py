@@ -14,6 +14,7 @@ from test_training import SMALL, recipe, rows, train
 
 import sslzoo
 from sslzoo import callbacks, errors, methods, training
+from sslzoo.networks import composition
 from sslzoo.training import Variant, outcome
 from sslzoo.training.plan import Plan
 from sslzoo.training.settings import model_name
@@ -42,11 +43,15 @@ class Double(keras.layers.Layer):
         return 2 * inputs
 
 
-def test_an_encoder_that_cannot_be_published_is_left_as_a_file(tmp_path):
+def test_an_encoder_that_cannot_be_published_is_refused_or_left_as_a_file(tmp_path, monkeypatch):
     run = training.Run("mine", {}, argv=[*SMALL, "--epochs", "1", "--out", str(tmp_path / "run")])
     image = keras.Input(run.image_shape)
     encoder = keras.Model(image, keras.layers.Dense(4)(Double()(keras.layers.Flatten()(image))))
     model = methods.SimCLR(encoder, None, run.views())
+    with pytest.raises(errors.InvalidInputError, match=r"core Keras layers.*Double"):
+        run.prepare(model)
+    assert not (tmp_path / "run").exists()
+    monkeypatch.setattr(composition, "check_composable", lambda *_: None)  # as if it had been overlooked
     run.prepare(model)
     model.fit(run.data(), **run.fit_arguments())
     with pytest.raises(errors.ArtefactError, match=r"trained and written.*mine-digits\.keras"):

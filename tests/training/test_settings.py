@@ -170,3 +170,28 @@ def test_names_say_their_recipe():
 def test_the_table_shows_every_number():
     shown = table(numbers())
     assert all(f"{name} " in shown for name in numbers()) and "0.7" in shown
+
+
+def test_networks_for_photographs_give_their_own_features():
+    assert numbers(dataset="photos", channels=3)["latent_dim"] == 64
+    for network in ("vit-tiny", "resnet50", "keras:ResNet50", "module:function"):
+        assert numbers(dataset="photos", channels=3, network=network)["latent_dim"] is None
+        assert numbers(dataset="photos", channels=3, network=network, latent_dim=32)["latent_dim"] == 32
+
+
+def test_policies_that_images_can_take():
+    assert numbers(dataset="bands", channels=5)["policy"] == "channels"
+    assert numbers(dataset="bands", channels=5, policy="simvae-mnist")["policy"] == "simvae-mnist"
+    assert numbers(dataset="scans", channels=1, policy="xray")["flip"] is None
+    assert numbers(dataset="scans", channels=1, policy="xray", flip="vertical")["flip"] == "vertical"
+
+
+def test_views_are_cut_out_of_larger_images():
+    def parsed(*words):
+        arguments = flags.parser("simclr", {}, "").parse_args([*words])
+        flags.check(arguments)
+        return flags.changes(arguments, numbers())
+
+    assert parsed("--store-size", "96", "--image-size", "64")["view_size"] == 64
+    with pytest.raises(InvalidInputError, match=r"at most as large. Received: --store-size=64 --image-size=96"):
+        parsed("--store-size", "64", "--image-size", "96")

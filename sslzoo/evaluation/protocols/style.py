@@ -7,6 +7,7 @@ from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation import style
 from sslzoo.evaluation.number import Number
 from sslzoo.evaluation.protocols.protocol import DoesNotApply, Protocol, Result
+from sslzoo.networks import composition
 
 # metric -> label, note, chance
 _NOTES = {
@@ -40,6 +41,8 @@ class Style(Protocol):
             checks.count(style_images=images)
 
     def check(self, subject):
+        if composition.input_range(subject.encoder) != (0, 255) or subject.train_images.shape[-1] not in (1, 3):
+            raise DoesNotApply("The style probe needs grey or colour images in 0..255", "others")
         train, test = len(subject.train_images), len(subject.test_images)
         if train < style.LEAST_TRAIN or test < style.LEAST_TEST:
             least = f"at least {style.LEAST_TRAIN} train and {style.LEAST_TEST} test images"

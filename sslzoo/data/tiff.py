@@ -1,0 +1,70 @@
+"""TIFF files of more bits or channels than a picture, as microscopes, satellites and cameras of science write them."""
+
+from pathlib import Path
+
+import numpy as np
+
+from sslzoo.data.image_files import MOST_PIXELS, Head
+from sslzoo.errors import InvalidInputError
+
+SUFFIXES = {".tif", ".tiff"}
+DTYPES = ("uint8", "uint16", "float32")
+MOST_CHANNELS = 32
+
+
+def head(path: Path) -> Head:
+    """Size, channels and dtype of a file's first image; "5 x uint16" stands for Pillow's mode.
+
+    Raises:
+        InvalidInputError: another dtype, more than 32 channels, or too many pixels.
+        ImportError: tifffile is not installed.
+    """
+    import tifffile
+
+    with tifffile.TiffFile(path) as file:
+        shape, dtype = file.series[0].shape, file.series[0].dtype
+    height, width, channels = _channels_last(shape)
+    if dtype not in DTYPES or channels > MOST_CHANNELS or height * width > MOST_PIXELS:
+        raise InvalidInputError(
+            f"Expected a TIFF of {', '.join(DTYPES)} with 1 to {MOST_CHANNELS} channels and at most {MOST_PIXELS:,} "
+            f"pixels. Received: shape={shape}, dtype={dtype}"
+        )
+    return Head((width, height), f"{channels} x {dtype}", False, False)
+
+
+def read(path: Path, size: tuple[int, int] | None = None) -> np.ndarray:
+    """Values (H, W, C) of a file's first image, as they are.
+
+    Args:
+        path: file.
+        size: (width, height): the largest part around the middle of these proportions, each channel averaged over what
+            a pixel covers; None for the file's own.
+    """
+    import tifffile
+
+    values = tifffile.imread(path, series=0)
+    values = np.moveaxis(values, 0, -1) if values.ndim == 3 and _channels_first(values.shape) else values
+    values = values.reshape(_channels_last(values.shape))
+    return values if size in (None, values.shape[1::-1]) else _fitted(values, size)
+
+
+def _channels_first(shape):
+    return shape[0] < min(shape[1:])
+
+
+def _channels_last(shape):
+    """(H, W, C) of an array (H, W), (H, W, C) or (C, H, W): channels are fewer than pixels."""
+    if len(shape) == 2:
+        return (*shape, 1)
+    if len(shape) != 3:
+        raise InvalidInputError(f"Expected an image (H, W), (H, W, C) or (C, H, W). Received: shape={shape}")
+    return (*shape[1:], shape[0]) if _channels_first(shape) else tuple(shape)
+
+
+def _fitted(values, size):
+    from PIL import Image, ImageOps
+
+    planes = (Image.fromarray(plane.astype("float32")) for plane in np.moveaxis(values, -1, 0))
+    planes = [np.asarray(ImageOps.fit(plane, size, method=Image.Resampling.BILINEAR)) for plane in planes]
+    values, dtype = np.stack(planes, axis=-1), values.dtype
+    return values.astype(dtype) if dtype == "float32" else np.rint(values).astype(dtype)

@@ -1,0 +1,56 @@
+"""Encoders of deep images: they say what values they take, and the rest of the package believes them."""
+
+import csv
+
+import numpy as np
+import pytest
+
+import sslzoo
+from sslzoo.errors import InvalidInputError
+from sslzoo.evaluation import features, generation
+from sslzoo.methods import SimCLR
+from sslzoo.networks import composition
+from sslzoo.training import Run
+from sslzoo.zoo.results import read_results
+
+
+def bands(count, seed=0):
+    """Four bands of a sensor of 12 bits, in two classes of which each is brighter in two of them."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 2, count)
+    bright = np.where(labels[:, None] == [0, 1, 0, 1], 2500, 900)[:, None, None]
+    return (bright + rng.normal(0, 200, (count, 16, 16, 4))).clip(0, 4095).astype("uint16"), labels
+
+
+@pytest.mark.slow
+def test_bands_are_trained_on_published_read_and_evaluated(tmp_path, capsys):
+    (images, labels), (test_images, test_labels) = bands(96), bands(40, 1)
+    arrays = {"train_images": images, "train_labels": labels, "test_images": test_images, "test_labels": test_labels}
+    np.savez(tmp_path / "bands.npz", **arrays)
+    command = f"--dataset {tmp_path}/bands.npz --network vit-tiny --set network_options={{'depth':1}} --epochs 2 "
+    command += f"--batch-size 32 --out {tmp_path}/out --name bands"
+    run = Run("simclr", {"head": None, "temperature": 0.5}, argv=command.split())
+    assert run.settings["policy"] == "channels" and run.settings["latent_dim"] is None
+    model = SimCLR(run.encoder(), None, run.views(), temperature=0.5)
+    run.prepare(model)
+    model.fit(run.data(), **run.fit_arguments())
+    folder = run.finish(model)
+    low, high = sslzoo.data.value_range(images)
+    results = read_results(folder)
+    np.testing.assert_allclose(results["input_range"], [low, high], rtol=1e-5)
+    assert f"values {low:g}..{high:g}" in (folder / "README.md").read_text()
+    assert any("are 0 and 1 to the network" in remark for remark in results["remarks"])
+    encoder = sslzoo.load(folder)
+    np.testing.assert_allclose(composition.input_range(encoder), (low, high), rtol=1e-5)
+    report = sslzoo.evaluate(encoder, str(tmp_path / "bands.npz"), ("knn",))
+    assert max(report["knn"].values()) > 0.9
+    with open(tmp_path / "out" / "history.csv") as file:
+        assert len(list(csv.DictReader(file))) == 2
+    seen = generation.as_seen(encoder, test_images[:4])
+    np.testing.assert_allclose(seen, (test_images[:4] - low) / (high - low), atol=1e-4)
+
+
+def test_an_encoder_of_pictures_refuses_what_lies_beyond():
+    encoder = sslzoo.load("simvae-digits")
+    with pytest.raises(InvalidInputError, match=r"values 0..255 for this encoder. Received: images in 0..4000"):
+        features(encoder, np.linspace(0, 4000, 128).reshape(2, 8, 8, 1))

@@ -1,0 +1,66 @@
+"""Every method with a network of keras.applications; those of small crops with a transformer, on each backend."""
+
+import contract
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from sslzoo import methods, networks
+from sslzoo.views import Views
+from sslzoo.zoo.reading import read
+
+SHAPE = (64, 64, 3)
+
+
+def images(count=24, shape=SHAPE):
+    coarse = np.random.default_rng(0).uniform(0, 256, size=(count, 8, 8, shape[-1]))
+    return coarse.repeat(shape[0] // 8, axis=1).repeat(shape[1] // 8, axis=2).astype("uint8")
+
+
+def mobilenet(seed=1, posterior=False):
+    return networks.encoder("keras:MobileNet", SHAPE, contract.LATENT, posterior, seed=seed, alpha=0.25)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="which needs no time to compile thirty large programs")
+@pytest.mark.parametrize("name", methods.METHODS)
+def test_a_backbone_of_keras_is_trained_and_published(name, monkeypatch, tmp_path):
+    monkeypatch.setattr(contract, "IMAGE_SHAPE", SHAPE)
+    monkeypatch.setattr(contract, "plain_encoder", mobilenet)
+    monkeypatch.setattr(contract, "posterior_encoder", lambda: mobilenet(posterior=True))
+    num_views, make = contract.CASES[name]
+    model = make(contract.Flips(num_views))
+    model.compile(keras.optimizers.Adam(1e-3))
+    x = images(48)
+    given = {"images": x, "index": np.arange(48, dtype="int32")} if model.indexed else x
+    history = model.fit(given, batch_size=24, shuffle=False, verbose=0).history
+    assert np.isfinite(history["loss"]).all()
+    encoder = model.parts(SHAPE)["encoder"]
+    encoder.save(tmp_path / "encoder.keras")
+    found = read(tmp_path / "encoder.keras")(x[:4].astype("float32"), training=False)
+    expected = model.representation(model.prepare(x[:4]), training=False)
+    if not isinstance(model, methods.CMC):  # whose encoder is two
+        np.testing.assert_allclose(*map(ops.convert_to_numpy, (found, expected)), atol=1e-4)
+
+
+def crops(shape=(32, 32, 3)):
+    """Two views of the images' own size, and two of half of it."""
+    return Views("photos", 2, size=shape[:2], seed=0), Views("photos", 2, size=(16, 16), seed=1)
+
+
+@pytest.mark.parametrize("method, options", [("swav", {"prototypes": 6}), ("dino", {"prototypes": 6}), ("lejepa", {})])
+def test_a_transformer_takes_small_crops(method, options, tmp_path):
+    shape = (32, 32, 3)
+    network = networks.encoder("vit-tiny", shape, None, seed=0, depth=1)
+    head = networks.projector(192, (16, 8), seed=1)
+    views, local_views = crops()
+    make = methods.METHODS[method]
+    model = make(network, projector=head, views=views, local_views=local_views, seed=0, **options)
+    model.compile(keras.optimizers.Adam(1e-3))
+    before = network.get_layer("positions").get_weights()[0]
+    history = model.fit(images(24, shape), batch_size=12, shuffle=False, verbose=0).history
+    assert np.isfinite(history["loss"]).all()
+    assert np.abs(network.get_layer("positions").get_weights()[0] - before).max() > 0
+    model.parts(shape)["encoder"].save(tmp_path / "encoder.keras")
+    assert read(tmp_path / "encoder.keras").output_shape == (None, 192)
