@@ -1,9 +1,6 @@
 """`Number`: one result of a protocol, with how it was made and what guessing scores."""
 
 import dataclasses
-import math
-
-import numpy as np
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,24 +43,3 @@ class Number:
         error = "" if self.error is None else f" ± {self.error:.2g}"
         chance = "" if self.chance is None else f"{self.chance:.4g} {self.unit}".rstrip()
         return f"{self.value:.4g}{error} {self.unit}".rstrip(), chance
-
-    @classmethod
-    def mean(cls, numbers: "list[Number]") -> "Number":
-        """Mean of the same number over several runs, with its standard error (deviation with n - 1)."""
-        values = [number.value for number in numbers]
-        chances = [number.chance for number in numbers if number.chance is not None]
-        return dataclasses.replace(
-            numbers[0],
-            value=float(np.mean(values)),
-            error=float(np.std(values, ddof=1) / math.sqrt(len(values))),
-            chance=float(np.mean(chances)) if chances else None,
-            note=_join([number.note for number in numbers]),
-        )
-
-
-def _join(notes):
-    """One note for several runs: "best k on test: 4" and "best k on test: 7" become "best k on test: 4, 7"."""
-    if len(set(notes)) == 1:
-        return notes[0]
-    heads, _, tails = zip(*(note.rpartition(": ") for note in notes))
-    return f"{heads[0]}: {', '.join(tails)}" if heads[0] and len(set(heads)) == 1 else "; ".join(dict.fromkeys(notes))
