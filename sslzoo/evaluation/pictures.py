@@ -274,7 +274,7 @@ def curves(history, path: "str | os.PathLike | None" = None, title: str = "Train
     width, height = max(3.1 * columns, 4.2) + 0.3, 2.2 * rows + 0.75
     figure = Figure(figsize=(width, height), dpi=_DPI, layout="constrained")
     figure.suptitle(title, x=0.15 / width, ha="left", color=INK, fontsize=13, fontweight="bold")
-    grid = figure.subplots(rows, columns, squeeze=False, sharex=True)
+    grid = figure.subplots(rows, columns, squeeze=False)
     for axes in grid.flat[len(panels) :]:
         axes.set_axis_off()
     for name, axes in zip(panels, grid.flat):

@@ -71,6 +71,12 @@ class Protocol:
         """Its options and their defaults."""
         return {field.name: field.default for field in dataclasses.fields(cls)}
 
+    @property
+    def named(self) -> dict:
+        """Data and models that were named: those of `inputs` that are not as they are by default."""
+        given = {option: getattr(self, option) for option in self.inputs}
+        return {option: value for option, value in given.items() if value != self.options()[option]}
+
     def check(self, subject) -> None:
         """Raise `DoesNotApply`, or whatever is wrong, as far as it can be known before anything is measured."""
 
