@@ -34,7 +34,7 @@ _PIXELS = 2**25  # floats of images held at a time
 
 def decoded(decoder: keras.Model, latents: np.ndarray, batch_size: int = 500) -> np.ndarray:
     """Images of latents (N, L) by a decoder, `batch_size` at a time, in inference mode: float32 array (N, H, W, C)."""
-    return run(decoder, np.asarray(latents, np.float32), batch_size)
+    return run(decoder, np.asarray(latents, np.float32), batch_size)[0]
 
 
 def as_seen(encoder: keras.Model, images: np.ndarray) -> np.ndarray:
@@ -53,7 +53,7 @@ def as_seen(encoder: keras.Model, images: np.ndarray) -> np.ndarray:
         before = composition.preprocessing(encoder)
     except (InvalidInputError, AttributeError):
         return plain
-    seen = run(before, np.asarray(images, np.float32), 500)
+    [seen] = run(before, np.asarray(images, np.float32), 500)
     return seen if seen.min() > -1e-3 and seen.max() < 1 + 1e-3 else plain
 
 

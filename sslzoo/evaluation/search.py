@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
 
 from sslzoo import checks
 from sslzoo.data.image_files import decode, open_image
@@ -168,11 +168,10 @@ def _thumbnail(image):
         image = image.convert("RGB")
     except Exception:  # Pillow's decoders raise many kinds; an int is no image
         return None
-    scale = _THUMBNAIL / max(image.size)
     # Few pixels are shown as they are; many are averaged.
-    how = Image.Resampling.NEAREST if scale > 1 else Image.Resampling.LANCZOS
+    how = Image.Resampling.NEAREST if max(image.size) < _THUMBNAIL else Image.Resampling.LANCZOS
     buffer = io.BytesIO()
-    image.resize([max(1, round(side * scale)) for side in image.size], how).save(buffer, "PNG", optimize=True)
+    ImageOps.contain(image, (_THUMBNAIL, _THUMBNAIL), how).save(buffer, "PNG", optimize=True)
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
