@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from sslzoo.errors import InvalidInputError, choose
-from sslzoo.evaluation.number import Number
-from sslzoo.evaluation.protocols import REGISTRY
+from sslzoo.evaluation.protocols import REGISTRY, Number
 from sslzoo.files import write_beside
 
 FORMAT = "sslzoo.evaluation.Report/1"

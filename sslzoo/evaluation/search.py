@@ -165,13 +165,13 @@ def _thumbnail(image):
         elif isinstance(image, (str, os.PathLike)):
             with open_image(Path(image)) as opened:
                 image = decode(opened)
-        image = image.convert("RGB")
+        # Few pixels are shown as they are; many are averaged.
+        how = Image.Resampling.NEAREST if max(image.size) < _THUMBNAIL else Image.Resampling.LANCZOS
+        image = ImageOps.contain(image.convert("RGB"), (_THUMBNAIL, _THUMBNAIL), how)
     except Exception:  # Pillow's decoders raise many kinds; an int is no image
         return None
-    # Few pixels are shown as they are; many are averaged.
-    how = Image.Resampling.NEAREST if max(image.size) < _THUMBNAIL else Image.Resampling.LANCZOS
     buffer = io.BytesIO()
-    ImageOps.contain(image, (_THUMBNAIL, _THUMBNAIL), how).save(buffer, "PNG", optimize=True)
+    image.save(buffer, "PNG", optimize=True)
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 

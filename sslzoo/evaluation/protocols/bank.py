@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from sslzoo.evaluation.number import Number
-from sslzoo.evaluation.protocols.protocol import DoesNotApply, Protocol, Result
+from sslzoo.evaluation.protocols.protocol import DoesNotApply, Number, Protocol, Result
 
 
 class Bank(Protocol):

@@ -1,9 +1,8 @@
 """How well the clusters of an energy model agree with classes, without a probe."""
 
 from sslzoo.evaluation.features import features
-from sslzoo.evaluation.number import Number
 from sslzoo.evaluation.protocols.gmm import beside_chance
-from sslzoo.evaluation.protocols.protocol import DoesNotApply, Protocol, Result
+from sslzoo.evaluation.protocols.protocol import DoesNotApply, Number, Protocol, Result
 
 MINIBATCH = 100
 

@@ -7,8 +7,7 @@ import numpy as np
 
 from sslzoo.evaluation import generation
 from sslzoo.evaluation.features import weights_sha256
-from sslzoo.evaluation.number import Number
-from sslzoo.evaluation.protocols.protocol import DoesNotApply, Protocol, Result
+from sslzoo.evaluation.protocols.protocol import DoesNotApply, Number, Protocol, Result
 
 
 @dataclasses.dataclass

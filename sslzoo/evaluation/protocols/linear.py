@@ -6,8 +6,7 @@ import numpy as np
 
 from sslzoo.evaluation import probes
 from sslzoo.evaluation.datasets import CELEBA_TASKS
-from sslzoo.evaluation.number import Number
-from sslzoo.evaluation.protocols.protocol import DoesNotApply, Protocol, Result
+from sslzoo.evaluation.protocols.protocol import DoesNotApply, Number, Protocol, Result
 
 
 @dataclasses.dataclass

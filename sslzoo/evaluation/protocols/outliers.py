@@ -9,8 +9,7 @@ from typing import Any
 from sslzoo import data
 from sslzoo.evaluation import neighbors, outliers
 from sslzoo.evaluation.features import features
-from sslzoo.evaluation.number import Number
-from sslzoo.evaluation.protocols.protocol import DoesNotApply, Protocol, Result
+from sslzoo.evaluation.protocols.protocol import DoesNotApply, Number, Protocol, Result
 
 K = 50
 # Sets that outliers are taken from, where they are at hand.

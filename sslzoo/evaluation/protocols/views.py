@@ -5,9 +5,8 @@ import dataclasses
 import keras
 
 from sslzoo.evaluation.features import features
-from sslzoo.evaluation.number import Number
 from sslzoo.evaluation.probes import train_probe_on_views
-from sslzoo.evaluation.protocols.protocol import DoesNotApply, Protocol, Result
+from sslzoo.evaluation.protocols.protocol import DoesNotApply, Number, Protocol, Result
 
 
 @dataclasses.dataclass
