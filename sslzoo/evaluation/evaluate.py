@@ -167,19 +167,18 @@ def evaluate_features(
     """
     checks.seed(needed=True, seed=seed)
     chosen = _choose(protocols, options, PROTOCOLS)
-    subject = Subject(None, name, seed=seed, progress=_progress(progress))
+    splits = []
     for split, pair in (("train", train), ("test", test)):
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise InvalidInputError(f"{split} must be (features, labels). Received: {split} of type {type(pair)}")
         rows = check_features(pair[0], f"{split} features", np.float32)
-        setattr(subject, f"{split}_features", rows)
-        setattr(subject, f"{split}_labels", check_labels(pair[1], len(rows), f"{split} labels"))
-    shapes = subject.train_features.shape, subject.test_features.shape
-    if shapes[0][1] != shapes[1][1]:
+        splits += [rows, check_labels(pair[1], len(rows), f"{split} labels")]
+    if splits[0].shape[1] != splits[2].shape[1]:
         raise InvalidInputError(
             "Train and test must have the same number of features. "
-            f"Received: train features of shape {shapes[0]}, test features of shape {shapes[1]}"
+            f"Received: train features of shape {splits[0].shape}, test features of shape {splits[2].shape}"
         )
+    subject = Subject(None, name, *splits, seed=seed, progress=_progress(progress))
     _applying(subject, chosen, refuse=True)
     return _measure(subject, chosen, True, [])[0]
 
@@ -244,10 +243,8 @@ def _measure(subject, protocols, refuse, remarks):
     else:
         width = features(encoder, subject.train_images[:1]).shape[1]
     classes = subject.num_classes if subject.labelled else None
-    splits = subject.train_images, subject.test_images
-    splits = splits if encoder is not None else (subject.train_features, subject.test_features)
-    data = {"name": subject.dataset, "train": len(splits[0]), "test": len(splits[1]), "features": width}
-    data |= {"classes": classes, "attribute": subject.attribute}
+    data = {"name": subject.dataset, "train": len(subject.train_images), "test": len(subject.test_images)}
+    data |= {"features": width, "classes": classes, "attribute": subject.attribute}
     name = "features" if encoder is None else encoder.name
     report, images = Report(name, data, {}, {}, [subject.seed], {}, versions(), remarks=remarks), {}
     for protocol in protocols:

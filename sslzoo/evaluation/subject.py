@@ -23,9 +23,9 @@ class Subject:
     """Everything that is measured.
 
     Attributes:
-        encoder: raw images -> features; None where features were given.
+        encoder: raw images -> features; None where features were given, which then stand for the images.
         dataset: str, name of the data set.
-        train_images, test_images: arrays (N, H, W, C); None where features were given.
+        train_images, test_images: arrays (N, H, W, C).
         train_labels, test_labels: int64 (N,); None without labels.
         attributes: (train, test), int (N, A) each, of a data set that has them; else None.
         attribute: which of them the labels are, or which task of CelebA; None for labels that are classes.
@@ -41,10 +41,10 @@ class Subject:
 
     encoder: Any
     dataset: str
-    train_images: Any = None
-    train_labels: np.ndarray | None = None
-    test_images: Any = None
-    test_labels: np.ndarray | None = None
+    train_images: Any
+    train_labels: np.ndarray | None
+    test_images: Any
+    test_labels: np.ndarray | None
     attributes: tuple | None = None
     attribute: "str | int | None" = None
     data_dir: Any = None
@@ -68,6 +68,8 @@ class Subject:
 
     def _features(self, images):
         """Computed when a protocol first asks for them: style, for one, has images of its own."""
+        if self.encoder is None:
+            return images
         began = time.perf_counter()
         rows = features(self.encoder, images, self.batch_size, self.progress("features"))
         self.seconds += time.perf_counter() - began
