@@ -115,7 +115,8 @@ def frechet_distance(mean, covariance, mean_to, covariance_to) -> float:
     |m - m'|^2 + tr(C + C' - 2 (C^1/2 C' C^1/2)^1/2). The root is taken of a symmetric matrix, so nothing complex
     appears where covariances are singular.
     """
-    mean, mean_to = np.asarray(mean, np.float64), np.asarray(mean_to, np.float64)
+    arrays = [np.asarray(array, np.float64) for array in (mean, covariance, mean_to, covariance_to)]
+    mean, covariance, mean_to, covariance_to = arrays
     with threadpool_limits(1, user_api="blas"):
         values, vectors = np.linalg.eigh(covariance)
         root = (vectors * np.sqrt(np.clip(values, 0, None))) @ vectors.T
@@ -128,8 +129,12 @@ def frechet(rows: np.ndarray, rows_to: np.ndarray) -> float:
     """`frechet_distance` of the means and covariances (n - 1) of two sets of features (N, L) and (M, L)."""
     if len(rows) < 2 or len(rows_to) < 2:
         raise InvalidInputError(f"Expected at least two rows each. Received: {len(rows)} and {len(rows_to)} rows")
-    gaussians = [(some.mean(axis=0), np.atleast_2d(np.cov(some.T))) for some in map(np.float64, (rows, rows_to))]
-    return frechet_distance(*gaussians[0], *gaussians[1])
+    return frechet_distance(*_gaussian(rows), *_gaussian(rows_to))
+
+
+def _gaussian(rows):
+    rows = np.asarray(rows, np.float64)
+    return rows.mean(axis=0), np.atleast_2d(np.cov(rows.T))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,11 +192,11 @@ class Extractor:
 
     def __call__(self, images: np.ndarray, batch_size: int = 100) -> np.ndarray:
         """Features of images (N, H, W, C), values 0..255: float32 (N, L)."""
-        shape = self.network.input_shape[1:]
-        fitted, _ = fit_images(images, shape) if self.metric != "fid" else (images, [])
-        if self.metric == "fid" and fitted.shape[-1] == 1:
-            fitted = np.broadcast_to(fitted, (*fitted.shape[:3], 3))
-        return features(self.network, fitted, batch_size)
+        if self.metric == "fid":
+            images = np.broadcast_to(images, (*images.shape[:3], 3))
+        else:
+            images, _ = fit_images(images, self.network.input_shape[1:])
+        return features(self.network, images, batch_size)
 
 
 def inception() -> keras.Model:

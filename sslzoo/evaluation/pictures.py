@@ -20,14 +20,13 @@ from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
 from sslzoo import checks
-from sslzoo.errors import InvalidInputError, choose
+from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation.features import check_features, check_labels
 from sslzoo.evaluation.neighbors import nearest
 from sslzoo.files import write_beside
 
 MAX_BYTES = 150 * 1024
 MAX_POINTS = 2000
-METHODS = ("pca", "tsne")
 
 INK, GREY, PALE = "#222222", "#6b6b6b", "#e4e4e4"
 BLUE, ORANGE = "#0072B2", "#D55E00"  # Okabe and Ito: told apart under every colour blindness
@@ -166,25 +165,22 @@ def embedding(
     features: np.ndarray,
     labels: "np.ndarray | None",
     path: "str | os.PathLike | None" = None,
-    method: str | None = None,
     names: Sequence[str] | None = None,
     title: str | None = None,
     seed: int = 0,
 ) -> "Path | Picture":
-    """The features as points in the plane, coloured and named by class.
+    """The features as points in the plane, coloured and named by class: as they are for L <= 2, else by t-SNE (van der
+    Maaten and Hinton 2008: neighbours stay neighbours, distances mean little), few rows by their principal components.
 
     Args:
         features: float array (N, L), finite, N >= 2. At most 2,000 rows, chosen at random, are drawn.
         labels: int array (N,), or None for points of one colour.
-        method: "tsne" (van der Maaten and Hinton 2008: neighbours stay neighbours, distances mean little), or "pca"
-            (linear, distances keep their meaning). None: the features themselves for L <= 2, t-SNE else.
         names: str for each class, in the order of the sorted labels; None for the labels themselves.
-        title: str, or None for one that names the method.
+        title: str, or None for one that says how points were made.
         seed: int, of the choice of rows and of t-SNE.
 
     Raises:
         InvalidInputError: features and labels do not fit, or features are not finite.
-        UnknownNameError: `method` is not known.
     """
     checks.seed(needed=True, seed=seed)
     features = check_features(features)
@@ -193,15 +189,13 @@ def embedding(
         classes, numbers = np.unique(check_labels(labels, len(features)), return_inverse=True)
     if len(features) < 2:
         raise InvalidInputError(f"Expected at least two rows. Received: features of shape {features.shape}")
-    if method is not None:
-        choose("method", method, METHODS)
     names = [str(c) for c in classes] if names is None else names
     if len(names) != len(classes):
         raise InvalidInputError(f"Expected one name for each of {len(classes)} classes. Received: {len(names)} names")
     if len(features) > MAX_POINTS:
         rows = np.random.default_rng(seed).permutation(len(features))[:MAX_POINTS]
         features, numbers = features[rows], numbers[rows]
-    points, how, axes_labels = _in_the_plane(features, method, seed)
+    points, how, axes_labels = _in_the_plane(features, seed)
 
     figure, axes = new_figure(7.0, 6.4, title or f"Features of {len(points):,} images, {how}")
     order = np.random.default_rng(0).permutation(len(points))  # so that no class lies on top of all others
@@ -355,20 +349,18 @@ def _picture_grid(rows, path, title, labels=(), after_first=4):
 # ---------------------------------------------------------------------- the map of the features
 
 
-def _in_the_plane(features, method, seed):
+def _in_the_plane(features, seed):
     """Points (N, 2), how they were made, and the names of the axes."""
     width = features.shape[1]
-    wide = np.pad(features, ((0, 0), (0, max(0, 2 - width))))
-    if width <= 2 and method is None:
-        return wide, "as they are", ("feature 1", "feature 2" if width == 2 else "")
-    if method == "pca" or len(features) < 10 or not np.ptp(features, axis=0).any():
+    if width <= 2:
+        points = np.pad(features, ((0, 0), (0, 2 - width)))
+        return points, "as they are", ("feature 1", "feature 2" if width == 2 else "")
+    if len(features) < 10 or not np.ptp(features, axis=0).any():
         from sklearn.decomposition import PCA
 
-        pca = PCA(2, svd_solver="full")
         with np.errstate(invalid="ignore"):  # 0 / 0 where features collapsed
-            points = pca.fit_transform(wide)
-        shares = [f"{100 * share:.0f} % of the variance" for share in np.nan_to_num(pca.explained_variance_ratio_)]
-        return points, "principal components", [f"component {i}: {share}" for i, share in enumerate(shares, 1)]
+            points = PCA(2, svd_solver="full").fit_transform(features)
+        return points, "principal components", ("component 1", "component 2")
 
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits
