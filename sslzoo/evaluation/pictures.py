@@ -259,8 +259,7 @@ def curves(history, path: "str | os.PathLike | None" = None, title: str = "Train
         InvalidInputError: there is nothing to draw.
     """
     series = _series(history)
-    chance = series.pop("chance", None) if "loss" in series else None
-    panels = dict.fromkeys(name.removeprefix("val_") for name in series)
+    panels = dict.fromkeys(name.removeprefix("val_") for name in series if name != "chance" or "loss" not in series)
     # The terms between, in their own order, then the measures of health.
     panels = sorted(panels, key=lambda name: (name != "loss", name == "knn", name.startswith("health_")))
     columns = min(len(panels), 3)
@@ -272,7 +271,7 @@ def curves(history, path: "str | os.PathLike | None" = None, title: str = "Train
     for axes in grid.flat[len(panels) :]:
         axes.set_axis_off()
     for name, axes in zip(panels, grid.flat):
-        _panel(axes, name, series, chance if name == "loss" else None)
+        _panel(axes, name, series)
     figure.supxlabel("epoch", color=GREY, fontsize=9)
     return save_figure(figure, path)
 
@@ -392,16 +391,20 @@ def _series(history):
     return {name: np.array(points, float).T for name, points in series.items()}
 
 
-def _panel(axes, name, series, chance=None):
+def _panel(axes, name, series):
     percent = name == "knn"
     colour = ORANGE if percent else BLUE
-    curves = {key: series[key] for key in ("val_" + name, name) if key in series}
-    for key, (epochs, values) in curves.items():
-        values = 100 * values if percent else values
-        style, marker = "-" if key == name else "--", "o" if len(values) < 12 else None
-        axes.plot(epochs, values, style, color=colour, linewidth=1.8, marker=marker, markersize=4, label=key)
-    if chance is not None:
-        axes.plot(*chance, ":", color=GREY, linewidth=1.4, label="chance")
+    styles = ({"chance": ":"} if name == "loss" else {}) | {"val_" + name: "--", name: "-"}
+    settled = []
+    for key, style in styles.items():
+        if key in series:
+            epochs, values = series[key] * np.array([[1], [100 if percent else 1]])
+            curve = {"color": GREY if style == ":" else colour, "marker": "o" if len(values) < 12 else None}
+            axes.plot(epochs, values, style, **curve, linewidth=1.8, markersize=4, label=key)
+            settled.append(values[len(values) // 20 :])
+    low, high = np.min(np.concatenate(settled)), np.max(np.concatenate(settled))
+    margin = 0.08 * (high - low) or max(1e-3, 0.05 * abs(high))
+    axes.set_ylim(low - margin, high + margin)  # the fall of the first twentieth of the epochs would flatten the rest
     title = "kNN accuracy" if percent else name.replace("health_", "health: ").replace("_", " ")
     axes.set_title(title, loc="left", color=INK, fontsize=10.5)
     value = f"{values[-1]:.1f} %" if percent else f"{values[-1]:,.4g}".replace("-", "\u2212")
@@ -412,7 +415,7 @@ def _panel(axes, name, series, chance=None):
     axes.tick_params(colors=GREY, labelsize=8.5, length=0)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.spines["bottom"].set_color(PALE)
-    if chance is not None or len(curves) > 1:
+    if len(settled) > 1:
         axes.legend(frameon=False, fontsize=8, labelcolor=GREY)
 
 

@@ -158,6 +158,8 @@ class Subject:
         """Raise `DoesNotApply` unless there is what a protocol needs."""
         if "method" in protocol.needs and self.method is None:
             raise DoesNotApply("It takes the trained method", "method=None")
+        if "method" in protocol.needs and self.attributes is not None:
+            raise DoesNotApply("It takes labels that are classes", f"attribute={self.attribute!r}")
         if "labels" in protocol.needs:
             if not self.labelled:
                 which = "train" if self.train_labels is None else "test"

@@ -2,7 +2,7 @@
 
 from sslzoo.evaluation.features import features
 from sslzoo.evaluation.protocols.gmm import beside_chance
-from sslzoo.evaluation.protocols.protocol import DoesNotApply, Number, Protocol, Result
+from sslzoo.evaluation.protocols.protocol import Number, Protocol, Result
 
 MINIBATCH = 100
 
@@ -16,8 +16,6 @@ class Clusters(Protocol):
 
     def check(self, subject):
         subject.check_method(self)
-        if subject.attributes is not None:
-            raise DoesNotApply("Clusters are compared with classes", "attributes")
 
     def run(self, subject):
         head, images = subject.parts["projection"], subject.test_images
