@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from sslzoo import data, evaluation, networks
-from sslzoo.evaluation import Report, pictures
+from sslzoo.evaluation import pictures
 from sslzoo.files import module_at, write_beside
 from sslzoo.publishing import artefact
 from sslzoo.publishing.results import check_results
@@ -105,7 +105,7 @@ def main(argv=None):
         for seed in options.seeds:
             model = encoder(dataset, data.info(dataset).image_shape, seed)
             reports.append(evaluation.evaluate(model, dataset, options.protocols, options.data_dir, seed=seed))
-        report = reports[0] if len(reports) == 1 else Report.mean(reports)
+        report = reports[0] if len(reports) == 1 else module_at(Path(__file__).with_name("reports.py")).mean(reports)
         made = results(dataset, report, model, time.monotonic() - began)
         if len(reports) == 1:
             path = publish(model, made, options)

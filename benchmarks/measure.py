@@ -18,9 +18,12 @@ from pathlib import Path
 from sslzoo import data, evaluation
 from sslzoo.errors import SSLZooError
 from sslzoo.evaluation import Report
+from sslzoo.files import module_at
 from sslzoo.publishing import artefact, manifest
 from sslzoo.zoo import layout
 from sslzoo.zoo.results import read_results
+
+reports = module_at(Path(__file__).with_name("reports.py"))
 
 WEIGHTS = Path(__file__).resolve().parent.parent / "weights"
 
@@ -59,7 +62,7 @@ def measure(folder, protocols, data_dir=None, **options):
 
 def merge(record, report):
     """A report of what was measured before, if anything was, and what was measured now."""
-    return Report.from_dict(record).merged(report, evaluation.ALL_PROTOCOLS) if record else report
+    return reports.merge(Report.from_dict(record), report) if record else report
 
 
 def main(argv=None):

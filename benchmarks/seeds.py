@@ -28,6 +28,8 @@ from sslzoo.files import module_at, write_beside
 from sslzoo.publishing.results import check_results
 from sslzoo.zoo.results import read_results
 
+reports = module_at(Path(__file__).with_name("reports.py"))
+
 ROOT = Path(__file__).resolve().parent.parent
 RECIPES = ROOT / "recipes"
 RESULTS = ROOT / "benchmarks" / "results"
@@ -83,14 +85,14 @@ def entered(method, dataset, words, weights):
     return {field: value for field, value in held.items() if field not in ("packed", "left_out")}
 
 
-def alike(reports):
-    """The reports without what not all of them have: protocols that an entry was measured by later."""
-    shared = set.intersection(*(set(report.numbers) for report in reports))
-    for report in reports:
+def alike(runs):
+    """Reports without what not all of them have: protocols that an entry was measured by later."""
+    shared = set.intersection(*(set(report.numbers) for report in runs))
+    for report in runs:
         for protocol in set(report.numbers) - shared:
             for field in (report.numbers, report.protocols, report.confusion, report.seconds):
                 field.pop(protocol, None)
-    return reports
+    return runs
 
 
 def merged(runs, name, command):
@@ -109,7 +111,7 @@ def merged(runs, name, command):
             mine, its = (run.get(field, "not set") for run in (of_first, of_other))
             if mine != its:
                 raise InvalidInputError(f"Runs must differ in the seed alone. Received: {field}={mine!r} and {its!r}")
-    report = Report.mean(alike([Report.from_dict(run["evaluation"]) for run in runs]))
+    report = reports.mean(alike([Report.from_dict(run["evaluation"]) for run in runs]))
     papers = {metric["name"]: metric["paper"] for metric in first["metrics"] if metric.get("paper") is not None}
     common = (
         "schema",

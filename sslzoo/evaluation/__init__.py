@@ -16,8 +16,8 @@ from sslzoo.evaluation.evaluate import ALL_PROTOCOLS, PROTOCOLS, evaluate, evalu
 from sslzoo.evaluation.features import TorchEncoder, features, weights_sha256
 from sslzoo.evaluation.generation import ClassGaussians, Extractor, frechet_distance
 from sslzoo.evaluation.neighbors import knn_accuracy, nearest
-from sslzoo.evaluation.number import Number
 from sslzoo.evaluation.probes import ProbeResult, balanced_accuracy, train_probe, train_probe_on_views
+from sslzoo.evaluation.protocols import Number
 from sslzoo.evaluation.report import Report
 from sslzoo.evaluation.search import Match, page, read_features, search
 

@@ -167,19 +167,18 @@ def evaluate_features(
     """
     checks.seed(needed=True, seed=seed)
     chosen = _choose(protocols, options, PROTOCOLS)
-    subject = Subject(None, name, seed=seed, progress=_progress(progress))
+    splits = []
     for split, pair in (("train", train), ("test", test)):
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise InvalidInputError(f"{split} must be (features, labels). Received: {split} of type {type(pair)}")
         rows = check_features(pair[0], f"{split} features", np.float32)
-        setattr(subject, f"{split}_features", rows)
-        setattr(subject, f"{split}_labels", check_labels(pair[1], len(rows), f"{split} labels"))
-    shapes = subject.train_features.shape, subject.test_features.shape
-    if shapes[0][1] != shapes[1][1]:
+        splits += [rows, check_labels(pair[1], len(rows), f"{split} labels")]
+    if splits[0].shape[1] != splits[2].shape[1]:
         raise InvalidInputError(
             "Train and test must have the same number of features. "
-            f"Received: train features of shape {shapes[0]}, test features of shape {shapes[1]}"
+            f"Received: train features of shape {splits[0].shape}, test features of shape {splits[2].shape}"
         )
+    subject = Subject(None, name, *splits, seed=seed, progress=_progress(progress))
     _applying(subject, chosen, refuse=True)
     return _measure(subject, chosen, True, [])[0]
 
@@ -193,24 +192,19 @@ def _choose(protocols, options, known):
     names = dict.fromkeys(choose("protocol", name, known) for name in names)
     if not names:
         raise InvalidInputError(f"Expected at least one protocol of {', '.join(known)}. Received: protocols=()")
-    users = {}
+    every = {option for name in known for option in REGISTRY[name].options()}
+    for option in options:
+        choose("option", option, every)
+    protocols = {}
     for name in known:
-        for option in REGISTRY[name].options():
-            users.setdefault(option, []).append(name)
-    for option, value in options.items():
-        asked_by = users[choose("option", option, users)]
-        named = any(option in REGISTRY[user].inputs and _differs(value, REGISTRY[user], option) for user in asked_by)
-        if named and not set(asked_by) & set(names):
+        protocols[name] = REGISTRY[name](**{o: options[o] for o in REGISTRY[name].options() if o in options})
+        if name not in names and protocols[name].named:
+            option, value = next(iter(protocols[name].named.items()))
             raise InvalidInputError(
-                f"{option} is for the protocol {asked_by[0]!r}, which is not among {', '.join(names)}. "
+                f"{option} is for the protocol {name!r}, which is not among {', '.join(names)}. "
                 f"Received: {option}={list(value) if isinstance(value, dict) else value!r}"
             )
-    return [REGISTRY[name](**{o: options[o] for o in REGISTRY[name].options() if o in options}) for name in names]
-
-
-def _differs(value, protocol, option):
-    default = protocol.options()[option]
-    return not (value is default or (isinstance(value, str) and value == default))
+    return [protocols[name] for name in names]
 
 
 def _applying(subject, protocols, refuse):
@@ -220,13 +214,12 @@ def _applying(subject, protocols, refuse):
     """
     applying, left_out = [], {}
     for protocol in protocols:
-        named = any(_differs(getattr(protocol, option), protocol, option) for option in protocol.inputs)
         try:
             subject.check_needs(protocol)
             protocol.check(subject)
             applying.append(protocol)
         except LEFT_OUT as error:
-            if refuse or named or (not subject.labelled and all("labels" in each.needs for each in protocols)):
+            if refuse or protocol.named or (not subject.labelled and all("labels" in each.needs for each in protocols)):
                 raise
             left_out.setdefault(_reason(error), []).append(protocol.title)
     return applying, [f"Not measured, {', '.join(titles)}: {reason}." for reason, titles in left_out.items()]
@@ -249,10 +242,9 @@ def _measure(subject, protocols, refuse, remarks):
         _check_frozen(encoder, before)
     else:
         width = features(encoder, subject.train_images[:1]).shape[1]
-    train, test = subject.sizes
     classes = subject.num_classes if subject.labelled else None
-    data = {"name": subject.dataset, "train": train, "test": test, "features": width, "classes": classes}
-    data["attribute"] = subject.attribute
+    data = {"name": subject.dataset, "train": len(subject.train_images), "test": len(subject.test_images)}
+    data |= {"features": width, "classes": classes, "attribute": subject.attribute}
     name = "features" if encoder is None else encoder.name
     report, images = Report(name, data, {}, {}, [subject.seed], {}, versions(), remarks=remarks), {}
     for protocol in protocols:

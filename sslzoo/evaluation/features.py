@@ -41,24 +41,14 @@ def features(
     check_images(encoder, images)
     if input_range(encoder) == (0, 255) and checks.is_unit_range(np.asarray(images[:1000])):
         warnings.warn(checks.UNIT_RANGE, stacklevel=2)
-    batch_size = min(batch_size, len(images))
-    rows = None
-    for start in range(0, len(images), batch_size):
-        batch = images[start : start + batch_size]
-        outputs = outputs_of(encoder, batch, batch_size)
-        if len(outputs) != 1:
-            raise InvalidInputError(
-                "The encoder must have one output (B, L); of a variational encoder, take the posterior mean. "
-                f"Received: {len(outputs)} outputs"
-            )
-        [output] = outputs
-        if rows is None:
-            rows = np.empty((len(images), output.shape[1]), np.float32)
-        rows[start : start + len(batch)] = output
-        if progress:
-            progress(start + len(batch), len(images))
-    check_finite(rows)
-    return rows
+    outputs = run(encoder, images, batch_size, outputs_of, progress)
+    if len(outputs) != 1:
+        raise InvalidInputError(
+            "The encoder must have one output (B, L); of a variational encoder, take the posterior mean. "
+            f"Received: {len(outputs)} outputs"
+        )
+    check_finite(outputs[0])
+    return outputs[0]
 
 
 def load_encoder(encoder, **which):
@@ -294,11 +284,15 @@ def run_batch(model, batch, batch_size) -> list[np.ndarray]:
     return [np.asarray(output)[:rows].astype(np.float32) for output in keras.tree.flatten(outputs)]
 
 
-def run(model, rows, batch_size) -> np.ndarray:
-    """The one output of a model for any number of rows, at most `batch_size` at a time."""
+def run(model, rows, batch_size, run_one=run_batch, progress=None) -> list[np.ndarray]:
+    """The outputs of a model for any number of rows, at most `batch_size` at a time, by `run_batch` or `outputs_of`."""
     batch_size = min(batch_size, len(rows))
-    starts = range(0, len(rows), batch_size)
-    return np.concatenate([run_batch(model, rows[start : start + batch_size], batch_size)[0] for start in starts])
+    batches = []
+    for start in range(0, len(rows), batch_size):
+        batches.append(run_one(model, rows[start : start + batch_size], batch_size))
+        if progress:
+            progress(min(start + batch_size, len(rows)), len(rows))
+    return [np.concatenate(outputs) for outputs in zip(*batches)]
 
 
 def outputs_of(encoder, images, batch_size) -> list[np.ndarray]:

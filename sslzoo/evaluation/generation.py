@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 from sslzoo import checks, networks
 from sslzoo.data import fit_images
 from sslzoo.data.image_files import Fit
-from sslzoo.errors import InvalidInputError, MissingDataError, printable
+from sslzoo.errors import InvalidInputError, MissingDataError
 from sslzoo.evaluation.features import check_features, check_labels, features, run
 from sslzoo.networks import composition
 
@@ -34,7 +34,7 @@ _PIXELS = 2**25  # floats of images held at a time
 
 def decoded(decoder: keras.Model, latents: np.ndarray, batch_size: int = 500) -> np.ndarray:
     """Images of latents (N, L) by a decoder, `batch_size` at a time, in inference mode: float32 array (N, H, W, C)."""
-    return run(decoder, np.asarray(latents, np.float32), batch_size)
+    return run(decoder, np.asarray(latents, np.float32), batch_size)[0]
 
 
 def as_seen(encoder: keras.Model, images: np.ndarray) -> np.ndarray:
@@ -53,7 +53,7 @@ def as_seen(encoder: keras.Model, images: np.ndarray) -> np.ndarray:
         before = composition.preprocessing(encoder)
     except (InvalidInputError, AttributeError):
         return plain
-    seen = run(before, np.asarray(images, np.float32), 500)
+    [seen] = run(before, np.asarray(images, np.float32), 500)
     return seen if seen.min() > -1e-3 and seen.max() < 1 + 1e-3 else plain
 
 
@@ -115,9 +115,8 @@ def frechet_distance(mean, covariance, mean_to, covariance_to) -> float:
     |m - m'|^2 + tr(C + C' - 2 (C^1/2 C' C^1/2)^1/2). The root is taken of a symmetric matrix, so nothing complex
     appears where covariances are singular.
     """
-    mean, covariance, mean_to, covariance_to = (
-        np.asarray(array, np.float64) for array in (mean, covariance, mean_to, covariance_to)
-    )
+    arrays = [np.asarray(array, np.float64) for array in (mean, covariance, mean_to, covariance_to)]
+    mean, covariance, mean_to, covariance_to = arrays
     with threadpool_limits(1, user_api="blas"):
         values, vectors = np.linalg.eigh(covariance)
         root = (vectors * np.sqrt(np.clip(values, 0, None))) @ vectors.T
@@ -130,10 +129,12 @@ def frechet(rows: np.ndarray, rows_to: np.ndarray) -> float:
     """`frechet_distance` of the means and covariances (n - 1) of two sets of features (N, L) and (M, L)."""
     if len(rows) < 2 or len(rows_to) < 2:
         raise InvalidInputError(f"Expected at least two rows each. Received: {len(rows)} and {len(rows_to)} rows")
-    rows, rows_to = np.asarray(rows, np.float64), np.asarray(rows_to, np.float64)
-    return frechet_distance(
-        rows.mean(axis=0), np.atleast_2d(np.cov(rows.T)), rows_to.mean(axis=0), np.atleast_2d(np.cov(rows_to.T))
-    )
+    return frechet_distance(*_gaussian(rows), *_gaussian(rows_to))
+
+
+def _gaussian(rows):
+    rows = np.asarray(rows, np.float64)
+    return rows.mean(axis=0), np.atleast_2d(np.cov(rows.T))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,7 +165,7 @@ class Extractor:
         """The extractor "inception", or an encoder: a Keras model, or a name or folder for `sslzoo.load`.
 
         Raises:
-            MissingInceptionError: InceptionV3's weights are not here and could not be downloaded.
+            MissingDataError: InceptionV3's weights are not here and could not be downloaded.
         """
         if isinstance(which, str) and which == "inception":
             return cls(
@@ -191,25 +192,11 @@ class Extractor:
 
     def __call__(self, images: np.ndarray, batch_size: int = 100) -> np.ndarray:
         """Features of images (N, H, W, C), values 0..255: float32 (N, L)."""
-        shape = self.network.input_shape[1:]
-        fitted, _ = fit_images(images, shape) if self.metric != "fid" else (images, [])
-        if self.metric == "fid" and fitted.shape[-1] == 1:
-            fitted = np.broadcast_to(fitted, (*fitted.shape[:3], 3))
-        return features(self.network, fitted, batch_size)
-
-
-class MissingInceptionError(MissingDataError):
-    """InceptionV3's weights are not here and could not be downloaded: `MissingInceptionError(reason)`."""
-
-    @property
-    def reason(self) -> str:
-        return self.args[0]
-
-    def __str__(self):
-        return printable(
-            f"{self.reason}. Name another extractor, such as extractor='simclr-mnist'; its distance has another name. "
-            "Received: extractor='inception'"
-        )
+        if self.metric == "fid":
+            images = np.broadcast_to(images, (*images.shape[:3], 3))
+        else:
+            images, _ = fit_images(images, self.network.input_shape[1:])
+        return features(self.network, images, batch_size)
 
 
 def inception() -> keras.Model:
@@ -217,9 +204,10 @@ def inception() -> keras.Model:
     try:
         network = keras.applications.InceptionV3(include_top=False, pooling="avg", weights="imagenet")
     except Exception as error:  # no network, no room, a server's answer
-        raise MissingInceptionError(
+        raise MissingDataError(
             "FID takes the weights of Keras' InceptionV3, which are not in Keras' cache and could not be downloaded "
-            f"({str(error).splitlines()[0][:200]})"
+            f"({str(error).splitlines()[0][:200]}). Name another extractor, such as extractor='simclr-mnist'; its "
+            "distance has another name. Received: extractor='inception'"
         ) from error
     images = keras.Input((None, None, 3), dtype="float32")
     resized = keras.layers.Resizing(INCEPTION_SIDE, INCEPTION_SIDE, interpolation="bilinear", dtype="float32")(images)
@@ -294,11 +282,10 @@ def fit_decoder(
     seen: np.ndarray,
     network: str = "mlp",
     epochs: int = 10,
-    batch_size: int = 128,
-    learning_rate: float = 1e-3,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
-) -> tuple[keras.Model, list[float]]:
+    learning_rate: float = 1e-3,
+) -> keras.Model:
     """A decoder of frozen features, by squared error: what they still tell of the image.
 
     A tenth of the rows is held out; the weights of the epoch with the least error there are kept.
@@ -307,12 +294,12 @@ def fit_decoder(
         rows: float array (N, L), N >= 2, features.
         seen: float array (N, H, W, C) in 0..1, the images.
         network: name for `sslzoo.networks.decoder`.
-        epochs, batch_size, learning_rate: of Adam.
+        epochs, learning_rate: of Adam, in batches of 128.
         seed: int, of the weights and the order of the rows.
         progress: callable (epochs done, epochs in all), or None.
 
     Returns:
-        Keras model, (B, L) -> (B, H, W, C) in 0..1; list of float, the error on the held-out rows after each epoch.
+        Keras model, (B, L) -> (B, H, W, C) in 0..1.
     """
     if len(rows) < 2:
         raise InvalidInputError(f"A decoder is fitted to at least two rows. Received: {len(rows)} rows")
@@ -323,17 +310,17 @@ def fit_decoder(
     logits = networks.decoder(network, tuple(seen.shape[1:]), rows.shape[1], seed=seed)
     model = composition.compose(None, logits, activation="sigmoid", name="decoder")
     model.compile(optimizer=keras.optimizers.Adam(learning_rate), loss="mse")
-    errors, best = [], None
+    least, best = np.inf, None
     x, y = (rows - middle) / spread, np.asarray(seen, np.float32)
     for epoch in range(epochs):
         shuffled = np.random.default_rng((seed, epoch)).permutation(training)
-        model.fit(x[shuffled], y[shuffled], batch_size=batch_size, epochs=1, shuffle=False, verbose=0)
-        errors.append(float(np.mean((decoded(model, x[validation]) - y[validation]) ** 2, dtype=np.float64)))
-        if errors[-1] == min(errors):
-            best = model.get_weights()
+        model.fit(x[shuffled], y[shuffled], batch_size=128, epochs=1, shuffle=False, verbose=0)
+        error = np.mean((decoded(model, x[validation]) - y[validation]) ** 2, dtype=np.float64)
+        if error <= least:
+            least, best = error, model.get_weights()
         if progress:
             progress(epoch + 1, epochs)
     model.set_weights(best)
     latents = keras.Input((rows.shape[1],), dtype="float32")
     scaled = keras.layers.Rescaling(1 / float(spread), (-middle / spread).tolist(), dtype="float32")(latents)
-    return keras.Model(latents, model(scaled), name="decoder"), errors
+    return keras.Model(latents, model(scaled), name="decoder")

@@ -13,14 +13,12 @@ Reference:
     Protocol: Sansone and Manhaeve (GEDI, arXiv 2212.13425), tables 5, 11 and 12.
 """
 
-from collections.abc import Callable
-
 import keras
 import numpy as np
 
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError
-from sslzoo.evaluation.features import check_finite, check_images, run_batch
+from sslzoo.evaluation.features import check_finite, check_images, run
 from sslzoo.losses import log_density
 from sslzoo.methods.state import input_gradient
 
@@ -28,12 +26,7 @@ TEST_NOISE = 0.03  # standard deviation, on images in [-1, 1]
 
 
 def scores(
-    network: keras.Model,
-    images: np.ndarray,
-    noise: float = TEST_NOISE,
-    seed: int = 0,
-    batch_size: int = 100,
-    progress: Callable[[int, int], None] | None = None,
+    network: keras.Model, images: np.ndarray, noise: float = TEST_NOISE, seed: int = 0, batch_size: int = 100
 ) -> np.ndarray:
     """-|df/dx| over the whole image: the higher, the more typical of what the network was trained on.
 
@@ -45,7 +38,6 @@ def scores(
             the scale where images span -1 to 1 (of 255, it is 127.5 times that). 0.03 in the paper.
         seed: int, of the noise, which NumPy draws for all images in their order.
         batch_size: int >= 1.
-        progress: callable (images done, images in all), or None.
 
     Returns:
         float64 array (N,), <= 0, per unit of a pixel's 0..255.
@@ -57,17 +49,11 @@ def scores(
     checks.count(batch_size=batch_size)
     checks.number(0, noise=noise)
     checks.seed(needed=True, seed=seed)
-    slope, rng, typical = _Slope(network), np.random.default_rng(seed), np.empty(len(images))
-    batch_size = min(batch_size, len(images))
-    for start in range(0, len(images), batch_size):
-        batch = np.asarray(images[start : start + batch_size], np.float32)
-        rows = len(batch)
-        check_finite(batch.reshape(rows, -1), "images")
-        batch = batch + np.float32(127.5 * noise) * rng.standard_normal(batch.shape, "float32")
-        [slopes] = run_batch(slope, batch, batch_size)
-        typical[start : start + rows] = -np.sqrt((slopes.reshape(rows, -1).astype(np.float64) ** 2).sum(axis=1))
-        if progress:
-            progress(start + rows, len(images))
+    images = np.asarray(images, np.float32)
+    check_finite(images.reshape(len(images), -1), "images")
+    drawn = np.random.default_rng(seed).standard_normal(images.shape, "float32")
+    [slopes] = run(_Slope(network), images + np.float32(127.5 * noise) * drawn, batch_size)
+    typical = -np.linalg.norm(slopes.reshape(len(images), -1).astype(np.float64), axis=1)
     check_finite(typical[:, None], "scores")
     return typical
 

@@ -13,20 +13,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
 from sslzoo import checks
-from sslzoo.errors import InvalidInputError, choose
+from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation.features import check_features, check_labels
 from sslzoo.evaluation.neighbors import nearest
 from sslzoo.files import write_beside
 
 MAX_BYTES = 150 * 1024
 MAX_POINTS = 2000
-METHODS = ("pca", "tsne")
 
 INK, GREY, PALE = "#222222", "#6b6b6b", "#e4e4e4"
 BLUE, ORANGE = "#0072B2", "#D55E00"  # Okabe and Ito: told apart under every colour blindness
@@ -79,11 +79,9 @@ def reconstructions(
             "Images and reconstructions must have the same shape. "
             f"Received: images of shape {np.shape(images)}, reconstructed of shape {np.shape(reconstructed)}"
         )
-    rows, labels = [], []
-    for start in range(0, len(above), 10):
-        rows += [above[start : start + 10], below[start : start + 10]]
-        labels += ["input", "output"]
-    return _picture_grid(rows, path, title, labels, pairs=True)
+    starts = range(0, len(above), 10)
+    rows = [images[start : start + 10] for start in starts for images in (above, below)]
+    return _picture_grid(rows, path, title, ["input", "output"] * len(starts))
 
 
 def samples(
@@ -123,8 +121,8 @@ def views(
     rows = []
     for image, row in zip(_as_pixels(images[:8], "images"), made[:8, :8]):
         row = _as_pixels(row, "views")
-        rows.append(np.stack([_at_size(pixels, row.shape[1:3]) for pixels in (image, *row)]))
-    return _picture_grid([_thumbnails(row) for row in rows], path, title, after_first=True)
+        rows.append(_thumbnails([_at_size(image, row.shape[2:0:-1]), *row]))
+    return _picture_grid(rows, path, title, after_first=20)
 
 
 def neighbours(
@@ -160,32 +158,29 @@ def neighbours(
         others = [other for other in row if other != query][:k]  # images that are equal may come before it
         rows.append(_thumbnails(_as_pixels(np.asarray(images)[[query, *others]], "images")))
     title = title or f"{len(chosen)} of {len(images):,} images (left), and those nearest to them"
-    return _picture_grid(rows, path, title, after_first=True)
+    return _picture_grid(rows, path, title, after_first=20)
 
 
 def embedding(
     features: np.ndarray,
     labels: "np.ndarray | None",
     path: "str | os.PathLike | None" = None,
-    method: str | None = None,
     names: Sequence[str] | None = None,
     title: str | None = None,
     seed: int = 0,
 ) -> "Path | Picture":
-    """The features as points in the plane, coloured and named by class.
+    """The features as points in the plane, coloured and named by class: as they are for L <= 2, else by t-SNE (van der
+    Maaten and Hinton 2008: neighbours stay neighbours, distances mean little), few rows by their principal components.
 
     Args:
         features: float array (N, L), finite, N >= 2. At most 2,000 rows, chosen at random, are drawn.
         labels: int array (N,), or None for points of one colour.
-        method: "tsne" (van der Maaten and Hinton 2008: neighbours stay neighbours, distances mean little), or "pca"
-            (linear, distances keep their meaning). None: the features themselves for L <= 2, t-SNE else.
         names: str for each class, in the order of the sorted labels; None for the labels themselves.
-        title: str, or None for one that names the method.
+        title: str, or None for one that says how points were made.
         seed: int, of the choice of rows and of t-SNE.
 
     Raises:
         InvalidInputError: features and labels do not fit, or features are not finite.
-        UnknownNameError: `method` is not known.
     """
     checks.seed(needed=True, seed=seed)
     features = check_features(features)
@@ -194,25 +189,24 @@ def embedding(
         classes, numbers = np.unique(check_labels(labels, len(features)), return_inverse=True)
     if len(features) < 2:
         raise InvalidInputError(f"Expected at least two rows. Received: features of shape {features.shape}")
-    if method is not None:
-        choose("method", method, METHODS)
     names = [str(c) for c in classes] if names is None else names
     if len(names) != len(classes):
         raise InvalidInputError(f"Expected one name for each of {len(classes)} classes. Received: {len(names)} names")
     if len(features) > MAX_POINTS:
         rows = np.random.default_rng(seed).permutation(len(features))[:MAX_POINTS]
         features, numbers = features[rows], numbers[rows]
-    points, how, axes_labels = _in_the_plane(features, method, seed)
+    points, how, axes_labels = _in_the_plane(features, seed)
 
     figure, axes = new_figure(7.0, 6.4, title or f"Features of {len(points):,} images, {how}")
     order = np.random.default_rng(0).permutation(len(points))  # so that no class lies on top of all others
-    colours = CLASS_COLOURS if len(classes) <= len(CLASS_COLOURS) else _many_colours(len(classes))
-    axes.scatter(*points[order].T, c=[colours[i] for i in numbers[order]], s=11, alpha=0.75, linewidths=0)
+    colours = np.array(CLASS_COLOURS)
+    if len(classes) > len(colours):
+        colours = colormaps["turbo"](np.linspace(0.02, 0.98, len(classes)))
+    axes.scatter(*points[order].T, c=colours[numbers[order]], s=11, alpha=0.75, linewidths=0)
     if labels is not None and len(classes) <= 20:
         for name, colour in zip(names, colours):
             axes.scatter([], [], color=colour, s=40, label=name)
-        legend = {"loc": "center left", "bbox_to_anchor": (1, 0.5), "frameon": False, "handletextpad": 0.1}
-        axes.legend(**legend, labelcolor=INK)
+        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, handletextpad=0.1, labelcolor=INK)
     axes.set_xlabel(axes_labels[0], color=GREY)
     axes.set_ylabel(axes_labels[1], color=GREY)
     axes.set(xticks=[], yticks=[])
@@ -240,12 +234,10 @@ def confusion(
     figure, axes = new_figure(6.4, 6.0, title)
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=100)
     if len(counts) <= 20:
-        for (i, j), share in np.ndenumerate(shares):
-            if counts[i, j]:
-                text, colour = f"{share:.0f}" if share >= 0.95 else "·", "white" if share > 55 else INK
-                axes.text(j, i, text, ha="center", va="center", fontsize=9, color=colour)
-        slanted = {"rotation": 35, "ha": "right"} if max(map(len, names)) > 3 else {}
-        axes.set_xticks(range(len(names)), names, **slanted)
+        for i, j in np.argwhere(counts):
+            text, colour = f"{shares[i, j]:.0f}", "white" if shares[i, j] > 55 else INK
+            axes.text(j, i, text, ha="center", va="center", fontsize=9, color=colour)
+        axes.set_xticks(range(len(names)), names, rotation=35 if max(map(len, names)) > 3 else 0)
         axes.set_yticks(range(len(names)), names)
     axes.set_xlabel("taken for", color=GREY)
     axes.set_ylabel("true class, in percent of its images", color=GREY)
@@ -267,25 +259,20 @@ def curves(history, path: "str | os.PathLike | None" = None, title: str = "Train
         InvalidInputError: there is nothing to draw.
     """
     series = _series(history)
-    chance = series.pop("chance", None) if "loss" in series else None
-    panels = dict.fromkeys(name.removeprefix("val_") for name in series)
+    panels = dict.fromkeys(name.removeprefix("val_") for name in series if name != "chance" or "loss" not in series)
     # The terms between, in their own order, then the measures of health.
     panels = sorted(panels, key=lambda name: (name != "loss", name == "knn", name.startswith("health_")))
     columns = min(len(panels), 3)
     rows = math.ceil(len(panels) / columns)
     width, height = max(3.1 * columns, 4.2) + 0.3, 2.2 * rows + 0.75
     figure = Figure(figsize=(width, height), dpi=_DPI, layout="constrained")
-    figure.get_layout_engine().set(rect=(0.01, 0.02, 0.98, 0.98 - 0.45 / height), wspace=0.05, hspace=0.08)
-    figure.text(0.15 / width, 1 - 0.15 / height, title, va="top", color=INK, fontsize=13, fontweight="bold")
+    figure.suptitle(title, x=0.15 / width, ha="left", color=INK, fontsize=13, fontweight="bold")
     grid = figure.subplots(rows, columns, squeeze=False)
     for axes in grid.flat[len(panels) :]:
         axes.set_axis_off()
-    first, last = (pick(epochs[end] for epochs, _ in series.values()) for pick, end in ((min, 0), (max, -1)))
-    for i, (name, axes) in enumerate(zip(panels, grid.flat)):
-        _panel(axes, name, series, chance if name == "loss" else None)
-        axes.set_xlim((first, last) if last > first else (first - 1, last + 1))
-        if i + columns >= len(panels):
-            axes.set_xlabel("epoch", color=GREY, fontsize=9)
+    for name, axes in zip(panels, grid.flat):
+        _panel(axes, name, series)
+    figure.supxlabel("epoch", color=GREY, fontsize=9)
     return save_figure(figure, path)
 
 
@@ -315,75 +302,64 @@ def _as_pixels(images, name):
 
 
 def _at_size(pixels, size):
-    """One image (H, W, 3) at another size (h, w)."""
-    height, width = size
-    if pixels.shape[:2] == (height, width):
-        return pixels
-    return np.asarray(Image.fromarray(pixels).resize((width, height), Image.Resampling.BILINEAR))
+    """One image (H, W, 3) at another size (width, height)."""
+    return np.asarray(Image.fromarray(pixels).resize(size, Image.Resampling.BILINEAR))
 
 
 def _thumbnails(images):
-    """uint8 (N, H, W, 3), at most about 96 pixels a side: nine of them fit beside each other."""
-    height, width = images.shape[1:3]
+    """Images (H, W, 3) of one size, at most 96 pixels a side: nine of them fit beside each other."""
+    height, width = images[0].shape[:2]
     scale = min(1, 96 / max(height, width))
-    size = max(1, round(height * scale)), max(1, round(width * scale))
-    return np.stack([_at_size(image, size) for image in images])
+    return [_at_size(image, (max(1, round(width * scale)), max(1, round(height * scale)))) for image in images]
 
 
-def _picture_grid(rows, path, title, labels=None, pairs=False, after_first=False):
+def _picture_grid(rows, path, title, labels=(), after_first=4):
     """Draw rows of images at a whole number of pixels each, so that nothing is blurred.
 
     Args:
-        rows: list of uint8 (N, H, W, 3).
-        labels: str for each row, or None.
-        pairs: leave more room after every second row.
-        after_first: leave more room after the first image of each row.
+        rows: list of lists of uint8 (H, W, 3), all of one size.
+        labels: str for each row, or none.
+        after_first: pixels between the first image of each row and the others.
     """
-    height, width = rows[0].shape[1:3]
-    scale = max(1, round(72 / max(height, width)))
-    gap, top, side = 4, 46, 16
-    left = 74 if labels else side
-    room = 4 * gap if after_first else 0
-    columns = max(2, *map(len, rows)) if len(rows) > 1 else len(rows[0])
-    grid_width = max(columns * (scale * width + gap) - gap + room, 220)
-    ends, at = [], top
-    for i in range(len(rows)):
-        ends.append(at)
-        at += scale * height + (3 * gap if pairs and i % 2 else gap)
-    canvas = np.full((at - gap + side, left + grid_width + side, 3), 255, np.uint8)
-    for y, images in zip(ends, rows):
-        for j, image in enumerate(images):
-            x = left + j * (scale * width + gap) + (room if j else 0)
-            canvas[y : y + scale * height, x : x + scale * width] = image.repeat(scale, 0).repeat(scale, 1)
-    figure = Figure(figsize=(canvas.shape[1] / _DPI, canvas.shape[0] / _DPI), dpi=_DPI)
+    side, top, left = 16, 46, 74 if labels else 16
+    scale = max(1, round(72 / max(rows[0][0].shape[:2])))
+
+    def white(pixels, above=0, below=0, before=0, after=0):
+        return np.pad(pixels, ((above, below), (before, after), (0, 0)), constant_values=255)
+
+    strips = []
+    for row in rows:
+        enlarged = [image.repeat(scale, 0).repeat(scale, 1) for image in row]
+        gaps = [after_first, *[4] * (len(row) - 1)]
+        strips.append(np.hstack([white(image, below=4, after=gap) for image, gap in zip(enlarged, gaps)]))
+    widest = max(220, *(strip.shape[1] for strip in strips))
+    strips = [white(strip, after=widest - strip.shape[1]) for strip in strips]
+    canvas = white(np.vstack(strips), top, side - 4, left, side - 4)
+    height, width = canvas.shape[:2]
+    figure = Figure(figsize=(width / _DPI, height / _DPI), dpi=_DPI)
     figure.figimage(canvas)
-    total = canvas.shape[0]
-    figure.text(side / canvas.shape[1], 1 - 16 / total, title, va="top", color=INK, fontsize=12, fontweight="bold")
-    for y, label in zip(ends, labels or []):
-        where = (left - 8) / canvas.shape[1], 1 - (y + scale * height / 2) / total
-        figure.text(*where, label, ha="right", va="center", color=GREY, fontsize=9)
+    figure.text(side / width, 1 - side / height, title, va="top", color=INK, fontsize=12, fontweight="bold")
+    for i, label in enumerate(labels):
+        middle = top + (i + 0.5) * len(strips[0])
+        figure.text((left - 8) / width, 1 - middle / height, label, ha="right", va="center", color=GREY, fontsize=9)
     return save_figure(figure, path, drawing=False)
 
 
 # ---------------------------------------------------------------------- the map of the features
 
 
-def _in_the_plane(features, method, seed):
+def _in_the_plane(features, seed):
     """Points (N, 2), how they were made, and the names of the axes."""
     width = features.shape[1]
-    if width <= 2 and method is None:
-        points = np.hstack([features, np.zeros((len(features), 2 - width))])
+    if width <= 2:
+        points = np.pad(features, ((0, 0), (0, 2 - width)))
         return points, "as they are", ("feature 1", "feature 2" if width == 2 else "")
-    if method == "pca" or len(features) < 10 or not np.ptp(features, axis=0).any():
+    if len(features) < 10 or not np.ptp(features, axis=0).any():
         from sklearn.decomposition import PCA
 
-        pca = PCA(min(2, *features.shape), svd_solver="full")
-        points, shares = np.zeros((len(features), 2)), np.zeros(2)
         with np.errstate(invalid="ignore"):  # 0 / 0 where features collapsed
-            points[:, : pca.n_components] = pca.fit_transform(features)
-        shares[: pca.n_components] = np.nan_to_num(pca.explained_variance_ratio_)
-        first, second = (f"{100 * share:.0f} % of the variance" for share in shares)
-        return points, "principal components", (f"component 1: {first}", f"component 2: {second}")
+            points = PCA(2, svd_solver="full").fit_transform(features)
+        return points, "principal components", ("component 1", "component 2")
 
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits
@@ -392,12 +368,6 @@ def _in_the_plane(features, method, seed):
     with threadpool_limits(1):  # repeatable, and faster on a busy machine
         points = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(features.astype(np.float32))
     return points, "t-SNE", ("", "")
-
-
-def _many_colours(count):
-    from matplotlib import colormaps
-
-    return [tuple(colour) for colour in colormaps["turbo"](np.linspace(0.02, 0.98, count))]
 
 
 # ---------------------------------------------------------------------- training curves
@@ -421,30 +391,23 @@ def _series(history):
     return {name: np.array(points, float).T for name, points in series.items()}
 
 
-def _panel(axes, name, series, chance=None):
+def _panel(axes, name, series):
     percent = name == "knn"
     colour = ORANGE if percent else BLUE
-    limits = []
-    for key, style in (("val_" + name, "--"), (name, "-")):
-        if key not in series:
-            continue
-        epochs, values = series[key]
-        values = 100 * values if percent else values
-        marker = "o" if len(values) < 12 else None
-        line = axes.plot(epochs, values, style, color=colour, linewidth=1.8, marker=marker, markersize=4, label=key)
-        line[0].set_clip_on(marker is None)
-        limits.append(values[len(values) // 20 :] if len(values) >= 20 else values)
-        last = values[-1]
-    if chance is not None:
-        axes.plot(*chance, ":", color=GREY, linewidth=1.4, label="chance")
-        limits.append(chance[1])
-    shown = np.concatenate(limits)
-    low, high = shown.min(), shown.max()
+    styles = ({"chance": ":"} if name == "loss" else {}) | {"val_" + name: "--", name: "-"}
+    settled = []
+    for key, style in styles.items():
+        if key in series:
+            epochs, values = series[key] * np.array([[1], [100 if percent else 1]])
+            curve = {"color": GREY if style == ":" else colour, "marker": "o" if len(values) < 12 else None}
+            axes.plot(epochs, values, style, **curve, linewidth=1.8, markersize=4, label=key)
+            settled.append(values[len(values) // 20 :])
+    low, high = np.min(np.concatenate(settled)), np.max(np.concatenate(settled))
     margin = 0.08 * (high - low) or max(1e-3, 0.05 * abs(high))
     axes.set_ylim(low - margin, high + margin)  # the fall of the first twentieth of the epochs would flatten the rest
     title = "kNN accuracy" if percent else name.replace("health_", "health: ").replace("_", " ")
     axes.set_title(title, loc="left", color=INK, fontsize=10.5)
-    value = f"{last:.1f} %" if percent else f"{last:,.4g}".replace("-", "\u2212")
+    value = f"{values[-1]:.1f} %" if percent else f"{values[-1]:,.4g}".replace("-", "\u2212")
     axes.set_title(value, loc="right", color=colour, fontsize=10.5)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(4))
@@ -452,7 +415,7 @@ def _panel(axes, name, series, chance=None):
     axes.tick_params(colors=GREY, labelsize=8.5, length=0)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.spines["bottom"].set_color(PALE)
-    if chance is not None or ("val_" + name in series and name in series):
+    if len(settled) > 1:
         axes.legend(frameon=False, fontsize=8, labelcolor=GREY)
 
 

@@ -123,7 +123,6 @@ def train_probe_on_views(
     momentum: float = 0.9,
     weight_decay: float = 1e-5,
     patience: int = 10,
-    drops: int = 2,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> ProbeResult:
@@ -143,13 +142,11 @@ def train_probe_on_views(
         epochs, batch_size: int. The last batch of an epoch may be smaller.
         learning_rate, momentum, weight_decay: floats, of SGD: v <- momentum v + g + weight_decay w, w <- w - rate v.
         patience: int, epochs.
-        drops: int, how often the rate falls at most.
         seed: int, of the initial weights and the order of the rows.
         progress: callable (epochs done, epochs in all), or None.
     """
     checks.count(2, num_classes=num_classes)
     checks.count(epochs=epochs, batch_size=batch_size, patience=patience)
-    checks.count(0, drops=drops)
     checks.positive(learning_rate=learning_rate)
     checks.number(0, weight_decay=weight_decay)
     checks.fraction(momentum=momentum)
@@ -163,7 +160,7 @@ def train_probe_on_views(
     accuracies, losses, seen = np.zeros(epochs), np.zeros(epochs), []
     for epoch in range(epochs):
         x = np.ascontiguousarray(draw(epoch), np.float32)
-        rate = learning_rate * 0.1 ** min(plateaus(seen, patience), drops)
+        rate = learning_rate * 0.1 ** min(plateaus(seen, patience), 2)
         right = 0
         with threadpool_limits(1, user_api="blas"):
             order = random.permutation(len(x))

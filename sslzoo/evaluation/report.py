@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from sslzoo.errors import InvalidInputError, choose
-from sslzoo.evaluation.number import Number
-from sslzoo.evaluation.protocols import REGISTRY
+from sslzoo.evaluation.protocols import REGISTRY, Number
 from sslzoo.files import write_beside
 
 FORMAT = "sslzoo.evaluation.Report/1"
@@ -75,24 +74,6 @@ class Report:
     def __iter__(self):
         return iter(self.numbers)
 
-    def merged(self, newer: "Report", order: tuple[str, ...] = ()) -> "Report":
-        """What this report holds and what another measured later of the same encoder, which counts where both have it.
-
-        Args:
-            newer: `Report`.
-            order: protocols as they shall stand; others come after them.
-        """
-        whole = Report.from_dict(self.to_dict())
-        for field in ("numbers", "protocols"):
-            both = getattr(whole, field) | getattr(newer, field)
-            first = [name for name in order if name in both]
-            setattr(whole, field, {name: both[name] for name in dict.fromkeys((*first, *both))})
-        whole.seconds |= {name: seconds for name, seconds in newer.seconds.items() if name != "features"}
-        whole.confusion |= newer.confusion
-        whole.frozen = [*whole.frozen[:1], *(proof for proof in newer.frozen if proof not in whole.frozen)]
-        whole.remarks += [remark for remark in newer.remarks if remark not in whole.remarks]
-        return whole
-
     @property
     def headline(self) -> dict[str, float]:
         """The first number of every protocol: fixed beforehand, not chosen on the test set. Shares, or in its unit."""
@@ -135,61 +116,6 @@ class Report:
             for metric, number in numbers.items()
             if number.shown
         ]
-
-    # ------------------------------------------------------------------ several seeds
-
-    @classmethod
-    def mean(cls, reports: "list[Report]") -> "Report":
-        """Mean and standard error (deviation with n - 1, over the root of n) of runs of one protocol.
-
-        The SimVAE papers print three training seeds this way.
-
-        Args:
-            reports: at least two reports of the same data, protocols and settings.
-
-        Returns:
-            `Report`; each number has its `error`.
-
-        Raises:
-            InvalidInputError: fewer than two reports, or reports that do not compare.
-        """
-        reports = list(reports)
-        if len(reports) < 2:
-            raise InvalidInputError(f"A mean needs at least 2 reports. Received: {len(reports)} reports")
-        first = reports[0]
-        for what in ("data", "protocols"):
-            for ours, theirs in ((getattr(first, what), getattr(other, what)) for other in reports[1:]):
-                if differing := [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]:
-                    raise InvalidInputError(
-                        f"Reports must share data and protocols to be averaged. Received: {what} that differ in "
-                        f"{', '.join(differing)}"
-                    )
-        numbers = {
-            protocol: {metric: Number.mean([one.numbers[protocol][metric] for one in reports]) for metric in metrics}
-            for protocol, metrics in first.numbers.items()
-        }
-        every = [(one.versions, one.confusion) for one in reports]
-        confusion = {
-            probe: np.sum([counts[probe] for _, counts in every], axis=0).tolist()
-            for probe in first.confusion
-            if all(probe in counts for _, counts in every)
-        }
-
-        def joined(values):
-            return ", ".join(dict.fromkeys(values))
-
-        return cls(
-            encoder=joined(one.encoder for one in reports),
-            data=dict(first.data),
-            numbers=numbers,
-            protocols=dict(first.protocols),
-            seeds=[seed for one in reports for seed in one.seeds],
-            seconds={key: float(np.mean([one.seconds[key] for one in reports])) for key in first.seconds},
-            versions={key: joined(known.get(key, "unknown") for known, _ in every) for key in first.versions},
-            frozen=[proof for one in reports for proof in one.frozen],
-            remarks=list(dict.fromkeys(remark for one in reports for remark in one.remarks)),
-            confusion=confusion,
-        )
 
     # ------------------------------------------------------------------ JSON
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
 
 from sslzoo import checks
 from sslzoo.data.image_files import decode, open_image
@@ -165,14 +165,13 @@ def _thumbnail(image):
         elif isinstance(image, (str, os.PathLike)):
             with open_image(Path(image)) as opened:
                 image = decode(opened)
-        image = image.convert("RGB")
+        # Few pixels are shown as they are; many are averaged.
+        how = Image.Resampling.NEAREST if max(image.size) < _THUMBNAIL else Image.Resampling.LANCZOS
+        image = ImageOps.contain(image.convert("RGB"), (_THUMBNAIL, _THUMBNAIL), how)
     except Exception:  # Pillow's decoders raise many kinds; an int is no image
         return None
-    scale = _THUMBNAIL / max(image.size)
-    # Few pixels are shown as they are; many are averaged.
-    how = Image.Resampling.NEAREST if scale > 1 else Image.Resampling.LANCZOS
     buffer = io.BytesIO()
-    image.resize([max(1, round(side * scale)) for side in image.size], how).save(buffer, "PNG", optimize=True)
+    image.save(buffer, "PNG", optimize=True)
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from sslzoo import checks, networks, zoo
 from sslzoo.errors import HubError, InvalidInputError, MissingPartError
 from sslzoo.evaluation import generation
-from sslzoo.evaluation.datasets import CELEBA_TASKS, with_classes
+from sslzoo.evaluation.datasets import with_classes
 from sslzoo.evaluation.features import TorchEncoder, check_images, features
 from sslzoo.evaluation.protocols.protocol import DoesNotApply
 from sslzoo.methods.pretrainer import Pretrainer
@@ -23,9 +23,9 @@ class Subject:
     """Everything that is measured.
 
     Attributes:
-        encoder: raw images -> features; None where features were given.
+        encoder: raw images -> features; None where features were given, which then stand for the images.
         dataset: str, name of the data set.
-        train_images, test_images: arrays (N, H, W, C); None where features were given.
+        train_images, test_images: arrays (N, H, W, C).
         train_labels, test_labels: int64 (N,); None without labels.
         attributes: (train, test), int (N, A) each, of a data set that has them; else None.
         attribute: which of them the labels are, or which task of CelebA; None for labels that are classes.
@@ -41,10 +41,10 @@ class Subject:
 
     encoder: Any
     dataset: str
-    train_images: Any = None
-    train_labels: np.ndarray | None = None
-    test_images: Any = None
-    test_labels: np.ndarray | None = None
+    train_images: Any
+    train_labels: np.ndarray | None
+    test_images: Any
+    test_labels: np.ndarray | None
     attributes: tuple | None = None
     attribute: "str | int | None" = None
     data_dir: Any = None
@@ -56,7 +56,7 @@ class Subject:
     batch_size: int = 500
     progress: Callable[[str], Callable] = lambda what: lambda done, total: None
     seconds: float = 0.0
-    _fitted: dict = dataclasses.field(default_factory=dict)
+    _fitted: Any = None
 
     @functools.cached_property
     def train_features(self) -> np.ndarray:
@@ -68,17 +68,12 @@ class Subject:
 
     def _features(self, images):
         """Computed when a protocol first asks for them: style, for one, has images of its own."""
+        if self.encoder is None:
+            return images
         began = time.perf_counter()
         rows = features(self.encoder, images, self.batch_size, self.progress("features"))
         self.seconds += time.perf_counter() - began
         return rows
-
-    @property
-    def sizes(self) -> tuple[int, int]:
-        """Numbers of train and test images, or of rows where features were given."""
-        images = self.encoder is not None
-        splits = (self.train_images, self.test_images) if images else (self.train_features, self.test_features)
-        return len(splits[0]), len(splits[1])
 
     @property
     def labelled(self) -> bool:
@@ -108,26 +103,18 @@ class Subject:
         """Accuracy of guessing the commonest train class."""
         return float(np.mean(self.test_classes == np.bincount(self.train_classes).argmax()))
 
-    @property
-    def uneven_classes(self) -> bool:
-        """Whether classes are of very different size, as attributes are: tables show the balanced accuracy, too."""
-        return self.num_classes == 2 or self.attribute in CELEBA_TASKS
-
     def splits(self) -> tuple:
         """Train features and classes, test features and classes."""
         return self.train_features, self.train_classes, self.test_features, self.test_classes
 
     def decoder(self, epochs: int, progress=None) -> tuple:
         """The decoder, or one that is fitted to the frozen features; and whether it was fitted."""
-        if "decoder" in self.parts:
-            return self.parts["decoder"], False
-        if epochs not in self._fitted:
+        own = self.parts.get("decoder")
+        if own is None and self._fitted is None:
             seen = generation.as_seen(self.encoder, self.train_images)
-            network = self._decoder_network(seen.shape[1:])
-            self._fitted[epochs], _ = generation.fit_decoder(
-                self.train_features, seen, network, epochs, seed=self.seed, progress=progress
-            )
-        return self._fitted[epochs], True
+            settings = self._decoder_network(seen.shape[1:]), epochs, self.seed, progress
+            self._fitted = generation.fit_decoder(self.train_features, seen, *settings)
+        return (own, False) if own is not None else (self._fitted, True)
 
     def _decoder_network(self, shape):
         if self.likelihood.get("network") in networks.DECODERS:
@@ -162,15 +149,17 @@ class Subject:
         """Raise `InvalidInputError` unless the encoder takes the images; remarks on what it gets."""
         for images, split in ((self.train_images, "train images"), (self.test_images, "test images")):
             check_images(self.encoder, images, split)
-        remarks = [self.encoder.layout] if isinstance(self.encoder, TorchEncoder) else []
+        remarks = []
         if checks.is_unit_range(np.asarray(self.train_images[:1000])):
-            return ["The images are floats of at most 1, where encoders expect 0..255.", *remarks]
-        return remarks
+            remarks.append("The images are floats of at most 1, where encoders expect 0..255.")
+        return remarks + ([self.encoder.layout] if isinstance(self.encoder, TorchEncoder) else [])
 
     def check_needs(self, protocol) -> None:
         """Raise `DoesNotApply` unless there is what a protocol needs."""
         if "method" in protocol.needs and self.method is None:
             raise DoesNotApply("It takes the trained method", "method=None")
+        if "method" in protocol.needs and self.attributes is not None:
+            raise DoesNotApply("It takes labels that are classes", f"attribute={self.attribute!r}")
         if "labels" in protocol.needs:
             if not self.labelled:
                 which = "train" if self.train_labels is None else "test"

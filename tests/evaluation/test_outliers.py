@@ -62,12 +62,6 @@ def test_scoring_leaves_the_network_alone():
         np.testing.assert_array_equal(old, ops.convert_to_numpy(new))
 
 
-def test_progress_counts_images():
-    seen = []
-    outliers.scores(network(), images(7), batch_size=3, progress=lambda done, total: seen.append((done, total)))
-    assert seen == [(3, 7), (6, 7), (7, 7)]
-
-
 def test_auroc_is_the_chance_that_inside_scores_higher():
     assert outliers.auroc(np.array([3.0, 4.0]), np.array([1.0, 2.0])) == 1.0
     assert outliers.auroc(np.array([1.0, 2.0]), np.array([3.0, 4.0])) == 0.0  # inverted, and told so

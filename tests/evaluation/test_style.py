@@ -125,7 +125,7 @@ def test_pixels_keep_style_and_a_constant_keeps_none():
     none = style.scores(nothing, train, test)
     assert none["kept"] < 0.08 and abs(none["position_r2"]) < 0.05
     with pytest.raises(InvalidInputError, match="at least 8 train"):
-        style.scores(pixels, train[:7], test)
+        sslzoo.evaluate(pixels, ((train[:7], None), (test, None)), "style")
 
 
 def test_in_a_report():

@@ -10,7 +10,7 @@ from sslzoo.evaluation.protocols.likelihood import Likelihood
 from sslzoo.evaluation.protocols.linear import Linear
 from sslzoo.evaluation.protocols.mlp import MLP
 from sslzoo.evaluation.protocols.outliers import Outliers
-from sslzoo.evaluation.protocols.protocol import DoesNotApply, Protocol, Result
+from sslzoo.evaluation.protocols.protocol import DoesNotApply, Number, Protocol, Result
 from sslzoo.evaluation.protocols.reconstruction import Reconstruction
 from sslzoo.evaluation.protocols.style import Style
 from sslzoo.evaluation.protocols.views import Views
@@ -20,4 +20,4 @@ _CLASSES += (Clusters, Bank, Views)  # of a trained method
 
 REGISTRY: dict[str, type[Protocol]] = {protocol.name: protocol for protocol in _CLASSES}
 
-__all__ = ["REGISTRY", "DoesNotApply", "Protocol", "Result"]
+__all__ = ["REGISTRY", "DoesNotApply", "Number", "Protocol", "Result"]

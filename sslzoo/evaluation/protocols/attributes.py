@@ -4,9 +4,8 @@ import numpy as np
 
 from sslzoo.data import CELEBA_ATTRIBUTES
 from sslzoo.evaluation import probes
-from sslzoo.evaluation.number import Number
 from sslzoo.evaluation.protocols.mlp import MLP
-from sslzoo.evaluation.protocols.protocol import DoesNotApply, Result
+from sslzoo.evaluation.protocols.protocol import DoesNotApply, Number, Result
 
 # Twenty of the thirty binary attributes in SimVAE's released code; which twenty its figure 5 shows is in no text.
 _NAMES = (

@@ -1,9 +1,8 @@
 """How well the clusters of an energy model agree with classes, without a probe."""
 
 from sslzoo.evaluation.features import features
-from sslzoo.evaluation.number import Number
 from sslzoo.evaluation.protocols.gmm import beside_chance
-from sslzoo.evaluation.protocols.protocol import DoesNotApply, Protocol, Result
+from sslzoo.evaluation.protocols.protocol import Number, Protocol, Result
 
 MINIBATCH = 100
 
@@ -17,8 +16,6 @@ class Clusters(Protocol):
 
     def check(self, subject):
         subject.check_method(self)
-        if subject.attributes is not None:
-            raise DoesNotApply("Clusters are compared with classes", "attributes")
 
     def run(self, subject):
         head, images = subject.parts["projection"], subject.test_images

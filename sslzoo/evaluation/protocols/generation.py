@@ -7,15 +7,7 @@ import numpy as np
 
 from sslzoo.evaluation import generation
 from sslzoo.evaluation.features import weights_sha256
-from sslzoo.evaluation.generation import Extractor, MissingInceptionError
-from sslzoo.evaluation.number import Number
-from sslzoo.evaluation.protocols.protocol import DoesNotApply, Protocol, Result
-
-# What Fréchet distances are measured by where InceptionV3 cannot be had. Fixed, so that figures compare. For the same
-# reason no second one takes the place of these where they would be judged in their own features.
-FRECHET_ENCODERS = {
-    name: f"simclr-{name.replace('_', '-')}" for name in ("digits", "mnist", "fashion_mnist", "cifar10")
-}
+from sslzoo.evaluation.protocols.protocol import DoesNotApply, Number, Protocol, Result
 
 
 @dataclasses.dataclass
@@ -24,9 +16,7 @@ class Generation(Protocol):
     Keras' InceptionV3, `frechet_<encoder>` by another extractor.
 
     Args:
-        extractor: "inception", or another encoder than the one that is measured: a Keras model, name or folder. Where
-            InceptionV3 cannot be downloaded, an encoder of the zoo takes its place for digits, MNIST, FashionMNIST and
-            CIFAR-10, under its own name.
+        extractor: "inception", or another encoder than the one that is measured: a Keras model, name or folder.
         frechet_images: int, at most.
         decoder_epochs: int, of a decoder that is fitted.
     """
@@ -42,32 +32,18 @@ class Generation(Protocol):
 
     def check(self, subject):
         subject.check_parts("decoder")
-        self._extractor = self._find_extractor(subject)  # now, for the probes of the classes may take an hour
-
-    def _find_extractor(self, subject):
-        """What images are compared by, and remarks on it."""
-        remarks, instead = [], ""
-        try:
-            extractor = Extractor.of(self.extractor)
-        except MissingInceptionError as error:
-            if subject.dataset not in FRECHET_ENCODERS:
-                raise
-            extractor, instead = Extractor.of(FRECHET_ENCODERS[subject.dataset]), f"{error.reason}. "
-            remarks.append(
-                f"{instead}The extractor is {FRECHET_ENCODERS[subject.dataset]} instead, and the distance no FID."
-            )
-        if _is_same(extractor.network, subject.encoder):
+        self._extractor = generation.Extractor.of(self.extractor)  # now, for the probes of the classes may take an hour
+        network, encoder = self._extractor.network, subject.encoder
+        if network is encoder or (bool(encoder.weights) and weights_sha256(network) == weights_sha256(encoder)):
             raise DoesNotApply(
-                f"{instead}No encoder is judged in its own features, which those of the extractor"
-                f"{' in its place' * bool(instead)} are: name another (--extractor), whose distances do not compare "
-                "with those of this one",
-                f"extractor={extractor.described!r}",
+                "No encoder is judged in its own features, which those of the extractor are: name another "
+                "(--extractor), whose distances do not compare with those of this one",
+                f"extractor={self._extractor.described!r}",
             )
-        return extractor, remarks
 
     def run(self, subject):
         progress = subject.progress(self.title)
-        extractor, remarks = self._extractor
+        extractor = self._extractor
         decoder, fitted = subject.decoder(self.decoder_epochs)
         count = min(self.frechet_images, len(subject.test_images))
         gaussians = generation.ClassGaussians.fit(subject.train_features, subject.train_labels)
@@ -91,12 +67,7 @@ class Generation(Protocol):
         latents = "Gaussian with full covariance for each class, fitted to train features"
         settings = {"latents": latents, "images": count, "reference": "test", "extractor": how}
         settings["decoder"] = "fitted to frozen features" if fitted else "its own"
-        return Result(numbers, settings, remarks, images={"classes": shown})
-
-
-def _is_same(network, encoder):
-    """Whether two encoders are one, wherever each was loaded from."""
-    return network is encoder or (bool(encoder.weights) and weights_sha256(network) == weights_sha256(encoder))
+        return Result(numbers, settings, images={"classes": shown})
 
 
 def _fitting(extractor, real, images):

@@ -5,8 +5,7 @@ import dataclasses
 import numpy as np
 
 from sslzoo.evaluation import clustering
-from sslzoo.evaluation.number import Number
-from sslzoo.evaluation.protocols.protocol import Protocol, Result
+from sslzoo.evaluation.protocols.protocol import Number, Protocol, Result
 
 MINIBATCH = 64
 

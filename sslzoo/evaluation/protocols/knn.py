@@ -3,8 +3,7 @@
 import numpy as np
 
 from sslzoo.evaluation import neighbors
-from sslzoo.evaluation.number import Number
-from sslzoo.evaluation.protocols.protocol import Protocol, Result
+from sslzoo.evaluation.protocols.protocol import Number, Protocol, Result
 
 COSINE_K, WEIGHTED_K, TEMPERATURE = 10, 200, 0.1
 EUCLIDEAN_K = 15  # at most: SimVAE papers, A.7.2

@@ -5,9 +5,8 @@ import dataclasses
 import numpy as np
 
 from sslzoo.evaluation import generation
-from sslzoo.evaluation.features import outputs_of
-from sslzoo.evaluation.number import Number
-from sslzoo.evaluation.protocols.protocol import DoesNotApply, Protocol, Result
+from sslzoo.evaluation.features import run
+from sslzoo.evaluation.protocols.protocol import DoesNotApply, Number, Protocol, Result
 
 
 @dataclasses.dataclass
@@ -37,10 +36,7 @@ class Likelihood(Protocol):
         model, samples = subject.likelihood, self.likelihood_samples
         kind, variance, prior = model["likelihood"], model["likelihood_variance"], model["prior_variance"]
         images, decoder = subject.test_images[: self.likelihood_images], subject.parts["decoder"]
-        size = min(100, len(images))
-        batches = [images[start : start + size] for start in range(0, len(images), size)]
-        outputs = [outputs_of(subject.parts["posterior"], batch, size) for batch in batches]
-        mean, log_var = (np.concatenate(values) for values in zip(*outputs))
+        mean, log_var = run(subject.parts["posterior"], images, 100)
         seen, posterior = generation.as_seen(subject.encoder, images), (mean, np.clip(log_var, -12, 8))
         settings = samples, variance, prior, kind, subject.seed, subject.progress(self.title)
         log_p = generation.log_likelihood(seen, *posterior, lambda z: generation.decoded(decoder, z), *settings)

@@ -9,8 +9,7 @@ from typing import Any
 from sslzoo import data
 from sslzoo.evaluation import neighbors, outliers
 from sslzoo.evaluation.features import features
-from sslzoo.evaluation.number import Number
-from sslzoo.evaluation.protocols.protocol import DoesNotApply, Protocol, Result
+from sslzoo.evaluation.protocols.protocol import DoesNotApply, Number, Protocol, Result
 
 K = 50
 # Sets that outliers are taken from, where they are at hand.
@@ -43,29 +42,22 @@ class Outliers(Protocol):
     outlier_images: int = 2000
 
     def check(self, subject):
-        self._others, self._remarks = self._load_others(subject)
-        if not self._others:
-            listed = OUTSIDE.get(subject.dataset, ()) if self.outside is None else ()
+        sets, listed = self.outside, OUTSIDE.get(subject.dataset, ()) if self.outside is None else ()
+        if sets is None:
+            sets = [name for name in listed if data.is_prepared(name, subject.data_dir)]
+        elif isinstance(sets, (str, os.PathLike)):
+            sets = [sets]
+        if not isinstance(sets, Mapping):
+            sets = {Path(name).name: data.load(name, "test", data_dir=subject.data_dir)[0] for name in sets}
+        if not sets:
             none = f", and none of {', '.join(listed)} is prepared here" if listed else ""
             raise DoesNotApply(
                 f"Outliers take another data set{none}: name one in `outside` (--outside)", f"outside={self.outside!r}"
             )
-
-    def _load_others(self, subject):
-        """Images of other sets by name, and remarks on what was done to them."""
-        if isinstance(self.outside, Mapping):
-            sets = dict(self.outside)
-        else:
-            names = OUTSIDE.get(subject.dataset, ()) if self.outside is None else self.outside
-            names = (names,) if isinstance(names, (str, os.PathLike)) else names
-            if self.outside is None:
-                names = [name for name in names if data.is_prepared(name, subject.data_dir)]
-            sets = {Path(name).name: data.load(name, "test", data_dir=subject.data_dir)[0] for name in names}
-        remarks = []
+        self._others, self._remarks = {}, []
         for name, images in sets.items():
-            sets[name], done = data.fit_images(images[: self.outlier_images], subject.test_images.shape[1:])
-            remarks += [f"outliers, {name}: {what}." for what in done]
-        return sets, remarks
+            self._others[name], done = data.fit_images(images[: self.outlier_images], subject.test_images.shape[1:])
+            self._remarks += [f"outliers, {name}: {what}." for what in done]
 
     def run(self, subject):
         progress, remarks = subject.progress(self.title), list(self._remarks)
@@ -75,12 +67,10 @@ class Outliers(Protocol):
         inside = subject.test_images[: self.outlier_images]
         head = subject.parts.get("projection")
         network, what = (subject.encoder, "features") if head is None else (head, "outputs of the head")
-        slope = None
-        if hasattr(network, "predict_on_batch"):
-            slope = outliers.scores(network, inside, seed=seed)
-            if not slope.any():
-                slope = None
-                remarks.append("Outliers have no score by slope: it is 0 everywhere, as behind a threshold of pixels.")
+        slope = outliers.scores(network, inside, seed=seed) if hasattr(network, "predict_on_batch") else None
+        if slope is not None and not slope.any():
+            slope = None
+            remarks.append("Outliers have no score by slope: it is 0 everywhere, as behind a threshold of pixels.")
 
         def similarity(rows):
             """Cosine similarity to the k-th nearest train image."""

@@ -1,11 +1,10 @@
-"""What a protocol is: options, what it needs, a check before anything is measured, and a run."""
+"""What a protocol is: options, what it needs, a check before anything is measured, and a run that gives numbers."""
 
 import dataclasses
 from typing import ClassVar
 
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError, printable
-from sslzoo.evaluation.number import Number
 
 
 class DoesNotApply(InvalidInputError):
@@ -18,6 +17,48 @@ class DoesNotApply(InvalidInputError):
 
     def __str__(self):
         return printable(f"{self.reason}. Received: {self.args[1]}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Number:
+    """One result.
+
+    Example:
+        from sslzoo import evaluation
+
+        evaluation.Number(0.981, "accuracy", note="cosine, k = 10", chance=0.1)
+
+    Attributes:
+        value: float, a share (1.0 is 100 %) or in `unit`, or the mean over several runs.
+        label: str, what it is, in words.
+        note: str, how it was made.
+        chance: float, what guessing scores under the same protocol, or None.
+        error: float, standard error of the mean over several runs, or None for one run.
+        shown: bool, whether tables show it. JSON holds every number.
+        unit: str, "%" of a share, which tables print in percent; else what it is printed with ("nats"), "" for nothing.
+    """
+
+    value: float
+    label: str
+    note: str = ""
+    chance: float | None = None
+    error: float | None = None
+    shown: bool = True
+    unit: str = "%"
+
+    def printed(self, value: float | None) -> float | None:
+        """`value`, `chance` or `error` as tables and cards have it: percent of a share, else as it is."""
+        return None if value is None else round(100 * value if self.unit == "%" else value, 4) + 0.0
+
+    def in_words(self) -> tuple[str, str]:
+        """Value and chance as tables print them."""
+        if self.unit == "%":
+            error = "" if self.error is None else f" ± {100 * self.error:.2f}"
+            chance = "" if self.chance is None else f"{round(100 * self.chance, 1) + 0.0:.1f} %"
+            return f"{100 * self.value:.2f}{error} %", chance
+        error = "" if self.error is None else f" ± {self.error:.2g}"
+        chance = "" if self.chance is None else f"{self.chance:.4g} {self.unit}".rstrip()
+        return f"{self.value:.4g}{error} {self.unit}".rstrip(), chance
 
 
 @dataclasses.dataclass
@@ -70,6 +111,12 @@ class Protocol:
     def options(cls) -> dict:
         """Its options and their defaults."""
         return {field.name: field.default for field in dataclasses.fields(cls)}
+
+    @property
+    def named(self) -> dict:
+        """Data and models that were named: those of `inputs` that are not as they are by default."""
+        given = {option: getattr(self, option) for option in self.inputs}
+        return {option: value for option, value in given.items() if value != self.options()[option]}
 
     def check(self, subject) -> None:
         """Raise `DoesNotApply`, or whatever is wrong, as far as it can be known before anything is measured."""

@@ -5,8 +5,7 @@ import dataclasses
 import numpy as np
 
 from sslzoo.evaluation import generation
-from sslzoo.evaluation.number import Number
-from sslzoo.evaluation.protocols.protocol import DoesNotApply, Protocol, Result
+from sslzoo.evaluation.protocols.protocol import DoesNotApply, Number, Protocol, Result
 
 
 @dataclasses.dataclass

@@ -5,8 +5,7 @@ import dataclasses
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation import style
-from sslzoo.evaluation.number import Number
-from sslzoo.evaluation.protocols.protocol import DoesNotApply, Protocol, Result
+from sslzoo.evaluation.protocols.protocol import DoesNotApply, Number, Protocol, Result
 from sslzoo.networks import composition
 
 # metric -> label, note, chance
