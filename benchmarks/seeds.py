@@ -25,8 +25,7 @@ import keras
 from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation import Report
 from sslzoo.files import module_at, write_beside
-from sslzoo.publishing.results import check_results
-from sslzoo.zoo.results import read_results
+from sslzoo.zoo.results import check_results, read_results
 
 ROOT = Path(__file__).resolve().parent.parent
 RECIPES = ROOT / "recipes"

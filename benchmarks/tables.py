@@ -23,7 +23,7 @@ from scipy import stats
 
 from sslzoo.data.catalogue import KNOWN
 from sslzoo.files import module_at, read_json, write_beside
-from sslzoo.publishing.results import check_results
+from sslzoo.zoo.results import check_results
 
 figures = module_at(Path(__file__).with_name("figures.py"))
 ROOT = Path(__file__).resolve().parent.parent

@@ -24,10 +24,9 @@ from sslzoo.errors import ArtefactError, IntegrityError, InvalidInputError, Unkn
 from sslzoo.files import sha256
 from sslzoo.networks.composition import check_config, compose
 from sslzoo.publishing import artefact, card, manifest
-from sslzoo.publishing.results import check_results
 from sslzoo.zoo import index, layout
 from sslzoo.zoo.loading import local_models
-from sslzoo.zoo.results import read_results
+from sslzoo.zoo.results import check_results, read_results
 
 SHAPE, LATENT = (8, 8, 1), 3
 IMAGES = np.random.default_rng(0).integers(0, 256, (5, *SHAPE), "uint8")
@@ -372,10 +371,9 @@ class Killed(BaseException):
     """The process is gone: nothing that comes after runs."""
 
 
-@pytest.mark.parametrize("exchange", [True, False])
 @pytest.mark.parametrize("at", range(4))
-def test_a_write_killed_between_its_renames_leaves_a_model(copy, monkeypatch, exchange, at):
-    left, rename, remove, swap = [at], os.replace, artefact._remove, artefact._exchange
+def test_a_write_killed_between_its_renames_leaves_a_model(copy, monkeypatch, at):
+    left, rename, remove = [at], os.replace, artefact._remove
 
     def until_killed(action):
         def act(*arguments):
@@ -390,7 +388,6 @@ def test_a_write_killed_between_its_renames_leaves_a_model(copy, monkeypatch, ex
     with monkeypatch.context() as patched:
         patched.setattr(os, "replace", until_killed(rename))
         patched.setattr(artefact, "_remove", until_killed(remove) if at else remove)
-        patched.setattr(artefact, "_exchange", until_killed(swap) if exchange else lambda *_: False)
         patched.setattr(artefact, "write_synced", lambda path, content: Path(path).write_bytes(content))
         try:
             write(copy, all_parts(), facts(name="new"), overwrite=True)

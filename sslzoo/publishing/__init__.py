@@ -4,8 +4,8 @@
     sslzoo.load(folder)
     sslzoo.publish(folder, "my-organisation/mine")
 
-`artefact` writes folders, `results` completes what their results.json says, `card` and `citations` make their README,
-`manifest` enters them under their name, and `hub_commit` sends them to the Hugging Face Hub.
+`artefact` writes folders, `card` and `citations` make their README, `manifest` enters them under their name, and
+`hub_commit` sends them to the Hugging Face Hub.
 """
 
 import importlib

@@ -1,12 +1,10 @@
 """Trained models written as folders, whole or not at all. `sslzoo.zoo.layout` says what such a folder holds."""
 
 import contextlib
-import ctypes
 import io
 import json
 import os
 import shutil
-import sys
 import zipfile
 from pathlib import Path
 
@@ -16,9 +14,8 @@ import numpy as np
 
 from sslzoo.errors import ArtefactError, InvalidInputError
 from sslzoo.files import sha256, write_beside, write_synced
-from sslzoo.networks.composition import as_functional, check_published, compose
+from sslzoo.networks.composition import as_functional, check_published, compose, input_range
 from sslzoo.publishing import card
-from sslzoo.publishing.results import check_results, complete
 from sslzoo.zoo.layout import (
     CARD,
     CONFIG,
@@ -31,11 +28,19 @@ from sslzoo.zoo.layout import (
     files,
     part_folder,
 )
-from sslzoo.zoo.results import read_results
+from sslzoo.zoo.results import SCHEMA, check_results, is_name, read_results
 from sslzoo.zoo.weights import MOST_PACKED
 
 _CHUNK = 2**20  # bytes of a kernel that are compressed together; h5py's own chunks pack worse by a tenth
 _ENTRIES = {CONFIG, METADATA, WEIGHTS, RESULTS, CARD, PICTURES, "assets", ".gitattributes", *PARTS[1:]}
+_CAPTIONS = {
+    "reconstructions": "Test images and their reconstructions",
+    "samples": "Samples",
+    "views": "Training images and views of them, as augmentation makes them",
+    "neighbours": "Images, and those whose features lie nearest to theirs",
+    "embedding": "Features of test images",
+    "curves": "Training curves",
+}
 # part -> what it maps, and the number of axes of inputs and outputs (None: any).
 _SHAPES = {
     "encoder": ("raw images (B, H, W, C) -> (B, L)", (4, 2)),
@@ -62,10 +67,9 @@ def write(
 
         folder = sslzoo.publishing.write("mine", encoder, dataset="my photos", license="cc-by-4.0")
 
-    Everything is checked first, then written beside the folder, and the two change places at one stroke. A process
-    killed on the way leaves the old model or the new one, and at most a hidden folder beside it that the next call
-    clears away. (Where the system cannot exchange folders, as outside Linux, two renames do it; killed between them,
-    the old model is in `.<folder>.former`, which the next call puts back.)
+    Everything is checked first, then written beside the folder; two renames put it in place. A process killed on the
+    way leaves the old model or the new one, and at most a hidden folder beside it that the next call clears away.
+    (Killed between the renames, the old model is in `.<folder>.former`, which the next call puts back.)
 
     Args:
         folder: where to; its parent is made if need be.
@@ -92,10 +96,8 @@ def write(
     given = {"encoder": encoder, "posterior": posterior, "projection": projection, "decoder": decoder, "model": model}
     parts = {part: _checked(part, each) for part, each in given.items() if each is not None or part == "encoder"}
     pictures = _check_pictures(pictures or {})
-    results = complete(folder, what_is_known, parts, pictures, float16)
-    _restore(folder)
-    check_target(folder, overwrite)
-    with _replacing(folder) as partial:
+    results = _completed(folder, what_is_known, parts, pictures, float16)
+    with _replacing(folder, overwrite) as partial:
         partial.mkdir()
         for part, each in parts.items():
             _write_model(part_folder(partial, part), each, float16)
@@ -119,9 +121,7 @@ def copy(source: "str | os.PathLike", folder: "str | os.PathLike", without: "tup
     results = read_results(source) | changes
     if "parts" in results:
         results["parts"] = {part: count for part, count in results["parts"].items() if part not in without}
-    _restore(folder)
-    check_target(folder, overwrite=True)
-    with _replacing(folder) as partial:
+    with _replacing(folder, overwrite=True) as partial:
         shutil.copytree(source, partial, ignore=lambda at, _: without if Path(at) == source else ())
         _write_results(partial, check_results(results))
     return folder
@@ -168,55 +168,29 @@ def _json(value):
 
 
 @contextlib.contextmanager
-def _replacing(folder):
+def _replacing(folder, overwrite):
     """Gives the path of a new folder beside this one, which takes its place at the end unless an error was raised."""
+    partial, former = (folder.with_name(f".{folder.name}.{role}") for role in ("partial", "former"))
+    _restore(former, folder)
+    check_target(folder, overwrite)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = folder.with_name(f".{folder.name}.partial")
     _remove(partial)
     try:
         yield partial
-        _put_in_place(partial, folder)
+        _remove(former)
+        if folder.exists():
+            os.replace(folder, former)
+        try:
+            os.replace(partial, folder)
+        finally:
+            _restore(former, folder)
+        _remove(former)
     finally:
         _remove(partial)
 
 
-def _put_in_place(partial, folder):
-    """The new folder where the old one was, which is removed."""
-    if not folder.exists():
-        os.replace(partial, folder)
-        return
-    if _exchange(partial, folder):
-        return
-    former = _former(folder)
-    _remove(former)
-    os.replace(folder, former)
-    try:
-        os.replace(partial, folder)
-    except BaseException:
-        os.replace(former, folder)
-        raise
-    _remove(former)
-
-
-def _exchange(one, other):
-    """Whether two folders have changed places, at one stroke (Linux' renameat2)."""
-    if not sys.platform.startswith("linux"):
-        return False
-    here, swap = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-    try:
-        rename = ctypes.CDLL(None, use_errno=True).renameat2
-    except (OSError, AttributeError):  # a C library without it
-        return False
-    return rename(here, os.fsencode(one), here, os.fsencode(other), swap) == 0
-
-
-def _former(folder):
-    return folder.with_name(f".{folder.name}.former")
-
-
-def _restore(folder):
+def _restore(former, folder):
     """Puts back what a process killed between two renames left aside."""
-    former = _former(folder)
     if not folder.exists() and (former / CONFIG).is_file():
         with contextlib.suppress(FileNotFoundError):  # somebody else was faster
             os.replace(former, folder)
@@ -250,7 +224,31 @@ def check_target(folder: Path, overwrite: bool) -> None:
         )
 
 
-# ------------------------------------------------------------------ models and pictures
+# ------------------------------------------------------------------ results, models and pictures
+
+
+def _completed(folder, facts, parts, pictures, float16):
+    """Checked results of a folder to be written: what is known, and what models and pictures themselves say."""
+    facts = {"name": folder.name} | {field: value for field, value in facts.items() if value is not None}
+    if not is_name(facts["name"]):
+        raise InvalidInputError(
+            "A model is called by lower-case letters, digits, '-' and '.'; its folder's name is taken unless `name` is "
+            f"given. Received: name={facts['name']!r}"
+        )
+    captions = {file: _CAPTIONS.get(Path(file).stem, Path(file).stem) for file in pictures}
+    return check_results(
+        facts
+        | {
+            "schema": SCHEMA,
+            "pictures": [{"file": f"{PICTURES}/{file}", "caption": caption} for file, caption in captions.items()],
+            "input_shape": list(parts["encoder"].input_shape[1:]),
+            "input_range": [int(end) if end == int(end) else end for end in input_range(parts["encoder"])],
+            "features": parts["encoder"].output_shape[-1],
+            "parameters": parts["encoder"].count_params(),
+            "parts": {part: model.count_params() for part, model in parts.items()},
+            "weights": "float16" if float16 else "float32",
+        }
+    )
 
 
 def _checked(part, model):
