@@ -188,7 +188,6 @@ def test_faults_name_entry_and_field(changes, message):
         (text({"../x": entry()}), "Names consist of lower-case letters"),
         (text({"UPPER": entry()}), "Names consist of"),
         (text({"x": None}), r"models\['x'\] must be an object"),
-        ('{"schema": 2, "models": {}, "models": {}}', "stands twice: 'models'"),
         (text().replace("97.5", "NaN"), "finite"),
         (text().replace("97.5", "1e999"), "finite"),
         (text().replace("97.5", "1" * 5000), "damaged"),

@@ -3,6 +3,7 @@
 import os
 from hashlib import sha256
 from pathlib import Path
+from typing import Literal
 
 from sslzoo.environment import check_backend
 from sslzoo.errors import ArtefactError, HubError
@@ -18,7 +19,7 @@ def publish(
     private: bool | None = None,
     create_pr: bool = False,
     token: str | None = None,
-    manifest: "str | os.PathLike | bool | None" = None,
+    manifest: "str | os.PathLike | Literal[False] | None" = None,
     overwrite_card: bool = False,
 ) -> dict:
     """Puts a model folder on the Hugging Face Hub, in one commit, and pins that commit in the manifest.
@@ -196,7 +197,7 @@ def _check_folder(folder):
 def _manifest_to_change(manifest):
     if manifest is False:
         return None
-    if manifest is not None and manifest is not True:
+    if manifest is not None:
         return Path(manifest)
     file = index.path()
     return None if index.is_installed(file) else file
@@ -205,7 +206,7 @@ def _manifest_to_change(manifest):
 def _pin(file, name, entry):
     """Enters the published model, unless the manifest pins an older commit with these very files already."""
     unpinned = {"revision": None}
-    with manifests.changing(file):
-        former = (index.read(file) if file.exists() else {}).get(name)
+    with manifests.changing(file) as entries:
+        former = entries.get(name)
         if former is None or former["revision"] is None or former | unpinned != entry | unpinned:
-            manifests.update(name, entry, file)
+            entries[name] = entry

@@ -129,7 +129,7 @@ def parse(content: "str | bytes", source: str = FILE) -> dict[str, dict]:
         ManifestError: as `read`.
     """
     try:
-        record = json.loads(content, object_pairs_hook=_unique, parse_constant=_no_constant)
+        record = json.loads(content)
         if not isinstance(record, dict) or not isinstance(record.get("models"), dict):
             raise InvalidInputError("Expected an object with schema and models. Received: something else")
         schema = record.get("schema")
@@ -150,18 +150,6 @@ def parse(content: "str | bytes", source: str = FILE) -> dict[str, dict]:
 
 
 _parse_once = functools.lru_cache(maxsize=4)(parse)
-
-
-def _unique(pairs):
-    record = dict(pairs)
-    if len(record) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise InvalidInputError(f"A name stands twice: {next(n for n in names if names.count(n) > 1)!r}")
-    return record
-
-
-def _no_constant(value):
-    raise InvalidInputError(f"Numbers must be finite. Received: {value}")
 
 
 def check_entry(name: str, entry: dict) -> dict:
