@@ -1,7 +1,5 @@
 """`sslzoo evaluate`: the numbers of an encoder."""
 
-from pathlib import Path
-
 import sslzoo
 from sslzoo import zoo
 from sslzoo.cli.command import (
@@ -155,13 +153,9 @@ def _trained_on(name):
     dataset = results.get("dataset") or entries.get(name)
     if dataset in KNOWN:
         return dataset
-    if dataset is not None:
-        why = f"only its owner has those that {name!r} was trained on. Received: no --dataset, trained on {dataset!r}"
-    elif name.startswith("hf://"):
-        why = f"a repository is not asked which it was trained on. Received: no --dataset, {name!r}"
-    elif Path(name).is_file():
-        why = f"a .keras file does not say which it was trained on. Received: no --dataset, {name!r}"
-    else:
+    if dataset is None and not name.startswith("hf://"):
         zoo.load(name)  # which says more of a folder that holds no model
-        why = f"results.json, which would say so of {name!r}, is missing. Received: no --dataset"
-    raise InvalidInputError(f"--dataset names the images to measure on; {why}")
+    raise InvalidInputError(
+        "--dataset names the images to measure on, where nothing here says which the model was trained on, or only "
+        f"their owner has them. Received: no --dataset, {name!r} trained on {dataset!r}"
+    )

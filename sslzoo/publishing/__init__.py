@@ -8,18 +8,9 @@
 `hub_commit` sends them to the Hugging Face Hub.
 """
 
-import importlib
+from sslzoo import lazy
 
 _HOMES = {"publish": "hub_commit", "round_to_float16": "artefact", "seal": "artefact", "write": "artefact"}
 
 __all__ = sorted(_HOMES)
-
-
-def __getattr__(name):
-    if name not in _HOMES:
-        raise AttributeError(f"module 'sslzoo.publishing' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"sslzoo.publishing.{_HOMES[name]}"), name)
-
-
-def __dir__():
-    return __all__
+__getattr__, __dir__ = lazy.names(__name__, _HOMES)

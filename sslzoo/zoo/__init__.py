@@ -5,7 +5,7 @@
 resolved on first use: `sslzoo list` imports neither Keras nor huggingface_hub.
 """
 
-import importlib
+from sslzoo import lazy
 
 _HOMES = {
     "load": "loading",
@@ -16,13 +16,4 @@ _HOMES = {
 }
 
 __all__ = sorted(_HOMES)
-
-
-def __getattr__(name):
-    if name not in _HOMES:
-        raise AttributeError(f"module 'sslzoo.zoo' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"sslzoo.zoo.{_HOMES[name]}"), name)
-
-
-def __dir__():
-    return __all__
+__getattr__, __dir__ = lazy.names(__name__, _HOMES)

@@ -20,7 +20,7 @@ import re
 from pathlib import Path
 
 from sslzoo import checks
-from sslzoo.errors import InvalidInputError, ManifestError, SSLZooError, choose
+from sslzoo.errors import InvalidInputError, ManifestError, SSLZooError
 from sslzoo.files import sha256
 from sslzoo.zoo import layout
 from sslzoo.zoo.results import (
@@ -84,6 +84,10 @@ _ENTRY = {
     "metrics": (True, "a list of objects", {name: METRIC[name] for name in ("name", "value", "error", "unit")}),
     **{field: FIELDS[field] for field in SHARED},
 }
+_MANIFEST = {
+    "schema": (True, f"{SCHEMA}; a later one needs a later sslzoo", lambda value: value == SCHEMA),
+    "models": (True, "an object", lambda value: isinstance(value, dict)),
+}
 
 
 def path() -> Path:
@@ -130,18 +134,13 @@ def parse(content: "str | bytes", source: str = FILE) -> dict[str, dict]:
     """
     try:
         record = json.loads(content)
-        if not isinstance(record, dict) or not isinstance(record.get("models"), dict):
-            raise InvalidInputError("Expected an object with schema and models. Received: something else")
-        schema = record.get("schema")
-        if schema == 1 and schema is not True:
+        schema = record.get("schema") if isinstance(record, dict) else None
+        if checks.is_integer(schema) and schema == 1:
             raise ManifestError(
                 f"The manifest of models is of an earlier sslzoo: move it away, then run `sslzoo manifest FOLDER ...` "
                 f"with the model folders. Received: schema=1 in {source!r}"
             )
-        if not checks.is_integer(schema) or schema != SCHEMA:
-            raise InvalidInputError(f"schema must be {SCHEMA}; a later one needs a later sslzoo. Received: {schema=}")
-        for field in record:
-            choose("field", field, ("schema", "models"))
+        check_fields("manifest", record, _MANIFEST, strict=True)
         return {name: check_entry(name, record["models"][name]) for name in sorted(record["models"])}
     except ManifestError:
         raise
