@@ -97,9 +97,7 @@ MODEL = argument("name", metavar="NAME", help="a name of `sslzoo list`, a model 
 REVISION = argument("--revision", help="commit, tag or branch of its repository on the Hub (the one that is pinned)")
 FOLDERS = argument("folders", nargs="+", type=path, metavar="FOLDER", help="model folders")
 LABELS = argument("--labels", choices=("folders",), help="the folders in a folder of images are classes")
-ON_ERROR = argument(
-    "--on-error", choices=("fail", "skip"), default="fail", help="what to do about images that cannot be read (fail)"
-)
+ON_ERROR = argument("--on-error", choices=("fail", "skip"), default="fail", help="if images cannot be read (fail)")
 
 
 def batch_size(usual: int) -> tuple:

@@ -29,21 +29,10 @@ EMBEDDINGS = ("encoder", "posterior", "projection")  # parts that turn images in
 @command(
     MODEL,
     REVISION,
-    argument(
-        "inputs",
-        nargs="+",
-        type=path,
-        metavar="IMAGES",
-        help="folders and image files, or one .npz with `images`; - reads paths from standard input",
-    ),
+    argument("inputs", nargs="+", type=path, metavar="IMAGES", help="folders, files or one .npz; - reads paths"),
     argument("-o", "--output", required=True, type=path, metavar="FILE", help="the .npz or .csv to write, or -"),
     argument("--force", action="store_true", help="replace the file if it exists"),
-    argument(
-        "--part",
-        choices=EMBEDDINGS,
-        default="encoder",
-        help="what to embed with (encoder); posterior writes means as `features`, and `log_var`",
-    ),
+    argument("--part", choices=EMBEDDINGS, default="encoder", help="what to embed with (encoder)"),
     argument("--split", help="split of a folder or .npz that has several"),
     LABELS,
     argument("--background", default="white", metavar="COLOUR", help="what transparent images are laid on (white)"),
@@ -60,6 +49,8 @@ def embed(name, inputs, output, force, **options):
     grey or grey to colour, as the encoder needs it. A folder is read with all
     folders below it; its sub-folders train, validation and test are splits, and
     theirs are classes; --labels folders takes the folders in it for classes.
+    --part posterior writes means as `features`, and `log_var`; IMAGES - reads paths
+    from standard input, one a line, and an .npz has `images`.
     Exits with 1 if --on-error skip left images out.
 
     examples:

@@ -27,13 +27,7 @@ ALL_PROTOCOLS = (*PROTOCOLS, "style", "reconstruction", "generation", "likelihoo
 @command(
     MODEL,
     REVISION,
-    argument(
-        "--dataset",
-        "--probe-data",
-        metavar="D",
-        help="digits, mnist, fashion_mnist, cifar10, cifar100, svhn_cropped, celeb_a, .npz, or folder (the set that it "
-        "was trained on)",
-    ),
+    argument("--dataset", "--probe-data", metavar="D", help="a name, .npz or folder (the set that it was trained on)"),
     argument("--data-dir", help="folder of prepared TFDS data sets"),
     argument(
         "--protocols",
@@ -41,26 +35,19 @@ ALL_PROTOCOLS = (*PROTOCOLS, "style", "reconstruction", "generation", "likelihoo
         action="extend",
         choices=("all", *ALL_PROTOCOLS),
         metavar="P",
-        help=f"some of {', '.join(ALL_PROTOCOLS)}, or all that apply ({' '.join(PROTOCOLS)})",
+        help=f"of {', '.join(ALL_PROTOCOLS)}, or all that apply ({' '.join(PROTOCOLS)})",
     ),
     argument("--out", type=path, metavar="FOLDER", help="write report.json, report.md and pictures/ into it"),
     argument(
-        "--extractor",
-        default="inception",
-        metavar="E",
-        help="of the Fréchet distance: inception, or an encoder's name or folder (inception)",
+        "--extractor", default="inception", metavar="E", help="of the Fréchet distance, or an encoder (inception)"
     ),
     argument("--outside", nargs="+", action="extend", metavar="D", help="sets that outliers are from (those at hand)"),
     argument("--attribute", default="Male", metavar="A", help="of CelebA: an attribute, or hair or gender (Male)"),
     argument("--image-size", type=positive, metavar="N", help="of a folder's images, for an encoder of any size"),
     LABELS,
-    argument(
-        "--test-share", type=share, default=0.0, metavar="S", help="with --labels folders: share of each class held out"
-    ),
+    argument("--test-share", type=share, default=0.0, metavar="S", help="with --labels: share of a class held out"),
     ON_ERROR,
-    argument(
-        "--limit", dest="max_train", type=positive, metavar="N", help="at most that many train images, chosen at random"
-    ),
+    argument("--limit", dest="max_train", type=positive, metavar="N", help="most train images, chosen at random"),
     argument("--epochs", type=positive, default=200, metavar="N", help="of the probes (200)"),
     argument("--gmm-restarts", type=positive, default=20, metavar="N", help="of the mixture (20)"),
     batch_size(500),
@@ -69,6 +56,7 @@ ALL_PROTOCOLS = (*PROTOCOLS, "style", "reconstruction", "generation", "likelihoo
 def evaluate(name, revision, dataset, protocols, out, **options):
     """Measure what features tell about the classes of a data set.
 
+    Data sets: digits, mnist, fashion_mnist, cifar10, cifar100, svhn_cropped, celeb_a.
     The encoder stays frozen: a hash of its weights before and after proves it.
     --protocols all also measures style, reconstruction, generation, likelihood and
     outliers, as far as they apply; --out writes report.json, report.md and

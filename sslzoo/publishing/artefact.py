@@ -95,7 +95,8 @@ def write(
     folder = Path(os.path.abspath(folder))
     given = {"encoder": encoder, "posterior": posterior, "projection": projection, "decoder": decoder, "model": model}
     parts = {part: _checked(part, each) for part, each in given.items() if each is not None or part == "encoder"}
-    pictures = _check_pictures(pictures or {})
+    pictures = pictures or {}
+    _check_pictures(pictures)
     results = _completed(folder, what_is_known, parts, pictures, float16)
     with _replacing(folder, overwrite) as partial:
         partial.mkdir()
@@ -143,7 +144,8 @@ def seal(folder: "str | os.PathLike", **changes) -> bool:
 def _write_results(folder, results):
     """results.json with the hashes of the folder's files, and the card. Returns whether either changed."""
     results["files"] = hashes(folder)
-    made = {RESULTS: _json(results), CARD: card.render(results)}
+    text = json.dumps(results, indent=2, ensure_ascii=False, allow_nan=False)
+    made = {RESULTS: f"{text}\n", CARD: card.render(results)}
     old = {file: (folder / file).read_text("utf-8") if (folder / file).is_file() else None for file in made}
     for file, text in made.items():
         if old[file] != text:
@@ -158,10 +160,6 @@ def hashes(folder: "str | os.PathLike") -> dict[str, str]:
     """
     left_out = {RESULTS, CARD, METADATA}
     return {file: sha256(Path(folder) / file) for file in files(folder) if Path(file).name not in left_out}
-
-
-def _json(value):
-    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 # ------------------------------------------------------------------ folders
@@ -277,17 +275,13 @@ def _is_plain(model):
 
 
 def _check_pictures(pictures):
-    sources = {}
     for file, source in pictures.items():
-        if Path(file).name != file or not file.lower().endswith(PICTURE_SUFFIXES):
+        is_name = Path(file).name == file and file.lower().endswith(PICTURE_SUFFIXES)
+        if not is_name or not Path(source).is_file():
             raise InvalidInputError(
-                f"pictures must map file names ending in {', '.join(PICTURE_SUFFIXES)} to files. "
-                f"Received: pictures[{file!r}]"
+                f"pictures must map file names ending in {', '.join(PICTURE_SUFFIXES)} to files that exist. "
+                f"Received: pictures[{file!r}]={os.fspath(source)!r}"
             )
-        if not Path(source).is_file():
-            raise InvalidInputError(f"pictures[{file!r}] must be an existing file. Received: {os.fspath(source)!r}")
-        sources[file] = Path(source)
-    return sources
 
 
 # ------------------------------------------------------------------ weights

@@ -64,7 +64,9 @@ def publish(
             f"The files must be those that {layout.RESULTS} names. Restore them, or publish again if the folder "
             f"changed while it was read. Received: {', '.join(others)} of '{folder}', missing or changed"
         )
-    pinning = None if create_pr else _manifest_to_change(manifest)
+    if manifest is None and not index.is_installed(index.path()):
+        manifest = index.path()
+    pinning = Path(manifest) if manifest and not create_pr else None
     if pinning is not None and pinning.exists():
         index.read(pinning)  # before anything is sent
 
@@ -184,15 +186,6 @@ def _check_folder(folder):
     for part in dict.fromkeys(["encoder", *layout.parts(folder)]):  # without an encoder it is no model
         reading.read(folder, part)
     return results
-
-
-def _manifest_to_change(manifest):
-    if manifest is False:
-        return None
-    if manifest is not None:
-        return Path(manifest)
-    file = index.path()
-    return None if index.is_installed(file) else file
 
 
 def _pin(file, name, entry):

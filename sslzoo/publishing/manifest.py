@@ -26,14 +26,13 @@ def write(entries: dict[str, dict], file: "str | os.PathLike | None" = None) -> 
         InvalidInputError: an entry that is none.
     """
     file = index.path() if file is None else Path(file)
-    lines = [_line(name, index.check_entry(name, entries[name])) for name in sorted(entries)]
+    lines = [
+        f"{json.dumps(name)}: {json.dumps(index.check_entry(name, entry), ensure_ascii=False, allow_nan=False)}"
+        for name, entry in sorted(entries.items())
+    ]
     text = f'{{\n"schema": {index.SCHEMA},\n"models": {{\n' + ",\n".join(lines) + "\n}\n}\n"
     file.parent.mkdir(parents=True, exist_ok=True)
     return write_beside(file, text.encode())
-
-
-def _line(name, entry):
-    return f"{json.dumps(name)}: {json.dumps(entry, ensure_ascii=False, allow_nan=False)}"
 
 
 @contextlib.contextmanager

@@ -103,15 +103,16 @@ def load(
     stored = "encoder" if part == "network" else part
     path, seal = _find(name_or_path, stored, revision, verify)
     check_backend()
+    from sslzoo.networks import composition
     from sslzoo.zoo import reading
 
     model = reading.read(path, stored, verify, seal)
-    if part == "network" or (low, high) != (0, 1) or dtype is not None:
-        from sslzoo.networks import composition
-
-        model = composition.without_preprocessing(model) if part == "network" else model
-        model = model if (low, high) == (0, 1) else composition.stretched(model, low, high)
-        model = model if dtype is None else composition.with_policy(model, dtype)
+    if part == "network":
+        model = composition.without_preprocessing(model)
+    if (low, high) != (0, 1):
+        model = composition.stretched(model, low, high)
+    if dtype is not None:
+        model = composition.with_policy(model, dtype)
     model.name = name or _model_name(name_or_path, path) + ("" if part == "encoder" else f"-{part}")
     return model
 

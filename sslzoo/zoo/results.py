@@ -240,13 +240,10 @@ def check_fields(path: str, record: object, fields: dict, strict: bool) -> dict:
                 raise InvalidInputError(f"{where} must be {expected}. Received: nothing; the field is missing")
             continue
         value = record[field]
-        if isinstance(test, dict):
-            if not isinstance(value, list):
-                raise InvalidInputError(f"{where} must be {expected}. Received: {_shortened(value)}")
-            for index, element in enumerate(value):
-                check_fields(f"{where}[{index}]", element, test, strict)
-        elif not test(value):
+        if not (isinstance(value, list) if isinstance(test, dict) else test(value)):
             raise InvalidInputError(f"{where} must be {expected}. Received: {_shortened(value)}")
+        for index, element in enumerate(value if isinstance(test, dict) else ()):
+            check_fields(f"{where}[{index}]", element, test, strict)
     return record
 
 
