@@ -651,8 +651,8 @@ def test_evaluate_without_a_data_set_takes_the_one_that_was_trained_on_or_says_w
     for name, message in {
         "simvae-digit": "UnknownNameError: .*Did you mean 'simvae-digits'",
         "nowhere/simvae": "No such folder or file",
-        "empty": "A model folder holds config.json",
-        "bare": "nothing here says which.*'bare' trained on None$",
+        "empty": "Expected a model folder",
+        "bare": r"A model folder holds results\.json",
         "alone.keras": "nothing here says which.*trained on None$",
         "mean-photos": "only their owner has them.*trained on 'photos'$",
         "hf://someone/model": "nothing here says which.*trained on None$",

@@ -6,19 +6,7 @@ from pathlib import Path
 
 import sslzoo
 from sslzoo import progress
-from sslzoo.cli.command import (
-    LABELS,
-    MODEL,
-    ON_ERROR,
-    REVISION,
-    Answer,
-    argument,
-    batch_size,
-    check_output,
-    command,
-    path,
-    positive,
-)
+from sslzoo.cli.command import LABELS, MODEL, ON_ERROR, REVISION, Answer, argument, batch_size, check_output, command
 from sslzoo.errors import InvalidInputError, printable
 from sslzoo.files import write_beside
 from sslzoo.zoo.listing import table
@@ -29,8 +17,8 @@ EMBEDDINGS = ("encoder", "posterior", "projection")  # parts that turn images in
 @command(
     MODEL,
     REVISION,
-    argument("inputs", nargs="+", type=path, metavar="IMAGES", help="folders, files or one .npz; - reads paths"),
-    argument("-o", "--output", required=True, type=path, metavar="FILE", help="the .npz or .csv to write, or -"),
+    argument("inputs", nargs="+", type="path", metavar="IMAGES", help="folders, files or one .npz; - reads paths"),
+    argument("-o", "--output", required=True, type="path", metavar="FILE", help="the .npz or .csv to write, or -"),
     argument("--force", action="store_true", help="replace the file if it exists"),
     argument("--part", choices=EMBEDDINGS, default="encoder", help="what to embed with (encoder)"),
     argument("--split", help="split of a folder or .npz that has several"),
@@ -103,11 +91,11 @@ def _write(embedding, output, force, file):
 
 
 @command(
-    argument("features", type=path, metavar="FEATURES", help="the .npz that `sslzoo embed` wrote"),
+    argument("features", type="path", metavar="FEATURES", help="the .npz that `sslzoo embed` wrote"),
     argument("query", metavar="QUERY", help="an image file, or the number of a row of FEATURES, from 0"),
-    argument("-k", type=positive, default=8, metavar="N", help="how many to find (8)"),
+    argument("-k", type="positive integer", default=8, metavar="N", help="how many to find (8)"),
     argument("--model", metavar="NAME", help="the model that made the features (the one that they name)"),
-    argument("--html", type=path, metavar="FILE", help="write a page of thumbnails, too"),
+    argument("--html", type="path", metavar="FILE", help="write a page of thumbnails, too"),
     argument("--force", action="store_true", help="replace that page if it exists"),
 )
 def search(features, query, k, model, html, force):

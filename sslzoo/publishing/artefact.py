@@ -16,23 +16,12 @@ from sslzoo.errors import ArtefactError, InvalidInputError
 from sslzoo.files import sha256, write_beside, write_synced
 from sslzoo.networks.composition import as_functional, check_published, compose, input_range
 from sslzoo.publishing import card
-from sslzoo.zoo.layout import (
-    CARD,
-    CONFIG,
-    METADATA,
-    PARTS,
-    PICTURE_SUFFIXES,
-    PICTURES,
-    RESULTS,
-    WEIGHTS,
-    files,
-    part_folder,
-)
+from sslzoo.zoo import layout
 from sslzoo.zoo.results import SCHEMA, check_results, is_name, read_results
 from sslzoo.zoo.weights import MOST_PACKED
 
 _CHUNK = 2**20  # bytes of a kernel that are compressed together; h5py's own chunks pack worse by a tenth
-_ENTRIES = {CONFIG, METADATA, WEIGHTS, RESULTS, CARD, PICTURES, "assets", ".gitattributes", *PARTS[1:]}
+_ENTRIES = {*layout.FILES, layout.RESULTS, layout.CARD, layout.PICTURES, "assets", ".gitattributes", *layout.PARTS[1:]}
 _CAPTIONS = {
     "reconstructions": "Test images and their reconstructions",
     "samples": "Samples",
@@ -101,10 +90,10 @@ def write(
     with _replacing(folder, overwrite) as partial:
         partial.mkdir()
         for part, each in parts.items():
-            _write_model(part_folder(partial, part), each, float16)
+            _write_model(layout.part_folder(partial, part), each, float16)
         for file, source in pictures.items():
-            (partial / PICTURES).mkdir(exist_ok=True)
-            shutil.copyfile(source, partial / PICTURES / file)
+            (partial / layout.PICTURES).mkdir(exist_ok=True)
+            shutil.copyfile(source, partial / layout.PICTURES / file)
         _write_results(partial, results)
     return folder
 
@@ -145,7 +134,7 @@ def _write_results(folder, results):
     """results.json with the hashes of the folder's files, and the card. Returns whether either changed."""
     results["files"] = hashes(folder)
     text = json.dumps(results, indent=2, ensure_ascii=False, allow_nan=False)
-    made = {RESULTS: f"{text}\n", CARD: card.render(results)}
+    made = {layout.RESULTS: f"{text}\n", layout.CARD: card.render(results)}
     old = {file: (folder / file).read_text("utf-8") if (folder / file).is_file() else None for file in made}
     for file, text in made.items():
         if old[file] != text:
@@ -158,8 +147,8 @@ def hashes(folder: "str | os.PathLike") -> dict[str, str]:
 
     Itself, the card and metadata.json are left out, which nothing is loaded from: Keras writes the date into it.
     """
-    left_out = {RESULTS, CARD, METADATA}
-    return {file: sha256(Path(folder) / file) for file in files(folder) if Path(file).name not in left_out}
+    left_out = {layout.RESULTS, layout.CARD, layout.METADATA}
+    return {file: sha256(Path(folder) / file) for file in layout.files(folder) if Path(file).name not in left_out}
 
 
 # ------------------------------------------------------------------ folders
@@ -189,7 +178,7 @@ def _replacing(folder, overwrite):
 
 def _restore(former, folder):
     """Puts back what a process killed between two renames left aside."""
-    if not folder.exists() and (former / CONFIG).is_file():
+    if not folder.exists() and (former / layout.CONFIG).is_file():
         with contextlib.suppress(FileNotFoundError):  # somebody else was faster
             os.replace(former, folder)
 
@@ -203,23 +192,17 @@ def _remove(path):
 
 def check_target(folder: Path, overwrite: bool) -> None:
     """Raises ArtefactError unless a model can be written as that folder; changes nothing."""
-    if not folder.exists():
+    present = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
+    foreign = sorted(present - _ENTRIES)
+    if folder.exists() and not folder.is_dir():
+        reason = "there is a file of that name"
+    elif foreign:
+        reason = f"this one holds other files, which are left alone ({', '.join(foreign[:5])})"
+    elif present and not overwrite:
+        reason = "this one holds a model already, which overwrite=True replaces"
+    else:
         return
-    if not folder.is_dir():
-        raise ArtefactError(
-            f"A model is written as a folder, and there is a file of that name. Received: folder={folder}"
-        )
-    present = {entry.name for entry in folder.iterdir()}
-    if foreign := sorted(present - _ENTRIES):
-        raise ArtefactError(
-            "A model needs a folder of its own; this one holds other files, which are left alone "
-            f"({', '.join(foreign[:5])}{' ...' if len(foreign) > 5 else ''}). Received: folder={folder}"
-        )
-    if present and not overwrite:
-        raise ArtefactError(
-            "The folder holds a model already. Give another folder, or overwrite=True to replace that model. "
-            f"Received: folder={folder}"
-        )
+    raise ArtefactError(f"A model is written as a folder of its own; {reason}. Received: folder={folder}")
 
 
 # ------------------------------------------------------------------ results, models and pictures
@@ -233,12 +216,12 @@ def _completed(folder, facts, parts, pictures, float16):
             "A model is called by lower-case letters, digits, '-' and '.'; its folder's name is taken unless `name` is "
             f"given. Received: name={facts['name']!r}"
         )
-    captions = {file: _CAPTIONS.get(Path(file).stem, Path(file).stem) for file in pictures}
+    captions = {f"{layout.PICTURES}/{file}": _CAPTIONS.get(Path(file).stem, Path(file).stem) for file in pictures}
     return check_results(
         facts
         | {
             "schema": SCHEMA,
-            "pictures": [{"file": f"{PICTURES}/{file}", "caption": caption} for file, caption in captions.items()],
+            "pictures": [{"file": file, "caption": caption} for file, caption in captions.items()],
             "input_shape": list(parts["encoder"].input_shape[1:]),
             "input_range": [int(end) if end == int(end) else end for end in input_range(parts["encoder"])],
             "features": parts["encoder"].output_shape[-1],
@@ -276,10 +259,10 @@ def _is_plain(model):
 
 def _check_pictures(pictures):
     for file, source in pictures.items():
-        is_name = Path(file).name == file and file.lower().endswith(PICTURE_SUFFIXES)
+        is_name = Path(file).name == file and file.lower().endswith(layout.PICTURE_SUFFIXES)
         if not is_name or not Path(source).is_file():
             raise InvalidInputError(
-                f"pictures must map file names ending in {', '.join(PICTURE_SUFFIXES)} to files that exist. "
+                f"pictures must map file names ending in {', '.join(layout.PICTURE_SUFFIXES)} to files that exist. "
                 f"Received: pictures[{file!r}]={os.fspath(source)!r}"
             )
 
@@ -312,11 +295,11 @@ def _write_model(folder, model, float16):
             contents = {name: archive.read(name) for name in archive.namelist() if not name.endswith("/")}
     finally:
         whole.unlink(missing_ok=True)
-    with h5py.File(io.BytesIO(contents.pop(WEIGHTS)), "r") as source, h5py.File(weights, "w") as target:
+    with h5py.File(io.BytesIO(contents.pop(layout.WEIGHTS)), "r") as source, h5py.File(weights, "w") as target:
         _copy_weights(source, target, float16)
-    config = json.loads(contents.pop(CONFIG))
+    config = json.loads(contents.pop(layout.CONFIG))
     config["compile_config"] = None  # published uncompiled: a torch optimizer in it could not be used elsewhere
-    contents |= {CONFIG: json.dumps(config).encode(), WEIGHTS: weights.getbuffer()}
+    contents |= {layout.CONFIG: json.dumps(config).encode(), layout.WEIGHTS: weights.getbuffer()}
     for name, content in contents.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         write_synced(folder / name, content)

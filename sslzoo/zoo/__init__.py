@@ -7,13 +7,7 @@ resolved on first use: `sslzoo list` imports neither Keras nor huggingface_hub.
 
 from sslzoo import lazy
 
-_HOMES = {
-    "load": "loading",
-    "list_models": "loading",
-    "info": "loading",
-    "results_of": "loading",
-    "verify": "verification",
-}
+_HOMES = {**dict.fromkeys(("load", "list_models", "info", "results_of"), "loading"), "verify": "verification"}
 
 __all__ = sorted(_HOMES)
 __getattr__, __dir__ = lazy.names(__name__, _HOMES)

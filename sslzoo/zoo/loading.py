@@ -20,17 +20,7 @@ from typing import TYPE_CHECKING
 
 from sslzoo import checks
 from sslzoo.environment import check_backend
-from sslzoo.errors import (
-    ArtefactError,
-    HubError,
-    InvalidInputError,
-    MissingPartError,
-    SSLZooError,
-    UnknownNameError,
-    choose,
-    nearest,
-    plain,
-)
+from sslzoo.errors import ArtefactError, HubError, InvalidInputError, MissingPartError, SSLZooError, choose, plain
 from sslzoo.zoo import index, layout
 from sslzoo.zoo.listing import Model, Models
 from sslzoo.zoo.results import read_results, tag_of
@@ -165,13 +155,12 @@ def _is_address(name_or_path):
 
 
 def _refuse_unpublished(name, local, part, entry):
-    searched = " or ".join(str(folder) for folder in weight_folders())
+    searched = " or ".join(map(str, weight_folders()))
     what = name if local is None else f"part {part!r} of {name}"
     train = f", or train it: {entry['recipe']}" if "recipe" in entry else ""
     raise HubError(
-        f"{what} is not published yet, and there is no copy of it in {searched}. A checkout of sslzoo's repository "
-        f"holds it in weights/{name}: set SSLZOO_WEIGHTS to that folder weights/{train}. "
-        f"Received: name_or_path={name!r}, part={part!r}"
+        f"{what} is not published yet, and there is no copy of it in {searched}. Set SSLZOO_WEIGHTS to the folder "
+        f"weights/ of a checkout, which holds weights/{name}{train}. Received: name_or_path={name!r}, part={part!r}"
     )
 
 
@@ -220,12 +209,7 @@ def _look_up(name_or_path):
             f"No models found in {searched}. Give the path of a model folder, or set SSLZOO_WEIGHTS to the folder "
             f"that holds them. Received: name_or_path={name!r}"
         )
-    if name not in known:
-        near = " or ".join(map(repr, nearest(name, known)))
-        hint = f" Did you mean {near}?" if near else ""
-        raise UnknownNameError(
-            f"There is no such model.{hint} sslzoo.list_models() shows all {len(known)}. Received: model={name!r}"
-        )
+    choose("model", name, known)
     return local.get(name), entries.get(name)
 
 

@@ -72,9 +72,10 @@ def _check_there(path, part):
                 left_out = read_results(path).get("left_out", [])
                 message += f". Left out here, and written by the recipe: {', '.join(left_out)}" if left_out else ""
             raise MissingPartError(f"{message}. Received: part={part!r} of {str(path)!r}")
-        inside = sorted(child.parent.name for child in path.glob(f"[!.]*/{CONFIG}"))
-        message = f"A model folder holds {CONFIG} and {WEIGHTS}"
-        message += f". There are models in it: {', '.join(inside[:5])}" if inside else ""
+        inside = ", ".join(sorted(child.parent.name for child in path.glob(f"[!.]*/{CONFIG}"))[:5])
+        message = f"A model folder holds {CONFIG} and {WEIGHTS}" + (
+            f". There are models in it: {inside}" * bool(inside)
+        )
         raise ArtefactError(f"{message}. Received: part={part!r} of {str(path)!r}")
 
 
