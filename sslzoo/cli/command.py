@@ -34,9 +34,6 @@ class Command:
     arguments: tuple
     prints: bool = False
 
-    def __call__(self, **given) -> Answer:
-        return self.run(**given)
-
     def add_to(self, commands) -> None:
         """Adds its parser to those of a program."""
         description, _, examples = inspect.getdoc(self.run).partition("examples:\n")
@@ -47,7 +44,7 @@ class Command:
             epilog=f"examples:\n{examples}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        parser.set_defaults(run=self)
+        parser.set_defaults(command=self)
         for name, kind in TYPES.items():
             parser.register("type", name, kind)
         parser.add_argument("--json", action="store_true", help="print JSON, and nothing else, on standard output")

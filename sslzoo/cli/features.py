@@ -55,9 +55,8 @@ def embed(name, inputs, output, force, **options):
     embedding = sslzoo.embed(name, _inputs(inputs), progress=progress.line("embedded"), **options)
     if not to_stdout:
         write_beside(output, lambda file: _write(embedding, output, force, file))
-    for image, reason in embedding.skipped:
-        print(printable(f"sslzoo: left out {image}: {reason}"), file=sys.stderr)
-    for remark in embedding.remarks:
+    left_out = [f"left out {image}: {reason}" for image, reason in embedding.skipped]
+    for remark in left_out + embedding.remarks:
         print(printable(f"sslzoo: {remark}"), file=sys.stderr)
     rows, width = embedding.shape
     left = f", {len(embedding.skipped):,} left out" if embedding.skipped else ""

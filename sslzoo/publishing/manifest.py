@@ -54,12 +54,6 @@ def changing(file: Path) -> Iterator[dict]:
             unlock_folder(file.parent)
 
 
-def update(name: str, entry: dict, file: "str | os.PathLike | None" = None) -> None:
-    """Enters one model in a manifest, made if there is none; the others stay as they are."""
-    with changing(index.path() if file is None else Path(file)) as entries:
-        entries[name] = entry
-
-
 def sealed_entry(folder: "str | os.PathLike", repository: str) -> dict:
     """The entry of a folder whose results.json has the hashes of its files.
 

@@ -73,9 +73,8 @@ def _check_there(path, part):
                 message += f". Left out here, and written by the recipe: {', '.join(left_out)}" if left_out else ""
             raise MissingPartError(f"{message}. Received: part={part!r} of {str(path)!r}")
         inside = ", ".join(sorted(child.parent.name for child in path.glob(f"[!.]*/{CONFIG}"))[:5])
-        message = f"A model folder holds {CONFIG} and {WEIGHTS}" + (
-            f". There are models in it: {inside}" * bool(inside)
-        )
+        message = f"A model folder holds {CONFIG} and {WEIGHTS}"
+        message += f". There are models in it: {inside}" if inside else ""
         raise ArtefactError(f"{message}. Received: part={part!r} of {str(path)!r}")
 
 
