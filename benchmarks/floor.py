@@ -18,10 +18,9 @@ from sslzoo import data, evaluation, networks
 from sslzoo.evaluation import pictures
 from sslzoo.files import module_at, write_beside
 from sslzoo.publishing import artefact
-from sslzoo.publishing.results import check_results
 from sslzoo.training.settings import SETUPS
 from sslzoo.views import Views
-from sslzoo.zoo.results import SCHEMA
+from sslzoo.zoo.results import SCHEMA, check_results
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS, WEIGHTS = ROOT / "benchmarks" / "results", ROOT / "weights"

@@ -25,8 +25,7 @@ import keras
 from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation import Report
 from sslzoo.files import module_at, write_beside
-from sslzoo.publishing.results import check_results
-from sslzoo.zoo.results import read_results
+from sslzoo.zoo.results import check_results, read_results
 
 reports = module_at(Path(__file__).with_name("reports.py"))
 

@@ -23,7 +23,7 @@ from scipy import stats
 
 from sslzoo.data.catalogue import KNOWN
 from sslzoo.files import module_at, read_json, write_beside
-from sslzoo.publishing.results import check_results
+from sslzoo.zoo.results import check_results
 
 figures = module_at(Path(__file__).with_name("figures.py"))
 ROOT = Path(__file__).resolve().parent.parent
@@ -79,6 +79,8 @@ VIEWS = operator.attrgetter("views")  # what entries must have equal, unless ano
 METHODS = ("Random", "SimVAE", "VAE", "BetaVAE", "CRVAE", "SimCLR", "MoCo", "VICReg")
 GENERATIVE = ("SimVAE", "VAE", "BetaVAE", "CRVAE")
 ONE_SEED = 2.0  # points beyond which a difference of single seeds is called one; seeds on digits vary by less
+# What is known of the images that the entries were trained on.
+COPIES = {"cifar10": "The copy of the images at hand had gone through JPEG (about 1 kB an image)."}
 UNEQUAL = {"likelihood_variance": "Likelihood variances", "latent_dim": "Numbers per image"}  # what tables must tell
 TEMPERATURES = {"000": 0.7, "004": 0.07}  # of the papers
 SEEDS = 3  # of either side, before a claim is said to hold or to fail
@@ -95,7 +97,6 @@ class Entry:
     seeds: int
     settings: dict
     metrics: dict
-    remarks: tuple
 
     @classmethod
     def read(cls, path):
@@ -118,7 +119,6 @@ class Entry:
             len(results["seeds"]),
             results["settings"],
             numbers,
-            tuple(results.get("remarks", ())),
         )
 
     def value(self, metric):
@@ -272,8 +272,7 @@ def differences(trained, printed, metrics, dataset, paper):
                     for value in others
                 )
                 said.append(f"{words} are not equal: {usual:g}, but for {named}.")
-        if any("JPEG" in remark for entry in fitted for remark in entry.remarks):
-            said.append("The copy of the images at hand had gone through JPEG (about 1 kB an image).")
+        said.append(COPIES.get(dataset, ""))
     if points:
         said.append(CAUSES.get((paper, dataset), ""))
     if errors:

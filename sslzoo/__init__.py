@@ -7,7 +7,7 @@
 `import sslzoo` itself loads neither Keras nor a backend: every public name is resolved on first use.
 """
 
-import importlib
+from sslzoo import lazy
 
 __version__ = "0.1.0"
 
@@ -43,18 +43,12 @@ _ROOMS = {
 __all__ = sorted(["__version__", *_HOMES, *_ROOMS])
 
 
+_resolve, __dir__ = lazy.names(__name__, {**_HOMES, **dict.fromkeys(_ROOMS, "")})
+
+
 def __getattr__(name):
-    if name in _HOMES:
-        if _HOMES[name] == "evaluation":  # which imports Keras at once
-            importlib.import_module("sslzoo.environment").check_backend()
-        value = getattr(importlib.import_module(f"sslzoo.{_HOMES[name]}"), name)
-    elif name in _ROOMS:
-        value = importlib.import_module(f"sslzoo.{name}")
-    else:
-        raise AttributeError(f"module 'sslzoo' has no attribute {name!r}")
-    globals()[name] = value
-    return value
+    if _HOMES.get(name) == "evaluation":  # which imports Keras at once
+        from sslzoo.environment import check_backend
 
-
-def __dir__():
-    return __all__
+        check_backend()
+    return _resolve(name)

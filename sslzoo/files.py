@@ -21,9 +21,12 @@ MOST_JSON = 2**22  # bytes of a JSON file that is read; a model of 500 layers ta
 
 
 def write_synced(path, content):
-    """Write bytes to a file, and wait until the disk has them."""
+    """Write bytes to a file, or let a callable write to it, and wait until the disk has them."""
     with open(path, "wb") as file:
-        file.write(content)
+        if callable(content):
+            content(file)
+        else:
+            file.write(content)
         file.flush()
         os.fsync(file.fileno())
 
@@ -41,13 +44,7 @@ def write_beside(path: "str | os.PathLike", content: "bytes | Callable") -> Path
     path = Path(path)
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with open(beside, "wb") as file:
-            if callable(content):
-                content(file)
-            else:
-                file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        write_synced(beside, content)
         os.replace(beside, path)
     finally:
         beside.unlink(missing_ok=True)

@@ -74,7 +74,7 @@ def test_tables_are_not_emptied_by_a_folder_without_entries(tmp_path, capsys):
 def entry(name, method, values, seeds=1, views=1000, dataset="mnist", **settings):
     settings = {"network": "mlp", "likelihood_variance": 0.01} | settings
     metrics = {metric: {"value": value} for metric, value in values.items()}
-    return tables.Entry(name, method, dataset, views, seeds, settings, metrics, ())
+    return tables.Entry(name, method, dataset, views, seeds, settings, metrics)
 
 
 def content(knn, style=None, euclidean=None):

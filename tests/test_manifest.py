@@ -90,7 +90,7 @@ def test_the_environment_names_another_manifest(tmp_path, monkeypatch):
 def test_a_changed_file_is_read_again(tmp_path):
     file = manifest.write({"one": entry()}, tmp_path / "m.json")
     assert list(index.read(file)) == ["one"]
-    manifest.update("two", entry(), file)
+    manifest.write(index.read(file) | {"two": entry()}, file)
     assert list(index.read(file)) == ["one", "two"]
 
 
@@ -177,18 +177,17 @@ def test_faults_name_entry_and_field(changes, message):
     "content, message",
     [
         ("", "damaged"),
-        ("[]", "object with schema and models"),
-        ('{"schema": 2}', "object with schema and models"),
+        ("[]", "manifest must be an object"),
+        ('{"schema": 2}', r"manifest\['models'\] must be an object.*missing"),
         (b"\xff\xfe\x00", "damaged"),
         ("[" * 100_000, "damaged"),
-        (text(schema=3), "schema must be 2; a later one needs a later sslzoo"),
+        (text(schema=3), r"manifest\['schema'\] must be 2; a later one needs a later sslzoo"),
         (text(schema=1), r"of an earlier sslzoo: move it away, then run `sslzoo manifest FOLDER"),
-        (text(schema=True), "schema must be 2"),
+        (text(schema=True), r"manifest\['schema'\] must be 2"),
         (text(more=1), "Unknown field"),
         (text({"../x": entry()}), "Names consist of lower-case letters"),
         (text({"UPPER": entry()}), "Names consist of"),
         (text({"x": None}), r"models\['x'\] must be an object"),
-        ('{"schema": 2, "models": {}, "models": {}}', "stands twice: 'models'"),
         (text().replace("97.5", "NaN"), "finite"),
         (text().replace("97.5", "1e999"), "finite"),
         (text().replace("97.5", "1" * 5000), "damaged"),
@@ -359,7 +358,7 @@ def test_refreshing_keeps_the_pin_only_while_the_files_are_the_same(tmp_path):
     assert manifest.refresh(folder, file=file)
     [found] = index.read(file).values()
     assert found["repository"] == "sslzoo/simvae-mnist" and found["revision"] is None
-    manifest.update("simvae-mnist", found | {"repository": "me/mine", "revision": "d" * 40}, file)
+    manifest.write({"simvae-mnist": found | {"repository": "me/mine", "revision": "d" * 40}}, file)
     before = file.read_bytes()
     assert not manifest.refresh(folder, file=file)
     assert file.read_bytes() == before
@@ -374,10 +373,10 @@ def test_a_bad_entry_leaves_the_manifest_as_it_was(tmp_path, monkeypatch):
     file = manifest.write({"one": entry()}, tmp_path / "m.json")
     before = file.read_bytes()
     with pytest.raises(InvalidInputError, match=r"models\['two'\]\['features'\]"):
-        manifest.update("two", entry(features="x"), file)
+        manifest.write(index.read(file) | {"two": entry(features="x")}, file)
     monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
-        manifest.update("two", entry(), file)
+        manifest.write(index.read(file) | {"two": entry()}, file)
     assert file.read_bytes() == before and [path.name for path in tmp_path.iterdir()] == ["m.json"]
 
 
@@ -399,11 +398,13 @@ def test_nothing_here_needs_keras():
 
 ENTER = """
 import sys
+from pathlib import Path
 from sslzoo.publishing import manifest
 from sslzoo.zoo import index
 entry = index.read(sys.argv[1])["first"]
 for n in range(20):
-    manifest.update(f"{sys.argv[2]}-{n}", entry, sys.argv[1])
+    with manifest.changing(Path(sys.argv[1])) as entries:
+        entries[f"{sys.argv[2]}-{n}"] = entry
 """
 
 

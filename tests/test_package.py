@@ -46,6 +46,7 @@ def place(path):
 
 # The rooms in the order in which data flows through them. Nothing imports what stands to its right.
 FLOW = [
+    "lazy",
     "errors",
     "environment",
     "checks",

@@ -124,7 +124,7 @@ SHELL = {
     "embed simvae-digits x.png -o f.npz --split=": "--split: must not be empty",
     "embed simvae-digits x.png -o f.npz --revision=": "--revision: must not be empty",
     "embed simvae-digits x.png -o f.npz --batch-size 0": "must be at least 1",
-    "embed simvae-digits x.png -o f.npz --batch-size 1e3": "invalid int value",
+    "embed simvae-digits x.png -o f.npz --batch-size 1e3": "invalid 'positive integer' value",
     "embed simvae-digits x.png -o f.npz --batch-size 9223372036854775808": "less than 2147483648",
     "search '' 1": "FEATURES: must not be empty",
     "search f.npz ''": "QUERY: must not be empty",

@@ -265,12 +265,12 @@ def test_a_model_without_entry_is_loaded_from_the_mirror(hub, written, tmp_path)
     assert sslzoo.list_models() == []
     with pytest.raises(InvalidInputError, match="Only Hub repositories have revisions"):
         sslzoo.load("mine", revision="main")
-    with pytest.raises(UnknownNameError, match=r"no such model. Did you mean 'mine'\? sslzoo.list_models\(\) shows"):
+    with pytest.raises(UnknownNameError, match=r"Unknown model. Did you mean 'mine'\?"):
         sslzoo.load("mime")
 
 
 def test_what_is_not_published_says_so(hub, written):
-    manifest.update(NAME, index.entry(written, REPOSITORY))
+    manifest.write({NAME: index.entry(written, REPOSITORY)})
     with pytest.raises(HubError, match=rf"{NAME} is not published yet.*SSLZOO_WEIGHTS.*python recipes/vae\.py"):
         sslzoo.load(NAME)
     assert hub.requests == [] and not sslzoo.info(NAME)["local"]
@@ -527,9 +527,9 @@ def truncate(path):
         (lambda folder: (folder / "decoder" / "x.pkl").write_text("x"), "Only files of a model.*'decoder/x.pkl'"),
         (lambda folder: (folder / "pictures" / "a.png").symlink_to("/etc/passwd"), "links are none.*'pictures/a.png'"),
         (lambda folder: truncate(folder / "decoder" / "model.weights.h5"), "is not the file that results.json"),
-        (lambda folder: (folder / "model.weights.h5").unlink(), "weights are missing"),
-        (lambda folder: shutil.rmtree(folder / "decoder"), "must describe the parts that are there"),
-        (lambda folder: (folder / "pictures" / "samples.png").unlink(), "pictures that are not there.*samples.png"),
+        (lambda folder: (folder / "model.weights.h5").unlink(), "Expected a readable file.*model.weights.h5"),
+        (lambda folder: shutil.rmtree(folder / "decoder"), "those that results.json names.*decoder/config.json"),
+        (lambda folder: (folder / "pictures" / "samples.png").unlink(), "those that results.json names.*samples.png"),
         (lambda folder: (folder / "results.json").write_text("{}"), "damaged"),
         (lambda folder: (folder / "config.json").unlink(), "The model has the parts decoder"),
     ],
@@ -651,7 +651,7 @@ def test_verifying_looks_here_in_the_cache_and_on_the_hub(published, written, tm
 
 def test_verifying_what_has_no_entry_or_is_not_published(hub, written, tmp_path):
     shutil.copytree(written, tmp_path / "weights" / "mine")
-    manifest.update(NAME, index.entry(written, REPOSITORY))
+    manifest.write({NAME: index.entry(written, REPOSITORY)})
     found = {(finding["name"], finding["where"]): finding for finding in sslzoo.verify(hub=True)}
     assert found["mine", "local"]["ok"] is None and "no entry" in found["mine", "local"]["problems"][0]
     assert found[NAME, "hub"]["ok"] is None and "not published yet" in found[NAME, "hub"]["problems"][0]
@@ -662,7 +662,7 @@ def test_verifying_what_has_no_entry_or_is_not_published(hub, written, tmp_path)
 def test_entries_that_disagree_with_results_are_found(hub, written, tmp_path):
     shutil.copytree(written, tmp_path / "weights" / NAME)
     entry = index.entry(written, REPOSITORY)
-    manifest.update(NAME, entry | {"features": 99})
+    manifest.write({NAME: entry | {"features": 99}})
     [finding] = sslzoo.verify()
     assert finding["ok"] is False and finding["problems"] == ["features in results.json differs from the manifest's"]
 
@@ -674,7 +674,7 @@ def test_entries_that_disagree_with_results_are_found(hub, written, tmp_path):
 def test_a_local_model_loads_without_the_hubs_client(written, tmp_path):
     weights = tmp_path / "weights"
     shutil.copytree(written, weights / NAME)
-    manifest.update(NAME, index.entry(written, REPOSITORY), tmp_path / "manifest.json")
+    manifest.write({NAME: index.entry(written, REPOSITORY)}, tmp_path / "manifest.json")
     code = (
         f"import sys, sslzoo; sslzoo.load({NAME!r}); sslzoo.load({str(written)!r}); "
         "sys.exit('sslzoo.zoo.hub' in sys.modules or 'huggingface_hub.file_download' in sys.modules)"

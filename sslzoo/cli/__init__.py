@@ -60,7 +60,7 @@ def main(argv: "list[str] | None" = None) -> int:
         parser.print_help()
         return 2
     arguments = vars(parser.parse_args(argv))
-    run, as_json = arguments.pop("run"), arguments.pop("json")
+    command, as_json = arguments.pop("command"), arguments.pop("json")
     for stream in (sys.stdout, sys.stderr):  # names of files may hold bytes that are no text
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -70,8 +70,8 @@ def main(argv: "list[str] | None" = None) -> int:
         if as_json and str(arguments.get("output")) == "-":
             raise InvalidInputError("Standard output takes the features or JSON, not both. Received: --output=- --json")
         # Keras prints progress bars; standard output is for the answer.
-        with contextlib.nullcontext() if run.prints else contextlib.redirect_stdout(sys.stderr):
-            answer = run(**arguments)
+        with contextlib.nullcontext() if command.prints else contextlib.redirect_stdout(sys.stderr):
+            answer = command.run(**arguments)
         if as_json:
             print(json.dumps(answer.record, indent=1, allow_nan=False), flush=True)
         else:
@@ -97,6 +97,6 @@ def _parser():
     )
     parser.add_argument("--version", action="version", version=f"sslzoo {sslzoo.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for run in COMMANDS:
-        run.add_to(commands)
+    for command in COMMANDS:
+        command.add_to(commands)
     return parser

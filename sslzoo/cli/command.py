@@ -34,9 +34,6 @@ class Command:
     arguments: tuple
     prints: bool = False
 
-    def __call__(self, **given) -> Answer:
-        return self.run(**given)
-
     def add_to(self, commands) -> None:
         """Adds its parser to those of a program."""
         description, _, examples = inspect.getdoc(self.run).partition("examples:\n")
@@ -47,7 +44,9 @@ class Command:
             epilog=f"examples:\n{examples}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        parser.set_defaults(run=self)
+        parser.set_defaults(command=self)
+        for name, kind in TYPES.items():
+            parser.register("type", name, kind)
         parser.add_argument("--json", action="store_true", help="print JSON, and nothing else, on standard output")
         for names, options in self.arguments:
             parser.add_argument(*names, **options)
@@ -59,23 +58,18 @@ def command(*arguments, prints: bool = False) -> Callable:
 
 
 def argument(*names, **options) -> tuple:
-    """What `argparse` is to add; a text unless said otherwise."""
-    is_text = not {"action", "choices", "type"} & set(options) and options.get("nargs") != argparse.REMAINDER
-    return names, {"type": text, **options} if is_text else options
+    """What `argparse` is to add; `type` is one of `TYPES`, by default a text."""
+    return names, options
 
 
 # ------------------------------------------------------------------ types
 
 
-def text(given: str) -> str:
+def _text(given):
     """An argument that says something. Empty ones, most likely of a variable that is not set, would mean "." or all."""
     if not given:
         raise argparse.ArgumentTypeError("must not be empty")
     return given
-
-
-def path(given: str) -> Path:
-    return Path(text(given))
 
 
 def _number(kind, least, limit):
@@ -85,26 +79,29 @@ def _number(kind, least, limit):
             raise argparse.ArgumentTypeError(f"must be at least {least} and less than {limit}, not {value}")
         return value
 
-    parse.__name__ = kind.__name__  # which argparse names where `kind` refuses the text
     return parse
 
 
-positive, seed, share = _number(int, 1, SEED_LIMIT), _number(int, 0, SEED_LIMIT), _number(float, 0, 1)
+TYPES = {
+    None: _text,
+    "path": lambda given: Path(_text(given)),
+    "positive integer": _number(int, 1, SEED_LIMIT),
+    "seed": _number(int, 0, SEED_LIMIT),
+    "share": _number(float, 0, 1),
+}
 
 # ------------------------------------------------------------------ what several commands take
 
 MODEL = argument("name", metavar="NAME", help="a name of `sslzoo list`, a model folder, or hf://organisation/name")
 REVISION = argument("--revision", help="commit, tag or branch of its repository on the Hub (the one that is pinned)")
-FOLDERS = argument("folders", nargs="+", type=path, metavar="FOLDER", help="model folders")
+FOLDERS = argument("folders", nargs="+", type="path", metavar="FOLDER", help="model folders")
 LABELS = argument("--labels", choices=("folders",), help="the folders in a folder of images are classes")
-ON_ERROR = argument(
-    "--on-error", choices=("fail", "skip"), default="fail", help="what to do about images that cannot be read (fail)"
-)
+ON_ERROR = argument("--on-error", choices=("fail", "skip"), default="fail", help="if images cannot be read (fail)")
 
 
 def batch_size(usual: int) -> tuple:
     help = f"images per call of the encoder ({usual})"
-    return argument("--batch-size", type=positive, default=usual, metavar="N", help=help)
+    return argument("--batch-size", type="positive integer", default=usual, metavar="N", help=help)
 
 
 def check_output(file: Path, force: bool, flag: str = "--output") -> None:

@@ -6,19 +6,7 @@ from pathlib import Path
 
 import sslzoo
 from sslzoo import progress
-from sslzoo.cli.command import (
-    LABELS,
-    MODEL,
-    ON_ERROR,
-    REVISION,
-    Answer,
-    argument,
-    batch_size,
-    check_output,
-    command,
-    path,
-    positive,
-)
+from sslzoo.cli.command import LABELS, MODEL, ON_ERROR, REVISION, Answer, argument, batch_size, check_output, command
 from sslzoo.errors import InvalidInputError, printable
 from sslzoo.files import write_beside
 from sslzoo.zoo.listing import table
@@ -29,21 +17,10 @@ EMBEDDINGS = ("encoder", "posterior", "projection")  # parts that turn images in
 @command(
     MODEL,
     REVISION,
-    argument(
-        "inputs",
-        nargs="+",
-        type=path,
-        metavar="IMAGES",
-        help="folders and image files, or one .npz with `images`; - reads paths from standard input",
-    ),
-    argument("-o", "--output", required=True, type=path, metavar="FILE", help="the .npz or .csv to write, or -"),
+    argument("inputs", nargs="+", type="path", metavar="IMAGES", help="folders, files or one .npz; - reads paths"),
+    argument("-o", "--output", required=True, type="path", metavar="FILE", help="the .npz or .csv to write, or -"),
     argument("--force", action="store_true", help="replace the file if it exists"),
-    argument(
-        "--part",
-        choices=EMBEDDINGS,
-        default="encoder",
-        help="what to embed with (encoder); posterior writes means as `features`, and `log_var`",
-    ),
+    argument("--part", choices=EMBEDDINGS, default="encoder", help="what to embed with (encoder)"),
     argument("--split", help="split of a folder or .npz that has several"),
     LABELS,
     argument("--background", default="white", metavar="COLOUR", help="what transparent images are laid on (white)"),
@@ -60,6 +37,8 @@ def embed(name, inputs, output, force, **options):
     grey or grey to colour, as the encoder needs it. A folder is read with all
     folders below it; its sub-folders train, validation and test are splits, and
     theirs are classes; --labels folders takes the folders in it for classes.
+    --part posterior writes means as `features`, and `log_var`; IMAGES - reads paths
+    from standard input, one a line, and an .npz has `images`.
     Exits with 1 if --on-error skip left images out.
 
     examples:
@@ -76,9 +55,8 @@ def embed(name, inputs, output, force, **options):
     embedding = sslzoo.embed(name, _inputs(inputs), progress=progress.line("embedded"), **options)
     if not to_stdout:
         write_beside(output, lambda file: _write(embedding, output, force, file))
-    for image, reason in embedding.skipped:
-        print(printable(f"sslzoo: left out {image}: {reason}"), file=sys.stderr)
-    for remark in embedding.remarks:
+    left_out = [f"left out {image}: {reason}" for image, reason in embedding.skipped]
+    for remark in left_out + embedding.remarks:
         print(printable(f"sslzoo: {remark}"), file=sys.stderr)
     rows, width = embedding.shape
     left = f", {len(embedding.skipped):,} left out" if embedding.skipped else ""
@@ -112,11 +90,11 @@ def _write(embedding, output, force, file):
 
 
 @command(
-    argument("features", type=path, metavar="FEATURES", help="the .npz that `sslzoo embed` wrote"),
+    argument("features", type="path", metavar="FEATURES", help="the .npz that `sslzoo embed` wrote"),
     argument("query", metavar="QUERY", help="an image file, or the number of a row of FEATURES, from 0"),
-    argument("-k", type=positive, default=8, metavar="N", help="how many to find (8)"),
+    argument("-k", type="positive integer", default=8, metavar="N", help="how many to find (8)"),
     argument("--model", metavar="NAME", help="the model that made the features (the one that they name)"),
-    argument("--html", type=path, metavar="FILE", help="write a page of thumbnails, too"),
+    argument("--html", type="path", metavar="FILE", help="write a page of thumbnails, too"),
     argument("--force", action="store_true", help="replace that page if it exists"),
 )
 def search(features, query, k, model, html, force):

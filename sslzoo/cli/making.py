@@ -5,7 +5,7 @@ import contextlib
 import sys
 
 from sslzoo import publishing
-from sslzoo.cli.command import FOLDERS, Answer, argument, changes, command, path
+from sslzoo.cli.command import FOLDERS, Answer, argument, changes, command
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.files import module_at
 from sslzoo.zoo import index
@@ -18,7 +18,7 @@ def _recipes():
 
 @command(
     argument("method", metavar="METHOD", help=f"one of {', '.join(_recipes())}"),
-    argument("flags", nargs=argparse.REMAINDER, metavar="...", help="flags of the recipe"),
+    argument("flags", nargs=argparse.REMAINDER, type=str, metavar="...", help="flags of the recipe"),
     prints=True,
 )
 def train(method, flags):
@@ -43,13 +43,13 @@ def train(method, flags):
 
 
 @command(
-    argument("folder", type=path, metavar="FOLDER", help="a model folder"),
+    argument("folder", type="path", metavar="FOLDER", help="a model folder"),
     argument("repository", metavar="REPO", help="organisation/name on the Hub; made if need be"),
     argument("--private", action="store_true", default=None, help="make a repository that only you may see"),
     argument("--public", action="store_false", dest="private", help="make a repository that everyone may see"),
     argument("--create-pr", action="store_true", help="open a pull request instead of a commit"),
     argument("--overwrite-card", action="store_true", help="replace the card also if a person edited it"),
-    argument("--manifest", type=path, metavar="FILE", help="the manifest to pin the commit in (the checkout's)"),
+    argument("--manifest", type="path", metavar="FILE", help="the manifest to pin the commit in (the checkout's)"),
     argument("--no-manifest", action="store_const", const=False, dest="manifest", help="pin it nowhere"),
 )
 def publish(folder, repository, **options):
@@ -95,7 +95,7 @@ def seal(folders):
 @command(
     FOLDERS,
     argument("--organisation", default="sslzoo", metavar="O", help="on the Hub, for models that are new (sslzoo)"),
-    argument("--manifest", type=path, metavar="FILE", help="the manifest to change (the checkout's)"),
+    argument("--manifest", type="path", metavar="FILE", help="the manifest to change (the checkout's)"),
 )
 def manifest(folders, organisation, manifest):
     """Enter model folders in the manifest of published models.

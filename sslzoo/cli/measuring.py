@@ -1,23 +1,10 @@
 """`sslzoo evaluate`: the numbers of an encoder."""
 
-from pathlib import Path
+import os
 
 import sslzoo
 from sslzoo import zoo
-from sslzoo.cli.command import (
-    LABELS,
-    MODEL,
-    ON_ERROR,
-    REVISION,
-    Answer,
-    argument,
-    batch_size,
-    command,
-    path,
-    positive,
-    seed,
-    share,
-)
+from sslzoo.cli.command import LABELS, MODEL, ON_ERROR, REVISION, Answer, argument, batch_size, command
 from sslzoo.errors import InvalidInputError
 from sslzoo.files import write_beside
 
@@ -29,13 +16,7 @@ ALL_PROTOCOLS = (*PROTOCOLS, "style", "reconstruction", "generation", "likelihoo
 @command(
     MODEL,
     REVISION,
-    argument(
-        "--dataset",
-        "--probe-data",
-        metavar="D",
-        help="digits, mnist, fashion_mnist, cifar10, cifar100, svhn_cropped, celeb_a, .npz, or folder (the set that it "
-        "was trained on)",
-    ),
+    argument("--dataset", "--probe-data", metavar="D", help="a name, .npz or folder (the set that it was trained on)"),
     argument("--data-dir", help="folder of prepared TFDS data sets"),
     argument(
         "--protocols",
@@ -43,34 +24,32 @@ ALL_PROTOCOLS = (*PROTOCOLS, "style", "reconstruction", "generation", "likelihoo
         action="extend",
         choices=("all", *ALL_PROTOCOLS),
         metavar="P",
-        help=f"some of {', '.join(ALL_PROTOCOLS)}, or all that apply ({' '.join(PROTOCOLS)})",
+        help=f"of {', '.join(ALL_PROTOCOLS)}, or all that apply ({' '.join(PROTOCOLS)})",
     ),
-    argument("--out", type=path, metavar="FOLDER", help="write report.json, report.md and pictures/ into it"),
+    argument("--out", type="path", metavar="FOLDER", help="write report.json, report.md and pictures/ into it"),
     argument(
-        "--extractor",
-        default="inception",
-        metavar="E",
-        help="of the Fréchet distance: inception, or an encoder's name or folder (inception)",
+        "--extractor", default="inception", metavar="E", help="of the Fréchet distance, or an encoder (inception)"
     ),
     argument("--outside", nargs="+", action="extend", metavar="D", help="sets that outliers are from (those at hand)"),
     argument("--attribute", default="Male", metavar="A", help="of CelebA: an attribute, or hair or gender (Male)"),
-    argument("--image-size", type=positive, metavar="N", help="of a folder's images, for an encoder of any size"),
-    LABELS,
     argument(
-        "--test-share", type=share, default=0.0, metavar="S", help="with --labels folders: share of each class held out"
+        "--image-size", type="positive integer", metavar="N", help="of a folder's images, for an encoder of any size"
     ),
+    LABELS,
+    argument("--test-share", type="share", default=0.0, metavar="S", help="with --labels: share of a class held out"),
     ON_ERROR,
     argument(
-        "--limit", dest="max_train", type=positive, metavar="N", help="at most that many train images, chosen at random"
+        "--limit", dest="max_train", type="positive integer", metavar="N", help="most train images, chosen at random"
     ),
-    argument("--epochs", type=positive, default=200, metavar="N", help="of the probes (200)"),
-    argument("--gmm-restarts", type=positive, default=20, metavar="N", help="of the mixture (20)"),
+    argument("--epochs", type="positive integer", default=200, metavar="N", help="of the probes (200)"),
+    argument("--gmm-restarts", type="positive integer", default=20, metavar="N", help="of the mixture (20)"),
     batch_size(500),
-    argument("--seed", type=seed, default=0, help="of probes and mixtures (0)"),
+    argument("--seed", type="seed", default=0, help="of probes and mixtures (0)"),
 )
 def evaluate(name, revision, dataset, protocols, out, **options):
     """Measure what features tell about the classes of a data set.
 
+    Data sets: digits, mnist, fashion_mnist, cifar10, cifar100, svhn_cropped, celeb_a.
     The encoder stays frozen: a hash of its weights before and after proves it.
     --protocols all also measures style, reconstruction, generation, likelihood and
     outliers, as far as they apply; --out writes report.json, report.md and
@@ -129,39 +108,22 @@ def _write_report(report, out):
 
     out.mkdir(parents=True, exist_ok=True)
     # A picture without a report beside it may be anyone's; one that this report has is drawn next.
-    again = _is_report(out / "report.json")
+    again = (out / "report.json").exists()
     report.save(out / "report.json")
     write_beside(out / "report.md", f"# {report.encoder}\n\n{report.to_markdown()}".encode())
     if again:
         drawing.remove_pictures(out / "pictures")
 
 
-def _is_report(file):
-    from sslzoo.evaluation import Report
-
-    try:
-        Report.from_json(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return True
-
-
 def _trained_on(name):
     """The data set that a model was trained on, where anyone has it."""
     from sslzoo.data.catalogue import KNOWN
 
-    results = zoo.results_of(name)
-    entries = {model["name"]: model["dataset"] for model in zoo.list_models()}
-    dataset = results.get("dataset") or entries.get(name)
+    is_ours = not name.startswith("hf://") and not os.path.isfile(name)
+    dataset = zoo.info(name)["dataset"] if is_ours else None
     if dataset in KNOWN:
         return dataset
-    if dataset is not None:
-        why = f"only its owner has those that {name!r} was trained on. Received: no --dataset, trained on {dataset!r}"
-    elif name.startswith("hf://"):
-        why = f"a repository is not asked which it was trained on. Received: no --dataset, {name!r}"
-    elif Path(name).is_file():
-        why = f"a .keras file does not say which it was trained on. Received: no --dataset, {name!r}"
-    else:
-        zoo.load(name)  # which says more of a folder that holds no model
-        why = f"results.json, which would say so of {name!r}, is missing. Received: no --dataset"
-    raise InvalidInputError(f"--dataset names the images to measure on; {why}")
+    raise InvalidInputError(
+        "--dataset names the images to measure on, where nothing here says which the model was trained on, or only "
+        f"their owner has them. Received: no --dataset, {name!r} trained on {dataset!r}"
+    )

@@ -4,22 +4,13 @@
     sslzoo.load(folder)
     sslzoo.publish(folder, "my-organisation/mine")
 
-`artefact` writes folders, `results` completes what their results.json says, `card` and `citations` make their README,
-`manifest` enters them under their name, and `hub_commit` sends them to the Hugging Face Hub.
+`artefact` writes folders, `card` and `citations` make their README, `manifest` enters them under their name, and
+`hub_commit` sends them to the Hugging Face Hub.
 """
 
-import importlib
+from sslzoo import lazy
 
 _HOMES = {"publish": "hub_commit", "round_to_float16": "artefact", "seal": "artefact", "write": "artefact"}
 
 __all__ = sorted(_HOMES)
-
-
-def __getattr__(name):
-    if name not in _HOMES:
-        raise AttributeError(f"module 'sslzoo.publishing' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"sslzoo.publishing.{_HOMES[name]}"), name)
-
-
-def __dir__():
-    return __all__
+__getattr__, __dir__ = lazy.names(__name__, _HOMES)

@@ -1,12 +1,10 @@
 """Trained models written as folders, whole or not at all. `sslzoo.zoo.layout` says what such a folder holds."""
 
 import contextlib
-import ctypes
 import io
 import json
 import os
 import shutil
-import sys
 import zipfile
 from pathlib import Path
 
@@ -16,26 +14,22 @@ import numpy as np
 
 from sslzoo.errors import ArtefactError, InvalidInputError
 from sslzoo.files import sha256, write_beside, write_synced
-from sslzoo.networks.composition import as_functional, check_published, compose
+from sslzoo.networks.composition import as_functional, check_published, compose, input_range
 from sslzoo.publishing import card
-from sslzoo.publishing.results import check_results, complete
-from sslzoo.zoo.layout import (
-    CARD,
-    CONFIG,
-    METADATA,
-    PARTS,
-    PICTURE_SUFFIXES,
-    PICTURES,
-    RESULTS,
-    WEIGHTS,
-    files,
-    part_folder,
-)
-from sslzoo.zoo.results import read_results
+from sslzoo.zoo import layout
+from sslzoo.zoo.results import SCHEMA, check_results, is_name, read_results
 from sslzoo.zoo.weights import MOST_PACKED
 
 _CHUNK = 2**20  # bytes of a kernel that are compressed together; h5py's own chunks pack worse by a tenth
-_ENTRIES = {CONFIG, METADATA, WEIGHTS, RESULTS, CARD, PICTURES, "assets", ".gitattributes", *PARTS[1:]}
+_ENTRIES = {*layout.FILES, layout.RESULTS, layout.CARD, layout.PICTURES, "assets", ".gitattributes", *layout.PARTS[1:]}
+_CAPTIONS = {
+    "reconstructions": "Test images and their reconstructions",
+    "samples": "Samples",
+    "views": "Training images and views of them, as augmentation makes them",
+    "neighbours": "Images, and those whose features lie nearest to theirs",
+    "embedding": "Features of test images",
+    "curves": "Training curves",
+}
 # part -> what it maps, and the number of axes of inputs and outputs (None: any).
 _SHAPES = {
     "encoder": ("raw images (B, H, W, C) -> (B, L)", (4, 2)),
@@ -62,10 +56,9 @@ def write(
 
         folder = sslzoo.publishing.write("mine", encoder, dataset="my photos", license="cc-by-4.0")
 
-    Everything is checked first, then written beside the folder, and the two change places at one stroke. A process
-    killed on the way leaves the old model or the new one, and at most a hidden folder beside it that the next call
-    clears away. (Where the system cannot exchange folders, as outside Linux, two renames do it; killed between them,
-    the old model is in `.<folder>.former`, which the next call puts back.)
+    Everything is checked first, then written beside the folder; two renames put it in place. A process killed on the
+    way leaves the old model or the new one, and at most a hidden folder beside it that the next call clears away.
+    (Killed between the renames, the old model is in `.<folder>.former`, which the next call puts back.)
 
     Args:
         folder: where to; its parent is made if need be.
@@ -91,17 +84,16 @@ def write(
     folder = Path(os.path.abspath(folder))
     given = {"encoder": encoder, "posterior": posterior, "projection": projection, "decoder": decoder, "model": model}
     parts = {part: _checked(part, each) for part, each in given.items() if each is not None or part == "encoder"}
-    pictures = _check_pictures(pictures or {})
-    results = complete(folder, what_is_known, parts, pictures, float16)
-    _restore(folder)
-    check_target(folder, overwrite)
-    with _replacing(folder) as partial:
+    pictures = pictures or {}
+    _check_pictures(pictures)
+    results = _completed(folder, what_is_known, parts, pictures, float16)
+    with _replacing(folder, overwrite) as partial:
         partial.mkdir()
         for part, each in parts.items():
-            _write_model(part_folder(partial, part), each, float16)
+            _write_model(layout.part_folder(partial, part), each, float16)
         for file, source in pictures.items():
-            (partial / PICTURES).mkdir(exist_ok=True)
-            shutil.copyfile(source, partial / PICTURES / file)
+            (partial / layout.PICTURES).mkdir(exist_ok=True)
+            shutil.copyfile(source, partial / layout.PICTURES / file)
         _write_results(partial, results)
     return folder
 
@@ -119,9 +111,7 @@ def copy(source: "str | os.PathLike", folder: "str | os.PathLike", without: "tup
     results = read_results(source) | changes
     if "parts" in results:
         results["parts"] = {part: count for part, count in results["parts"].items() if part not in without}
-    _restore(folder)
-    check_target(folder, overwrite=True)
-    with _replacing(folder) as partial:
+    with _replacing(folder, overwrite=True) as partial:
         shutil.copytree(source, partial, ignore=lambda at, _: without if Path(at) == source else ())
         _write_results(partial, check_results(results))
     return folder
@@ -143,7 +133,8 @@ def seal(folder: "str | os.PathLike", **changes) -> bool:
 def _write_results(folder, results):
     """results.json with the hashes of the folder's files, and the card. Returns whether either changed."""
     results["files"] = hashes(folder)
-    made = {RESULTS: _json(results), CARD: card.render(results)}
+    text = json.dumps(results, indent=2, ensure_ascii=False, allow_nan=False)
+    made = {layout.RESULTS: f"{text}\n", layout.CARD: card.render(results)}
     old = {file: (folder / file).read_text("utf-8") if (folder / file).is_file() else None for file in made}
     for file, text in made.items():
         if old[file] != text:
@@ -156,68 +147,38 @@ def hashes(folder: "str | os.PathLike") -> dict[str, str]:
 
     Itself, the card and metadata.json are left out, which nothing is loaded from: Keras writes the date into it.
     """
-    left_out = {RESULTS, CARD, METADATA}
-    return {file: sha256(Path(folder) / file) for file in files(folder) if Path(file).name not in left_out}
-
-
-def _json(value):
-    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    left_out = {layout.RESULTS, layout.CARD, layout.METADATA}
+    return {file: sha256(Path(folder) / file) for file in layout.files(folder) if Path(file).name not in left_out}
 
 
 # ------------------------------------------------------------------ folders
 
 
 @contextlib.contextmanager
-def _replacing(folder):
+def _replacing(folder, overwrite):
     """Gives the path of a new folder beside this one, which takes its place at the end unless an error was raised."""
+    partial, former = (folder.with_name(f".{folder.name}.{role}") for role in ("partial", "former"))
+    _restore(former, folder)
+    check_target(folder, overwrite)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = folder.with_name(f".{folder.name}.partial")
     _remove(partial)
     try:
         yield partial
-        _put_in_place(partial, folder)
+        _remove(former)
+        if folder.exists():
+            os.replace(folder, former)
+        try:
+            os.replace(partial, folder)
+        finally:
+            _restore(former, folder)
+        _remove(former)
     finally:
         _remove(partial)
 
 
-def _put_in_place(partial, folder):
-    """The new folder where the old one was, which is removed."""
-    if not folder.exists():
-        os.replace(partial, folder)
-        return
-    if _exchange(partial, folder):
-        return
-    former = _former(folder)
-    _remove(former)
-    os.replace(folder, former)
-    try:
-        os.replace(partial, folder)
-    except BaseException:
-        os.replace(former, folder)
-        raise
-    _remove(former)
-
-
-def _exchange(one, other):
-    """Whether two folders have changed places, at one stroke (Linux' renameat2)."""
-    if not sys.platform.startswith("linux"):
-        return False
-    here, swap = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-    try:
-        rename = ctypes.CDLL(None, use_errno=True).renameat2
-    except (OSError, AttributeError):  # a C library without it
-        return False
-    return rename(here, os.fsencode(one), here, os.fsencode(other), swap) == 0
-
-
-def _former(folder):
-    return folder.with_name(f".{folder.name}.former")
-
-
-def _restore(folder):
+def _restore(former, folder):
     """Puts back what a process killed between two renames left aside."""
-    former = _former(folder)
-    if not folder.exists() and (former / CONFIG).is_file():
+    if not folder.exists() and (former / layout.CONFIG).is_file():
         with contextlib.suppress(FileNotFoundError):  # somebody else was faster
             os.replace(former, folder)
 
@@ -231,26 +192,44 @@ def _remove(path):
 
 def check_target(folder: Path, overwrite: bool) -> None:
     """Raises ArtefactError unless a model can be written as that folder; changes nothing."""
-    if not folder.exists():
+    present = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
+    foreign = sorted(present - _ENTRIES)
+    if folder.exists() and not folder.is_dir():
+        reason = "there is a file of that name"
+    elif foreign:
+        reason = f"this one holds other files, which are left alone ({', '.join(foreign[:5])})"
+    elif present and not overwrite:
+        reason = "this one holds a model already, which overwrite=True replaces"
+    else:
         return
-    if not folder.is_dir():
-        raise ArtefactError(
-            f"A model is written as a folder, and there is a file of that name. Received: folder={folder}"
-        )
-    present = {entry.name for entry in folder.iterdir()}
-    if foreign := sorted(present - _ENTRIES):
-        raise ArtefactError(
-            "A model needs a folder of its own; this one holds other files, which are left alone "
-            f"({', '.join(foreign[:5])}{' ...' if len(foreign) > 5 else ''}). Received: folder={folder}"
-        )
-    if present and not overwrite:
-        raise ArtefactError(
-            "The folder holds a model already. Give another folder, or overwrite=True to replace that model. "
-            f"Received: folder={folder}"
-        )
+    raise ArtefactError(f"A model is written as a folder of its own; {reason}. Received: folder={folder}")
 
 
-# ------------------------------------------------------------------ models and pictures
+# ------------------------------------------------------------------ results, models and pictures
+
+
+def _completed(folder, facts, parts, pictures, float16):
+    """Checked results of a folder to be written: what is known, and what models and pictures themselves say."""
+    facts = {"name": folder.name} | {field: value for field, value in facts.items() if value is not None}
+    if not is_name(facts["name"]):
+        raise InvalidInputError(
+            "A model is called by lower-case letters, digits, '-' and '.'; its folder's name is taken unless `name` is "
+            f"given. Received: name={facts['name']!r}"
+        )
+    captions = {f"{layout.PICTURES}/{file}": _CAPTIONS.get(Path(file).stem, Path(file).stem) for file in pictures}
+    return check_results(
+        facts
+        | {
+            "schema": SCHEMA,
+            "pictures": [{"file": file, "caption": caption} for file, caption in captions.items()],
+            "input_shape": list(parts["encoder"].input_shape[1:]),
+            "input_range": [int(end) if end == int(end) else end for end in input_range(parts["encoder"])],
+            "features": parts["encoder"].output_shape[-1],
+            "parameters": parts["encoder"].count_params(),
+            "parts": {part: model.count_params() for part, model in parts.items()},
+            "weights": "float16" if float16 else "float32",
+        }
+    )
 
 
 def _checked(part, model):
@@ -279,17 +258,13 @@ def _is_plain(model):
 
 
 def _check_pictures(pictures):
-    sources = {}
     for file, source in pictures.items():
-        if Path(file).name != file or not file.lower().endswith(PICTURE_SUFFIXES):
+        is_name = Path(file).name == file and file.lower().endswith(layout.PICTURE_SUFFIXES)
+        if not is_name or not Path(source).is_file():
             raise InvalidInputError(
-                f"pictures must map file names ending in {', '.join(PICTURE_SUFFIXES)} to files. "
-                f"Received: pictures[{file!r}]"
+                f"pictures must map file names ending in {', '.join(layout.PICTURE_SUFFIXES)} to files that exist. "
+                f"Received: pictures[{file!r}]={os.fspath(source)!r}"
             )
-        if not Path(source).is_file():
-            raise InvalidInputError(f"pictures[{file!r}] must be an existing file. Received: {os.fspath(source)!r}")
-        sources[file] = Path(source)
-    return sources
 
 
 # ------------------------------------------------------------------ weights
@@ -320,11 +295,11 @@ def _write_model(folder, model, float16):
             contents = {name: archive.read(name) for name in archive.namelist() if not name.endswith("/")}
     finally:
         whole.unlink(missing_ok=True)
-    with h5py.File(io.BytesIO(contents.pop(WEIGHTS)), "r") as source, h5py.File(weights, "w") as target:
+    with h5py.File(io.BytesIO(contents.pop(layout.WEIGHTS)), "r") as source, h5py.File(weights, "w") as target:
         _copy_weights(source, target, float16)
-    config = json.loads(contents.pop(CONFIG))
+    config = json.loads(contents.pop(layout.CONFIG))
     config["compile_config"] = None  # published uncompiled: a torch optimizer in it could not be used elsewhere
-    contents |= {CONFIG: json.dumps(config).encode(), WEIGHTS: weights.getbuffer()}
+    contents |= {layout.CONFIG: json.dumps(config).encode(), layout.WEIGHTS: weights.getbuffer()}
     for name, content in contents.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         write_synced(folder / name, content)

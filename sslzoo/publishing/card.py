@@ -1,18 +1,19 @@
 """Model cards: README.md of a model folder, made from its results.json and from nothing else.
 
-What results hold is described in `sslzoo.zoo.results`.
+card.md, beside this file, is the template; what results hold is described in `sslzoo.zoo.results`.
 """
 
 import hashlib
 import json
 import shlex
+import string
 import textwrap
+from pathlib import Path
 
 from sslzoo.data.catalogue import KNOWN
 from sslzoo.errors import printable
 from sslzoo.publishing import citations
 from sslzoo.zoo.index import headlines
-from sslzoo.zoo.results import tag_of
 
 # Where the Hub keeps a data set; the front matter of a card links to it.
 HUB_DATASETS = {
@@ -26,7 +27,7 @@ HUB_DATASETS = {
 UNSTATED = "unknown"  # licence of a model of somebody's own images, until they state one
 _KINDS = {"nmi": "nmi", "ari": "ari", "mse": "mse", "fid": "fid", "auroc": "roc_auc", "r2": "r_squared", "nll": "nll"}
 _PART_LINES = {
-    "encoder": "raw images `(B, {shape})`, values {low:g}..{high:g} → representations `(B, {features})`",
+    "encoder": "raw images `(B, {shape})`, values {low}..{high} → representations `(B, {features})`",
     "posterior": "raw images → `[mean, log_var]` of the posterior, `(B, {features})` each",
     "projection": "raw images → the output of the projection head, which the training loss saw",
     "decoder": "latents `(B, {features})` → images in [0, 1]",
@@ -44,19 +45,39 @@ def render(results: dict, repository: str | None = None) -> str:
     Returns:
         Markdown with the front matter that the Hub reads: library, licence, tags, data set, `model-index` metrics.
     """
-    sections = [
-        _front_matter(results),
-        _introduction(results),
-        _use(results, repository),
-        _intended_use(results),
-        _numbers(results, repository),
-        _training(results),
-        _pictures(results),
-        _limits(results),
-        _citation(results),
-    ]
-    front, *rest = (section for section in sections if section)
-    return "\n".join([front, *map(printable, rest)])
+    name, dataset, shape = results["name"], results.get("dataset"), results.get("input_shape")
+    low, high = results.get("input_range", (0, 255))
+    # A model of somebody's own images is known by no name.
+    local = name if dataset in KNOWN else f"path/to/{name}"
+    where = f"hf://{repository}" if repository else local
+    values = {
+        "name": name,
+        "introduction": "\n\n".join(_introduction(results)),
+        "where": where,
+        "direct": where if repository else f"path/to/{name}",
+        "shape": ", ".join(map(str, shape or ("H", "W", "C"))),
+        "features": results.get("features", "L"),
+        "images": _title(dataset),
+        "terms": _terms(results),
+        "numbers": "\n".join(_numbers(results, f"hf://{repository}" if repository else name)),
+        "training": _section("Training", _training(results)),
+        "pictures": _section("Pictures", _pictures(results)),
+        "low": f"{low:g}",
+        "high": f"{high:g}",
+        "size": f"of shape {'x'.join(map(str, shape))}" if shape else "of one size",
+        "trained": "Its weights are random: it is a baseline."
+        if results.get("views_seen") == 0
+        else f"It was trained on {_title(dataset)} only: features of other images may say little.",
+        "remarks": "".join(f"- {' '.join(remark.split())}\n" for remark in _remarks(results)),
+        "citations": "\n\n".join([*map(citations.bibtex, results.get("papers", [])), citations.SSLZOO]),
+    }
+    values["parts"] = "\n".join(_parts(results, values))
+    template = string.Template(Path(__file__).with_name("card.md").read_text("utf-8"))
+    return f"{_front_matter(results)}\n{printable(template.substitute(values))}"
+
+
+def _section(title, lines):
+    return "\n".join([f"## {title}", *lines, "", ""]) if lines else ""
 
 
 _SIGNATURE = "\n<!-- Written by sslzoo from results.json; publish keeps a card that was edited. {} -->\n"
@@ -87,7 +108,7 @@ def _front_matter(results):
             dataset_split="test",
             metric_type=_kind(metric),
             metric_name=_label(metric),
-            metric_value=_in_own_scale(metric)[0],
+            metric_value=_scaled(metric["value"], _scale(metric)[0]),
         )
         for metric in headlines(results.get("metrics", []))
     ]
@@ -107,17 +128,12 @@ def _front_matter(results):
 def _introduction(results):
     papers = results.get("papers", [])
     size = f" with {results['features']} features" if "features" in results else ""
-    text = f"An image encoder{size}{_origin(results, papers)}."
-    if "description" in results:
-        text += f" {results['description']}"
-    lines = [f"# {results['name']}", "", text]
-    if tag_of(results["name"]):
-        plain, _, tag = results["name"].partition(".")
-        lines += ["", f"`{tag}` is the tag of its recipe or seed; `{plain}` is what the default recipe trains."]
-    for entry in papers:
-        link = f" ({entry['url']})" if "url" in entry else ""
-        lines += ["", f"Paper: *{entry['title']}*{link}"]
-    return "\n".join(lines) + "\n"
+    yield f"An image encoder{size}{_origin(results, papers)}. {results.get('description', '')}".rstrip()
+    plain, _, tag = results["name"].partition(".")
+    if tag:
+        yield f"`{tag}` is the tag of its recipe or seed; `{plain}` is what the default recipe trains."
+    for paper in papers:
+        yield f"Paper: *{paper['title']}*" + (f" ({paper['url']})" if "url" in paper else "")
 
 
 def _origin(results, papers):
@@ -130,99 +146,49 @@ def _origin(results, papers):
     return f", trained{how} without labels" if how else ""
 
 
-def _use(results, repository):
-    name = results["name"]
-    shape, (low, high) = results.get("input_shape"), results.get("input_range", (0, 255))
-    size = f"(B, {', '.join(map(str, shape))})" if shape else "(B, H, W, C)"
-    # A model of somebody's own images is known by no name.
-    local = name if results.get("dataset") in KNOWN else f"path/to/{name}"
-    where, direct = (f"hf://{repository}", f"hf://{repository}") if repository else (local, f"path/to/{name}")
+def _parts(results, values):
     parts = results.get("parts", {"encoder": None})
-    values = {"shape": ", ".join(map(str, shape or ("H", "W", "C"))), "features": results.get("features", "L")}
-    values |= {"low": low, "high": high}
-    lines = [
-        "## Use",
-        "",
-        "```python",
-        "import sslzoo",
-        "",
-        f'encoder = sslzoo.load("{where}")',
-        f"features = encoder.predict(images)  # uint8 {size} -> float32 (B, {values['features']})",
-        "```",
-        "",
-        "Without sslzoo, on TensorFlow, JAX or PyTorch (the model consists of core Keras layers):",
-        "",
-        "```python",
-        "import keras",
-        "",
-        f'encoder = keras.saving.load_model("{direct}", compile=False)',
-        "```",
-        "",
-        "It is trainable: put a layer on top and call `fit`.",
-        "",
-        "| part | parameters | |",
-        "|---|---:|---|",
-    ]
     for part, parameters in parts.items():
         count = "" if parameters is None else f"{parameters:,}"
-        lines.append(f"| `{part}` | {count} | {_PART_LINES[part].format(**values)} |")
+        yield f"| `{part}` | {count} | {_PART_LINES[part].format(**values)} |"
     if len(parts) > 1:
-        lines += ["", f'Parts other than the encoder: `sslzoo.load("{where}", part="{list(parts)[1]}")`.']
+        yield f'\nParts other than the encoder: `sslzoo.load("{values["where"]}", part="{list(parts)[1]}")`.'
     if results.get("weights") == "float16":
-        lines += ["", "Kernels are stored in half precision; the loaded model computes in float32."]
-    return "\n".join(lines) + "\n"
+        yield "\nKernels are stored in half precision; the loaded model computes in float32."
 
 
-def _intended_use(results):
-    dataset = _title(results.get("dataset"))
-    license = results.get("license", UNSTATED)
+def _terms(results):
+    dataset, license = results.get("dataset"), results.get("license", UNSTATED)
     if license == UNSTATED:
-        terms = (
+        return (
             "No license is stated for this model: whoever publishes it states one, in `license` of results.json, that "
             "the terms of the images allow."
         )
-    else:
-        terms = f"License of the model: {license}. {_terms(results.get('dataset'))}"
-    return "\n".join(
-        [
-            "## Intended use",
-            "",
-            f"Research and teaching: features of {dataset} images, or of images like them, to probe, cluster, search, "
-            "fine-tune, or compare methods by.",
-            "",
-            terms,
-            "",
-        ]
-    )
+    known = KNOWN.get(dataset)
+    terms = f"Terms of {known.title}: {known.licence} ({known.reference})" if known else None
+    return f"License of the model: {license}. {terms or f'{_title(dataset)} has terms of its own'}."
 
 
-def _terms(dataset):
-    if dataset not in KNOWN:
-        return f"{_title(dataset)} has terms of its own."
-    return f"Terms of {_title(dataset)}: {KNOWN[dataset].licence} ({KNOWN[dataset].reference})."
-
-
-def _numbers(results, repository):
-    lines = ["## Numbers", ""]
+def _numbers(results, where):
     metrics = results.get("metrics", [])
     if not metrics:
-        return "\n".join([*lines, "Nothing was measured."]) + "\n"
-    chance = any(metric.get("chance") is not None for metric in metrics)
-    lines += [
+        return ["Nothing was measured."]
+    columns = ["paper", "chance"] if any(metric.get("chance") is not None for metric in metrics) else ["paper"]
+    lines = [
         f"On the test images of {_title(_measured_on(results))}, with the encoder as it is after the last epoch.",
         "",
-        f"| | ours | paper | {'chance | ' if chance else ''}protocol |",
-        f"|---|---:|---:|{'---:|' if chance else ''}---|",
+        f"| | ours | {' | '.join(columns)} | protocol |",
+        f"|---|---:|{'---:|' * len(columns)}---|",
     ]
     for metric in metrics:
-        value, scale, unit = _in_own_scale(metric)
-        values = {key: _scaled(metric.get(key), scale) for key in ("error", "paper", "chance")}
-        cells = [_label(metric), _with_unit(value, unit, values["error"])]
-        cells += [_with_unit(values[key], unit) for key in (("paper", "chance") if chance else ("paper",))]
+        scale, unit = _scale(metric)
+        error = metric.get("error")
+        cells = [_label(metric), _with_unit(metric["value"], scale, unit, error)]
+        cells += [_with_unit(metric.get(column), scale, unit) for column in columns]
         lines.append(f"| {' | '.join(map(_cell, [*cells, metric['protocol']]))} |")
-    if command := _evaluation_command(results, repository):
+    if command := _evaluation_command(results, where):
         lines += ["", "Measured again, to the last digit on the same machine, by", "", "```sh", command, "```"]
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def _measured_on(results):
@@ -231,91 +197,50 @@ def _measured_on(results):
     return name if name in KNOWN else results.get("dataset")
 
 
-def _evaluation_command(results, repository):
+def _evaluation_command(results, where):
     """The command that measures all numbers again; None where the card cannot know it."""
     record = results.get("evaluation") or {}
-    protocols = record.get("protocols")
-    measured = record.get("data", {}).get("name")
-    known = results.get("dataset") in KNOWN and measured in KNOWN
-    if not isinstance(protocols, dict) or not known:
+    protocols, measured = record.get("protocols"), record.get("data", {}).get("name")
+    if not isinstance(protocols, dict) or results.get("dataset") not in KNOWN or measured not in KNOWN:
         return None  # measured on arrays, or on images that only their owner has
-    words = [
-        "sslzoo",
-        "evaluate",
-        f"hf://{repository}" if repository else results["name"],
-        "--dataset",
-        measured,
-        "--protocols",
-        *protocols,
-    ]
-    told = {
-        "--seed": (record.get("seeds") or [0])[0],
-        "--epochs": next((protocols[name]["epochs"] for name in ("linear", "mlp") if name in protocols), 200),
-        "--gmm-restarts": protocols.get("gmm", {}).get("restarts", 20),
-    }
-    usual = {"--seed": 0, "--epochs": 200, "--gmm-restarts": 20}
-    for flag, value in told.items():
-        words += [flag, str(value)] if value != usual[flag] else []
+    probe = protocols.get("linear", protocols.get("mlp", {}))
+    words = ["sslzoo", "evaluate", where, "--dataset", measured, "--protocols", *protocols]
+    for flag, value, usual in [
+        ("--seed", (record.get("seeds") or [0])[0], 0),
+        ("--epochs", probe.get("epochs", 200), 200),
+        ("--gmm-restarts", protocols.get("gmm", {}).get("restarts", 20), 20),
+    ]:
+        words += [flag, str(value)] if value != usual else []
     return shlex.join(words)
 
 
 def _training(results):
-    facts = {}
-    if seeds := results.get("seeds"):
-        facts["seed" if len(seeds) == 1 else "seeds"] = ", ".join(map(str, seeds))
-    if "views_seen" in results:
-        facts["views seen"] = f"{results['views_seen']:,}"
-    if "wall_seconds" in results:
-        facts["wall time"] = _duration(results["wall_seconds"])
-    if results.get("ended", "epochs") != "epochs":
-        facts["ended by"] = results["ended"]
-    if versions := results.get("versions"):
-        facts["versions"] = ", ".join(f"{software} {version}" for software, version in versions.items())
-    for key, value in results.get("settings", {}).items():
-        facts[key] = f"`{json.dumps(value, ensure_ascii=False)}`"
-    lines = ["## Training"]
-    if "recipe" in results:
-        lines += ["", "```sh", results["recipe"], "```"]
-    if facts:
-        lines += ["", "| | |", "|---|---|", *(f"| {_cell(key)} | {_cell(value)} |" for key, value in facts.items())]
-    return "\n".join(lines) + "\n" if len(lines) > 1 else ""
+    seeds, ended = results.get("seeds", []), results.get("ended", "epochs")
+    versions = ", ".join(f"{software} {version}" for software, version in results.get("versions", {}).items())
+    facts = {
+        "seed" if len(seeds) == 1 else "seeds": ", ".join(map(str, seeds)),
+        "views seen": f"{results['views_seen']:,}" if "views_seen" in results else "",
+        "wall time": _duration(results["wall_seconds"]) if "wall_seconds" in results else "",
+        "ended by": ended if ended != "epochs" else "",
+        "versions": versions,
+        **{key: f"`{json.dumps(value, ensure_ascii=False)}`" for key, value in results.get("settings", {}).items()},
+    }
+    rows = [f"| {_cell(fact)} | {_cell(value)} |" for fact, value in facts.items() if value]
+    lines = ["", "```sh", results["recipe"], "```"] if "recipe" in results else []
+    return lines + (["", "| | |", "|---|---|", *rows] if rows else [])
 
 
 def _pictures(results):
-    if not results.get("pictures"):
-        return ""
-    lines = ["## Pictures"]
-    for picture in results["pictures"]:
+    lines = []
+    for picture in results.get("pictures", []):
         lines += ["", f"![{picture['caption']}]({picture['file'].replace(' ', '%20')})", "", f"*{picture['caption']}.*"]
-    return "\n".join(lines) + "\n"
+    return lines
 
 
-def _limits(results):
-    shape, (low, high) = results.get("input_shape"), results.get("input_range", (0, 255))
-    size = f"of shape {'x'.join(map(str, shape))}" if shape else "of one size"
-    points = [
-        f"It takes images {size}; `sslzoo embed` makes others fit. Values are {low:g}..{high:g}: do not divide by "
-        f"{high:g}, the model scales its input.",
-        "Its weights are random: it is a baseline."
-        if results.get("views_seen") == 0
-        else f"It was trained on {_title(results.get('dataset'))} only: features of other images may say little.",
-        "It is a research model of the size the papers used. Nobody has examined it for bias, and it must not decide "
-        "anything about people.",
-        *_omissions(results),
-        *results.get("remarks", []),
-    ]
-    lines = ["## Limits", "", *(f"- {' '.join(point.split())}" for point in points)]
-    return "\n".join(lines) + "\n"
-
-
-def _omissions(results):
+def _remarks(results):
     if parts := results.get("left_out"):
         yield f"Left out here for size, and written by the recipe: {', '.join(parts)}."
-
-
-def _citation(results):
-    entries = [*map(citations.bibtex, results.get("papers", [])), citations.SSLZOO]
-    return "\n".join(["## Citation", "", "```bibtex", "\n\n".join(entries), "```", ""])
+    yield from results.get("remarks", [])
 
 
 def _title(dataset):
@@ -330,21 +255,20 @@ def _kind(metric):
     return _KINDS.get(metric["name"].replace("_", ".").split(".")[-1], "accuracy")
 
 
-def _in_own_scale(metric):
-    """Value, factor and unit of a metric: R2 is a share, also where results.json has it in percent."""
+def _scale(metric):
+    """Factor and unit of a metric: R2 is a share, also where results.json has it in percent."""
     unit = metric.get("unit", "%")
-    scale, unit = (0.01, "") if _kind(metric) == "r_squared" and unit == "%" else (1, unit)
-    return _scaled(metric["value"], scale), scale, unit
+    return (0.01, "") if _kind(metric) == "r_squared" and unit == "%" else (1, unit)
 
 
 def _scaled(value, scale):
-    return value if value is None or scale == 1 else round(value * scale, 6)
+    return value if scale == 1 else round(value * scale, 6)
 
 
-def _with_unit(value, unit, error=None):
+def _with_unit(value, scale, unit, error=None):
     if value is None:
         return ""
-    shown = f"{value:.4g}" + (f" ± {error:.2g}" if error is not None else "")
+    shown = f"{_scaled(value, scale):.4g}" + (f" ± {_scaled(error, scale):.2g}" if error is not None else "")
     return f"{shown} {unit}".rstrip()
 
 

@@ -3,6 +3,7 @@
 import os
 from hashlib import sha256
 from pathlib import Path
+from typing import Literal
 
 from sslzoo.environment import check_backend
 from sslzoo.errors import ArtefactError, HubError
@@ -18,7 +19,7 @@ def publish(
     private: bool | None = None,
     create_pr: bool = False,
     token: str | None = None,
-    manifest: "str | os.PathLike | bool | None" = None,
+    manifest: "str | os.PathLike | Literal[False] | None" = None,
     overwrite_card: bool = False,
 ) -> dict:
     """Puts a model folder on the Hugging Face Hub, in one commit, and pins that commit in the manifest.
@@ -58,12 +59,14 @@ def publish(
     # What is pinned is what is sent, whatever becomes of the folder meanwhile.
     sent = {file: sha256(content).hexdigest() for file, content in model.items()}
     sealed = {layout.RESULTS: entry["sha256"], **results["files"]}
-    if any(sent.get(file) != digest for file, digest in sealed.items()):
+    if others := [file for file, digest in sealed.items() if sent.get(file) != digest]:
         raise ArtefactError(
-            "The folder changed while it was read, as by a run that goes on there. Publish it again. "
-            f"Received: '{folder}'"
+            f"The files must be those that {layout.RESULTS} names. Restore them, or publish again if the folder "
+            f"changed while it was read. Received: {', '.join(others)} of '{folder}', missing or changed"
         )
-    pinning = None if create_pr else _manifest_to_change(manifest)
+    if manifest is None and not index.is_installed(index.path()):
+        manifest = index.path()
+    pinning = Path(manifest) if manifest and not create_pr else None
     if pinning is not None and pinning.exists():
         index.read(pinning)  # before anything is sent
 
@@ -178,34 +181,17 @@ def _check_folder(folder):
                 "Only files of a model are published, and links are none: remove what does not belong. "
                 f"Received: {file!r} in '{folder}'"
             )
-    missing = [picture["file"] for picture in results.get("pictures", ()) if not (folder / picture["file"]).is_file()]
-    if missing:
-        raise ArtefactError(f"results.json names pictures that are not there. Received: {missing} of '{folder}'")
     from sslzoo.zoo import reading
 
-    parts = ["encoder", *layout.parts(folder)]  # without an encoder it is no model
-    parameters = {part: reading.read(folder, part).count_params() for part in dict.fromkeys(parts)}
-    if parameters != results.get("parts", parameters):
-        raise ArtefactError(
-            f"results.json must describe the parts that are there. Received: parts of {parameters} parameters in "
-            f"'{folder}', where results.json has {results['parts']}"
-        )
+    for part in dict.fromkeys(["encoder", *layout.parts(folder)]):  # without an encoder it is no model
+        reading.read(folder, part)
     return results
-
-
-def _manifest_to_change(manifest):
-    if manifest is False:
-        return None
-    if manifest is not None and manifest is not True:
-        return Path(manifest)
-    file = index.path()
-    return None if index.is_installed(file) else file
 
 
 def _pin(file, name, entry):
     """Enters the published model, unless the manifest pins an older commit with these very files already."""
     unpinned = {"revision": None}
-    with manifests.changing(file):
-        former = (index.read(file) if file.exists() else {}).get(name)
+    with manifests.changing(file) as entries:
+        former = entries.get(name)
         if former is None or former["revision"] is None or former | unpinned != entry | unpinned:
-            manifests.update(name, entry, file)
+            entries[name] = entry

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 from sslzoo.errors import ArtefactError
@@ -11,7 +12,7 @@ from sslzoo.files import lock_folder, unlock_folder, write_beside
 from sslzoo.zoo import index, layout
 from sslzoo.zoo.results import read_results
 
-_one_thread, _depth = threading.RLock(), [0]
+_one_thread = threading.Lock()
 
 
 def write(entries: dict[str, dict], file: "str | os.PathLike | None" = None) -> Path:
@@ -25,39 +26,32 @@ def write(entries: dict[str, dict], file: "str | os.PathLike | None" = None) -> 
         InvalidInputError: an entry that is none.
     """
     file = index.path() if file is None else Path(file)
-    lines = [_line(name, index.check_entry(name, entries[name])) for name in sorted(entries)]
+    lines = [
+        f"{json.dumps(name)}: {json.dumps(index.check_entry(name, entry), ensure_ascii=False, allow_nan=False)}"
+        for name, entry in sorted(entries.items())
+    ]
     text = f'{{\n"schema": {index.SCHEMA},\n"models": {{\n' + ",\n".join(lines) + "\n}\n}\n"
     file.parent.mkdir(parents=True, exist_ok=True)
     return write_beside(file, text.encode())
 
 
-def _line(name, entry):
-    return f"{json.dumps(name)}: {json.dumps(entry, ensure_ascii=False, allow_nan=False)}"
-
-
 @contextlib.contextmanager
-def changing(file: Path):
-    """While open, no other process changes a manifest in that folder: what is read here may be written back."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with _one_thread:
-        _depth[0] += 1
-        lock_folder(file.parent, wait=True)
-        try:
-            yield
-        finally:
-            _depth[0] -= 1
-            if not _depth[0]:
-                unlock_folder(file.parent)
-
-
-def update(name: str, entry: dict, file: "str | os.PathLike | None" = None) -> Path:
-    """Enters one model in a manifest, made if there is none; the others stay as they are.
+def changing(file: Path) -> Iterator[dict]:
+    """Gives the entries of a manifest, none if there is no file; what is changed in them is written at the end.
 
     Several processes may do so at once, where the system has locks (not on Windows).
     """
-    file = index.path() if file is None else Path(file)
-    with changing(file):
-        return write((index.read(file) if file.exists() else {}) | {name: entry}, file)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with _one_thread:
+        lock_folder(file.parent, wait=True)
+        try:
+            former = index.read(file) if file.exists() else {}
+            entries = dict(former)
+            yield entries
+            if entries != former:
+                write(entries, file)
+        finally:
+            unlock_folder(file.parent)
 
 
 def sealed_entry(folder: "str | os.PathLike", repository: str) -> dict:
@@ -85,14 +79,11 @@ def refresh(folder: "str | os.PathLike", organisation: str = "sslzoo", file: "st
     Returns:
         bool, whether the manifest changed.
     """
-    file = index.path() if file is None else Path(file)
     name = read_results(folder)["name"]
-    with changing(file):
-        former = (index.read(file) if file.exists() else {}).get(name)
+    with changing(index.path() if file is None else Path(file)) as entries:
+        former = entries.get(name)
         made = sealed_entry(folder, former["repository"] if former else f"{organisation}/{name}")
         if former and former["sha256"] == made["sha256"]:
             made["revision"] = former["revision"]
-        if made == former:
-            return False
-        update(name, made, file)
-    return True
+        entries[name] = made
+    return made != former

@@ -5,24 +5,9 @@
 resolved on first use: `sslzoo list` imports neither Keras nor huggingface_hub.
 """
 
-import importlib
+from sslzoo import lazy
 
-_HOMES = {
-    "load": "loading",
-    "list_models": "loading",
-    "info": "loading",
-    "results_of": "loading",
-    "verify": "verification",
-}
+_HOMES = {**dict.fromkeys(("load", "list_models", "info", "results_of"), "loading"), "verify": "verification"}
 
 __all__ = sorted(_HOMES)
-
-
-def __getattr__(name):
-    if name not in _HOMES:
-        raise AttributeError(f"module 'sslzoo.zoo' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"sslzoo.zoo.{_HOMES[name]}"), name)
-
-
-def __dir__():
-    return __all__
+__getattr__, __dir__ = lazy.names(__name__, _HOMES)

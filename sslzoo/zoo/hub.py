@@ -150,6 +150,7 @@ class _Source:
     def fetch(self, again=False, optional=False):
         """Path in the cache; None for an optional file that the repository lacks."""
         import huggingface_hub
+        from huggingface_hub import constants
         from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
         if not again and re.fullmatch(index.COMMIT, self.revision):  # a commit does not change: ask nobody
@@ -172,7 +173,7 @@ class _Source:
                 )
             except EntryNotFoundError as error:
                 unreached = isinstance(error, LocalEntryNotFoundError)
-                if optional and (not unreached or _is_offline()):
+                if optional and (not unreached or constants.HF_HUB_OFFLINE):
                     return None
                 raise
 
@@ -191,13 +192,6 @@ def _persistently(download):
 
 def _status(error):
     return getattr(getattr(error, "response", None), "status_code", None)
-
-
-def _is_offline():
-    """Whether offline mode is on."""
-    from huggingface_hub import constants
-
-    return constants.HF_HUB_OFFLINE
 
 
 _watched = threading.local()
@@ -306,7 +300,6 @@ class Remote:
     """A commit of a repository: its files, path -> sha256 of large ones, git's hash of small ones."""
 
     commit: str
-    private: bool
     files: dict[str, str]
 
     def has(self, file: str, content: bytes) -> bool:
@@ -323,7 +316,7 @@ def remote(repository: str, revision: str | None = None, token: str | None = Non
     with explained(f"look at {index.SCHEME}{repository}", repository, token):
         info = api(token).model_info(repository, revision=revision, files_metadata=True, timeout=TIMEOUT)
         files = {file.rfilename: file.lfs["sha256"] if file.lfs else file.blob_id for file in info.siblings or ()}
-        return Remote(info.sha, bool(info.private), files)
+        return Remote(info.sha, files)
 
 
 def api(token: str | None):
@@ -367,45 +360,35 @@ def _origin(error):
 
 
 def _advice(error, status, repository):
+    """What to do about a fault: the first row that has its type or its status, subclasses before their bases."""
     from huggingface_hub import constants, errors
 
-    page = url(repository)
-    if isinstance(error, errors.OfflineModeIsEnabled):
-        return (
-            "Offline mode is on (HF_HUB_OFFLINE), and the cache does not hold what is asked. Do it once with a "
-            "network, or set SSLZOO_WEIGHTS to a folder that holds the model"
-        )
-    if isinstance(error, errors.GatedRepoError):
-        return f"Access is granted on request. Ask for it at {page}, then log in: `hf auth login`, or set HF_TOKEN"
-    if isinstance(error, errors.RevisionNotFoundError):
-        return f"The repository has no such revision. {page}/commits/main lists those it has"
-    if isinstance(error, errors.EntryNotFoundError) and not isinstance(error, errors.LocalEntryNotFoundError):
-        return f"The repository has no such file, so perhaps no such part. {page}/tree/main lists what it has"
-    if status in (401, 404) or isinstance(error, errors.RepositoryNotFoundError):
-        return (
-            f"There is no repository {page}, or it is private and this machine's token does not open it. "
-            "Check the name; log in with `hf auth login`, or set HF_TOKEN"
-        )
-    if status == 403:
-        return (
-            "The token does not allow this. Take one that may read, or to publish write, this repository "
-            "(https://huggingface.co/settings/tokens), or publish under a name of your own"
-        )
-    if status == 412:
-        return "Somebody else changed the repository meanwhile. Look at it, then try again"
-    if status == 429 or (status is not None and status >= 500):
-        return f"The Hub ({_endpoint()}) is busy or has a fault of its own. Try again later"
-    if isinstance(error, OSError) and error.errno in _DISK_FAULTS:
-        return (
-            f"The cache {constants.HF_HUB_CACHE} cannot be written. Make room or give permission, or set HF_HOME to "
-            "another folder"
-        )
-    if status is not None or isinstance(error, (ValueError, errors.FileMetadataError)):
-        return "The Hub, or what answers in its place, sent something unexpected. Check HF_ENDPOINT, and try again"
-    return (
-        f"{_endpoint()} cannot be reached, or the connection broke. Check the network, proxy (HTTPS_PROXY) "
-        "and HF_ENDPOINT, and try again; what was cached before still loads"
+    page, endpoint, log_in = url(repository), _endpoint(), "log in with `hf auth login`, or set HF_TOKEN"
+    unreached = (
+        f"{endpoint} cannot be reached, or the connection broke. Check network, proxy (HTTPS_PROXY), HF_ENDPOINT"
     )
+    offline = "Offline mode is on (HF_HUB_OFFLINE), and the cache lacks this. Go online once, or set SSLZOO_WEIGHTS"
+    disk = f"The cache {constants.HF_HUB_CACHE} cannot be written. Make room or give permission, or set HF_HOME"
+    token = "Take one that may (https://huggingface.co/settings/tokens), or publish under a name of your own"
+    table = [
+        (errors.OfflineModeIsEnabled, (), offline),
+        (errors.GatedRepoError, (), f"Access is granted on request. Ask for it at {page}, then {log_in}"),
+        (errors.RevisionNotFoundError, (), f"There is no such revision. {page}/commits/main lists those there are"),
+        (errors.LocalEntryNotFoundError, (), unreached),
+        (errors.EntryNotFoundError, (), f"There is no such file, so perhaps no such part. See {page}/tree/main"),
+        (errors.RepositoryNotFoundError, (401, 404), f"There is no repository {page}, or it is private; {log_in}"),
+        ((), (403,), f"The token does not allow this, to read or to write. {token}"),
+        ((), (412,), "Somebody else changed the repository meanwhile. Look at it, then try again"),
+        ((), (429, *range(500, 600)), f"The Hub ({endpoint}) is busy or has a fault of its own. Try again later"),
+        (
+            (ValueError, errors.FileMetadataError),
+            range(600),
+            "What answered sent something unexpected. Check HF_ENDPOINT",
+        ),
+    ]
+    if status is None and isinstance(error, OSError) and error.errno in _DISK_FAULTS:
+        return disk
+    return next((advice for kind, codes, advice in table if isinstance(error, kind) or status in codes), unreached)
 
 
 def _without_secrets(text, token):

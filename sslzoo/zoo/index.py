@@ -20,21 +20,10 @@ import re
 from pathlib import Path
 
 from sslzoo import checks
-from sslzoo.errors import InvalidInputError, ManifestError, SSLZooError, choose
+from sslzoo.errors import InvalidInputError, ManifestError, SSLZooError
 from sslzoo.files import sha256
 from sslzoo.zoo import layout
-from sslzoo.zoo.results import (
-    FIELDS,
-    METRIC,
-    check_fields,
-    is_count,
-    is_device,
-    is_name,
-    is_sha256,
-    matches,
-    plain,
-    read_results,
-)
+from sslzoo.zoo.results import FIELDS, METRIC, check_fields, is_count, is_device, is_name, matches, plain, read_results
 
 FILE = "weights_manifest.json"
 SCHEMA = 2
@@ -73,16 +62,22 @@ def _is_parts(value):
 
 # From results.json, where it has them.
 SHARED = ("method", "dataset", "recipe", "license", "input_shape", "features", "parameters")
-_REPOSITORY = '"organisation/name" on the Hub, or null'
-_REVISION = "a commit of 40 hexadecimal digits, or null"
 _ENTRY = {
-    "repository": (True, _REPOSITORY, lambda value: value is None or is_repository(value)),
-    "revision": (True, _REVISION, lambda value: value is None or matches(COMMIT)(value)),
-    "sha256": (True, "64 hexadecimal digits", is_sha256),
+    "repository": (True, "'organisation/name' or null", lambda value: value is None or is_repository(value)),
+    "revision": (
+        True,
+        "a commit of 40 hexadecimal digits, or null",
+        lambda value: value is None or matches(COMMIT)(value),
+    ),
+    "sha256": (True, "64 hexadecimal digits", matches("[0-9a-f]{64}")),
     "parts": (True, f"a list of {', '.join(layout.PARTS)}", _is_parts),
     "bytes": (True, "an integer >= 0", is_count),
     "metrics": (True, "a list of objects", {name: METRIC[name] for name in ("name", "value", "error", "unit")}),
     **{field: FIELDS[field] for field in SHARED},
+}
+_MANIFEST = {
+    "schema": (True, f"{SCHEMA}; a later one needs a later sslzoo", lambda value: value == SCHEMA),
+    "models": (True, "an object", lambda value: isinstance(value, dict)),
 }
 
 
@@ -129,19 +124,14 @@ def parse(content: "str | bytes", source: str = FILE) -> dict[str, dict]:
         ManifestError: as `read`.
     """
     try:
-        record = json.loads(content, object_pairs_hook=_unique, parse_constant=_no_constant)
-        if not isinstance(record, dict) or not isinstance(record.get("models"), dict):
-            raise InvalidInputError("Expected an object with schema and models. Received: something else")
-        schema = record.get("schema")
-        if schema == 1 and schema is not True:
+        record = json.loads(content)
+        schema = record.get("schema") if isinstance(record, dict) else None
+        if checks.is_integer(schema) and schema == 1:
             raise ManifestError(
                 f"The manifest of models is of an earlier sslzoo: move it away, then run `sslzoo manifest FOLDER ...` "
                 f"with the model folders. Received: schema=1 in {source!r}"
             )
-        if not checks.is_integer(schema) or schema != SCHEMA:
-            raise InvalidInputError(f"schema must be {SCHEMA}; a later one needs a later sslzoo. Received: {schema=}")
-        for field in record:
-            choose("field", field, ("schema", "models"))
+        check_fields("manifest", record, _MANIFEST, strict=True)
         return {name: check_entry(name, record["models"][name]) for name in sorted(record["models"])}
     except ManifestError:
         raise
@@ -150,18 +140,6 @@ def parse(content: "str | bytes", source: str = FILE) -> dict[str, dict]:
 
 
 _parse_once = functools.lru_cache(maxsize=4)(parse)
-
-
-def _unique(pairs):
-    record = dict(pairs)
-    if len(record) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise InvalidInputError(f"A name stands twice: {next(n for n in names if names.count(n) > 1)!r}")
-    return record
-
-
-def _no_constant(value):
-    raise InvalidInputError(f"Numbers must be finite. Received: {value}")
 
 
 def check_entry(name: str, entry: dict) -> dict:

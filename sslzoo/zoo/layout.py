@@ -20,7 +20,7 @@ from pathlib import Path
 from sslzoo.errors import ArtefactError
 
 PARTS = ("encoder", "posterior", "projection", "decoder", "model")
-CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
+FILES = CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"  # of each part
 RESULTS, CARD, PICTURES = "results.json", "README.md", "pictures"
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 
@@ -64,7 +64,7 @@ def belongs(file: str) -> bool:
     top, _, rest = file.partition("/")
     if top in PARTS[1:]:
         top, _, rest = rest.partition("/")
-        return top in (CONFIG, METADATA, WEIGHTS) and not rest
+        return top in FILES and not rest
     if top == PICTURES:
         return rest.lower().endswith(PICTURE_SUFFIXES) and "/" not in rest
-    return file in (CONFIG, METADATA, WEIGHTS, RESULTS, CARD)
+    return file in (*FILES, RESULTS, CARD)

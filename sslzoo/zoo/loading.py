@@ -14,23 +14,12 @@ are checked before Keras opens them.
 import copy
 import os
 import re
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sslzoo import checks
 from sslzoo.environment import check_backend
-from sslzoo.errors import (
-    ArtefactError,
-    HubError,
-    InvalidInputError,
-    MissingPartError,
-    SSLZooError,
-    UnknownNameError,
-    choose,
-    nearest,
-    plain,
-)
+from sslzoo.errors import ArtefactError, HubError, InvalidInputError, MissingPartError, SSLZooError, choose, plain
 from sslzoo.zoo import index, layout
 from sslzoo.zoo.listing import Model, Models
 from sslzoo.zoo.results import read_results, tag_of
@@ -103,15 +92,16 @@ def load(
     stored = "encoder" if part == "network" else part
     path, seal = _find(name_or_path, stored, revision, verify)
     check_backend()
+    from sslzoo.networks import composition
     from sslzoo.zoo import reading
 
     model = reading.read(path, stored, verify, seal)
-    if part == "network" or (low, high) != (0, 1) or dtype is not None:
-        from sslzoo.networks import composition
-
-        model = composition.without_preprocessing(model) if part == "network" else model
-        model = model if (low, high) == (0, 1) else composition.stretched(model, low, high)
-        model = model if dtype is None else composition.with_policy(model, dtype)
+    if part == "network":
+        model = composition.without_preprocessing(model)
+    if (low, high) != (0, 1):
+        model = composition.stretched(model, low, high)
+    if dtype is not None:
+        model = composition.with_policy(model, dtype)
     model.name = name or _model_name(name_or_path, path) + ("" if part == "encoder" else f"-{part}")
     return model
 
@@ -119,7 +109,7 @@ def load(
 def _model_name(name_or_path, path):
     """What a loaded model is called: as the zoo does, or as its results, its repository or its file do."""
     text = str(name_or_path)
-    if text.startswith(index.SCHEME):
+    if _is_address(text):
         text = text.partition("@")[0].rpartition("/")[2]
     elif Path(name_or_path).expanduser() in (path, path.parent):
         try:
@@ -131,7 +121,7 @@ def _model_name(name_or_path, path):
 
 def _find(name_or_path, part, revision, verify):
     """Path of a folder or file on this machine that holds the part, and the sha256 of its results.json, if known."""
-    if isinstance(name_or_path, str) and name_or_path.startswith(index.SCHEME):
+    if _is_address(name_or_path):
         from sslzoo.zoo import hub
 
         repository, stated = hub.parse(name_or_path)
@@ -140,47 +130,36 @@ def _find(name_or_path, part, revision, verify):
                 f"The path and the argument must name one revision. Received: {name_or_path!r}, revision={revision!r}"
             )
         return _fetch(repository, stated or revision, part, verify), None
-    path = _find_path(name_or_path)
-    if path is not None:
-        _refuse_revision(revision, path)
-        return path, None
-    return _find_named(str(name_or_path), part, revision, verify)
-
-
-def _find_named(name, part, revision, verify):
-    local = local_models().get(name)
-    if local is not None and revision is None and not verify and layout.holds(local, part):
-        return local, None
-    entries = index.read()
-    entry = entries.get(name)
+    folder, entry = _look_up(name_or_path)
     if entry is None:
-        _check_known(name, entries)
-        _refuse_revision(revision, local)
-        return local, None
+        _refuse_revision(revision, folder)
+        return folder, None
     is_pinned = revision in (None, entry["revision"])
-    if local is not None and is_pinned and (layout.holds(local, part) or part not in entry["parts"]):
-        return local, entry["sha256"]
+    if folder is not None and is_pinned and (layout.holds(folder, part) or part not in entry["parts"]):
+        return folder, entry["sha256"]
     if entry["revision"] is None and revision is None:
-        _refuse_unpublished(name, local, part, entry)
+        _refuse_unpublished(name_or_path, folder, part, entry)
     if entry["repository"] is None:
-        _refuse_revision(revision, name)
-    if not is_pinned:
-        return _fetch(entry["repository"], revision, part, verify), None
-    if part not in entry["parts"]:
+        _refuse_revision(revision, name_or_path)
+    if is_pinned and part not in entry["parts"]:
         raise MissingPartError(
-            f"The model has the parts {', '.join(entry['parts'])}. Received: part={part!r} of {name!r}"
+            f"The model has the parts {', '.join(entry['parts'])}. Received: part={part!r} of {name_or_path!r}"
         )
-    return _fetch(entry["repository"], entry["revision"], part, verify, entry["sha256"]), entry["sha256"]
+    seal = entry["sha256"] if is_pinned else None
+    return _fetch(entry["repository"], revision or entry["revision"], part, verify, seal), seal
+
+
+def _is_address(name_or_path):
+    return isinstance(name_or_path, str) and name_or_path.startswith(index.SCHEME)
 
 
 def _refuse_unpublished(name, local, part, entry):
-    searched = " or ".join(str(folder) for folder in weight_folders())
+    searched = " or ".join(map(str, weight_folders()))
     what = name if local is None else f"part {part!r} of {name}"
     train = f", or train it: {entry['recipe']}" if "recipe" in entry else ""
     raise HubError(
-        f"{what} is not published yet, and there is no copy of it in {searched}. A checkout of sslzoo's repository "
-        f"holds it in weights/{name}: set SSLZOO_WEIGHTS to that folder weights/{train}. "
-        f"Received: name_or_path={name!r}, part={part!r}"
+        f"{what} is not published yet, and there is no copy of it in {searched}. Set SSLZOO_WEIGHTS to the folder "
+        f"weights/ of a checkout, which holds weights/{name}{train}. Received: name_or_path={name!r}, part={part!r}"
     )
 
 
@@ -213,21 +192,24 @@ def _refuse_revision(revision, path):
 # ------------------------------------------------------------------ find
 
 
-def _check_known(name, entries=()):
-    """Raise unless there is a local model or an entry of that name."""
-    known = {*entries, *local_models()}
+def _look_up(name_or_path):
+    """Folder or file on this machine, and entry of the manifest; None where there is none.
+
+    A path that exists comes first, and has no entry. Raises unless there is at least one of the two.
+    """
+    path = _find_path(name_or_path)
+    if path is not None:
+        return path, None
+    name, local, entries = str(name_or_path), local_models(), index.read()
+    known = {*entries, *local}
     if not known:
         searched = " or ".join(str(folder) for folder in weight_folders())
         raise ArtefactError(
             f"No models found in {searched}. Give the path of a model folder, or set SSLZOO_WEIGHTS to the folder "
             f"that holds them. Received: name_or_path={name!r}"
         )
-    if name not in known:
-        near = " or ".join(map(repr, nearest(name, known)))
-        hint = f" Did you mean {near}?" if near else ""
-        raise UnknownNameError(
-            f"There is no such model.{hint} sslzoo.list_models() shows all {len(known)}. Received: model={name!r}"
-        )
+    choose("model", name, known)
+    return local.get(name), entries.get(name)
 
 
 def _find_path(name_or_path):
@@ -238,23 +220,16 @@ def _find_path(name_or_path):
     exists = os.path.exists(path)  # which, unlike Path.exists, says no to a name that no file can have
     if exists and (path.is_file() or layout.parts(path)):
         return path
-    if isinstance(name_or_path, str) and (name in local_models() or _is_entry(name)):
-        return None  # a folder of that name that holds no model does not hide the model
-    if exists:
-        inside = [child.parent for child in path.glob(f"[!.]*/{layout.CONFIG}")]
-        return inside[0] if len(inside) == 1 else path  # the folder of a run
+    inside = [child.parent for child in path.glob(f"[!.]*/{layout.CONFIG}")] if exists else []
+    if len(inside) == 1:
+        return inside[0]  # the folder of a run
+    if exists:  # a folder that holds no model does not hide the model of its name
+        return None if isinstance(name_or_path, str) and name in {*local_models(), *index.read()} else path
     if isinstance(name_or_path, os.PathLike) or path.suffix == ".keras" or len(path.parts) > 1:
         address = re.sub(r"^https?://[^/]*/|/(tree/.*)?$", "", name)
         hint = f" Did you mean hf://{address}, on the Hub?" if index.is_repository(address) else ""
         raise ArtefactError(f"No such folder or file.{hint} Received: name_or_path={os.fspath(name_or_path)!r}")
     return None
-
-
-def _is_entry(name):
-    try:
-        return name in index.read()
-    except SSLZooError:
-        return False
 
 
 def local_models() -> dict[str, Path]:
@@ -270,10 +245,6 @@ def local_models() -> dict[str, Path]:
 def weight_folders() -> list[Path]:
     """Where models lie by name, first come first served."""
     named = os.environ.get("SSLZOO_WEIGHTS")
-    if named and not Path(named).expanduser().is_dir():
-        warnings.warn(
-            f"SSLZOO_WEIGHTS names no folder, and is passed over. Received: SSLZOO_WEIGHTS={named!r}", stacklevel=4
-        )
     return [*([Path(named).expanduser()] if named else []), index.beside("weights")]
 
 
@@ -320,30 +291,27 @@ def info(name: "str | os.PathLike", revision: str | None = None) -> dict:
         UnknownNameError: no model of that name; the nearest names are given.
         ArtefactError, HubError, ...: as `load`.
     """
-    if str(name).startswith(index.SCHEME):
+    if _is_address(name):
         folder, _ = _find(name, "encoder", revision, True)
-        repository = str(name)[len(index.SCHEME) :].partition("@")[0]
-        return _of_folder(folder, repository, folder.name)
-    folder = _find_path(name)
-    if folder is not None:
-        _refuse_revision(revision, folder)
-        return _of_folder(folder)
+        return _of_folder(folder, name.removeprefix(index.SCHEME).partition("@")[0], folder.name)
+    folder, entry = _look_up(name)
     _refuse_revision(revision, name)
-    entries, local = index.read(), local_models()
-    _check_known(name, entries)
-    if name not in entries:
-        return _of_folder(local[name], name=name)
-    folder = local.get(name) or _cached(entries[name])
-    whole = read_results(folder) if folder and (folder / layout.RESULTS).is_file() else {}
-    return _described(name, entries[name], folder, whole)
+    if entry is None:
+        return _of_folder(folder)
+    folder = folder or _cached(entry)
+    return _described(name, entry, folder, _results(folder))
 
 
-def _of_folder(folder, repository=None, revision=None, name=None):
+def _of_folder(folder, repository=None, revision=None):
     """What a folder says of the model in it."""
     if not layout.parts(folder):
         raise ArtefactError(f"Expected a model folder, or that of a run with one model. Received: '{folder}'")
     results = read_results(folder)
-    return _described(name or results["name"], index.entry(folder, repository, revision), True, results)
+    return _described(results["name"], index.entry(folder, repository, revision), True, results)
+
+
+def _results(folder):
+    return read_results(folder) if folder is not None and (folder / layout.RESULTS).is_file() else {}
 
 
 def results_of(name_or_path: "str | os.PathLike") -> dict:
@@ -356,13 +324,7 @@ def results_of(name_or_path: "str | os.PathLike") -> dict:
         UnknownNameError: no model of that name; the nearest names are given.
         ArtefactError: no such folder, or results.json is damaged.
     """
-    if isinstance(name_or_path, str) and name_or_path.startswith(index.SCHEME):
-        return {}
-    folder = _find_path(name_or_path)
-    if folder is None:
-        _check_known(str(name_or_path), index.read())
-        folder = local_models().get(str(name_or_path))
-    return read_results(folder) if folder is not None and (folder / layout.RESULTS).is_file() else {}
+    return {} if _is_address(name_or_path) else _results(_look_up(name_or_path)[0])
 
 
 def _described(name, entry, local, results=None):

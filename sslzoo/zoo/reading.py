@@ -72,33 +72,33 @@ def _check_there(path, part):
                 left_out = read_results(path).get("left_out", [])
                 message += f". Left out here, and written by the recipe: {', '.join(left_out)}" if left_out else ""
             raise MissingPartError(f"{message}. Received: part={part!r} of {str(path)!r}")
-        inside = sorted(child.parent.name for child in path.glob(f"[!.]*/{CONFIG}"))
+        inside = ", ".join(sorted(child.parent.name for child in path.glob(f"[!.]*/{CONFIG}"))[:5])
         message = f"A model folder holds {CONFIG} and {WEIGHTS}"
-        message += f". There are models in it: {', '.join(inside[:5])}" if inside else ""
+        message += f". There are models in it: {inside}" if inside else ""
         raise ArtefactError(f"{message}. Received: part={part!r} of {str(path)!r}")
-    weights = path / part_files(part)[1]
-    if not weights.is_file():
-        raise ArtefactError(f"The weights are missing: {weights}. Received: part={part!r} of {str(path)!r}")
+
+
+def _read_bytes(path):
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ArtefactError(f"Expected a readable file ({error}). Received: {str(path)!r}") from error
 
 
 def _hashes(path, verify, seal):
     """sha256 of each file, as results.json has them; empty where it has none."""
     if not (path / RESULTS).exists() and seal is None:
         return {}
+    content = _read_bytes(path / RESULTS)
+    if seal is not None and (digest := sha256(content).hexdigest()) != seal:
+        _differs(
+            f"{path / RESULTS} is not the file that the manifest has. Give the path of the folder to load a model "
+            f"of your own, restore the file, or enter the new model by `sslzoo manifest {path}`. "
+            f"Expected sha256 {seal}. Received: {digest}",
+            verify,
+        )
     try:
-        content = (path / RESULTS).read_bytes()
-        if seal is not None and (digest := sha256(content).hexdigest()) != seal:
-            _differs(
-                f"{path / RESULTS} is not the file that the manifest has. Give the path of the folder to load a model "
-                f"of your own, restore the file, or enter the new model by `sslzoo manifest {path}`. "
-                f"Expected sha256 {seal}. Received: {digest}",
-                verify,
-            )
         return parse_results(content, path / RESULTS).get("files", {})
-    except OSError as error:
-        raise ArtefactError(f"Expected a readable file ({error}). Received: {str(path / RESULTS)!r}") from error
-    except IntegrityError:
-        raise
     except ArtefactError:
         if verify:
             raise
@@ -107,10 +107,7 @@ def _hashes(path, verify, seal):
 
 def _content(path, file, hashes, verify):
     """Bytes of a file of the folder, which must be those that were written."""
-    try:
-        content = (path / file).read_bytes()
-    except OSError as error:
-        raise ArtefactError(f"Expected a readable file ({error}). Received: {str(path / file)!r}") from error
+    content = _read_bytes(path / file)
     digest = sha256(content).hexdigest()
     if hashes and hashes.get(file) != digest:
         _differs(

@@ -165,16 +165,26 @@ def parse_results(content: bytes, path: "str | os.PathLike") -> dict:
     try:
         if len(content) > MOST_JSON:
             raise InvalidInputError(f"Expected at most {MOST_JSON:,} bytes. Received: {len(content):,}")
-        return check_fields("results", in_american(plain(json.loads(content), "results")), FIELDS, strict=False)
+        return check_results(json.loads(content), strict=False)
     except (ValueError, RecursionError) as error:
         raise ArtefactError(f"{path} is damaged: {error}") from error
 
 
-def in_american(record):
-    """The record with `license` where older ones say `licence`."""
-    if isinstance(record, dict) and "licence" in record:
-        record = {"license" if key == "licence" else key: value for key, value in record.items()}
-    return record
+def check_results(results: dict, strict: bool = True) -> dict:
+    """The results in plain Python values, if their fields are those of this module.
+
+    Args:
+        results: dict; NumPy numbers and tuples are welcome, and `licence` where older ones say so.
+        strict: whether other fields are refused.
+
+    Raises:
+        InvalidInputError: a field that is missing or not what it should be; the message names it.
+        UnknownNameError: a field that is none.
+    """
+    results = plain(results, "results")
+    if isinstance(results, dict):
+        results = {"license" if field == "licence" else field: value for field, value in results.items()}
+    return check_fields("results", results, FIELDS, strict)
 
 
 def plain(value: object, path: str) -> object:
@@ -230,13 +240,10 @@ def check_fields(path: str, record: object, fields: dict, strict: bool) -> dict:
                 raise InvalidInputError(f"{where} must be {expected}. Received: nothing; the field is missing")
             continue
         value = record[field]
-        if isinstance(test, dict):
-            if not isinstance(value, list):
-                raise InvalidInputError(f"{where} must be {expected}. Received: {_shortened(value)}")
-            for index, element in enumerate(value):
-                check_fields(f"{where}[{index}]", element, test, strict)
-        elif not test(value):
+        if not (isinstance(value, list) if isinstance(test, dict) else test(value)):
             raise InvalidInputError(f"{where} must be {expected}. Received: {_shortened(value)}")
+        for index, element in enumerate(value if isinstance(test, dict) else ()):
+            check_fields(f"{where}[{index}]", element, test, strict)
     return record
 
 

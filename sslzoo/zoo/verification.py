@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sslzoo.errors import HubError, IntegrityError, SSLZooError, choose
+from sslzoo.errors import HubError, SSLZooError, choose
 from sslzoo.files import sha256
 from sslzoo.zoo import index, layout
 from sslzoo.zoo.loading import local_models, weight_folders
@@ -31,23 +31,43 @@ def verify(name: str | None = None, hub: bool = False) -> list[dict]:
     names = sorted({*entries, *local})
     if name is not None:
         names = [choose("model", name, names)]
-    findings = []
-    for each in names:
-        entry = entries.get(each)
-        if entry is None:
-            problems = ["The manifest has no entry of that name"]
-            findings.append(_finding(each, "local", local[each], None, problems, 0))
-            continue
-        findings.append(_verify_local(each, entry, local.get(each)))
-        if entry["revision"] is not None:
-            findings.append(_verify_cache(each, entry))
-        if hub:
-            findings.append(_verify_hub(each, entry))
-    return [finding for finding in findings if finding is not None]
+    return [finding for each in names for finding in _findings(each, entries.get(each), local.get(each), hub)]
 
 
-def _finding(name, where, place, ok, problems, files):
-    return {"name": name, "where": where, "place": str(place), "ok": ok, "problems": problems, "files": files}
+def _findings(name, entry, folder, hub):
+    from sslzoo.zoo import hub as hubs
+
+    if entry is None:
+        yield _finding(name, "local", folder, "The manifest has no entry of that name")
+        return
+    if folder is None:
+        searched = ", ".join(map(str, weight_folders()))
+        yield _finding(name, "local", searched, "There is no copy on this machine")
+    else:
+        yield _compared(name, "local", folder, lambda: _local(entry, folder))
+    repository, revision = entry["repository"], entry["revision"]
+    if revision is not None and (cache := hubs.cached(repository, revision, [layout.RESULTS])):
+        yield _compared(name, "cache", cache, lambda: _cached(entry, cache))
+    if hub and revision is None:
+        yield _finding(name, "hub", repository, "It is not published yet")
+    elif hub:
+        place = f"{hubs.url(repository)}/tree/{revision}"
+        yield _compared(name, "hub", place, lambda: _published(entry))
+
+
+def _finding(name, where, place, *problems, ok=None, files=0):
+    return {"name": name, "where": where, "place": str(place), "ok": ok, "problems": [*problems], "files": files}
+
+
+def _compared(name, where, place, look):
+    """The finding of a place; `look()` gives how many files were compared there, and problems."""
+    try:
+        files, problems = look()
+    except HubError as error:
+        return _finding(name, where, place, str(error))
+    except (SSLZooError, OSError) as error:
+        return _finding(name, where, place, str(error), ok=False)
+    return _finding(name, where, place, *problems, ok=not problems, files=files)
 
 
 def _expected(folder, entry):
@@ -64,70 +84,39 @@ def _differences(expected, present):
     return problems
 
 
-def _verify_local(name, entry, folder):
-    if folder is None:
-        searched = ", ".join(str(place) for place in weight_folders())
-        return _finding(name, "local", searched, None, ["There is no copy on this machine"], 0)
-    expected = {}
-    try:
-        expected = _expected(folder, entry)
-        installed = index.is_installed(
-            folder
-        )  # which carries encoders, and leaves other parts to the Hub or a checkout
-        if installed:
-            expected = {file: digest for file, digest in expected.items() if "/" not in file}
-        sealed = [file for file in layout.files(folder) if file in expected or Path(file).name not in _UNSEALED]
-        problems = _differences(expected, {file: sha256(folder / file) for file in sealed})
-        present = index.entry(folder, entry["repository"], entry["revision"])
-        ignored = {"sha256", "parts", "bytes"} if installed or problems else {"sha256"}
-        problems += [
-            f"{field} in {layout.RESULTS} differs from the manifest's"
-            for field in sorted({*entry, *present} - ignored)
-            if present.get(field) != entry.get(field)
-        ]
-    except (SSLZooError, OSError) as error:
-        problems = [str(error)]
-    return _finding(name, "local", folder, not problems, problems, len(expected))
+def _local(entry, folder):
+    expected, ignored = _expected(folder, entry), {"sha256"}
+    if index.is_installed(folder):  # which carries encoders, and leaves other parts to the Hub or a checkout
+        expected = {file: digest for file, digest in expected.items() if "/" not in file}
+        ignored |= {"parts", "bytes"}
+    sealed = [file for file in layout.files(folder) if file in expected or Path(file).name not in _UNSEALED]
+    problems = _differences(expected, {file: sha256(folder / file) for file in sealed})
+    if problems:
+        ignored |= {"parts", "bytes"}
+    present = index.entry(folder, entry["repository"], entry["revision"])
+    problems += [
+        f"{field} in {layout.RESULTS} differs from the manifest's"
+        for field in sorted({*entry, *present} - ignored)
+        if present.get(field) != entry.get(field)
+    ]
+    return len(expected), problems
 
 
-def _verify_cache(name, entry):
-    """What the Hub's cache holds of an entry; None if that is nothing."""
-    from sslzoo.zoo import hub as hubs
-
-    def cached(file):
-        return hubs.cached(entry["repository"], entry["revision"], [file])
-
-    folder = cached(layout.RESULTS)
-    if folder is None:
-        return None
-    try:
-        expected = {file: digest for file, digest in _expected(folder, entry).items() if cached(file) is not None}
-        problems = _differences(expected, {file: sha256(folder / file) for file in expected})
-    except (SSLZooError, OSError) as error:
-        expected, problems = {}, [str(error)]
-    return _finding(name, "cache", folder, not problems, problems, len(expected))
+def _cached(entry, folder):
+    expected = {file: digest for file, digest in _expected(folder, entry).items() if (folder / file).exists()}
+    return len(expected), _differences(expected, {file: sha256(folder / file) for file in expected})
 
 
-def _verify_hub(name, entry):
-    from sslzoo.zoo import hub as hubs
+def _published(entry):
+    from sslzoo.zoo import hub
 
     repository, revision = entry["repository"], entry["revision"]
-    if revision is None:
-        return _finding(name, "hub", repository, None, ["It is not published yet"], 0)
-    place, expected = f"{hubs.url(repository)}/tree/{revision}", {}
-    try:
-        there = hubs.remote(repository, revision).files
-        folder = hubs.fetch(repository, revision, [layout.RESULTS], {layout.RESULTS: entry["sha256"]})
-        expected = _expected(folder, entry)
-        problems = [f"{file} is missing" for file in expected if file not in there]
-        for file in expected.keys() & there.keys():
-            digest = expected[file]
-            if len(there[file]) != len(digest):  # of small files the Hub names git's hash
-                digest = hubs.git_hash((hubs.fetch(repository, revision, [file], expected) / file).read_bytes())
-            if there[file] != digest:
-                problems.append(f"{file} has hash {there[file]}, not {digest}")
-    except IntegrityError as error:
-        problems = [str(error)]
-    except HubError as error:
-        return _finding(name, "hub", place, None, [str(error)], 0)
-    return _finding(name, "hub", place, not problems, problems, len(expected))
+    there = hub.remote(repository, revision).files
+    folder = hub.fetch(repository, revision, [layout.RESULTS], {layout.RESULTS: entry["sha256"]})
+    expected, present = _expected(folder, entry), {}
+    for file in expected.keys() & there.keys():
+        present[file] = there[file]
+        if len(there[file]) != len(expected[file]):  # of small files the Hub names git's hash
+            content = (hub.fetch(repository, revision, [file], expected) / file).read_bytes()
+            present[file] = expected[file] if hub.git_hash(content) == there[file] else there[file]
+    return len(expected), _differences(expected, present)

@@ -35,12 +35,8 @@ def check_weights(content: bytes, where: object = "") -> int:
     except ArtefactError as error:
         raise ArtefactError(f"{error} in the weights of '{where}'") from None
     except Exception as error:  # a damaged HDF5 file has many ways to fail
-        advice = (
-            "this is a pointer of Git LFS, fetch the file by `git lfs pull`"
-            if content.startswith(b"version https://git-lfs")
-            else f"the file is damaged or cut short ({error})"
-        )
-        raise ArtefactError(f"The weights cannot be read; {advice}. Received: weights of '{where}'") from error
+        message = f"The weights cannot be read; the file is damaged or cut short ({error}), or a pointer of Git LFS"
+        raise ArtefactError(f"{message}. Received: weights of '{where}'") from error
     return tally.numbers
 
 
