@@ -1,4 +1,4 @@
-"""Writes docs/results.md, and the short table of README, from committed results.json files and from nothing else.
+"""Writes docs/results.md and the tables of docs/zoo.md and README from committed results.json files alone.
 
     python benchmarks/tables.py            # write
     python benchmarks/tables.py --check    # exit with 1 if they are not what would be written
@@ -23,7 +23,7 @@ from scipy import stats
 
 from sslzoo.data.catalogue import KNOWN
 from sslzoo.files import module_at, read_json, write_beside
-from sslzoo.zoo.results import check_results
+from sslzoo.zoo.results import check_results, read_results
 
 figures = module_at(Path(__file__).with_name("figures.py"))
 ROOT = Path(__file__).resolve().parent.parent
@@ -779,11 +779,54 @@ def decoder_table(entries):
     return lines
 
 
-def readme_with_table(text, weights):
-    """README with its table of weights as recipes/zoo.py writes it."""
-    zoo = module_at(ROOT / "recipes" / "zoo.py")
-    entries = zoo.read_table(ROOT / "recipes" / "zoo.csv")
-    return zoo.with_rows(text, zoo.readme_rows(zoo.Zoo(entries, ROOT / "runs", weights=weights)))
+# What `sslzoo list` shows, and two facts more.
+ZOO_COLUMNS = ("knn.cosine_k10_accuracy", "mlp.accuracy", "linear.accuracy", "gmm.accuracy", "style.kept")
+ZOO_HEADER = ["encoder", "kNN", "MLP probe", "linear probe", "GMM clusters", "style kept", "views", "time, 2 cores"]
+
+
+def zoo_by_dataset(weights):
+    """Data set -> results of its entries, the best neighbours first; toys last."""
+    found = {}
+    for file in sorted(weights.glob("*/results.json")):
+        results = read_results(file.parent)
+        found.setdefault(results["dataset"], []).append(results)
+    order = sorted(found, key=lambda dataset: (dataset == "digits", list(KNOWN).index(dataset)))
+    return {dataset: sorted(found[dataset], key=lambda r: -values_of(r).get(ZOO_COLUMNS[0], 0)) for dataset in order}
+
+
+def values_of(results):
+    return {metric["name"]: metric["value"] for metric in results.get("metrics", [])}
+
+
+def zoo_row(results):
+    values, seconds = values_of(results), results["wall_seconds"]
+    cells = [f"{values[name]:.1f} %" if name in values else "" for name in ZOO_COLUMNS]
+    time = f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds} s"
+    return [f"`{results['name']}`", *cells, f"{results['views_seen'] / 1e6:.1f} M", time]
+
+
+def zoo_tables(weights):
+    """Lines of a table for each data set, of all entries."""
+    lines = []
+    for dataset, models in zoo_by_dataset(weights).items():
+        lines += [f"## {KNOWN[dataset].title}", "", *table(ZOO_HEADER, map(zoo_row, models)), ""]
+    return lines[:-1]
+
+
+def zoo_in_short(weights):
+    """Lines of one table: of each data set but toys the two best neighbours and SimVAE."""
+    rows = []
+    for dataset, models in zoo_by_dataset(weights).items():
+        chosen = [*models[:2], *(r for r in models[2:] if r["name"] == f"simvae-{dataset.replace('_', '-')}")]
+        rows += map(zoo_row, chosen if dataset != "digits" else [])
+    return table(ZOO_HEADER, rows)
+
+
+def with_rows(text, rows):
+    """A page with other rows between its comments `<!-- weights -->` and `<!-- /weights -->`."""
+    before, begin, rest = text.partition("<!-- weights -->\n")
+    _, end, after = rest.partition("<!-- /weights -->")
+    return before + begin + "".join(f"{row}\n" for row in rows) + end + after
 
 
 def main(argv=None):
@@ -795,10 +838,11 @@ def main(argv=None):
         parser.error(f"--weights must be a folder of entries. Received: --weights={options.weights}")
     entries = read_entries(options.weights, ROOT / "benchmarks" / "results")
     ablated = read_entries(ROOT / "benchmarks" / "results" / "ablations")
-    readme = ROOT / "README.md"
+    readme, zoo = ROOT / "README.md", ROOT / "docs" / "zoo.md"
     made = {
         ROOT / "docs" / "results.md": page(entries, read_papers(), ablated),
-        readme: readme_with_table(readme.read_text("utf-8"), options.weights),
+        readme: with_rows(readme.read_text("utf-8"), zoo_in_short(options.weights)),
+        zoo: with_rows(zoo.read_text("utf-8"), zoo_tables(options.weights)),
     }
     stale = [path for path, text in made.items() if not path.exists() or path.read_text("utf-8") != text]
     if options.check:

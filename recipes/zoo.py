@@ -3,7 +3,7 @@
     python recipes/zoo.py --list                          # what there is, what is missing, how long it took
     python recipes/zoo.py --budget-minutes 480            # overnight; go on with the same command
     python recipes/zoo.py --only "*-cifar10*" --jobs 4    # side by side on one GPU
-    python recipes/zoo.py --collect                       # finished runs into weights/, manifest, README
+    python recipes/zoo.py --collect                       # finished runs into weights/ and manifest
     python recipes/zoo.py --check simvae-digits           # train it from nothing, compare with what is committed
 
 Each entry is a run of its recipe in a process of its own, in `runs/zoo/<entry>`, from checkpoint to checkpoint:
@@ -38,7 +38,6 @@ INSTALLED = [name for name in ("jax", "tensorflow", "torch") if importlib.util.f
 if importlib.util.find_spec("tensorflow") is None and INSTALLED:  # Keras' own default
     os.environ.setdefault("KERAS_BACKEND", INSTALLED[0])
 
-from sslzoo.data.catalogue import KNOWN  # noqa: E402
 from sslzoo.errors import InvalidInputError, SSLZooError, choose  # noqa: E402
 from sslzoo.files import module_at, write_beside  # noqa: E402
 from sslzoo.publishing import artefact, manifest  # noqa: E402
@@ -56,10 +55,6 @@ WHOLE = {"epochs", "plateau", "knn"}  # endings of a training that need no other
 # leads training elsewhere. Clusters hang on it most. Other protocols are printed, and not held to anything.
 CHECKED = {"linear": 4.0, "mlp": 4.0, "knn": 2.5, "gmm": 15.0, "style": 8.0}
 KNN = "knn.cosine_k10_accuracy"
-COLUMNS_OF_README = (KNN, "mlp.accuracy", "linear.accuracy", "gmm.accuracy", "style.kept")  # what `sslzoo list` shows
-HEADER_OF_README = (
-    "| weights | kNN | MLP probe | linear probe | GMM clusters | style kept | views seen | time, 2 shared cores |"
-)
 POLL_SECONDS, REPORT_SECONDS, GRACE_SECONDS = 1, 60, 30
 
 
@@ -354,41 +349,8 @@ def check(zoo, entry, scratch):
     return agrees
 
 
-def readme_rows(zoo):
-    """The lines of the README's tables, for what is in weights/: one for each data set, the best kNN first."""
-    found = {}
-    for file in sorted(zoo.weights.glob(f"*/{layout.RESULTS}")):
-        results = read_results(file.parent)
-        found.setdefault(results["dataset"], []).append(results)
-    lines = []
-    for dataset in sorted(found, key=lambda dataset: (dataset == "digits", list(KNOWN).index(dataset))):
-        models = sorted(found[dataset], key=lambda results: -_values(results).get(KNN, 0))
-        table = [HEADER_OF_README, "|---" + 7 * "|---:" + "|", *map(_readme_row, models)]
-        if dataset == "digits":  # toys, at the end and folded away
-            summary = f"<summary>{KNOWN[dataset].title}: {len(models)} encoders</summary>"
-            lines += ["<details>", summary, "", *table, "", "</details>", ""]
-        else:
-            lines += [f"**{KNOWN[dataset].title}**", "", *table, ""]
-    return lines[:-1]
-
-
 def _values(results):
     return {metric["name"]: metric["value"] for metric in results.get("metrics", [])}
-
-
-def _readme_row(results):
-    values, seconds = _values(results), results["wall_seconds"]
-    cells = [f"{values[name]:.1f} %" if name in values else "" for name in COLUMNS_OF_README]
-    cells.append(f"{results['views_seen'] / 1e6:.1f} M")
-    cells.append(f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds} s")
-    return f"| `{results['name']}` | {' | '.join(cells)} |"
-
-
-def with_rows(readme, rows):
-    """The README with other tables of weights, which stand between two comments."""
-    before, begin, rest = readme.partition("<!-- weights -->\n")
-    _, end, after = rest.partition("\n<!-- /weights -->")
-    return before + begin + "\n".join(rows) + end + after
 
 
 def main(argv=None):
@@ -435,7 +397,7 @@ def main(argv=None):
 
 
 def collect_all(zoo, everything, table):
-    """--collect: finished runs into weights/; then table, README, and whatever differs from the manifest."""
+    """--collect: finished runs into weights/; then the table, and whatever differs from the manifest."""
     failed, finished = 0, [entry for entry in zoo.entries if zoo.state(entry) == "trained"]
     for entry in finished:
         try:
@@ -451,9 +413,7 @@ def collect_all(zoo, everything, table):
         if (zoo.weights / entry.entry / layout.RESULTS).is_file() and not _is_entered(zoo.weights / entry.entry):
             failed += not enter(zoo.weights / entry.entry)
     if finished:
-        path = ROOT / "README.md"
-        write_beside(path, with_rows(path.read_text("utf-8"), readme_rows(everything)).encode())
-        print("python benchmarks/tables.py writes docs/results.md anew", flush=True)
+        print("python benchmarks/tables.py writes README's and docs' tables anew", flush=True)
     return 1 if failed else 0
 
 

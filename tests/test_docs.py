@@ -64,6 +64,21 @@ def test_results_and_readme_are_up_to_date(capsys):
     assert tables.main(["--check"]) == 0, capsys.readouterr().out
 
 
+def test_the_pages_of_the_zoo_get_a_row_per_model_and_keep_the_rest():
+    page = (ROOT / "docs" / "zoo.md").read_text("utf-8")
+    rows = [line for line in tables.zoo_tables(ROOT / "weights") if line.startswith("| `")]
+    assert len(rows) == len(list((ROOT / "weights").glob("*/config.json")))
+    changed = tables.with_rows(page, ["nothing"])
+    start, end = page.index("<!-- weights -->"), page.index("<!-- /weights -->")
+    assert changed == page[:start] + "<!-- weights -->\nnothing\n" + page[end:]
+    row = next(row for row in rows if "`simclr-mnist`" in row)
+    assert "98.3 %" in row and "14.4 M" in row
+    best = [float(row.split("|")[2].strip(" %")) for row in rows if "-fashion-mnist`" in row]
+    assert len(best) > 5 and best == sorted(best, reverse=True)
+    short = [line for line in tables.zoo_in_short(ROOT / "weights") if line.startswith("| `")]
+    assert len(short) <= 10 and set(short) <= set(rows) and any("`simvae-mnist`" in row for row in short)
+
+
 def test_tables_are_not_emptied_by_a_folder_without_entries(tmp_path, capsys):
     with pytest.raises(SystemExit):
         tables.main(["--weights", str(tmp_path / "nowhere")])

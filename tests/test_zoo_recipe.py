@@ -1,7 +1,6 @@
 """`recipes/zoo.py`: which entries are trained, in what order, what becomes of those that fail or are cut short."""
 
 import importlib.util
-import itertools
 import json
 import os
 import shutil
@@ -233,7 +232,6 @@ def ready(tmp_path, monkeypatch):
     monkeypatch.setenv("SSLZOO_MANIFEST", str(tmp_path / "manifest.json"))
     monkeypatch.setattr(recipe, "ROOT", tmp_path)
     monkeypatch.setattr(recipe.subprocess, "run", lambda *_, **__: SimpleNamespace(returncode=0))
-    (tmp_path / "README.md").write_text("<!-- weights -->\n<!-- /weights -->")
     return recipe.Zoo([entry], tmp_path / "runs", tmp_path / "weights"), entry, source
 
 
@@ -320,23 +318,6 @@ def test_check_misses_numbers_that_a_new_run_has_not(gone, agrees, tmp_path, mon
     said = capsys.readouterr().out
     named = {line.split()[0] for line in said.splitlines() if "NOT MEASURED now" in line}
     assert ("mlp.accuracy" in named, recipe.KNN in named) == (not agrees, gone == "") and "outliers.auroc" not in named
-
-
-def test_the_readme_gets_a_line_per_model_and_keeps_the_rest():
-    readme = (ROOT / "README.md").read_text()
-    zoo = recipe.Zoo(recipe.read_table(ROOT / "recipes" / "zoo.csv"), "runs")
-    lines = recipe.readme_rows(zoo)
-    rows = [line for line in lines if line.startswith("| `")]
-    assert len(rows) == len(list((ROOT / "weights").glob("*/config.json")))
-    changed = recipe.with_rows(readme, ["nothing"])
-    start, end = readme.index("<!-- weights -->"), readme.index("<!-- /weights -->")
-    assert changed == readme[:start] + "<!-- weights -->\nnothing\n" + readme[end:]
-    assert recipe.with_rows(changed, lines) == recipe.with_rows(readme, lines)
-    row = next(row for row in rows if "`simclr-mnist`" in row)
-    assert "98.3 %" in row and "14.4 M" in row and row.count("|") == recipe.HEADER_OF_README.count("|")
-    mnist = lines[lines.index("**MNIST**") :]
-    best = [float(row.split("|")[2].strip(" %")) for row in itertools.takewhile(bool, mnist[4:])]
-    assert len(best) > 5 and best == sorted(best, reverse=True)
 
 
 @pytest.mark.parametrize(
