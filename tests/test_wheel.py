@@ -130,7 +130,7 @@ def test_what_the_wheel_leaves_out_says_where_it_is(installed):
     recipe = index.read(ROOT / index.FILE)["simvae-digits"]["recipe"]
     _, err = installed("python", "-c", 'import sslzoo; sslzoo.load("simvae-digits", part="decoder")', code=1)
     assert "HubError: part 'decoder' of simvae-digits is not published yet" in err
-    assert "A checkout of sslzoo's repository holds it in weights/simvae-digits" in err
+    assert "the folder weights/ of a checkout, which holds weights/simvae-digits" in err
     assert "SSLZOO_WEIGHTS" in err and recipe in err
 
 
