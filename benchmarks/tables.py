@@ -111,13 +111,16 @@ class Entry:
             for metric, number in metrics.items()
         }
         numbers |= {metric["name"]: metric for metric in results["metrics"]}
+        settings = results["settings"]
+        if settings.get("latent_dim", 0) is None:  # the network's own features
+            settings = settings | {"latent_dim": results.get("features")}
         return cls(
             results["name"],
             results["method"],
             results["dataset"],
             results["views_seen"],
             len(results["seeds"]),
-            results["settings"],
+            settings,
             numbers,
         )
 
