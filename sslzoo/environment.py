@@ -1,10 +1,12 @@
 """What the shell must say alike, from `sslzoo` and from a recipe: a wrong environment, and errors in a line."""
 
+import contextlib
 import importlib.util
 import json
 import logging
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 from sslzoo.errors import BackendError, InvalidInputError, SSLZooError, choose, printable
@@ -68,6 +70,33 @@ def _is_no_retracing(record: logging.LogRecord) -> bool:
     return "triggered tf.function retracing" not in str(record.msg)
 
 
+@contextlib.contextmanager
+def hushed():
+    """Inside, what is written past Python to the standard error is held back, and let out only if an error is raised.
+
+    TensorFlow logs while it is imported, whatever the level, and Keras imports it under other backends too: to set its
+    seed, and for TensorBoard.
+    """
+    sys.stderr.flush()
+    with contextlib.ExitStack() as stack:
+        try:
+            held = stack.enter_context(tempfile.TemporaryFile())
+        except OSError:  # nowhere to hold it back: better told than lost
+            yield
+            return
+        stderr = os.dup(2)
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            held.seek(0)
+            os.write(stderr, held.read())
+            raise
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+
+
 def in_a_line(error: Exception, advice: str = "") -> str:
     """An error that the user can mend, without line breaks.
 
@@ -92,7 +121,8 @@ def import_keras_for(scripts: str) -> None:
         quiet_backends()
     try:
         check_environment()
-        import keras  # noqa: F401
+        with hushed() if ours else contextlib.nullcontext():
+            import keras  # noqa: F401
     except (SSLZooError, ImportError) as error:
         if not ours:
             raise

@@ -807,7 +807,7 @@ def test_what_takes_long_to_build_is_counted_as_often_as_it_is_built(config):
         (
             "model.weights.h5",
             lambda path: path.write_bytes(b"version https://git-lfs.github.com/spec/v1"),
-            "a pointer of Git LFS",
+            "git lfs pull",
         ),
         ("results.json", lambda path: path.write_text("{}"), r"damaged: results\['name'\]"),
         ("results.json", lambda path: path.write_text("[]"), "damaged: results must be an object"),

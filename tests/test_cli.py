@@ -666,6 +666,7 @@ def test_evaluate_leaves_no_picture_of_an_earlier_evaluation(sslzoo_, tmp_path):
     words = ["evaluate", "simvae-digits", "--dataset", "digits", "--limit", "60", "--epochs", "1", "--out", "measured"]
     pictures = tmp_path / "measured" / "pictures"
     pictures.mkdir(parents=True)
+    (tmp_path / "measured" / "report.json").write_text("{}")  # nor is this ours
     (pictures / "classes.png").write_bytes(b"somebody's")
     (pictures / "mine.png").write_bytes(b"mine")
     assert sslzoo_(*words, "--protocols", "linear")[0] == 0

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -575,14 +576,26 @@ def test_faults_of_the_system_and_a_second_ctrl_c_end_in_a_line(error, message, 
     assert caught.value.code == (130 if message is None else 2)
 
 
-def test_a_user_sees_one_line_and_no_traceback(capsys):
-    def main():
-        raise errors.InvalidInputError("Expected this. Received: that=1")
+def test_a_closed_pipe_does_not_end_a_run(monkeypatch):
+    class Closed(io.StringIO):
+        def write(self, text):
+            raise BrokenPipeError(32, "Broken pipe")
 
-    with pytest.raises(SystemExit) as caught:
-        training.script(main)
-    assert caught.value.code == 2  # as `sslzoo` has it
-    assert capsys.readouterr().err == "InvalidInputError: Expected this. Received: that=1\n"
+    monkeypatch.setattr(sys, "stdout", Closed())
+    training.script(lambda: print("still here", flush=True))
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="Windows has none")
+def test_signals_that_are_sent_again_do_not_cut_short_what_is_written():
+    stopwatch = SimpleNamespace(deadline=time.monotonic() + 60, grace=60)
+    before = signal.getsignal(signal.SIGTERM)
+    written = outcome._in_time(
+        SimpleNamespace(stopwatch=stopwatch), lambda: os.kill(os.getpid(), signal.SIGTERM) or "whole"
+    )
+    assert written == "whole" and signal.getsignal(signal.SIGTERM) == before
+
+
+# ---------------------------------------------------------------- every recipe
 
 
 # ---------------------------------------------------------------- every recipe

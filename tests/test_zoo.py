@@ -217,6 +217,12 @@ def test_a_loaded_model_trains(published):
     assert all((ops.convert_to_numpy(w) != b).any() for w, b in zip(encoder.trainable_weights, before))
 
 
+def test_a_variable_that_names_no_folder_is_not_passed_over_in_silence(monkeypatch, tmp_path):
+    monkeypatch.setenv("SSLZOO_WEIGHTS", str(tmp_path / "nowhere"))
+    with pytest.warns(UserWarning, match=r"SSLZOO_WEIGHTS names no folder. Received: SSLZOO_WEIGHTS='.*nowhere'"):
+        assert "simvae-digits" in {model["name"] for model in sslzoo.list_models()}
+
+
 def test_a_path_comes_first_then_the_mirror_then_the_hub(published, written, tmp_path, monkeypatch):
     with no_network(monkeypatch, published):
         assert sslzoo.load(written).name == sslzoo.load(str(written)).name

@@ -107,12 +107,22 @@ def _write_report(report, out):
     from sslzoo.evaluation import drawing
 
     out.mkdir(parents=True, exist_ok=True)
-    # A picture without a report beside it may be anyone's; one that this report has is drawn next.
-    again = (out / "report.json").exists()
+    # A picture without a report of ours beside it may be anyone's; one that this report has is drawn next.
+    again = _is_report(out / "report.json")
     report.save(out / "report.json")
     write_beside(out / "report.md", f"# {report.encoder}\n\n{report.to_markdown()}".encode())
     if again:
         drawing.remove_pictures(out / "pictures")
+
+
+def _is_report(file):
+    from sslzoo.evaluation import Report
+
+    try:
+        Report.from_json(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _trained_on(name):

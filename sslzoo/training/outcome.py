@@ -3,6 +3,7 @@
 import inspect
 import json
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -148,14 +149,18 @@ class _TimeIsUp(BaseException):
 
 def _in_time(run, action):
     """What `action` returns; after a signal it has the time of --grace, and the path of the folder comes back."""
-    if run.stopwatch.deadline is None or not hasattr(signal, "setitimer"):
+    left = None if run.stopwatch.deadline is None else run.stopwatch.deadline - time.monotonic()
+    if left is None or not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         return action()
 
     def stop(*_):
         raise _TimeIsUp
 
-    former = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, max(run.stopwatch.deadline - time.monotonic(), 0.01))
+    # Signals may be sent again, to make haste; what is being written must not suffer.
+    again = [number for name in ("SIGTERM", "SIGHUP", "SIGUSR1") if (number := getattr(signal, name, None))]
+    former = {number: signal.signal(number, signal.SIG_IGN) for number in again}
+    former[signal.SIGALRM] = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, max(left, 0.01))
     try:
         return action()
     except _TimeIsUp:
@@ -163,7 +168,8 @@ def _in_time(run, action):
         return run.out / run.name
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, former)
+        for number, handler in former.items():
+            signal.signal(number, handler)
 
 
 def ending(run) -> tuple[str, list[str]]:

@@ -23,6 +23,7 @@ import keras
 import numpy as np
 
 from sslzoo import callbacks, data, processes, progress
+from sslzoo.environment import hushed
 from sslzoo.errors import ArtefactError, InvalidInputError
 from sslzoo.methods import Pretrainer
 from sslzoo.methods.pretrainer import fuses_its_steps
@@ -88,7 +89,8 @@ class Run(Builders):
         self.devices = devices.use(self.arguments.devices)
         if self.arguments.precision != "float32":
             keras.config.set_dtype_policy(self.arguments.precision)
-        keras.utils.set_random_seed(self.seed)
+        with hushed():  # the first time, Keras imports TensorFlow for it
+            keras.utils.set_random_seed(self.seed)
 
     # ------------------------------------------------------------------ what it is made of
 

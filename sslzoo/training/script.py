@@ -1,5 +1,6 @@
 """A recipe from the shell: what the user can mend is told in a line, without a traceback."""
 
+import contextlib
 import sys
 from collections.abc import Callable
 
@@ -15,6 +16,7 @@ def script(main: Callable) -> None:
     if hasattr(sys.stdout, "reconfigure"):
         # Whoever reads a log or a pipe sees each line as it comes; letters that it has not are written as escapes.
         sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
+    stream, sys.stdout = sys.stdout, _Patient(sys.stdout)
     try:
         main()
     except (SSLZooError, OSError, ImportError) as error:
@@ -24,3 +26,25 @@ def script(main: Callable) -> None:
     except KeyboardInterrupt:
         print("Interrupted. If the run had a checkpoint, go on with --resume.", file=sys.stderr)
         sys.exit(130)
+    finally:
+        sys.stdout = stream
+
+
+class _Patient:
+    """A stream to print to that lets nobody fail: a closed pipe or a full disk of logs must not end a run."""
+
+    def __init__(self, stream):
+        self.stream = stream
+
+    def write(self, text):
+        try:
+            return self.stream.write(text)
+        except (OSError, ValueError):
+            return len(text)
+
+    def flush(self):
+        with contextlib.suppress(OSError, ValueError):
+            self.stream.flush()
+
+    def __getattr__(self, name):
+        return getattr(self.stream, name)

@@ -14,6 +14,7 @@ are checked before Keras opens them.
 import copy
 import os
 import re
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -245,6 +246,8 @@ def local_models() -> dict[str, Path]:
 def weight_folders() -> list[Path]:
     """Where models lie by name, first come first served."""
     named = os.environ.get("SSLZOO_WEIGHTS")
+    if named and not Path(named).expanduser().is_dir():
+        warnings.warn(f"SSLZOO_WEIGHTS names no folder. Received: SSLZOO_WEIGHTS={named!r}", stacklevel=3)
     return [*([Path(named).expanduser()] if named else []), index.beside("weights")]
 
 

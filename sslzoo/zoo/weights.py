@@ -35,8 +35,10 @@ def check_weights(content: bytes, where: object = "") -> int:
     except ArtefactError as error:
         raise ArtefactError(f"{error} in the weights of '{where}'") from None
     except Exception as error:  # a damaged HDF5 file has many ways to fail
-        message = f"The weights cannot be read; the file is damaged or cut short ({error}), or a pointer of Git LFS"
-        raise ArtefactError(f"{message}. Received: weights of '{where}'") from error
+        advice = f"the file is damaged or cut short ({error})"
+        if content.startswith(b"version https://git-lfs"):
+            advice = "this is a pointer of Git LFS, fetch the file by `git lfs pull`"
+        raise ArtefactError(f"The weights cannot be read; {advice}. Received: weights of '{where}'") from error
     return tally.numbers
 
 
