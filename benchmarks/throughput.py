@@ -207,7 +207,7 @@ def line(side, seconds, options):
         row = {
             "what": f"{options.method} {options.network} {side}",
             "device": device(),
-            "backend": keras.backend.backend(),
+            "backend": side if side in ("torch", "lightly") else keras.backend.backend(),  # peers bring their own
             "precision": keras.config.dtype_policy().name,
             "batch_size": options.batch_size,
             "num_views": options.num_views,

@@ -33,9 +33,8 @@ from sslzoo import checks, errors, progress
 from sslzoo.data import streams
 from sslzoo.data.catalogue import CELEBA_ATTRIBUTES, CELEBA_CROP, CELEBA_SIZE, KNOWN
 from sslzoo.data.image_folder import ImageFolder
+from sslzoo.data.tiff import MOST_CHANNELS
 from sslzoo.files import write_beside
-
-MOST_CHANNELS = 32
 
 
 def splits(name: str | os.PathLike) -> tuple[str, ...]:

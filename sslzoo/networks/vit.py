@@ -24,8 +24,8 @@ def vit(x, *, patch_size=None, width=192, depth=12, heads=3):
 
     The mean stands for the class token, as in "Better plain ViT baselines for ImageNet-1k" (arXiv 2205.01580): small
     crops and large ones are averaged alike. Positions are learned on a grid and read between its points, linearly, for
-    images of another size. Initial weights: normal of 0.02 for
-    positions, else Glorot uniform.
+    images of another size. Initial weights: normal of 0.02 for positions, else Glorot uniform.
+
     "vit-tiny": D = 192, 3 heads, 5.5 million parameters; "vit-small": D = 384, 6 heads, 21.6 million.
     """
     height, breadth = x.shape[1:3]

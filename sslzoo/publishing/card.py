@@ -192,7 +192,7 @@ def _numbers(results, where):
 
 
 def _measured_on(results):
-    """The data set that the numbers are of: another than the training images', where --probe-data said so."""
+    """The data set that the numbers are of: it may be another than the training images'."""
     name = ((results.get("evaluation") or {}).get("data") or {}).get("name")
     return name if name in KNOWN else results.get("dataset")
 

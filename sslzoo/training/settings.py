@@ -112,7 +112,8 @@ class Variant:
 
 # How the zoo tier trains. Every method sees each training image `views_per_image` times, whatever the number of views
 # it compares, so that numbers of one data set can be held against each other: 14.4 million views of MNIST and of
-# FashionMNIST (the papers train for 240 million and more), 1 million of CIFAR-10 and its like: budgets of a CPU.
+# FashionMNIST (the papers train for 240 million and more), 1 million of CIFAR-10 and its like
+# in `--variant small`: budgets of a CPU.
 TRAINING = {
     "views_per_image": Per(240, digits=600, cifar10=20, cifar100=20, svhn_cropped=20, celeb_a=10),
     "epochs": None,  # as many as the budget gives

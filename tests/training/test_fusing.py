@@ -74,11 +74,15 @@ def test_a_fused_run_that_is_killed_resumes_to_the_same_weights(unmeasured, tmp_
 
 
 def test_the_number_is_chosen_by_the_time_of_a_step(monkeypatch):
+    dense = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     batch = (np.zeros((32, 28, 28, 1), "uint8"),)
     for seconds, expected in ((2.0, 1), (0.5, 1), (0.3, 1), (0.05, 10), (1e-4, 1870)):
         monkeypatch.setattr(fusing, "step_seconds", lambda model, batch, seconds=seconds: seconds)
-        assert fusing.choose(None, batch, 1870, 10) == (expected if BACKEND == "jax" else 1)
-    assert fusing.choose(None, batch, 9, 10) == 1  # too few to pay for the measuring
+        assert fusing.choose(dense, batch, 1870, 10) == (expected if BACKEND == "jax" else 1)
+    assert fusing.choose(dense, batch, 9, 10) == 1  # too few to pay for the measuring
+    images = keras.Sequential([keras.Input((8, 8, 3)), keras.layers.Conv2D(2, 3)])
+    monkeypatch.setattr(fusing, "step_seconds", lambda *_: 1e-3)
+    assert fusing.choose(images, batch, 1870, 10) == 1  # XLA's loops have slow convolutions on a CPU
 
 
 def test_a_divisor_of_the_epoch_is_preferred_if_it_is_not_much_smaller():
