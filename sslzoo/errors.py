@@ -38,7 +38,7 @@ class InvalidInputError(SSLZooError, ValueError):
 
 
 class BackendError(SSLZooError, ImportError):
-    """The backend that Keras would run on is not installed."""
+    """A package that is asked for is not installed: a backend of Keras, or KerasHub."""
 
 
 class MissingDataError(SSLZooError, FileNotFoundError):

@@ -748,6 +748,7 @@ def test_the_folder_of_a_run_opens_its_one_model(tmp_path):
     shutil.copytree(ROOT / "weights" / "simvae-digits", tmp_path / "run" / "simvae-digits")
     (tmp_path / "run" / "pictures").mkdir()
     assert sslzoo.load(tmp_path / "run").name == "simvae-digits"
+    assert str(sslzoo.info(tmp_path / "run")).endswith(f'encoder = sslzoo.load("{tmp_path / "run"}")')
     shutil.copytree(ROOT / "weights" / "simvae-digits", tmp_path / "run" / "another")
     with pytest.raises(ArtefactError, match="another, simvae-digits"):
         sslzoo.load(tmp_path / "run")

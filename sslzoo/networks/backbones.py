@@ -13,7 +13,7 @@ import numpy as np
 from keras import layers
 
 from sslzoo import checks
-from sslzoo.errors import InvalidInputError, MissingDataError, choose
+from sslzoo.errors import BackendError, InvalidInputError, MissingDataError, choose
 from sslzoo.networks import blocks
 from sslzoo.networks.composition import Copies, as_functional, check_published
 from sslzoo.networks.initialization import initialize
@@ -74,7 +74,7 @@ def backbone(
         UnknownNameError: no such constructor or option.
         InvalidInputError: a shape, an option or layers that do not fit.
         MissingDataError: weights that could not be had.
-        ImportError: KerasHub or the module is not installed.
+        BackendError: KerasHub is not installed. ImportError: the module is not there.
     """
     shape = checks.shape(3, open_sides=True, input_shape=input_shape)
     choose("pooling", pooling, ("avg", "max"))
@@ -194,7 +194,7 @@ def _preset(which, shape, weights, pooling, options):
     try:
         import keras_hub
     except ImportError as error:
-        raise ImportError(
+        raise BackendError(
             f"Networks of KerasHub take pip install keras-hub; importing it failed ({error}). "
             f"Received: name='keras_hub:{which}'"
         ) from error

@@ -7,7 +7,9 @@ _APART = ("reconstruction", "generation", "likelihood", "outliers", "attributes"
 
 
 class Model(dict):
-    """What is known of one model. A dict in all but how it is shown."""
+    """What is known of one model. A dict in all but how it is shown; `where` is what `load` takes, if not its name."""
+
+    where = None
 
     def __repr__(self):
         facts = {
@@ -33,7 +35,7 @@ class Model(dict):
                 paper = metric | {"value": metric.get("paper"), "error": None}
                 rows.append([_label(metric), _shown(metric), _shown(paper), metric.get("protocol", "")])
             lines += [table(rows, right={1, 2}), ""]
-        return "\n".join([*lines, f'encoder = sslzoo.load("{self["name"]}")'])
+        return "\n".join([*lines, f'encoder = sslzoo.load("{self.where or self["name"]}")'])
 
 
 class Models(list):

@@ -296,13 +296,14 @@ def info(name: "str | os.PathLike", revision: str | None = None) -> dict:
     """
     if _is_address(name):
         folder, _ = _find(name, "encoder", revision, True)
-        return _of_folder(folder, name.removeprefix(index.SCHEME).partition("@")[0], folder.name)
-    folder, entry = _look_up(name)
-    _refuse_revision(revision, name)
-    if entry is None:
-        return _of_folder(folder)
-    folder = folder or _cached(entry)
-    return _described(name, entry, folder, _results(folder))
+        model = _of_folder(folder, name.removeprefix(index.SCHEME).partition("@")[0], folder.name)
+    else:
+        folder, entry = _look_up(name)
+        _refuse_revision(revision, name)
+        folder = folder or _cached(entry)
+        model = _of_folder(folder) if entry is None else _described(name, entry, folder, _results(folder))
+    model.where = str(name)
+    return model
 
 
 def _of_folder(folder, repository=None, revision=None):
