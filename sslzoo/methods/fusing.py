@@ -34,6 +34,15 @@ def refuse_parts_of_batches():
         )
 
 
+def is_slow_in_a_loop(model):
+    """Whether XLA computes a step ten times slower inside a loop than alone: convolutions on a CPU."""
+    import jax
+
+    convolutions = keras.layers.Conv2D, keras.layers.Conv2DTranspose, keras.layers.DepthwiseConv2D
+    is_convolutional = any(isinstance(layer, convolutions) for layer in model._flatten_layers())
+    return is_convolutional and jax.default_backend() == "cpu"
+
+
 def fused_steps(model):
     """(state, iterator) -> (logs, state), as Keras' trainer calls it: up to K steps of the model in one program."""
     import jax

@@ -5,6 +5,7 @@ import time
 import keras
 from keras import ops
 
+from sslzoo.methods.fusing import is_slow_in_a_loop
 from sslzoo.methods.pretrainer import Pretrainer
 
 PROGRAM_SECONDS = 0.5  # more gains nothing, and keeps Ctrl-C and --max-minutes waiting
@@ -23,19 +24,10 @@ def choose(model: Pretrainer, batch, steps_per_epoch: int, epochs: int) -> int:
         batch: one batch as `model.fit` takes it, (x,).
         steps_per_epoch, epochs: of the run.
     """
-    if keras.backend.backend() != "jax" or steps_per_epoch * epochs < FEW_STEPS or _is_slow_in_a_loop(model):
+    if keras.backend.backend() != "jax" or steps_per_epoch * epochs < FEW_STEPS or is_slow_in_a_loop(model):
         return 1
     size = sum(array.nbytes for array in keras.tree.flatten(batch))
     return fitting(PROGRAM_SECONDS / step_seconds(model, batch), STACK_BYTES // size, steps_per_epoch)
-
-
-def _is_slow_in_a_loop(model):
-    """Whether XLA computes a step ten times slower inside a loop than alone: convolutions on a CPU."""
-    import jax
-
-    convolutions = keras.layers.Conv2D, keras.layers.Conv2DTranspose, keras.layers.DepthwiseConv2D
-    is_convolutional = any(isinstance(layer, convolutions) for layer in model._flatten_layers())
-    return is_convolutional and jax.default_backend() == "cpu"
 
 
 def fitting(most: float, storable: int, steps_per_epoch: int) -> int:
