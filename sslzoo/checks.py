@@ -27,19 +27,39 @@ def is_integer(value) -> bool:
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
-UNIT_RANGE = (
-    "The images are floats of at most 1, where raw images are values 0..255: to an encoder they all look black and get "
-    "nearly the same features. Pass images * 255."
-)
+def values(images, low: float = 0.0, high: float = 255.0, name: str = "images") -> None:
+    """Raise `InvalidInputError` unless raw images (an array or tensor) are finite values in `low..high`."""
+    if low > 0 or high < 255 or str(images.dtype) not in ("uint8", "torch.uint8"):
+        least, most = _extremes(images)
+        received = f"Received: {name} in {least:g}..{most:g}"
+        if not math.isfinite(most - least):
+            raise InvalidInputError(f"{name} must be finite. {received}")
+        if least < low or most > high:
+            raise InvalidInputError(
+                f"{name} must be values {low:g}..{high:g}: undo what standardised or scaled them. {received}"
+            )
 
 
-def is_unit_range(images) -> bool:
-    """Whether images, an array or a tensor, are floats in 0..1 where values 0..255 are expected."""
-    if "float" not in str(getattr(images, "dtype", "")):
-        return False
-    import numpy as np
+def darkness(images, low: float = 0.0, high: float = 255.0, name: str = "images") -> "str | None":
+    """A remark on raw images that are floats and fill less than a hundredth of `low..high`, as images in 0..1 do."""
+    if "float" not in str(images.dtype):
+        return None
+    least, most = _extremes(images)
+    if least < low or not low < most <= low + (high - low) / 100:
+        return None
+    return (
+        f"{name} must be values {low:g}..{high:g}, and these are so small that all look black and get nearly the same "
+        f"features: of images in 0..1, pass images * {high:g}. Received: {name} in {least:g}..{most:g}"
+    )
 
-    return 0 < float(images.max() if hasattr(images, "max") else np.max(images)) <= 1
+
+def _extremes(images):
+    """Least and largest value; of what is read from files, those of the first images."""
+    if not hasattr(images, "min"):
+        import numpy as np
+
+        images = np.asarray(images[:1000])
+    return float(images.min()), float(images.max())
 
 
 def number(least: float = -math.inf, most: float = math.inf, **arguments):

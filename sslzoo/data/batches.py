@@ -260,6 +260,11 @@ class Batches(keras.utils.PyDataset):
         return self._plan.batch_size
 
     @property
+    def images(self):
+        """The raw images (N, H, W, C) that batches are taken from."""
+        return self._plan.images
+
+    @property
     def images_per_epoch(self) -> int:
         """Images of an epoch, without a remainder that is dropped."""
         return min(len(self._plan.images), len(self) * self.batch_size)

@@ -38,9 +38,9 @@ def features(
     """
     checks.count(batch_size=batch_size)
     encoder = load_encoder(encoder)
-    check_images(encoder, images)
-    if input_range(encoder) == (0, 255) and checks.is_unit_range(np.asarray(images[:1000])):
-        warnings.warn(checks.UNIT_RANGE, stacklevel=2)
+    remark = check_images(encoder, images)
+    if remark is not None:
+        warnings.warn(remark, stacklevel=2)
     outputs = run(encoder, images, batch_size, outputs_of, progress)
     if len(outputs) != 1:
         raise InvalidInputError(
@@ -136,17 +136,11 @@ class TorchEncoder:
         return output.detach().float().cpu().numpy()
 
 
-def _check_values(encoder, images, name):
-    """Raise unless an encoder of values 0..255 gets such; others say what they take, and any may lie beyond."""
-    if np.asarray(images[:1]).dtype == np.uint8 or input_range(encoder, None) != (0, 255):
-        return
-    low, high = np.min(images), np.max(images)
-    if low < 0 or high > 255:
-        raise InvalidInputError(f"{name} must be values 0..255 for this encoder. Received: {name} in {low:g}..{high:g}")
+def check_images(encoder, images, name="images") -> "str | None":
+    """Raise `InvalidInputError` unless `images` are raw images that `encoder` takes; a remark on ones far too dark.
 
-
-def check_images(encoder, images, name="images"):
-    """Raise `InvalidInputError` unless `images` are raw images that `encoder` takes."""
+    An encoder of values 0..255 gets such; others say what they take, and any may lie beyond.
+    """
     shape = np.shape(images)
     if len(shape) != 4 or not len(images):
         raise InvalidInputError(
@@ -155,13 +149,16 @@ def check_images(encoder, images, name="images"):
     dtype = np.asarray(images[:1]).dtype
     if dtype.kind not in "uif":
         raise InvalidInputError(f"{name} must be numbers in 0..255, uint8 or float. Received: {name} of dtype {dtype}")
-    _check_values(encoder, images, name)
+    images = images if hasattr(images, "dtype") else np.asarray(images)
+    if input_range(encoder, None) == (0, 255):
+        checks.values(images, name=name)
     expected = image_shape(encoder)
     if not all(want in (None, got) for want, got in zip(expected, shape[1:])):
         raise InvalidInputError(
             f"{name} must fit the encoder's input {(None, *expected)}; sslzoo.data.fit_images(images, {expected}) "
             f"crops, resizes and recolours them. Received: {name} of shape {shape}"
         )
+    return checks.darkness(images, name=name) if input_range(encoder) == (0, 255) else None
 
 
 def image_shape(encoder) -> tuple:

@@ -147,11 +147,9 @@ class Subject:
 
     def check_images(self) -> list[str]:
         """Raise `InvalidInputError` unless the encoder takes the images; remarks on what it gets."""
-        for images, split in ((self.train_images, "train images"), (self.test_images, "test images")):
-            check_images(self.encoder, images, split)
-        remarks = []
-        if checks.is_unit_range(np.asarray(self.train_images[:1000])):
-            remarks.append("The images are floats of at most 1, where encoders expect 0..255.")
+        splits = ((self.train_images, "train images"), (self.test_images, "test images"))
+        remarks = [check_images(self.encoder, images, split) for images, split in splits]
+        remarks = [remark for remark in remarks if remark]
         return remarks + ([self.encoder.layout] if isinstance(self.encoder, TorchEncoder) else [])
 
     def check_needs(self, protocol) -> None:

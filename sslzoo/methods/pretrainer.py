@@ -10,15 +10,13 @@ and nothing of the trainers again: `compute_loss` is the objective inside the tr
 """
 
 import inspect
-import warnings
 from typing import NamedTuple
 
 import keras
 from keras import ops
 
-from sslzoo import checks
-from sslzoo.data import Batches
 from sslzoo.errors import InvalidInputError, choose
+from sslzoo.methods import inputs
 from sslzoo.methods.advice import Advice
 from sslzoo.methods.fusing import fused_steps, fuses_its_steps, refuse_parts_of_batches
 from sslzoo.methods.state import is_moved_by_hand, snapshot
@@ -201,32 +199,25 @@ class Pretrainer(keras.Model):
         """`keras.Model.fit`; warns of raw images in 0..1, which all look black.
 
         Raises:
-            InvalidInputError: a batch, or what is left over at the end of an epoch, that the method cannot take
-                (`check_batch`), before the first step.
+            InvalidInputError: before the first step: values that the views do not take, a batch or what is left over at
+                the end of an epoch that the method cannot take (`check_batch`), a loss or metrics given to `compile`;
+                with it: `sample_weight` or `class_weight`.
         """
-        images = x["images"] if isinstance(x, dict) and "images" in x else x
-        if len(getattr(images, "shape", ())) >= 4:
-            if len(images.shape) == 4 and checks.is_unit_range(images[:1000]):
-                warnings.warn(checks.UNIT_RANGE, stacklevel=2)
-            if options.get("steps_per_epoch") is None:
-                share = 1.0 - options.get("validation_split", 0.0)
-                self._check_batches(int(len(images) * share), batch_size or 32)
-        elif isinstance(x, Batches):
-            self._check_batches(x.images_per_epoch, x.batch_size)
+        inputs.check_options(self, options)
+        inputs.check_values(self, x)
+        if options.get("steps_per_epoch") is None:
+            x = inputs.check_batches(self, x, batch_size, 1.0 - options.get("validation_split", 0.0))
         return super().fit(x, y, batch_size, *arguments, **options)
 
-    def _check_batches(self, count, batch_size):
-        """Raise unless a pass over so many images can be cut into batches; the last may be smaller."""
-        if count >= batch_size:
-            self.check_batch(batch_size)
-        if count % batch_size:
-            try:
-                self.check_batch(count % batch_size)
-            except InvalidInputError as error:
-                raise InvalidInputError(
-                    f"The last batch of an epoch must be one that {type(self).__name__} can take: drop "
-                    f"{count % batch_size} of {count} images, or take another batch_size. {error}"
-                ) from None
+    def evaluate(self, x=None, y=None, *arguments, **options):
+        """`keras.Model.evaluate`: the loss and its terms, of random views drawn with one seed for every batch.
+
+        Raises:
+            InvalidInputError: as `fit`, but for the sizes of batches.
+        """
+        inputs.check_options(self, options)
+        inputs.check_values(self, x)
+        return super().evaluate(x, y, *arguments, **options)
 
     def objective(self, images, outputs, training):
         """Named loss terms, scalars, whose sum is the loss."""
@@ -250,6 +241,7 @@ class Pretrainer(keras.Model):
         """Assigns state after the objective read it. Called in training only."""
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        inputs.refuse_weights(sample_weight)
         outputs = keras.tree.map_structure(full_precision, y_pred)
         images = keras.tree.flatten(x)[0]
         if training and images.shape[0] is not None:

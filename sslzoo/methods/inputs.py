@@ -1,0 +1,92 @@
+"""What users pass to `fit` and `evaluate`, checked before the first step."""
+
+import sys
+import warnings
+
+import keras
+
+from sslzoo import checks
+from sslzoo.data import Batches
+from sslzoo.errors import InvalidInputError
+
+NO_PART = {  # arguments of Keras' `compile` that a method has no use for
+    "loss": "A method is its own loss",
+    "loss_weights": "A method weighs its terms by its own arguments",
+    "metrics": "A method reports its own terms; measure others in a callback",
+    "weighted_metrics": "A method reports its own terms; measure others in a callback",
+}
+
+
+def check_options(method, options) -> None:
+    """Raise unless `compile` and `fit` were given only what a method heeds."""
+    refuse_weights(options.get("sample_weight"), options.get("class_weight"))
+    given = method.get_compile_config() or {}
+    for argument, reason in NO_PART.items():
+        if given.get(argument) is not None:
+            raise InvalidInputError(f"{reason}. Received: compile({argument}=...)")
+
+
+def check_values(method, x) -> None:
+    """Raise unless images in memory are values that the views take; a warning of ones far too dark."""
+    images = _images(x)
+    if isinstance(x, Batches):
+        images = x.images if x.views is None else None
+    span = getattr(method.views, "value_range", None)
+    if span is not None and len(getattr(images, "shape", ())) == 4:
+        checks.values(images, *span)
+        if (remark := checks.darkness(images, *span)) is not None:
+            warnings.warn(remark, stacklevel=4)
+
+
+def check_batches(method, x, batch_size, share) -> object:
+    """Raise unless the method can take every batch of an epoch; `share` of an array is trained on.
+
+    Returns:
+        `x`; a `tf.data.Dataset` whose batches may be of any size, with that check in it under TensorFlow, whose
+        compiled step cannot ask.
+    """
+    images = _images(x)
+    if len(getattr(images, "shape", ())) >= 4:
+        _check_division(method, int(len(images) * share), batch_size or 32)
+    elif isinstance(x, Batches):
+        _check_division(method, x.images_per_epoch, x.batch_size)
+    elif method.least_batch > 1 and keras.backend.backend() == "tensorflow":
+        tf = sys.modules["tensorflow"]
+        if isinstance(x, tf.data.Dataset) and keras.tree.flatten(x.element_spec)[0].shape[:1].as_list() == [None]:
+            return x.map(lambda *batch: _checked(tf, method, batch))
+    return x
+
+
+def refuse_weights(*weights) -> None:
+    """Raise of weights of images, given to `fit` or in a batch."""
+    if any(weight is not None for weight in weights):
+        raise InvalidInputError(
+            "The images of a batch are compared with each other, and none has a weight of its own. "
+            "Received: sample_weight or class_weight"
+        )
+
+
+def _images(x):
+    return x["images"] if isinstance(x, dict) and "images" in x else x
+
+
+def _check_division(method, count, batch_size):
+    """The last batch may be smaller."""
+    if count >= batch_size:
+        method.check_batch(batch_size)
+    if count % batch_size:
+        try:
+            method.check_batch(count % batch_size)
+        except InvalidInputError as error:
+            raise InvalidInputError(
+                f"The last batch of an epoch must be one that {type(method).__name__} can take: drop "
+                f"{count % batch_size} of {count} images, or take another batch_size. {error}"
+            ) from None
+
+
+def _checked(tf, method, batch):
+    size = tf.shape(keras.tree.flatten(batch)[0])[0]
+    words = f"{type(method).__name__} needs {method.least_batch} images in every batch: batch with drop_remainder=True"
+    with tf.control_dependencies([tf.debugging.assert_greater_equal(size, method.least_batch, message=words)]):
+        batch = tf.nest.map_structure(tf.identity, batch)
+    return batch if len(batch) > 1 else batch[0]

@@ -1,0 +1,107 @@
+"""What users pass to `compile`, `fit` and `evaluate`: each argument works, or is refused before the first step."""
+
+import keras
+import numpy as np
+import pytest
+
+from sslzoo import data, evaluation, methods, networks
+from sslzoo.errors import InvalidInputError
+from sslzoo.views import Views
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (24, 8, 8, 1)).astype("uint8")
+
+
+def simclr(**compiled):
+    encoder = networks.encoder("mlp-small", (8, 8, 1), 4, seed=0)
+    model = methods.SimCLR(encoder, views=Views("simvae-digits", 2, seed=0), temperature=0.5)
+    model.compile("sgd", **compiled)
+    return model
+
+
+def untouched(model):
+    return keras.callbacks.LambdaCallback(on_train_batch_begin=lambda *_: pytest.fail("a step was taken"))
+
+
+VALUES = {
+    "-1..1": IMAGES / 127.5 - 1,
+    "standardised": (IMAGES - 128.0) / 64,
+    "16 bit": IMAGES.astype("uint16") * 200,
+    "NaN": np.where(IMAGES > 250, np.nan, IMAGES.astype("float32")),
+    "infinite": np.where(IMAGES > 250, np.inf, IMAGES.astype("float32")),
+}
+
+
+@pytest.mark.parametrize("kind", VALUES)
+def test_values_that_the_views_do_not_take_are_refused(kind):
+    """Views would cut them off: all views of -1..1 are black and alike within two epochs, and the loss looks well."""
+    model = simclr()
+    with pytest.raises(InvalidInputError, match=r"images must be (values 0\.\.255|finite).*Received: images in"):
+        model.fit(VALUES[kind], batch_size=12, verbose=0, callbacks=[untouched(model)])
+    with pytest.raises(InvalidInputError, match="Received: images in"):
+        model.evaluate(VALUES[kind], batch_size=12, verbose=0)
+    with pytest.raises(InvalidInputError, match="Received: images in"):
+        evaluation.features("simvae-digits", VALUES[kind])
+    if np.isfinite(VALUES[kind]).all():
+        batches = data.Batches(VALUES[kind], None, 12, seed=0)
+        with pytest.raises(InvalidInputError, match="Received: images in"):
+            model.fit(batches, verbose=0, shuffle=False, callbacks=[untouched(model)])
+
+
+@pytest.mark.parametrize("scale", [255, 127.5])
+def test_images_far_too_dark_bring_a_warning(scale):
+    model, dark = simclr(), IMAGES / scale
+    with pytest.warns(UserWarning, match=r"so small that all .*pass images \* 255\. Received: images in 0"):
+        model.fit(dark, batch_size=12, verbose=0)
+    with pytest.warns(UserWarning, match="so small"):
+        model.evaluate(dark, batch_size=12, verbose=0)
+    with pytest.warns(UserWarning, match="so small"):
+        evaluation.features("simvae-digits", dark)
+
+
+def test_views_of_another_range_take_its_values():
+    views = Views("simvae-digits", 2, seed=0, value_range=(-1, 1))
+    model = methods.SimCLR(networks.encoder("mlp-small", (8, 8, 1), 4, seed=0), views=views, temperature=0.5)
+    model.compile("sgd")
+    model.fit(VALUES["-1..1"], batch_size=12, verbose=0)
+    with pytest.raises(InvalidInputError, match=r"values -1\.\.1"):
+        model.fit(IMAGES, batch_size=12, verbose=0)
+
+
+@pytest.mark.parametrize(
+    "compiled", [{"loss": "mse"}, {"loss_weights": [2.0]}, {"metrics": ["mse"]}, {"weighted_metrics": ["mse"]}], ids=str
+)
+def test_a_loss_or_metrics_of_ones_own_are_refused(compiled):
+    model = simclr(**compiled)
+    with pytest.raises(InvalidInputError, match=rf"Received: compile\({next(iter(compiled))}=\.\.\.\)"):
+        model.fit(IMAGES, batch_size=12, verbose=0, callbacks=[untouched(model)])
+    with pytest.raises(InvalidInputError, match="Received: compile"):
+        model.evaluate(IMAGES, batch_size=12, verbose=0)
+
+
+def test_weights_of_images_are_refused():
+    model, labels = simclr(), np.arange(24) % 3
+    weights = np.ones(24)
+    for given in ({"sample_weight": weights}, {"y": labels, "class_weight": {0: 1.0, 1: 2.0, 2: 1.0}}):
+        with pytest.raises(InvalidInputError, match="Received: sample_weight or class_weight"):
+            model.fit(IMAGES, batch_size=12, verbose=0, callbacks=[untouched(model)], **given)
+    with pytest.raises(InvalidInputError, match="Received: sample_weight"):
+        model.evaluate(IMAGES, batch_size=12, verbose=0, sample_weight=weights)
+    with pytest.raises(InvalidInputError, match="Received: sample_weight"):
+        model.train_on_batch(IMAGES[:12], sample_weight=weights[:12])
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="others see the size of every batch")
+def test_a_tf_data_remainder_that_cannot_be_taken_ends_training():
+    """In TensorFlow's graph its size is not known; DCL of one image was -inf."""
+    import tensorflow as tf
+
+    encoder = networks.encoder("mlp-small", (8, 8, 1), 4, seed=0)
+    model = methods.DCL(encoder, views=Views("simvae-digits", 2, seed=0))
+    model.compile("sgd")
+    whole = tf.data.Dataset.from_tensor_slices(IMAGES)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="DCL needs 2 images"):
+        model.fit(whole.take(13).batch(12), verbose=0)
+    for good in (whole.take(14).batch(12), whole.take(13).batch(12, drop_remainder=True)):
+        assert np.isfinite(model.fit(good, verbose=0).history["loss"]).all()
+    with_labels = tf.data.Dataset.from_tensor_slices((IMAGES, np.arange(24))).batch(12)
+    assert np.isfinite(model.fit(with_labels, verbose=0).history["loss"]).all()
