@@ -81,8 +81,9 @@ class DeepCluster(Indexed):
 
         Args:
             images: array (num_images, H, W, C), raw, in the order of the index; without `views`, as the encoder sees
-            them. epoch: int, makes k-means and the new classifier repeatable, together with the model's seed. encoder:
-            `live_encoder` of this model, if one is at hand, which saves compiling one.
+                them.
+            epoch: int, makes k-means and the new classifier repeatable, together with the model's seed.
+            encoder: `live_encoder` of this model, if one is at hand, which saves compiling one.
 
         Returns:
             dict: "cluster_nmi", mutual information (normalised, 0..1) of old and new assignments, and "clusters_used".
