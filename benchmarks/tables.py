@@ -61,7 +61,7 @@ CAUSES = {
     ("000", "mnist"): "We think that views are most of it: from 3.6 M to 14 M of them each method gained neighbours, "
     "VAE, whose likelihood variance is 1, most (82.0 to 89.3). MoCo's settings the paper does not give.",
     ("000", "fashion_mnist"): "We think that views are most of it, as on MNIST.",
-    ("000", "cifar10"): "We think that SimCLR and VICReg are below for want of views and of a ResNet. VAE, beta-VAE "
+    ("000", "cifar10"): "We think that SimCLR and VICReg have fewer views and no ResNet. VAE, beta-VAE "
     "and CR-VAE are above, and so is an untrained network, which has 13 to 16 in the paper, near the 10 of guessing: "
     "what theirs lost of an image, the paper does not say.",
     ("001", "fashion_mnist"): "We think that views are most of it, as on MNIST.",
@@ -333,7 +333,7 @@ def picture(dataset):
 
 
 def kind(method):
-    """How `figures.tradeoff` tells a method."""
+    """How `figures.tradeoff` names a method."""
     generative = (*GENERATIVE, "GEDI", "JEM", "EBCLR")
     return "untrained" if method == "Random" else "generative" if method in generative else "discriminative"
 
@@ -705,7 +705,7 @@ NOTES = {
     "compare, and it does not say what p(z) of a single image is.",
 }
 STYLE_NOTE = (
-    "From the features of a changed image alone, a probe tells whether it is upside down (accuracy, half by guessing), "
+    "From the features of a changed image alone, a probe predicts whether it is upside down (accuracy, half by guessing), "
     "where the crop was and how large, how far the hue was turned and the brightness factor (R2, 0 by guessing): "
     "`sslzoo.evaluation.style`. *Style kept* is their mean, accuracies as 2 a - 1, none below 0. The paper asks for "
     "the hair colour in CelebA instead. kNN: cosine, k = 10."

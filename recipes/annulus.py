@@ -1,4 +1,4 @@
-"""Train annulus discrimination: a view is told from images that look like it, but not from those too like it.
+"""Train annulus discrimination: a view is distinguished from images that look like it, but not from those too like it.
 
     python recipes/annulus.py                                   # digits
     KERAS_BACKEND=jax python recipes/annulus.py --dataset mnist

@@ -14,7 +14,7 @@ from sslzoo.training import Per, Variant
 
 # The paper's table 9. It gives neither the number of clusters, for which classes are taken, nor the temperature.
 # num_views counts augmented ones, beside the image itself. width: channels of the ResNet. outliers: test images to be
-# told from those of the data set.
+# distinguished from those of the data set.
 TABLE_9 = {
     "network": "resnet8-gedi", "latent_dim": None, "num_views": 1, "clusters": Per(10, cifar100=100),
     "policy": Per("gedi-mnist", colour="gedi-cifar10", cifar100="gedi-cifar100", svhn_cropped="gedi-svhn"),

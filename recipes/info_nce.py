@@ -1,4 +1,4 @@
-"""Train InfoNCE: the second view of an image is told from those of other images, by a critic that is a prior.
+"""Train InfoNCE: the second view of an image is distinguished from those of other images, by a critic that is a prior.
 
     python recipes/info_nce.py                                        # digits: kNN 93.9 %
     python recipes/info_nce.py --variant linear                       # z^T W z' instead of a Gaussian: 94.4 %

@@ -13,7 +13,7 @@ from sslzoo.methods import JEM
 from sslzoo.training import Per, Variant
 
 # GEDI's appendix M. The only augmentation is noise on the image itself; its policies are taken without their other
-# steps. width: channels of the ResNet. outliers: test images to be told from those of the data set.
+# steps. width: channels of the ResNet. outliers: test images to be distinguished from those of the data set.
 APPENDIX_M = {
     "network": "resnet8-gedi", "latent_dim": None, "num_views": 1, "clusters": Per(10, cifar100=100),
     "policy": "gedi-mnist", "flip": None,

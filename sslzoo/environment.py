@@ -81,7 +81,7 @@ def hushed():
     with contextlib.ExitStack() as stack:
         try:
             held = stack.enter_context(tempfile.TemporaryFile())
-        except OSError:  # nowhere to hold it back: better told than lost
+        except OSError:  # nowhere to hold it back: better shown than lost
             yield
             return
         stderr = os.dup(2)
@@ -105,13 +105,13 @@ def in_a_line(error: Exception, advice: str = "") -> str:
         advice: what to do about an error of the system, such as a full disk.
     """
     if isinstance(error, SSLZooError):
-        told = f"{type(error).__name__}: {error}"
+        message = f"{type(error).__name__}: {error}"
     elif isinstance(error, OSError):
         where = f" Received: '{error.filename}'" if error.filename else ""
-        told = f"{type(error).__name__}: {error.strerror or error}. {advice}{where}"
+        message = f"{type(error).__name__}: {error.strerror or error}. {advice}{where}"
     else:
-        told = f"{error}. {INSTALL}"
-    return printable(" ".join(told.split()))
+        message = f"{error}. {INSTALL}"
+    return printable(" ".join(message.split()))
 
 
 def import_keras_for(scripts: str) -> None:

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written beside and renamed, read with a clear error, told apart by sha256."""
+"""Files that are whole or not there: written beside and renamed, read with a clear error, compared by sha256."""
 
 import hashlib
 import importlib.util

@@ -139,7 +139,7 @@ POLICIES = {
         "gray": 0.2,
         "blur": _BLUR,
     },
-    # From above there is no up; the hue of fields, roofs and water is what they are told by.
+    # From above there is no up; the hue of fields, roofs and water is what they are known by.
     "satellite": {
         "crop": _SIMCLR_CROP | {"scale": (0.2, 1.0)},
         "flip": "horizontal",

@@ -30,7 +30,7 @@ COMPLETE_STD = 0.01  # the mean cosine of two images is then above 0.9999
 DIMENSIONAL_POWER = 0.4  # of the number of directions: 2.5 of 10, 7 of 128, 12 of 512
 PROTOTYPE_SHARE = 0.1  # of the prototypes
 # Losses that ignore an offset (VICReg, Barlow Twins, W-MSE, SimVAE) may leave all features in a narrow cone where
-# images are still well told apart, so the distance of different images counts in that of two views of one.
+# images are still well separated, so the distance of different images counts in that of two views of one.
 CONE_ALIGNMENT, CONE_UNIFORMITY, CONE_RATIO = 0.1, -0.5, 2.0
 CHANCE_MARGIN = 0.02  # of the chance level, at least of 1 nat
 
@@ -232,7 +232,7 @@ def signs(measures: dict[str, float], loss: float | None = None, chance: float |
     Args:
         measures: what `measure` returned.
         loss: float or None.
-        chance: float or None, the loss of a model that tells nothing apart.
+        chance: float or None, the loss of a model that distinguishes nothing.
     """
     if not measures["finite"]:
         return {"not finite": 1.0}
@@ -269,7 +269,7 @@ SENTENCES = {
         ": views of one image agree (squared distance {alignment:.2g}), but so do those of different images "
         "({distance:.2g}, spread evenly 2)",
     ),
-    "chance": ("Loss stuck at chance", ": {loss:.3g}, where a model that tells nothing apart has {chance:.3g}"),
+    "chance": ("Loss stuck at chance", ": {loss:.3g}, where a model that distinguishes nothing has {chance:.3g}"),
 }
 
 
@@ -287,12 +287,12 @@ def sentence(
         sign: str, of `sslzoo.methods.advice.SIGNS`.
         measures, loss, chance: what `signs` read.
         epoch: int, how many epochs were trained.
-        tries: what to try (`sslzoo.methods.advice.advise`), of which the first three are told.
+        tries: what to try (`sslzoo.methods.advice.advise`), of which the first three are named.
     """
     numbers = {"loss": loss, "chance": chance, "all": round(measures.get("used", 0) / measures.get("prototypes", 1))}
     what, detail = SENTENCES[sign]
-    told = f"{what} after epoch {epoch}{detail.format(**measures, **numbers)}"
+    message = f"{what} after epoch {epoch}{detail.format(**measures, **numbers)}"
     if not tries:
-        return f"{told}."
+        return f"{message}."
     *most, last = tries[:3]
-    return f"{told}; try {', '.join(most)} or {last}." if most else f"{told}; try {last}."
+    return f"{message}; try {', '.join(most)} or {last}." if most else f"{message}; try {last}."

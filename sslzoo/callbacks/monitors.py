@@ -75,7 +75,7 @@ class Health(EndsTraining, Monitor):
 
     | key | what | healthy |
     |---|---|---|
-    | `chance` | loss of a model that tells nothing apart (`Pretrainer.chance_level`) | above `loss` |
+    | `chance` | loss of a model that distinguishes nothing (`Pretrainer.chance_level`) | above `loss` |
     | `health_std` | standard deviation of normalised features, x sqrt(D) | near 1 *; 0 is complete collapse |
     | `health_rank` | effective rank of what the loss compares | many of D |
     | `health_encoder_rank` | effective rank of the encoder's features, where a head follows them | many of L |
@@ -91,7 +91,7 @@ class Health(EndsTraining, Monitor):
 
     A sign of collapse that shows at `patience` looks in a row, none of them a fifth better than the one before, is
     warned of (`CollapseWarning`): the gravest only, and again only when it has become ten times worse. The first
-    `grace` steps are not judged, since untrained networks often look collapsed. Features with NaN are told at once.
+    `grace` steps are not judged, since untrained networks often look collapsed. Features with NaN are reported at once.
 
     Example:
         import numpy as np

@@ -81,7 +81,7 @@ def seal(folders):
 
     Afterwards loading a folder refuses a file that changed. For folders written
     before there were such hashes, or whose files were changed on purpose; the card
-    is made again. Models of the manifest are entered anew afterwards: sslzoo
+    is made again. Models of the manifest are entered again afterwards: sslzoo
     manifest FOLDER.
 
     examples:

@@ -6,7 +6,7 @@
 `sslzoo.evaluation.pictures` draws reconstructions, samples, embeddings and training curves;
 `sslzoo.evaluation.style` measures what features tell of how an image was changed, without labels;
 `sslzoo.evaluation.generation` has reconstructions, classes, likelihoods and Fréchet distances of decoders;
-`sslzoo.evaluation.outliers` tells images of other sets by the slope of a density.
+`sslzoo.evaluation.outliers` recognises images of other sets by the slope of a density.
 """
 
 from sslzoo.evaluation import generation, style

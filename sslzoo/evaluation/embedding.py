@@ -128,7 +128,7 @@ def embed(
         embedding.paths     # whose they are
 
     Images of another size than the encoder's are cropped around their middle to its proportions and resized, bilinear
-    and antialiased; colour is turned to grey or grey to colour. What was done is told in `remarks`. Photographs are
+    and antialiased; colour is turned to grey or grey to colour. What was done is in `remarks`. Photographs are
     turned upright. A folder is read with all folders below it, in the order of its paths; its sub-folders train,
     validation and test are splits, and theirs are classes.
 
@@ -140,7 +140,7 @@ def embed(
         split: of a folder or `.npz` that has several.
         part, revision: as in `sslzoo.load`, where `encoder` is a name.
         batch_size: int, images per call of the encoder.
-        on_error: "fail": an image that cannot be read is an error; "skip": it is left out, and told in `skipped`.
+        on_error: "fail": an image that cannot be read is an error; "skip": it is left out, and named in `skipped`.
         progress: callable (images done, images in all), or None.
         labels: "folders": the folders in a folder are classes, as in `sslzoo.data.load`.
         background: str, colour that transparent images are laid on.
@@ -156,7 +156,7 @@ def embed(
     """
     checks.count(batch_size=batch_size)
     choose("on_error", on_error, ("fail", "skip"))
-    source = source_of(images, split, labels, background)  # first: a wrong path is told before a model is loaded
+    source = source_of(images, split, labels, background)  # first: a wrong path is refused before a model is loaded
     named = isinstance(encoder, (str, os.PathLike)) and part != "projection"
     model = np.array(os.fspath(encoder)) if named else None
     encoder = load_encoder(encoder, part=part, revision=revision)

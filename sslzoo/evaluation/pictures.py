@@ -29,7 +29,7 @@ MAX_BYTES = 150 * 1024
 MAX_POINTS = 2000
 
 INK, GREY, PALE = "#222222", "#6b6b6b", "#e4e4e4"
-BLUE, ORANGE = "#0072B2", "#D55E00"  # Okabe and Ito: told apart under every colour blindness
+BLUE, ORANGE = "#0072B2", "#D55E00"  # Okabe and Ito: distinct under every colour blindness
 # Paul Tol's "muted" scheme for colour-blind readers, and a grey for the tenth class.
 _MUTED = "#332288 #CC6677 #117733 #DDAA33 #88CCEE #882255 #44AA99 #999933 #AA4499 #555555"
 CLASS_COLOURS = tuple(_MUTED.split())
@@ -252,7 +252,7 @@ def curves(history, path: "str | os.PathLike | None" = None, title: str = "Train
     Args:
         history: rows of one epoch each ([{"epoch": 1, "loss": ..., "knn": ...}, ...]), lists by name ({"loss": [...]}),
             or what `model.fit` returned. `knn` is a share in 0..1; `val_x` shares the panel of `x`, and `chance`, the
-            loss of a model that tells nothing apart, that of the loss. Times and learning rates get no panel; a value
+            loss of a model that distinguishes nothing, that of the loss. Times and learning rates get no panel; a value
             that is missing or not finite is left out.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The style probe: what a frozen representation tells about how an image was changed, and no label is asked.
+"""The style probe: what a frozen representation says about how an image was changed, and no label is asked.
 
     scores(encoder, train_images, test_images)      # {"flip_accuracy": 0.85, "position_r2": 0.63, ...}
 
@@ -14,7 +14,7 @@ circle on the hue, all at once. NumPy draws them, so they are the same on every 
 
 The probe is kernel ridge regression in float64: exp(-|a - b|^2 / 2 m^2) with m the median distance of train rows, a
 ridge per factor that predicts a quarter of the train rows best from the others. It is the nonlinear probe with a closed
-form. Which way is up is told from latents of a few dimensions only together with what is shown; `linear_*` are the same
+form. Which way is up is read from latents of a few dimensions only together with what is shown; `linear_*` are the same
 figures for linear ridge regression, which cannot.
 """
 
@@ -109,7 +109,7 @@ def scores(
 
     Returns:
         dict: `kept`, the mean over the factors of 2 accuracy - 1 for the flip and R2 for the others, none below 0: 0
-        for a representation without style, 1 for one that tells all of it; `flip_accuracy`, guessing is about 0.5;
+        for a representation without style, 1 for one that holds all of it; `flip_accuracy`, guessing is about 0.5;
         `position_r2` (both coordinates together), `size_r2` and, of images with colours, `hue_r2` and `brightness_r2`:
         the share of the variance that is predicted, 0 for guessing the mean; and the same from a linear probe as
         `linear_kept`, ....

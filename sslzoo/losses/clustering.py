@@ -1,4 +1,4 @@
-"""Clustering objectives: each view is to be told by the cluster that another view of its image was put in.
+"""Clustering objectives: each view is to be predicted from the cluster that another view of its image was put in.
 
 Every loss here is a cross-entropy, -(score of the target) + log-sum-exp of all scores. `*_terms` gives the two parts by
 name, "alignment" (pull) and "contrast" (push off the other clusters); the loss is their sum. What keeps all images from
@@ -179,7 +179,7 @@ def proto_cpc(student, teacher, temperature: float = 0.1, prior=None):
 
     -mean_i log [ exp(p_i . s_i / T) / sum_c q_c exp(s_ic / T) ],  p_i = teacher_i,  q = mean_i p_i
 
-    Minus the loss is a lower bound of InfoNCE, so of mutual information: the loss is 0 for a student that tells nothing
+    Minus the loss is a lower bound of InfoNCE, so of mutual information: the loss is 0 for a student that knows nothing
     apart (scores constant over prototypes) and also when all images share one prototype; its least value for given
     targets is -mean_i KL(p_i || q) >= -log K.
 

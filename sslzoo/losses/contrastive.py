@@ -117,7 +117,7 @@ def dcl_terms(z_a, z_b, temperature: float, sigma: float | None = None) -> dict:
     check_pairs(z_a=z_a, z_b=z_b)
     if static_shape(z_a)[0] == 1:
         raise InvalidInputError(
-            "z_a and z_b must hold at least 2 images: a view is told from those of other images. "
+            "z_a and z_b must hold at least 2 images: a view is distinguished from those of other images. "
             f"Received: z_a.shape={static_shape(z_a)}"
         )
     positives = ops.sum(z_a * z_b, axis=1)

@@ -71,12 +71,12 @@ def neighborhood_terms(scores, positive, negative) -> dict:
     positive = ops.logical_and(positive, ops.ones_like(scores, dtype="bool"))
     counted = ops.logical_or(positive, negative)
     # A row without a positive must not send NaN into gradients of the others: it looks at all its scores, and the
-    # loss is told by a constant.
+    # loss is known by a constant.
     lost = ops.logical_not(ops.any(positive, axis=1, keepdims=True))
     positives = _logsumexp(scores, ops.logical_or(positive, lost))
     everyone = _logsumexp(scores, ops.logical_or(counted, lost))
-    told = ops.where(ops.any(lost), float("nan"), 0.0)
-    return {"alignment": told - ops.mean(positives), "contrast": ops.mean(everyone)}
+    known = ops.where(ops.any(lost), float("nan"), 0.0)
+    return {"alignment": known - ops.mean(positives), "contrast": ops.mean(everyone)}
 
 
 def noise_contrastive(scores, noise_scores, num_images: int, normalizer: float = NORMALIZER):
@@ -321,9 +321,10 @@ def _check_masks(scores, **masks):
         for other in shapes.values()
     )
     if not fits:
-        told = ", ".join(f"{name}.shape={other}" for name, other in shapes.items())
+        others = ", ".join(f"{name}.shape={other}" for name, other in shapes.items())
         raise InvalidInputError(
-            f"scores must be a matrix (anchors, candidates), masks of its shape. Received: scores.shape={shape}, {told}"
+            f"scores must be a matrix (anchors, candidates), masks of its shape. "
+            f"Received: scores.shape={shape}, {others}"
         )
     for name, mask in masks.items():
         if "bool" not in str(mask.dtype):

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from keras import ops
 
-# The signs that `callbacks.health.signs` tells apart, the gravest first.
+# The signs that `callbacks.health.signs` distinguishes, the gravest first.
 SIGNS = ("not finite", "complete", "prototypes", "dimensional", "cone", "chance")
 
 
@@ -15,7 +15,7 @@ class Advice(NamedTuple):
     Attributes:
         words: str, what to try: "a lower temperature".
         setting: str, attribute of the method (or of something it holds, "optimizer.learning_rate") whose present value
-            is told with it. Where that is None or missing the advice is passed over; True has no number to tell.
+            is named with it. Where that is None or missing the advice is passed over; True has no number to name.
             None for advice that is open to all.
         against: tuple of str, the signs it helps against, of `SIGNS`.
     """

@@ -1,4 +1,4 @@
-"""Annulus discrimination (ANN): each view is to be told from images that look like it, but not from its likes."""
+"""Annulus discrimination (ANN): each view against images that look like it, but not those too like it."""
 
 from sslzoo.errors import InvalidInputError
 from sslzoo.methods.memory_bank import MemoryBank

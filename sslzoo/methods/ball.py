@@ -1,4 +1,4 @@
-"""Ball discrimination (BALL): each view is to be told from the images that look most like it."""
+"""Ball discrimination (BALL): each view is to be distinguished from the images that look most like it."""
 
 from sslzoo.methods.memory_bank import MemoryBank
 from sslzoo.methods.papers import MUTUAL_INFORMATION

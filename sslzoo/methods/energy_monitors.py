@@ -78,7 +78,7 @@ class DivergenceGuard(StepCounter):
         if not broken:
             self._good, self._last = self._last, self._state()
             return
-        told = f"{broken[-1]} = {values[broken[-1]]:.3g} at {when}"
+        message = f"{broken[-1]} = {values[broken[-1]]:.3g} at {when}"
         self._restore()
         for name in values:
             del logs[name]
@@ -86,10 +86,10 @@ class DivergenceGuard(StepCounter):
             raise TrainingError(
                 f"Training diverged again after {self.attempts} rollbacks. The model is in its last good state. Try a "
                 "lower learning rate, energy_decay=0.1, more Langevin steps (sgld_steps), more noise on the "
-                f"data, or a smooth activation (silu) in the encoder. Received: {told}"
+                f"data, or a smooth activation (silu) in the encoder. Received: {message}"
             )
-        self.rollbacks.append(told)
-        print(f"\nDiverged ({told}): back to the last good state with new seeds, {self._count} of {self.attempts}.")
+        self.rollbacks.append(message)
+        print(f"\nDiverged ({message}): back to the last good state with new seeds, {self._count} of {self.attempts}.")
 
     def _state(self):
         # `self.model`, not `self._model`: under JAX the access writes the trained state back into the variables.

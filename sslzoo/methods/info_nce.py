@@ -13,7 +13,7 @@ from sslzoo.networks import critics
 
 
 class InfoNCE(JointEmbedding):
-    """InfoNCE: the second view of an image is told from those of the other images in the batch, given its first.
+    """InfoNCE: the second view of an image, given its first, is distinguished from those of other images.
 
     loss = mean_i [ -log f(z_i, z'_i) + log sum_j f(z_i, z'_j) ],  z = g(x), z' = g(x')
 
@@ -60,5 +60,5 @@ class InfoNCE(JointEmbedding):
         return mean_terms([info_nce_terms(each) for each in directions])
 
     def chance_level(self, batch_size: int) -> float:
-        """ln B: the loss of a critic that tells nothing apart."""
+        """ln B: the loss of a critic that distinguishes nothing."""
         return math.log(batch_size)

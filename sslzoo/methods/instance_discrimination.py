@@ -16,7 +16,7 @@ FORMS = ("softmax", "nce")
 
 
 class InstanceDiscrimination(MemoryBank):
-    """Instance discrimination: a view is told from images drawn at random, each remembered by one vector.
+    """Instance discrimination: a view is distinguished from images drawn at random, each remembered by one vector.
 
     loss = mean over views of [ -v . M_i / T + log( exp v . M_i / T + sum over drawn j of exp v . M_j / T ) ]
 

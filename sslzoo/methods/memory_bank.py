@@ -306,7 +306,7 @@ class MemoryBank(Indexed):
     def fill_bank(self, images, batch_size: int = 500) -> None:
         """Writes what the networks make of each training image now over the random points that the bank starts with.
 
-        A random row tells a view nothing: through the first epoch the best answer to rows of noise is one vector for
+        A random row says nothing to a view: through the first epoch the best answer to rows of noise is one vector for
         all images. Where that epoch is long and no batch normalisation keeps images apart, the encoder has collapsed by
         its end, and the bank with it. `images` are all training images, in the order of the index.
         """

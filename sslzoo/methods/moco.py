@@ -1,4 +1,4 @@
-"""MoCo: the view of an image, told from a queue of what a slow copy of the encoder made of earlier images."""
+"""MoCo: the view of an image against a queue of what a slow copy of the encoder made of earlier images."""
 
 import math
 

@@ -278,7 +278,7 @@ class Pretrainer(keras.Model):
         """Raise InvalidInputError unless a training step can have so many images."""
         if batch_size < self.least_batch:
             raise InvalidInputError(
-                f"{type(self).__name__} tells images of a batch apart and needs at least {self.least_batch} of them in "
+                f"{type(self).__name__} compares the images of a batch and needs at least {self.least_batch} in "
                 f"every batch: drop a remainder of {batch_size}. Received: a batch of {batch_size} image"
             )
         if self.most_batch is not None and batch_size > self.most_batch:
@@ -351,7 +351,7 @@ class Pretrainer(keras.Model):
         return full_precision(self.representation(views, training))
 
     def chance_level(self, batch_size: int) -> float | None:
-        """Loss of a model that tells nothing apart, on batches of `batch_size` images; None where there is no such."""
+        """Loss of a model that distinguishes nothing, on batches of `batch_size` images; None where there is none."""
         return None
 
     def cluster_probabilities(self, views):

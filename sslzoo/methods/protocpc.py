@@ -108,7 +108,7 @@ class ProtoCPC(TeacherStudent):
         self.prior.assign(self.moved_prior(outputs))
 
     def chance_level(self, batch_size: int) -> float:
-        """Loss when student or teacher tells nothing apart: 0. Training goes below it, to -log(prototypes) at best."""
+        """Loss when student or teacher distinguishes nothing: 0. Training goes below, to -log(prototypes) at best."""
         return 0.0
 
     def cluster_probabilities(self, views):

@@ -1,4 +1,4 @@
-"""SimCLR: the other view of an image, told from all other views of the batch."""
+"""SimCLR: the other view of an image against all other views of the batch."""
 
 import math
 

@@ -83,7 +83,7 @@ def ema_update(teacher: keras.Model, student: keras.Model, momentum) -> None:
 
 
 def input_gradient(model: keras.Layer, function: Callable, x):
-    """d sum(function(x)) / dx as a constant: what a Langevin step ascends, and what tells outliers.
+    """d sum(function(x)) / dx as a constant: what a Langevin step ascends, and what separates outliers.
 
     Keras has no such operation, so this is the one place where the three backends part. Whatever `function` writes
     (statistics of batch normalisation, states of random generators) is thrown away, and the model's variables are

@@ -21,7 +21,7 @@ class VAE(Pretrainer):
 
     loss = mean over images of sum over views [ -log p(x | z) + KL(q(z | x) || N(0, I)) ],  z ~ q(z | x)
 
-    `reconstruction` pushes images apart (an image must be told from the others to be rebuilt); `prior` pulls all of
+    `reconstruction` pushes images apart (to be rebuilt an image must differ from others); `prior` pulls all of
     them towards one centre, without regard to which views belong together.
 
     Example:

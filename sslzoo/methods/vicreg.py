@@ -16,7 +16,7 @@ class VICReg(JointEmbedding):
 
     `invariance` pulls the views of an image together and stands for the prior. `variance` and `covariance` push images
     apart and stand for the reconstruction: the one against collapse to a point, the other against collapse to few
-    directions. Both are up to second order only, and neither tells views of one image apart: style is lost.
+    directions. Both are up to second order only, and neither distinguishes views of one image: style is lost.
 
     Args:
         invariance_weight, variance_weight, covariance_weight: float > 0, the paper's lambda, mu and nu.

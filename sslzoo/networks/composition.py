@@ -35,7 +35,7 @@ _MODELLING = (
     r"|quantizers|random|regularizers)(\.\w+)*)?"
 )
 # An Identity layer of this name stands where the preprocessing of a composed model ends. Models from before there was
-# one are told by the names that `Views.preprocessor` gives.
+# one are known by the names that `Views.preprocessor` gives.
 PREPROCESSED = "preprocessed"
 _STEPS = r"unit_range|step_\d+_\w+"
 

@@ -241,7 +241,7 @@ def defer_config(config):
 
 
 def restore(layer):
-    """The same layer, built since `defer`, with the initialisers it asked for: `get_config` tells of them."""
+    """The same layer, built since `defer`, with the initialisers it asked for: `get_config` names them."""
     for inner in layer._flatten_layers() if isinstance(layer, keras.Layer) else [layer]:
         for name, initializer in list(vars(inner).items()):
             if isinstance(initializer, Deferred):

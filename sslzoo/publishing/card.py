@@ -84,7 +84,7 @@ _SIGNATURE = "\n<!-- Written by sslzoo from results.json; publish keeps a card t
 
 
 def sign(text: str) -> str:
-    """The card with a last line, unseen by readers, that tells whether it is still as it was written."""
+    """The card with a last line, unseen by readers, that says whether it is still as it was written."""
     return text + _SIGNATURE.format(hashlib.sha256(text.encode("utf-8")).hexdigest())
 
 

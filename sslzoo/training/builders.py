@@ -60,7 +60,7 @@ class Builders:
         return networks.encoder(s["network"], self.input_shape, s["latent_dim"], posterior, **options)
 
     def _elsewhere(self):
-        """What a network from elsewhere is told of this run: the range of its views, and whether it is trained."""
+        """What a network from elsewhere gets of this run: the range of its views, and whether it is trained."""
         name, options = self.settings["network"], {}
         if ":" in str(name):
             for step in self.views().steps:

@@ -97,7 +97,7 @@ def parser(method: str, variants: dict, description: str, has_queue: bool = True
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """Refuses what can be told before data is read.
+    """Refuses what is known to be wrong before data is read.
 
     Raises:
         UnknownNameError: a protocol that there is not.

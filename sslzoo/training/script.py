@@ -1,4 +1,4 @@
-"""A recipe from the shell: what the user can mend is told in a line, without a traceback."""
+"""A recipe from the shell: what the user can mend is one line, without a traceback."""
 
 import contextlib
 import sys
@@ -9,7 +9,7 @@ from sslzoo.errors import SSLZooError
 
 
 def script(main: Callable) -> None:
-    """Run a recipe's `main` from the shell: what the user can mend is told in a line, without a traceback.
+    """Run a recipe's `main` from the shell: what the user can mend is one line, without a traceback.
 
     Exit codes are those of `sslzoo`: 0 all went well, 2 an error that the message explains, 130 after Ctrl-C.
     """

@@ -199,7 +199,7 @@ _watched = threading.local()
 
 @contextlib.contextmanager
 def _names_checked(source):
-    """While open, hashes and commits that this thread is told are looked at: the cache makes paths out of them."""
+    """While open, hashes and commits that this thread gets are looked at: the cache makes paths out of them."""
     from huggingface_hub.utils import get_session
 
     session = get_session()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sslzoo import data
+from sslzoo.data.catalogue import KNOWN
 from sslzoo.evaluation import neighbors, outliers
 from sslzoo.evaluation.features import features
 from sslzoo.evaluation.protocols.protocol import DoesNotApply, Number, Protocol, Result
@@ -82,10 +83,11 @@ class Outliers(Protocol):
         for done, (name, images) in enumerate(self._others.items(), 1):
             theirs = similarity(features(subject.encoder, images, subject.batch_size))
             area = outliers.auroc(ours, theirs)
-            numbers[f"{name}_auroc"] = Number(area, f"outliers from {name}, by neighbours", by_neighbours, 0.5)
+            against = f"OOD AUROC vs {KNOWN[name].title if name in KNOWN else name}"
+            numbers[f"{name}_auroc"] = Number(area, f"{against} (kNN distance)", by_neighbours, 0.5)
             if slope is not None:
                 area = outliers.auroc(slope, outliers.scores(network, images, seed=seed + 1))
-                numbers[f"{name}_slope_auroc"] = Number(area, f"outliers from {name}, by slope", by_slope, 0.5)
+                numbers[f"{name}_slope_auroc"] = Number(area, f"{against} (density slope)", by_slope, 0.5)
             progress(done, len(self._others))
         settings = {"inside": "test images", "images": len(inside), "k": k, "noise": outliers.TEST_NOISE}
         return Result(numbers, settings, remarks)

@@ -39,7 +39,7 @@ class Reconstruction(Protocol):
         how = "a decoder fitted to frozen features" if fitted else "posterior means through its own decoder"
         note = f"{how}; {len(seen):,} test images in 0..1; guessing is the mean image"
         metric = "adhoc_mse" if fitted else "mse"
-        numbers = {metric: Number(error, "squared error per pixel", note, chance, unit="")}
+        numbers = {metric: Number(error, "MSE per pixel", note, chance, unit="")}
         settings = {"images": len(seen), "decoder": "fitted to frozen features" if fitted else "its own"}
         if fitted:
             settings |= {"epochs": self.decoder_epochs, "optimizer": "Adam 1e-3, batches of 128"}

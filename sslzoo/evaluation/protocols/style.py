@@ -11,11 +11,11 @@ from sslzoo.networks import composition
 # metric -> label, note, chance
 _NOTES = {
     "kept": ("style score", "mean over factors of 2 accuracy - 1 and R2, none below 0", 0.0),
-    "flip_accuracy": ("upside down or not", "accuracy; half of the images are", 0.5),
-    "position_r2": ("where the crop was", "R2 of its middle, both coordinates", 0.0),
-    "size_r2": ("how large the crop was", "R2 of its side; 40 to 100 % of the area", 0.0),
-    "hue_r2": ("hue", "R2 of its turn, up to a fifth of the circle either way", 0.0),
-    "brightness_r2": ("brightness", "R2 of its factor, 0.2 to 1.8", 0.0),
+    "flip_accuracy": ("vertical flip, accuracy", "half of the images are flipped", 0.5),
+    "position_r2": ("crop position, R2", "of its middle, both coordinates", 0.0),
+    "size_r2": ("crop size, R2", "of its side; 40 to 100 % of the area", 0.0),
+    "hue_r2": ("hue, R2", "of its turn, up to a fifth of the circle either way", 0.0),
+    "brightness_r2": ("brightness, R2", "of its factor, 0.2 to 1.8", 0.0),
 }
 
 
