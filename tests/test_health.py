@@ -202,7 +202,7 @@ COLLAPSES = [
     ),
     (
         at_chance,
-        r"Loss stuck at chance after epoch 2: 3\.14, where a model that tells nothing apart has 3\.14; try another "
+        r"Loss stuck at chance after epoch 2: 3\.14, where a model that distinguishes nothing has 3\.14; try another "
         r"learning rate \(now 0\.001\), longer warm-up or milder views\.",
     ),
 ]
