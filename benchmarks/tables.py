@@ -705,8 +705,8 @@ NOTES = {
     "compare, and it does not say what p(z) of a single image is.",
 }
 STYLE_NOTE = (
-    "From the features of a changed image alone, a probe predicts whether it is upside down (accuracy, half by guessing), "
-    "where the crop was and how large, how far the hue was turned and the brightness factor (R2, 0 by guessing): "
+    "From the features of a changed image alone, a probe predicts whether it is upside down (accuracy, half by "
+    "guessing), where the crop was and how large, how far the hue was turned and the brightness factor (R2, 0 by guessing): "
     "`sslzoo.evaluation.style`. *Style kept* is their mean, accuracies as 2 a - 1, none below 0. The paper asks for "
     "the hair colour in CelebA instead. kNN: cosine, k = 10."
 )

@@ -24,6 +24,7 @@ COMMANDS = (
     features.embed,
     features.search,
     measuring.evaluate,
+    measuring.views,
     making.train,
     making.publish,
     making.seal,

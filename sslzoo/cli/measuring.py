@@ -1,11 +1,11 @@
-"""`sslzoo evaluate`: the numbers of an encoder."""
+"""`sslzoo evaluate` and `sslzoo views`: what an encoder and a policy of views make of images."""
 
 import os
 
 import sslzoo
 from sslzoo import zoo
-from sslzoo.cli.command import LABELS, MODEL, ON_ERROR, REVISION, Answer, argument, batch_size, command
-from sslzoo.errors import InvalidInputError
+from sslzoo.cli.command import LABELS, MODEL, ON_ERROR, REVISION, Answer, argument, batch_size, check_output, command
+from sslzoo.errors import InvalidInputError, choose
 from sslzoo.files import write_beside
 
 # What `sslzoo.evaluation` calls so, which imports Keras.
@@ -137,3 +137,48 @@ def _trained_on(name):
         "--dataset names the images to measure on, where nothing here says which the model was trained on, or only "
         f"their owner has them. Received: no --dataset, {name!r} trained on {dataset!r}"
     )
+
+
+@command(
+    argument("dataset", metavar="IMAGES", help="a folder of images, an .npz, or a data set's name"),
+    argument("--policy", default="photos", metavar="P", help="how views are made (photos)"),
+    argument("--num-views", type="positive integer", default=8, metavar="N", help="of each image (8)"),
+    argument("--image-size", type="positive integer", metavar="N", help="side of images and views (the images' own)"),
+    argument("--images", type="positive integer", default=256, metavar="N", help="how many, chosen at random (256)"),
+    argument("--data-dir", help="folder of prepared TFDS data sets"),
+    argument("--html", type="path", metavar="FILE", help="write a page that shows images beside their views"),
+    argument("--force", action="store_true", help="replace that page if it exists"),
+    argument("--seed", type="seed", default=0, help="of images and views (0)"),
+)
+def views(dataset, policy, num_views, image_size, images, data_dir, html, force, seed):
+    """Show the random views that training would see of some images.
+
+    Prints how many of their values are clipped, and how many views are dark or
+    empty: a policy that loses much of the images teaches little.
+
+    examples:
+      sslzoo views photos/ --policy photos --image-size 96 --html views.html
+      sslzoo views tiles.npz --policy satellite --html views.html
+      sslzoo views cifar10 --policy simclr-cifar10 --data-dir ~/tensorflow_datasets
+    """
+    from sslzoo.views import POLICIES
+
+    choose("policy", policy, POLICIES)
+    if html:
+        check_output(html, force, "--html")
+    import numpy as np
+
+    from sslzoo import data, evaluation
+    from sslzoo.data.catalogue import KNOWN
+
+    reading = {"data_dir": data_dir} if dataset in KNOWN else {}
+    reading |= {"image_size": image_size or "auto", "stream": True} if os.path.isdir(dataset) else {}
+    every, _ = data.load(dataset, "train", **reading)
+    rows = np.sort(np.random.default_rng(seed).permutation(len(every))[:images])
+    chosen = every[rows]
+    check = evaluation.check_views(chosen, policy, num_views, image_size, data.value_range(chosen), seed)
+    if html:
+        check.page(html)
+    written = f"Wrote {html}\n" if html else ""
+    record = {"policy": policy, "images": len(chosen), "views": num_views, **check.measures, "remarks": check.remarks()}
+    return Answer(record, f"{check}\n{written}")

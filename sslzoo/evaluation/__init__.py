@@ -4,7 +4,7 @@
     print(report)
 
 `sslzoo.evaluation.pictures` draws reconstructions, samples, embeddings and training curves;
-`sslzoo.evaluation.style` measures what features tell of how an image was changed, without labels;
+`sslzoo.evaluation.style` measures what features say of how an image was changed, without labels;
 `sslzoo.evaluation.generation` has reconstructions, classes, likelihoods and Fréchet distances of decoders;
 `sslzoo.evaluation.outliers` recognises images of other sets by the slope of a density.
 """
@@ -20,6 +20,7 @@ from sslzoo.evaluation.probes import ProbeResult, balanced_accuracy, train_probe
 from sslzoo.evaluation.protocols import Number
 from sslzoo.evaluation.report import Report
 from sslzoo.evaluation.search import Match, page, read_features, search
+from sslzoo.evaluation.view_check import ViewCheck, check_views
 
 __all__ = [
     "ALL_PROTOCOLS",
@@ -32,7 +33,9 @@ __all__ = [
     "ProbeResult",
     "Report",
     "TorchEncoder",
+    "ViewCheck",
     "balanced_accuracy",
+    "check_views",
     "embed",
     "evaluate",
     "evaluate_features",
