@@ -49,6 +49,9 @@ def announce(run) -> None:
             f"--accumulate {accumulated}: each loss still compares the {settings['batch_size']} images of one batch. "
             "Negatives, batch statistics and queues are those of one batch; only gradients are averaged."
         )
+    if not run.plan.is_known:
+        rate, images = settings["learning_rate"], run.plan.images_per_step(settings)
+        print(f"Learning rate {rate:.3g} for {images} images a step; by default it is proportional to them.")
     if rest := run.steps % accumulated:  # which Keras gathers, and applies no more
         print(f"The last {rest} of {run.steps:,} batches make no step.")
     words = [

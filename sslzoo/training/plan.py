@@ -88,9 +88,18 @@ class Plan:
             channels: int, of the images of a data set that is not in `SETUPS`.
         """
         chosen = (self.own, self.variants, self.variant, self.dataset, channels)
-        numbers = resolve(*chosen, flags.changes(self.arguments, resolve(*chosen)))
+        usual = resolve(*chosen)
+        changes = flags.changes(self.arguments, usual)
+        numbers = resolve(*chosen, changes)
         flags.check_protocols(numbers["protocols"])
+        if not self.is_known and "learning_rate" not in changes:
+            # The linear rule: a step of more images may be larger. The sets of the zoo have rates that were chosen.
+            numbers["learning_rate"] *= self.images_per_step(numbers) / usual["batch_size"]
         return numbers
+
+    def images_per_step(self, settings: dict) -> int:
+        """Images whose gradients make a step."""
+        return settings["batch_size"] * (self.arguments.accumulate or 1)
 
     def in_print(self) -> dict:
         """The paper's percentages for this data set and variant: protocol -> percent."""

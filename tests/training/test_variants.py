@@ -6,6 +6,7 @@ import pytest
 from test_training import recipe, rows
 
 import sslzoo
+from sslzoo.training.plan import Plan
 from sslzoo.zoo.results import read_results
 
 
@@ -44,3 +45,19 @@ def test_fastsiams_record_trains_stops_at_its_mark_and_loads(tmp_path):
     assert any("--until-knn" in remark for remark in results["remarks"])
     features = sslzoo.load(folder).predict(arrays["x_test"], verbose=0)
     assert features.shape == (12, 16) and np.isfinite(features).all()
+
+
+def test_the_rate_of_ones_own_images_is_proportional_to_the_images_of_a_step(tmp_path):
+    """That of the zoo's sets was chosen, and stays."""
+
+    def rate(*words):
+        run = Plan.parse("simclr", recipe("simclr").SETTINGS, argv=words)
+        return run.settings(None if run.is_known else 3)["learning_rate"]
+
+    usual = rate("--dataset", str(tmp_path))
+    batch = Plan.parse("simclr", recipe("simclr").SETTINGS, argv=["--dataset", str(tmp_path)]).settings(3)["batch_size"]
+    assert rate("--dataset", str(tmp_path), "--batch-size", str(batch // 2)) == pytest.approx(usual / 2)
+    assert rate("--dataset", str(tmp_path), "--accumulate", "4") == pytest.approx(4 * usual)
+    for words in (["--learning-rate", "0.5"], ["--set", "learning_rate=0.5"]):
+        assert rate("--dataset", str(tmp_path), "--batch-size", "8", *words) == 0.5
+    assert rate("--dataset", "mnist", "--batch-size", "8") == rate("--dataset", "mnist")
