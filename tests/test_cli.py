@@ -1,6 +1,7 @@
 """The command line: what a shell and a script see. Answers on standard output, the rest on standard error, exit codes
 that can be relied on, and nothing left half-written."""
 
+import codecs
 import csv
 import io
 import json
@@ -315,12 +316,31 @@ def test_embed_a_folder_gives_what_the_encoder_gives(sslzoo_, tmp_path):
     assert [path.name for path in tmp_path.iterdir() if path.name != "in"] == ["out.npz"]
 
 
-def test_embed_reads_paths_from_standard_input(sslzoo_, tmp_path, monkeypatch):
-    path = paint(tmp_path / "with a space.png", value=3)
-    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{path}\n\n"))
+def given(monkeypatch, content):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        b"{}\n\n",
+        b"{}\r\n",
+        b"{}\0",  # find -print0
+        codecs.BOM_UTF8 + b"{}\r\n",  # PowerShell
+        "{}\r\n".encode("utf-16"),
+    ],
+)
+def test_embed_reads_paths_from_standard_input(listed, sslzoo_, tmp_path, monkeypatch):
+    path = paint(tmp_path / "with a space and \x85.png", value=3)
+    encoding = "utf-16-le" if listed.startswith(codecs.BOM_UTF16_LE) else "utf-8"
+    given(monkeypatch, listed.replace("{}".encode(encoding), str(path).encode(encoding)))
     code, out, _ = sslzoo_("embed", "simvae-digits", "-", "-o", "out.npz")
     assert code == 0 and out == "Wrote out.npz: 1 image, 3 features each\n"
     assert load("out.npz")["paths"].tolist() == [str(path)]
+
+
+def test_embed_refuses_no_names_and_an_array_file(sslzoo_, tmp_path, monkeypatch):
+    given(monkeypatch, b"\n")
     code, _, err = sslzoo_("embed", "simvae-digits", "-", "-o", "none.npz")
     assert code == 2 and "Standard input must name folders or image files" in err
     np.save(tmp_path / "images.npy", np.zeros((2, 8, 8, 1), "uint8"))

@@ -1,5 +1,6 @@
 """`sslzoo embed, search`: images to features, and features to images that are alike."""
 
+import codecs
 import os
 import sys
 from pathlib import Path
@@ -73,10 +74,19 @@ def embed(name, inputs, output, force, **options):
 def _inputs(inputs):
     if [str(each) for each in inputs] != ["-"]:
         return inputs
-    inputs = [Path(line) for line in sys.stdin.read().splitlines() if line]
-    if not inputs:
+    listed = _names(sys.stdin.buffer.read())
+    if not listed:
         raise InvalidInputError("Standard input must name folders or image files, one a line. Received: nothing")
-    return inputs
+    return [Path(os.fsdecode(name)) for name in listed]
+
+
+def _names(content: bytes) -> list[bytes]:
+    """Names in a list, ended by a NUL (`find -print0`) or by lines, as PowerShell writes them too."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        content = content.decode("utf-16").encode("utf-8")
+    content = content.removeprefix(codecs.BOM_UTF8)
+    names = content.split(b"\0") if b"\0" in content else [line.rstrip(b"\r") for line in content.split(b"\n")]
+    return [name for name in names if name]
 
 
 def _write(embedding, output, force, file):
