@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import shutil
 
 import keras
 import numpy as np
@@ -147,3 +148,13 @@ def test_a_run_from_files_ends_in_the_weights_of_one_from_memory_also_if_it_is_k
     assert json.loads((tmp_path / "files" / "run.json").read_text()) == json.loads(
         (tmp_path / "memory" / "run.json").read_text()
     )
+
+
+def test_a_file_that_changes_while_training_reads_it_is_counted(photos, tmp_path):
+    folder = shutil.copytree(photos, tmp_path / "photos")
+    images, _ = data.load(folder, "train", image_size=8, on_error="skip", stream=True)
+    some = images.head(10)
+    assert not images.changed and images[3].shape == (8, 8, 3)
+    file = images.files[3]
+    Image.fromarray(np.zeros((8, 8, 3), "uint8")).save(file)
+    assert not some[3].any() and images.changed == {file}

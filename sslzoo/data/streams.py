@@ -43,6 +43,7 @@ class StreamedImages:
     Attributes:
         shape: tuple (N, H, W, C).
         dtype: of their values.
+        changed: set of the files that were others when they were read again.
     """
 
     ndim = 4
@@ -51,6 +52,8 @@ class StreamedImages:
         self.files, self.read, self.dtype = list(files), read, np.dtype(dtype)
         self.shape = (len(self.files), *shape)
         self._ahead = (None, None)  # rows that are being read, and what will be them
+        self._stamps = {}  # file -> size and time of change, when it was first read
+        self.changed = set()
 
     def __len__(self) -> int:
         return len(self.files)
@@ -78,7 +81,9 @@ class StreamedImages:
 
     def take(self, rows: Sequence[int]) -> "StreamedImages":
         """Those of some rows, read as these are."""
-        return StreamedImages([self.files[row] for row in rows], self.read, self.shape[1:], self.dtype)
+        part = StreamedImages([self.files[row] for row in rows], self.read, self.shape[1:], self.dtype)
+        part._stamps, part.changed = self._stamps, self.changed
+        return part
 
     def each(self, show: Callable[[int, int], None]) -> Iterator[tuple[int, np.ndarray | Exception]]:
         """Each row and its image, or the exception that reading it ended in; `show(done, total)` as it goes."""
@@ -109,7 +114,10 @@ class StreamedImages:
     def _try(self, row):
         """The image, or the exception: a bad one must not hide what the others are."""
         try:
-            pixels = self.read(self.files[row])
+            file = self.files[row]
+            pixels, stamp = self.read(file), _stamp(file)
+            if self._stamps.setdefault(file, stamp) != stamp:
+                self.changed.add(file)
             if pixels.shape != self.shape[1:]:
                 raise InvalidInputError(f"Expected the shape {self.shape[1:]}. Received: shape={pixels.shape}")
             return pixels
@@ -123,6 +131,11 @@ class StreamedImages:
     @functools.cached_property
     def _background(self):
         return ThreadPoolExecutor(1, "sslzoo-next-batch")
+
+
+def _stamp(file):
+    found = os.stat(file) if isinstance(file, (str, os.PathLike)) else None
+    return found and (found.st_size, found.st_mtime_ns)
 
 
 def memory() -> float:

@@ -184,6 +184,12 @@ def ending(run) -> tuple[str, list[str]]:
     return ended[0].ended if ended else "epochs", remarks
 
 
+def _changes(run):
+    """A remark on files that were replaced while training read them."""
+    count = len(getattr(run.images, "changed", ()))
+    return [f"{count:,} image files changed while training read them."] * bool(count)
+
+
 def rate_remarks(run) -> list[str]:
     """What the card must say of a run whose rate did not fall over --epochs: given more of them, or less time."""
     extended, planned = run.folder.record.get("extended", []), run.folder.record.get("planned", [])
@@ -305,6 +311,7 @@ def results(run, method: type, report=None) -> dict:
             "remarks": [
                 *run.arguments.remark,
                 *run.examples.remarks,
+                *_changes(run),
                 *rate_remarks(run),
                 *(run.beginning.remarks if run.beginning else ()),
                 *remarks,
