@@ -144,10 +144,18 @@ def test_two_recipes_do_not_print_one_papers_numbers():
     assert len(cited) == len(set(cited))
 
 
-def test_every_method_sees_as_many_views_of_cifar10():
-    """The budget of one is the budget of all that are compared, and the network is the same."""
-    names = ("simvae", "vae", "beta_vae", "cr_vae", "simclr", "vicreg", "moco", "ball", "cmc", "lejepa", "byol", "swav")
-    for variant, views, network in (("small", 20, "convnet"), ("zoo", 160, "airnet")):
+def test_every_method_has_the_same_budget_of_cifar10():
+    """The budget of one is the budget of all that are compared, and the network is the same.
+
+    In the zoo's tier it is one of hours: a VAE, which decodes at full size, sees fewer views in them.
+    """
+    vaes = ("simvae", "vae", "beta_vae", "cr_vae")
+    others = ("simclr", "vicreg", "moco", "ball", "cmc", "lejepa", "byol", "swav")
+    for variant, network, names, views in (
+        ("small", "convnet", vaes + others, 20),
+        ("zoo", "airnet", vaes, 60),
+        ("zoo", "airnet", others, 160),
+    ):
         settings = [resolve(module.SETTINGS, module.VARIANTS, variant, "cifar10") for module in map(recipe, names)]
         assert {s["num_views"] * s["epochs"] for s in settings} == {views}
         assert {s["network"] for s in settings} == {network}
