@@ -198,6 +198,7 @@ def test_a_planned_run_resumes_to_the_weights_of_an_uninterrupted_one(tmp_path, 
     assert checkpoint(killed)[1]["epochs_done"] == 4
 
 
+@pytest.mark.slow
 def test_a_run_begun_without_a_limit_keeps_its_rate(tmp_path, monkeypatch):
     monkeypatch.setattr(callbacks.Stopwatch, "on_train_batch_end", lambda self, batch, logs=None: None)
     train(tmp_path, "--epochs", "2")

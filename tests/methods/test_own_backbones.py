@@ -49,7 +49,14 @@ def crops(shape=(32, 32, 3)):
     return Views("photos", 2, size=shape[:2], seed=0), Views("photos", 2, size=(16, 16), seed=1)
 
 
-@pytest.mark.parametrize("method, options", [("swav", {"prototypes": 6}), ("dino", {"prototypes": 6}), ("lejepa", {})])
+@pytest.mark.parametrize(
+    "method, options",
+    [
+        ("swav", {"prototypes": 6}),
+        pytest.param("dino", {"prototypes": 6}, marks=pytest.mark.slow),
+        pytest.param("lejepa", {}, marks=pytest.mark.slow),
+    ],
+)
 def test_a_transformer_takes_small_crops(method, options, tmp_path):
     shape = (32, 32, 3)
     network = networks.encoder("vit-tiny", shape, None, seed=0, depth=1)
