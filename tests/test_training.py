@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -788,3 +789,42 @@ def test_a_run_whose_accuracy_stalls_ends_and_is_measured_as_banks_were(tmp_path
         5 < found["views.accuracy"]["value"] <= 100 and "2 epochs of new views" in found["views.accuracy"]["protocol"]
     )
     assert any("for the last time after 4 epochs" in remark for remark in results["remarks"])
+
+
+# ---------------------------------------------------------------- services that keep experiments
+
+
+class Service(types.ModuleType):
+    """Stands for the package of one; keeps what it is called with."""
+
+    def __init__(self, name):
+        super().__init__(name)
+        self.calls = []
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *args, **kwargs: self.calls.append((name, args, kwargs))
+
+
+@pytest.mark.parametrize("service", callbacks.Tracker.services)
+def test_a_service_gets_settings_and_each_epochs_figures(service, tmp_path, monkeypatch):
+    module = Service(service)
+    monkeypatch.setitem(sys.modules, service, module)
+    monkeypatch.setattr(training.Run, "finish", lambda run, model: None)
+    train("simvae", tmp_path / "run", "--epochs", 2, "--log", service)
+    begun = [call for call in module.calls if call[0] in ("init", "log_params")]
+    sent = [call for call in module.calls if call[0] in ("log", "log_metrics")]
+    config = begun[0][2].get("config") or begun[0][1][0]
+    assert config["prior_variance"] == 0.15 and [call[2]["step"] for call in sent] == [1, 2]
+    journal = rows(tmp_path / "run")
+    for row, call in zip(journal, sent, strict=True):
+        assert call[1][0]["loss"] == pytest.approx(float(row["loss"]))
+    assert module.calls[-1][0] in ("finish", "end_run")
+
+
+def test_a_service_that_is_not_installed_is_named_before_training(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(errors.BackendError, match="pip install wandb"):
+        train("simvae", tmp_path / "run", "--log", "wandb")
+    assert not (tmp_path / "run").exists()

@@ -4,6 +4,7 @@ from sslzoo.callbacks.checkpoint import Checkpoint, Journal, Scalars
 from sslzoo.callbacks.ending import Pace, Stopwatch, UntilKNN
 from sslzoo.callbacks.health import CollapseWarning
 from sslzoo.callbacks.monitors import FiniteGuard, Health, KNNMonitor
+from sslzoo.callbacks.tracking import Tracker
 from sslzoo.methods.energy_monitors import DivergenceGuard, EnergyHealth
 
 __all__ = [
@@ -18,5 +19,6 @@ __all__ = [
     "Pace",
     "Scalars",
     "Stopwatch",
+    "Tracker",
     "UntilKNN",
 ]

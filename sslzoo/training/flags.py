@@ -8,6 +8,7 @@ from pathlib import Path
 import keras
 
 from sslzoo import checks, evaluation
+from sslzoo.callbacks import Tracker
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.training.settings import KINDS, SETUPS, parse_changes
 from sslzoo.zoo.results import is_license
@@ -22,7 +23,7 @@ LARGEST = 2**31
 # What does not change the weights that come out.
 PASSING = (
     *("data_dir", "stream", "out", "resume", "max_minutes", "grace", "protocols", "name", "show", "fuse_steps"),
-    *("devices", "processes", "licence", "remark"),
+    *("devices", "processes", "licence", "remark", "log"),
 )
 
 
@@ -80,6 +81,8 @@ def parser(method: str, variants: dict, description: str, has_queue: bool = True
     add("--licence", help="of the model, as the Hub writes it (apache-2.0; none for images of your own)")
     add("--remark", action="append", default=[], metavar="TEXT", help="what the card must say, of the data for example")
     add("--float16", action="store_true", help="for publishing: weights as float16 (half the size), no model/")
+
+    add("--log", choices=Tracker.services, help="send each epoch's figures there, too (history.csv has them)")
 
     add = parser.add_argument_group("advanced").add_argument
     add("--views", choices=("device", "tf.data"), default="device", help="where views are made (device)")

@@ -85,6 +85,7 @@ class Run(Builders):
         if self.arguments.show:
             print(table(self.settings))
             sys.exit()
+        self.tracker = callbacks.Tracker(self.arguments.log, self.name) if self.arguments.log else None
         devices.join(self.arguments.processes, plan.shared())
         self.devices = devices.use(self.arguments.devices)
         if self.arguments.precision != "float32":
@@ -321,6 +322,9 @@ class Run(Builders):
         watchers += [health, self.journal, self.checkpoint]
         if importlib.util.find_spec("tensorboard") and processes.index() == 0:
             watchers.append(callbacks.Scalars(self.out / "tensorboard"))
+        if self.tracker and processes.index() == 0:
+            self.tracker.config = dict(settings)
+            watchers.append(self.tracker)
         return watchers
 
     def note_planned(self, steps: int | None) -> None:

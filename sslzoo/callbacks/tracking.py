@@ -1,0 +1,62 @@
+"""Each epoch's figures to a service that keeps experiments."""
+
+import importlib
+
+import keras
+
+from sslzoo.errors import BackendError, choose
+
+SERVICES = ("wandb", "trackio", "mlflow")
+
+
+class Tracker(keras.callbacks.Callback):
+    """Sends each epoch's logs to Weights & Biases, Trackio or MLflow, whose own settings say where that is.
+
+    Example:
+        from sslzoo import callbacks
+
+        # tracker = callbacks.Tracker("wandb", "mine", {"temperature": 0.1}); model.fit(images, callbacks=[tracker])
+        "wandb" in callbacks.Tracker.services  # True
+
+    Args:
+        service: "wandb", "trackio" or "mlflow", whose package is installed.
+        name: str, of the run; a run that goes on under the same name is another run there.
+        config: dict of the run's settings.
+        project: str, project or experiment.
+
+    Raises:
+        UnknownNameError: another service.
+        BackendError: its package cannot be imported.
+    """
+
+    services = SERVICES
+
+    def __init__(self, service: str, name: str, config: "dict | None" = None, project: str = "sslzoo"):
+        super().__init__()
+        choose("service", service, SERVICES)
+        try:
+            self._client = importlib.import_module(service)
+        except ImportError as error:
+            raise BackendError(
+                f"--log {service} takes pip install {service}; importing it failed ({error}). Received: {service=}"
+            ) from error
+        self.service, self.name, self.config, self.project = service, name, dict(config or {}), project
+
+    def on_train_begin(self, logs=None):
+        if self.service == "mlflow":
+            self._client.set_experiment(self.project)
+            self._client.start_run(run_name=self.name)
+            self._client.log_params(self.config)
+        else:
+            self._client.init(project=self.project, name=self.name, config=self.config)
+
+    def on_epoch_end(self, epoch, logs=None):
+        figures = {name: float(value) for name, value in (logs or {}).items()}
+        if self.service == "mlflow":
+            self._client.log_metrics(figures, step=epoch + 1)
+        else:
+            self._client.log(figures, step=epoch + 1)
+
+    def on_train_end(self, logs=None):
+        end = self._client.end_run if self.service == "mlflow" else self._client.finish
+        end()
