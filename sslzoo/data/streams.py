@@ -4,6 +4,7 @@ import functools
 import hashlib
 import math
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -44,6 +45,7 @@ class StreamedImages:
         shape: tuple (N, H, W, C).
         dtype: of their values.
         changed: set of the files that were others when they were read again.
+        per_second: float, how many `each` read in a second, or None before it did.
     """
 
     ndim = 4
@@ -54,6 +56,7 @@ class StreamedImages:
         self._ahead = (None, None)  # rows that are being read, and what will be them
         self._stamps = {}  # file -> size and time of change, when it was first read
         self.changed = set()
+        self.per_second = None
 
     def __len__(self) -> int:
         return len(self.files)
@@ -82,15 +85,17 @@ class StreamedImages:
     def take(self, rows: Sequence[int]) -> "StreamedImages":
         """Those of some rows, read as these are."""
         part = StreamedImages([self.files[row] for row in rows], self.read, self.shape[1:], self.dtype)
-        part._stamps, part.changed = self._stamps, self.changed
+        part._stamps, part.changed, part.per_second = self._stamps, self.changed, self.per_second
         return part
 
     def each(self, show: Callable[[int, int], None]) -> Iterator[tuple[int, np.ndarray | Exception]]:
         """Each row and its image, or the exception that reading it ended in; `show(done, total)` as it goes."""
+        began = time.perf_counter()
         for start in range(0, len(self), _CHUNK):
             rows = range(start, min(start + _CHUNK, len(self)))
             yield from zip(rows, self._pool.map(self._try, rows))
             show(rows[-1] + 1, len(self))
+        self.per_second = len(self) / (time.perf_counter() - began)
 
     @functools.cached_property
     def sha256(self) -> str:

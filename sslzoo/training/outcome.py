@@ -49,6 +49,8 @@ def announce(run) -> None:
             f"--accumulate {accumulated}: each loss still compares the {settings['batch_size']} images of one batch. "
             "Negatives, batch statistics and queues are those of one batch; only gradients are averaged."
         )
+    if speed := getattr(run.images, "per_second", None):
+        print(f"Images are read while training, {speed:,.0f} a second when nothing else is done.")
     if not run.plan.is_known:
         rate, images = settings["learning_rate"], run.plan.images_per_step(settings)
         print(f"Learning rate {rate:.3g} for {images} images a step; by default it is proportional to them.")
