@@ -28,7 +28,7 @@ def test_pictures_show_themselves_where_no_file_is_named(tmp_path, monkeypatch):
         pictures.reconstructions(images, images),
         pictures.samples(images),
         pictures.views(images[:2], rng.random((2, 3, 8, 8, 1))),
-        pictures.neighbours(images, rng.normal(size=(12, 3)), k=2, queries=3),
+        pictures.neighbors(images, rng.normal(size=(12, 3)), k=2, queries=3),
         pictures.embedding(rng.normal(size=(12, 3)), np.arange(12) % 2),
         pictures.curves([{"epoch": 1, "loss": 2.0}, {"epoch": 2, "loss": 1.5}]),
     ]

@@ -40,7 +40,7 @@ class DatasetInfo:
             hundreds, or attributes.
         labels: "class" for labels (N,) in 0..num_classes-1, "attributes" for labels (N, num_classes) of 0 and 1.
         splits: mapping from the name of each split to the number of images its authors published in it.
-        licence: str. Terms of the images as their authors state them.
+        license: str. Terms of the images as their authors state them.
         reference: str. The paper to cite.
         remark: str. What `load` does to the images, if anything.
     """
@@ -51,15 +51,15 @@ class DatasetInfo:
     num_classes: int
     labels: str
     splits: MappingProxyType
-    licence: str
+    license: str
     reference: str
     remark: str = ""
     class_names: tuple[str, ...] = ()
 
 
-def _known(name, title, image_shape, num_classes, splits, licence, reference, labels="class", remark="", names=""):
+def _known(name, title, image_shape, num_classes, splits, license, reference, labels="class", remark="", names=""):
     splits, names = MappingProxyType(splits), tuple(names.split())
-    return DatasetInfo(name, title, image_shape, num_classes, labels, splits, licence, reference, remark, names)
+    return DatasetInfo(name, title, image_shape, num_classes, labels, splits, license, reference, remark, names)
 
 
 KNOWN = {
@@ -100,7 +100,7 @@ KNOWN = {
             (32, 32, 3),
             10,
             {"train": 50_000, "test": 10_000},
-            "as published by its authors, no licence stated",
+            "as published by its authors, no license stated",
             "Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009",
             names="airplane automobile bird cat deer dog frog horse ship truck",
         ),
@@ -110,7 +110,7 @@ KNOWN = {
             (32, 32, 3),
             100,
             {"train": 50_000, "test": 10_000},
-            "as published by its authors, no licence stated",
+            "as published by its authors, no license stated",
             "Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009",
             remark="Labels are the 100 fine ones.",
         ),

@@ -50,7 +50,7 @@ def draw(subject, report, images: dict, folder) -> None:
     rows, shown = subject.test_features[:MOST], subject.test_images[:MOST]
     if len(rows) > 1:
         if shown.shape[-1] in (1, 3):
-            pictures.neighbours(shown, rows, folder / "neighbours.png")
+            pictures.neighbors(shown, rows, folder / "neighbours.png")
         labels = subject.test_labels[:MOST] if subject.labelled else None
         names = None if labels is None else data.class_names(subject.dataset, labels)
         pictures.embedding(rows, labels, folder / "embedding.png", names=names)

@@ -9,6 +9,7 @@ here touches pyplot or its global state, so it works without a display and in th
 import io
 import math
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -59,6 +60,13 @@ class Picture:
 
     def _repr_png_(self):
         return self.png
+
+
+def __getattr__(name):
+    if name == "neighbours":  # as it was called
+        warnings.warn("pictures.neighbours is pictures.neighbors now.", DeprecationWarning, stacklevel=2)
+        return neighbors
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def reconstructions(
@@ -125,7 +133,7 @@ def views(
     return _picture_grid(rows, path, title, after_first=20)
 
 
-def neighbours(
+def neighbors(
     images: np.ndarray,
     features: np.ndarray,
     path: "str | os.PathLike | None" = None,

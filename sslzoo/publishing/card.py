@@ -24,7 +24,7 @@ HUB_DATASETS = {
     "svhn_cropped": "ufldl-stanford/svhn",
     "celeb_a": "flwrlabs/celeba",
 }
-UNSTATED = "unknown"  # licence of a model of somebody's own images, until they state one
+UNSTATED = "unknown"  # license of a model of somebody's own images, until they state one
 _KINDS = {"nmi": "nmi", "ari": "ari", "mse": "mse", "fid": "fid", "auroc": "roc_auc", "r2": "r_squared", "nll": "nll"}
 _PART_LINES = {
     "encoder": "raw images `(B, {shape})`, values {low}..{high} → representations `(B, {features})`",
@@ -43,7 +43,7 @@ def render(results: dict, repository: str | None = None) -> str:
         repository: str, `organisation/name` on the Hub, if that is where the card will be read.
 
     Returns:
-        Markdown with the front matter that the Hub reads: library, licence, tags, data set, `model-index` metrics.
+        Markdown with the front matter that the Hub reads: library, license, tags, data set, `model-index` metrics.
     """
     name, dataset, shape = results["name"], results.get("dataset"), results.get("input_shape")
     low, high = results.get("input_range", (0, 255))
@@ -165,7 +165,7 @@ def _terms(results):
             "the terms of the images allow."
         )
     known = KNOWN.get(dataset)
-    terms = f"Terms of {known.title}: {known.licence} ({known.reference})" if known else None
+    terms = f"Terms of {known.title}: {known.license} ({known.reference})" if known else None
     return f"License of the model: {license}. {terms or f'{_title(dataset)} has terms of its own'}."
 
 

@@ -23,7 +23,7 @@ LARGEST = 2**31
 # What does not change the weights that come out.
 PASSING = (
     *("data_dir", "stream", "out", "resume", "max_minutes", "grace", "protocols", "name", "show", "fuse_steps"),
-    *("devices", "processes", "licence", "remark", "log"),
+    *("devices", "processes", "license", "remark", "log"),
 )
 
 
@@ -78,7 +78,7 @@ def parser(method: str, variants: dict, description: str, has_queue: bool = True
     add("--max-minutes", type=float, help="stop training in good order after this much wall time")
     some = f"what to measure at the end: some of {' '.join(evaluation.ALL_PROTOCOLS)}"
     add("--protocols", nargs="*", action="extend", help=some)
-    add("--licence", help="of the model, as the Hub writes it (apache-2.0; none for images of your own)")
+    add("--license", "--licence", help="of the model, as the Hub writes it (apache-2.0; none for images of your own)")
     add("--remark", action="append", default=[], metavar="TEXT", help="what the card must say, of the data for example")
     add("--float16", action="store_true", help="for publishing: weights as float16 (half the size), no model/")
 
@@ -140,8 +140,8 @@ def check(arguments: argparse.Namespace) -> None:
         "fuse_steps",
     )
     refuse(steps > 1 and not on_device, "Steps are fused where views are made on the device", "fuse_steps", "views")
-    stated = arguments.licence is None or is_license(arguments.licence)
-    refuse(not stated, "--licence must be as the Hub writes it (cc-by-4.0)", "licence")
+    stated = arguments.license is None or is_license(arguments.license)
+    refuse(not stated, "--license must be as the Hub writes it (cc-by-4.0)", "license")
     refuse(
         not on_device and importlib.util.find_spec("tensorflow") is None,
         "Views in tf.data need TensorFlow (pip install 'sslzoo[tensorflow]'); --views device does not",

@@ -267,7 +267,7 @@ def draw(run, model, encoder) -> Iterator[Path]:
     shown = images[:2000]
     features = evaluation.features(encoder, shown)
     if len(features) > 1:
-        yield pictures.neighbours(shown, features, folder / "neighbours.png", seed=run.seed)
+        yield pictures.neighbors(shown, features, folder / "neighbours.png", seed=run.seed)
     if labels is not None and labels.ndim == 1:
         names = data.class_names(run.dataset, labels[:2000])
         yield pictures.embedding(features, labels[:2000], folder / "embedding.png", names=names)
@@ -306,8 +306,8 @@ def results(run, method: type, report=None) -> dict:
             "versions": versions() if report is None else report.versions,
             "wall_seconds": round(run.journal.seconds()),
             "views_seen": run.journal.rows[-1]["views"] if run.journal.rows else 0,
-            # Of a model of their own images people state the licence themselves.
-            "license": run.arguments.licence or ("apache-2.0" if run.dataset in SETUPS else UNSTATED),
+            # Of a model of their own images people state the license themselves.
+            "license": run.arguments.license or ("apache-2.0" if run.dataset in SETUPS else UNSTATED),
             "papers": [paper(url) for url in method.papers],
             "description": (inspect.getdoc(method) or method.__name__).partition("\n")[0],
             "remarks": [

@@ -238,7 +238,7 @@ def test_normalised_views_are_spread_to_be_seen(tmp_path):
 def test_neighbours_show_each_query_and_what_lies_nearest(tmp_path):
     images, angles = noise(12, seed=3), np.arange(12) ** 2 * 0.01  # all distances differ
     features = np.stack([np.cos(angles), np.sin(angles)], axis=1) * np.linspace(1, 9, 12)[:, None]
-    shown = pixels(pictures.neighbours(images, features, tmp_path / "n.png", k=2, queries=1, seed=1))
+    shown = pixels(pictures.neighbors(images, features, tmp_path / "n.png", k=2, queries=1, seed=1))
     query = np.random.default_rng(1).permutation(12)[0]
     nearest = set(np.argsort(np.abs(angles - angles[query]))[:3])
     assert {row for row in range(12) if contains(shown, images[row], 9)} == nearest
@@ -246,7 +246,7 @@ def test_neighbours_show_each_query_and_what_lies_nearest(tmp_path):
 
 def test_large_images_become_thumbnails(tmp_path):
     images = noise(4, size=300)
-    path = pictures.neighbours(images, np.eye(4), tmp_path / "n.png")
+    path = pictures.neighbors(images, np.eye(4), tmp_path / "n.png")
     assert path.stat().st_size < pictures.MAX_BYTES and pixels(path).shape[1] < 700
 
 
@@ -265,3 +265,8 @@ def test_confusion(tmp_path):
         assert picture.format == "PNG" and min(picture.size) > 300
     with pytest.raises(InvalidInputError, match="K, K"):
         pictures.confusion(counts[:2], tmp_path / "no.png")
+
+
+def test_the_old_spelling_is_there_with_a_warning():
+    with pytest.warns(DeprecationWarning, match="pictures.neighbors now"):
+        assert pictures.neighbours is pictures.neighbors
