@@ -1,6 +1,7 @@
 """Preprocessing and network as one model of core layers: what is published, and what that may consist of."""
 
 import collections
+import importlib
 import json
 import math
 import re
@@ -9,7 +10,7 @@ import keras
 import numpy as np
 
 from sslzoo import checks
-from sslzoo.errors import ArtefactError, InvalidInputError, choose
+from sslzoo.errors import ArtefactError, BackendError, InvalidInputError, choose
 from sslzoo.networks import blocks
 
 # Layers that run code from the file, or read files that the file names.
@@ -34,6 +35,9 @@ _MODELLING = (
     r"keras(\.src)?(\.(activations|constraints|dtype_policies|initializers|layers|losses|metrics|models|ops|optimizers"
     r"|quantizers|random|regularizers)(\.\w+)*)?"
 )
+# Package -> modules of the layers that it may bring into a published model; results.json then says `requires`. What
+# KerasHub has beside layers may read files.
+_PACKAGES = {"keras-hub": r"keras_hub\.src\.(models\.\w+|layers\.modeling)\.(?!\w*(tokenizer|preprocess|converter))\w+"}
 # An Identity layer of this name stands where the preprocessing of a composed model ends. Models from before there was
 # one are known by the names that `Views.preprocessor` gives.
 PREPROCESSED = "preprocessed"
@@ -397,16 +401,40 @@ class Copies:
 def check_published(model, core=True):
     """The model, if `read` will take it back."""
     try:
-        check_config(json.loads(model.to_json()), core)
+        check_config(json.loads(model.to_json()), core, tuple(_PACKAGES))
     except ArtefactError as error:
         what = "consists of core Keras layers" if core else "can be loaded in Keras' safe mode"
         raise InvalidInputError(f"A published model {what}. {error}") from error
     return model
 
 
-def check_config(config, core=True):
-    """Raise if a serialised model asks for more than Keras' own classes (`core`), for code, for other files, or for
-    more layers than can be built in good time."""
+def required_packages(*models: keras.Model) -> list[str]:
+    """Packages beside Keras whose layers models consist of, as pip names them."""
+    modules = {type(layer).__module__.partition(".")[0] for model in models for layer in model._flatten_layers()}
+    return [package for package in _PACKAGES if package.replace("-", "_") in modules]
+
+
+def import_packages(packages) -> None:
+    """Imports what a model requires, which registers its layers.
+
+    Raises:
+        BackendError: it is not installed; ArtefactError: a package that models may not require.
+    """
+    for package in packages:
+        if package not in _PACKAGES:
+            raise ArtefactError(f"A model may require {', '.join(_PACKAGES)}. Received: requires={package!r}")
+        try:
+            importlib.import_module(package.replace("-", "_"))
+        except ImportError as error:
+            raise BackendError(
+                f"This model has layers of {package}: pip install {package} (importing it failed: {error}). "
+                f"Received: requires={package!r}"
+            ) from error
+
+
+def check_config(config, core=True, packages=()):
+    """Raise if a serialised model asks for more than Keras' own classes and those of `packages` (`core`), for code, for
+    other files, or for more layers than can be built in good time."""
     if not isinstance(config, dict) or "class_name" not in config:
         raise ArtefactError(f"config.json must describe a Keras model. Received: {repr(config)[:80]}")
     waiting = [(config | {"compile_config": None}, 0)]  # which is not used; and how often other models call it
@@ -459,6 +487,8 @@ def check_config(config, core=True):
             )
         keras_own = module is None or re.fullmatch(_MODELLING, module) or (name == "function" and module == "builtins")
         own = keras_own and ">" not in (registered or "")
+        theirs = any(re.fullmatch(_PACKAGES[package], module or "") for package in packages)
+        own = own or (theirs and registered in (name, f"keras_hub>{name}"))
         if not own and (core or re.match(r"keras(\.|$)", module or "") or module == "builtins"):
             raise ArtefactError(f"Only Keras' own classes for models are allowed. {received[:300]}")
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from sslzoo.errors import ArtefactError, InvalidInputError
 from sslzoo.files import sha256, write_beside, write_synced
-from sslzoo.networks.composition import as_functional, check_published, compose, input_range
+from sslzoo.networks.composition import as_functional, check_published, compose, input_range, required_packages
 from sslzoo.publishing import card
 from sslzoo.zoo import layout
 from sslzoo.zoo.results import SCHEMA, check_results, is_name, read_results
@@ -228,6 +228,7 @@ def _completed(folder, facts, parts, pictures, float16):
             "parameters": parts["encoder"].count_params(),
             "parts": {part: model.count_params() for part, model in parts.items()},
             "weights": "float16" if float16 else "float32",
+            **({"requires": required} if (required := required_packages(*parts.values())) else {}),
         }
     )
 

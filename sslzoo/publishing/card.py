@@ -62,6 +62,8 @@ def render(results: dict, repository: str | None = None) -> str:
         "numbers": "\n".join(_numbers(results, f"hf://{repository}" if repository else name)),
         "training": _section("Training", _training(results)),
         "pictures": _section("Pictures", _pictures(results)),
+        "packages": " and ".join(["core Keras", *results.get("requires", ())]),
+        "imports": ", ".join(["keras", *(package.replace("-", "_") for package in results.get("requires", ()))]),
         "low": f"{low:g}",
         "high": f"{high:g}",
         "size": f"of shape {'x'.join(map(str, shape))}" if shape else "of one size",

@@ -20,7 +20,7 @@ import keras
 from sslzoo.errors import ArtefactError, IntegrityError, MissingPartError, SSLZooError, choose
 from sslzoo.files import MOST_JSON
 from sslzoo.networks import initialization
-from sslzoo.networks.composition import check_config
+from sslzoo.networks.composition import check_config, import_packages
 from sslzoo.zoo.layout import CONFIG, PARTS, RESULTS, WEIGHTS, holds, part_files, parts
 from sslzoo.zoo.results import parse_results, read_results
 from sslzoo.zoo.weights import check_weights
@@ -55,10 +55,11 @@ def read(path: "str | os.PathLike", part: str = "encoder", verify: bool = True, 
         config, weights = _unzipped(path, part)
         return _build(path, config, weights, part)
     _check_there(path, part)
-    hashes = _hashes(path, verify, seal)
+    results = _results(path, verify, seal)
+    hashes = results.get("files", {})
     config, weights = (_content(path, file, hashes, verify) for file in part_files(part))
     # What the manifest vouches for need not be counted.
-    return _build((path / part_files(part)[0]).parent, config, weights, part, trusted=seal is not None and verify)
+    return _build((path / part_files(part)[0]).parent, config, weights, part, seal is not None and verify, results)
 
 
 def _check_there(path, part):
@@ -85,8 +86,8 @@ def _read_bytes(path):
         raise ArtefactError(f"Expected a readable file ({error}). Received: {str(path)!r}") from error
 
 
-def _hashes(path, verify, seal):
-    """sha256 of each file, as results.json has them; empty where it has none."""
+def _results(path, verify, seal):
+    """What results.json says; empty where there is none."""
     if not (path / RESULTS).exists() and seal is None:
         return {}
     content = _read_bytes(path / RESULTS)
@@ -98,7 +99,7 @@ def _hashes(path, verify, seal):
             verify,
         )
     try:
-        return parse_results(content, path / RESULTS).get("files", {})
+        return parse_results(content, path / RESULTS)
     except ArtefactError:
         if verify:
             raise
@@ -159,7 +160,7 @@ class _Weights(io.BytesIO):
         return WEIGHTS
 
 
-def _build(path, config, weights, part, trusted=False):
+def _build(path, config, weights, part, trusted=False, results=None):
     """What `keras.saving.load_model` does, after a look at what it would build."""
     try:
         if len(config) > MOST_JSON:
@@ -167,7 +168,9 @@ def _build(path, config, weights, part, trusted=False):
         described = json.loads(config)
     except (ValueError, RecursionError) as error:
         raise ArtefactError(f"Expected a JSON file ({error}). Received: {CONFIG} of '{path}'") from error
-    check_config(described, core=part != "model")
+    packages = (results or {}).get("requires", ())
+    import_packages(packages)
+    check_config(described, part != "model", packages)
     described["compile_config"] = None
     room = check_weights(weights, path) + _SPARE
     try:

@@ -26,7 +26,8 @@ It is one JSON object. Only `name` is required; what nobody knew is left out:
     evaluation    object, the full record of the evaluation
 
     schema, input_shape [H, W, C], input_range, features (L), parameters (of the encoder), parts (part -> number of
-    parameters), weights ("float32", or "float16" for kernels in half precision) describe the models themselves
+    parameters), weights ("float32", or "float16" for kernels in half precision), requires (packages beside Keras whose
+    layers they have: "keras-hub") describe the models themselves
 
     files         object, path in the folder ("decoder/model.weights.h5") -> sha256, of all files but this one, the
                   card and metadata.json, which holds the date
@@ -140,6 +141,7 @@ FIELDS = {
     "features": (False, "an integer", is_count),
     "parameters": (False, "an integer", is_count),
     "parts": (False, "an object of integers", dict_of(is_count)),
+    "requires": (False, "a list of packages", list_of(is_text)),
     "weights": (False, "float32 or float16", lambda value: value in ("float32", "float16")),
     "files": (False, "an object of sha256", dict_of(is_sha256)),
 }
