@@ -10,7 +10,16 @@ from sslzoo.files import write_beside
 
 # What `sslzoo.evaluation` calls so, which imports Keras.
 PROTOCOLS = ("linear", "mlp", "knn", "gmm")
-ALL_PROTOCOLS = (*PROTOCOLS, "style", "reconstruction", "generation", "likelihood", "outliers", "attributes")
+ALL_PROTOCOLS = (
+    *PROTOCOLS,
+    "few_shot",
+    "style",
+    "reconstruction",
+    "generation",
+    "likelihood",
+    "outliers",
+    "attributes",
+)
 
 
 @command(
