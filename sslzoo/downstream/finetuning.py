@@ -10,7 +10,7 @@ from typing import NamedTuple
 import keras
 import numpy as np
 
-from sslzoo import augment, checks, data, networks, progress, publishing, views, zoo
+from sslzoo import augment, checks, data, networks, publishing, views, zoo
 from sslzoo.downstream import labelled
 from sslzoo.downstream.classifier import Classifier, GradedAdam, add_low_rank, depth_factors, fit_head
 from sslzoo.errors import InvalidInputError, SSLZooError, choose
@@ -19,6 +19,7 @@ from sslzoo.evaluation.features import check_images, image_shape, load_encoder
 from sslzoo.evaluation.report import versions
 from sslzoo.networks.backbones import widening
 from sslzoo.networks.composition import as_functional
+from sslzoo.progress import line
 from sslzoo.publishing.artefact import check_target
 from sslzoo.training.settings import SETUPS
 from sslzoo.zoo.index import SCHEME
@@ -28,7 +29,7 @@ MODES = {
     "full": "all layers",
     "lora": "low-rank terms of kernels, and the head",
     "probe": "logistic regression on the features",
-    "scratch": "the same network, its weights drawn anew",
+    "scratch": "the same network from random weights",
 }
 # Of Adam. Among 1e-4, 3e-4, 1e-3 and 3e-3 those of the highest accuracy for simclr-cifar10 with 50 labels a class, on
 # train images that were not among the labelled ones.
@@ -113,7 +114,7 @@ def finetune(
     on_error: str = "fail",
     license: str | None = None,
     overwrite: bool = False,
-    show: bool | None = None,
+    progress: bool | None = None,
 ) -> tuple[keras.Model, Report]:
     """Makes a classifier of an encoder.
 
@@ -133,7 +134,8 @@ def finetune(
             name, folder or hf:// address for `sslzoo.load`; or a backbone for `sslzoo.networks.backbone`, such as
             "keras:MobileNetV3Small".
         dataset: known name; path of an `.npz`; of a folder whose folders (or those of its splits) are classes;
-            (images, labels); or ((train_images, train_labels), (test_images, test_labels)).
+            (images, labels); or ((train_images, train_labels), (test_images, test_labels)), whose labels may be
+            names.
         mode: "full", all layers: the first at `depth_decay` of the rate, the last at the whole, in equal ratios
             between; "lora", low-rank terms of dense and convolution kernels, which are added to them in the end; or
             "probe", the dense layer alone.
@@ -155,7 +157,7 @@ def finetune(
         attribute: of labels (N, A), as in `sslzoo.evaluate`. data_dir, on_error: as in `sslzoo.data.load`.
         license: of what is written, as the Hub writes it.
         overwrite: replace a model that lies in `out`.
-        show: whether to show progress; None at a terminal only.
+        progress: whether to show it; None at a terminal only.
 
     Returns:
         Functional `keras.Model` of core layers, uncompiled; and a `Report` of test images, with accuracy and balanced
@@ -198,7 +200,7 @@ def finetune(
     if flip is None:
         settings = dataclasses.replace(settings, flip=_is_mirrored(images))
     splits = [_split(images, settings, each) for each in range(seed, seed + seeds)]  # all checked before any is trained
-    runs = [_run(base, images, split, settings, seed + i, show) for i, split in enumerate(splits)]
+    runs = [_run(base, images, split, settings, seed + i, progress) for i, split in enumerate(splits)]
     report = _report(base, encoder, images, splits[0], runs, settings, seed)
     model = runs[0][mode].classifier.model
     if out is not None:
@@ -265,7 +267,7 @@ def _split(images, settings, seed):
 # ---------------------------------------------------------------------- training
 
 
-def _run(base, images, split, settings, seed, show) -> dict[str, _Trained]:
+def _run(base, images, split, settings, seed, progress) -> dict[str, _Trained]:
     """Every way of one seed."""
     runs, began = {}, time.perf_counter()
     probe = Classifier(base, len(images.classes))
@@ -283,12 +285,14 @@ def _run(base, images, split, settings, seed, show) -> dict[str, _Trained]:
             classifier.training.set_weights(probe.training.get_weights())
         if way == "lora":
             add_low_rank(classifier, settings.rank, seed)
-        epoch, last = _fit(classifier, split, settings, way, seed, progress.line(f"{way}: epoch", show))
+        epoch, last = _fit(classifier, split, settings, way, seed, line(f"{way}: epoch", progress))
         if way == "lora":
             merged = Classifier(base, len(images.classes))
             merged.training.set_weights(classifier.weights())
             classifier = merged
         how = f"{MODES[way]}; Adam {settings.rate(way):g}, epoch {epoch} of {last} by accuracy on held-out images"
+        if not epoch:
+            how = f"{MODES[way]}; in {last} epochs no more held-out images were right than by the probe, which stays"
         runs[way] = _measured(classifier, images, how, began)
     return {way: runs[way] for way in settings.ways}
 

@@ -81,16 +81,16 @@ def read(
     if not _is_path(dataset):  # arrays are taken as they are
         shape = (None, None, None)
     (images, done), (test_images, _) = (data.fit_images(each, shape) for each in (images, test[0]))
-    told = _places(test[1], present)
-    if missed := int((told < 0).sum()):
+    test_labels = _places(test[1], present)
+    if missed := int((test_labels < 0).sum()):
         remarks.append(f"{missed:,} test images are of classes without train images, and count as missed.")
-    return Labelled(name, images, _places(labels, present), test_images, told, classes, [*remarks, *done])
+    return Labelled(name, images, _places(labels, present), test_images, test_labels, classes, [*remarks, *done])
 
 
 def _splits(dataset, shape, image_size, test_share, data_dir, on_error, remarks):
     """Name; (images, labels) of training; those of test, or None; and names of all classes, or None."""
     if not _is_path(dataset):
-        return "arrays", *_pairs(dataset), None
+        return "arrays", *_pairs(dataset)
     names, reading = None, {}
     if dataset not in KNOWN and Path(dataset).expanduser().is_dir():
         folder = data.ImageFolder(dataset, "folders")
@@ -111,16 +111,22 @@ def _is_path(dataset):
 
 
 def _pairs(dataset):
-    """(images, labels) of training and of test, which may be None."""
-    pair = isinstance(dataset, (tuple, list)) and len(dataset) == 2
-    if pair and all(isinstance(each, (tuple, list)) and len(each) == 2 for each in dataset):
-        return data.check(*dataset[0]), data.check(*dataset[1])
-    if not pair:
+    """(images, labels) of training; of test, or None; and names of the classes, or None."""
+    is_pair = isinstance(dataset, (tuple, list)) and len(dataset) == 2
+    splits = [dataset]
+    if is_pair and all(isinstance(each, (tuple, list)) and len(each) == 2 for each in dataset):
+        splits = dataset
+    if not is_pair:
         raise InvalidInputError(
             "dataset must be a known name, the path of an .npz or of a folder, (images, labels), or "
             f"((train_images, train_labels), (test_images, test_labels)). Received: {type(dataset).__name__}"
         )
-    return data.check(*dataset), None
+    labels, names = [labels for _, labels in splits], None
+    if all(np.asarray(each).dtype.kind == "U" for each in labels):
+        names, places = np.unique(np.concatenate(labels), return_inverse=True)
+        labels = np.split(places, np.cumsum([len(each) for each in labels])[:-1])
+    checked = [data.check(images, each) for (images, _), each in zip(splits, labels)]
+    return checked[0], checked[1] if len(checked) > 1 else None, None if names is None else names.tolist()
 
 
 def _places(labels, present):

@@ -175,7 +175,7 @@ def test_a_folder_of_classes_becomes_a_folder_of_a_model(tmp_path):
     assert "pipeline_tag: image-classification" in card and "`=cow`, `cat`, `dog`" in card
     assert "without labels" not in card and str(tmp_path) not in card + json.dumps(results)
     assert any("20%" in remark for remark in report.remarks)  # there were no test images
-    assert sslzoo.info(out)["classes"] == results["classes"]
+    assert sslzoo.info(out)["classes"] == results["classes"] and "probabilities of =cow, cat" in str(sslzoo.info(out))
     with pytest.raises(ArtefactError, match="overwrite=True"):
         sslzoo.finetune(make_encoder(), photos, out=out)
 
@@ -187,6 +187,11 @@ def test_labels_may_have_gaps_and_names(tmp_path):
     assert found.classes == ["3", "7", "40"] and np.array_equal(found.train_labels, labels)
     assert np.array_equal(found.test_labels, np.where(truth == 2, -1, truth))
     assert any("4 test images" in remark for remark in found.remarks)
+    named = np.array(["owl", "cat", "dog"])
+    found = labelled.read(((images, named[labels]), (test, named[truth])), (8, 8, 3))
+    assert found.classes == ["cat", "dog", "owl"] and np.array_equal(
+        np.array(found.classes)[found.test_labels], named[truth]
+    )
     np.savez(tmp_path / "one.npz", images=images, labels=labels)
     halved = labelled.read(tmp_path / "one.npz", (8, 8, 3), test_share=0.5)
     assert len(halved.test_labels) == 15 and halved.name == "one"

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 
+import fake_hub
 import numpy as np
 import pytest
 from PIL import Image
@@ -63,6 +64,16 @@ def test_the_least_certain_come_first_and_a_page_has_an_end(tmp_path):
     found = Prediction(np.arange(300), np.stack([1 - certain, certain], axis=1), ["a", "<b>"], [], [])
     page = found.page(tmp_path / "page.html").read_text()
     assert page.count("<figure") == 200 and "300 images" in page and "&lt;b&gt; 0.50" in page and "<b> 0" not in page
+
+
+def test_it_is_published_and_used_from_the_hub(folder, tmp_path, monkeypatch):
+    with fake_hub.FakeHub() as hub:
+        fake_hub.direct(monkeypatch, hub, tmp_path / "home", token=fake_hub.TOKEN)
+        sslzoo.publish(folder / "found", "me/found", manifest=False)
+        here, there = (predict(classifier, folder / "photos") for classifier in (folder / "found", "hf://me/found"))
+        assert there.to_csv() == here.to_csv()
+        assert "sslzoo predict hf://me/found" in hub.files("me/found")["README.md"].decode()
+        fake_hub.close_connections()
 
 
 def test_wrong_ways(folder, tmp_path, capsys):
