@@ -216,6 +216,7 @@ def test_classes_of_very_different_size_weigh_the_same():
     assert any("6 to 32 images" in remark for remark in report.remarks)
 
 
+@pytest.mark.slow
 def test_a_backbone_by_name(tmp_path):
     data = stripes(24, size=32), stripes(12, size=32, seed=1)
     model, report = sslzoo.finetune("keras:MobileNetV3Small", data, mode="probe", scratch=False, out=tmp_path / "m")
