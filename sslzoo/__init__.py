@@ -20,6 +20,8 @@ _HOMES = {
     "embed": "evaluation",
     "evaluate": "evaluation",
     "evaluate_features": "evaluation",
+    "finetune": "downstream.finetuning",
+    "Embedder": "downstream.embedder",
     "search": "evaluation",
 }
 _ROOMS = {
@@ -27,6 +29,7 @@ _ROOMS = {
     "callbacks",
     "checks",
     "data",
+    "downstream",
     "errors",
     "evaluation",
     "files",
@@ -47,7 +50,7 @@ _resolve, __dir__ = lazy.names(__name__, {**_HOMES, **dict.fromkeys(_ROOMS, "")}
 
 
 def __getattr__(name):
-    if _HOMES.get(name) == "evaluation":  # which imports Keras at once
+    if _HOMES.get(name, "").startswith(("evaluation", "downstream")):  # which imports Keras at once
         from sslzoo.environment import check_backend
 
         check_backend()

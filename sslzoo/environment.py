@@ -48,6 +48,12 @@ def check_backend() -> None:
         raise BackendError(f"{INSTALL}. Received: {backend}, which is not installed")
 
 
+def check_parquet() -> None:
+    """Raises `BackendError` unless what writes .parquet files is installed."""
+    if importlib.util.find_spec("pyarrow") is None:
+        raise BackendError("A .parquet takes pip install 'sslzoo[parquet]'. Received: pyarrow, which is not installed")
+
+
 def _configured_backend():
     """What Keras takes where KERAS_BACKEND names nothing."""
     file = Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras") / "keras.json"

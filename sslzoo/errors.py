@@ -38,7 +38,7 @@ class InvalidInputError(SSLZooError, ValueError):
 
 
 class BackendError(SSLZooError, ImportError):
-    """A package that is asked for is not installed: a backend of Keras, or KerasHub."""
+    """A package that is asked for is not installed: a backend of Keras, KerasHub, or pyarrow."""
 
 
 class MissingDataError(SSLZooError, FileNotFoundError):

@@ -394,8 +394,8 @@ def test_embed_writes_tables(sslzoo_, tmp_path, monkeypatch):
     assert code == 0 and out == text and not (tmp_path / "-").exists()
     code, out, err = sslzoo_("embed", "simvae-digits", photos, "-o", "-", "--json")
     assert code == 2 and not out and "not both" in err
-    code, out, err = sslzoo_("embed", "simvae-digits", photos, "-o", "f.parquet")
-    assert code == 2 and not out and "must end in .npz or .csv" in err
+    code, out, err = sslzoo_("embed", "simvae-digits", photos, "-o", "f.feather")
+    assert code == 2 and not out and "must end in .npz, .csv or .parquet" in err
 
 
 def test_embed_an_npz_with_labels_and_splits(sslzoo_, tmp_path):

@@ -88,33 +88,14 @@ def test_frames_tell_right_from_wrong(tmp_path):
     assert shares[1][1] > 0.002 and shares[1][0] == 0
 
 
-def test_finetune(capsys, monkeypatch):
-    """The probe leaves the encoder as it was, fine-tuning changes it a little, and scratch starts from elsewhere."""
+def test_finetune(capsys):
     module = example("finetune")
-    original, used, load = sslzoo.load("simvae-digits"), [], sslzoo.load
-    monkeypatch.setattr(sslzoo, "load", lambda name: used.append(load(name)) or used[-1])
-    curves = module.main(["--epochs", "3", "--seeds", "1", "--limit", "100", "--out", "curves.png"])
+    small = ["--encoder", "simvae-digits", "--dataset", "digits", "--per-class", "6", "--epochs", "1"]
+    report = module.main([*small, "--out", "bars.png"])
     out = capsys.readouterr().out
-    assert "100 labelled images, 100 test images, accuracy over 1 seeds" in out
-    for way, runs in curves.items():
-        assert np.shape(runs) == (1, 3) and np.min(runs) >= 0 and np.max(runs) <= 1
-        assert f"{way:<12} {100 * runs[0][-1]:5.1f} %" in out
-    assert curves["probe"][0][0] == pytest.approx(curves["fine-tuning"][0][0], abs=0.02)
-    picture = pixels("curves.png")
-    assert all(share_of(picture, colour) > 5e-4 for colour in module.WAYS.values())
-
-    hashes = [evaluation.weights_sha256(encoder) for encoder in used]
-    assert hashes[0] == evaluation.weights_sha256(original) and len(set(hashes)) == 3
-    kernels = [keras.ops.convert_to_numpy(encoder.get_layer("fc1").kernel) for encoder in used]
-    assert 0 < np.abs(kernels[1] - kernels[0]).max() < 0.05 < np.abs(kernels[2] - kernels[0]).max()
-
-
-def test_the_labelled_part_is_balanced_and_depends_on_the_seed():
-    module = example("finetune")
-    labels = np.random.default_rng(0).integers(0, 4, 200)
-    first, again, other = (module.draw_labelled(labels, 7, seed) for seed in (0, 0, 1))
-    assert np.bincount(labels[first]).tolist() == [7] * 4 and len(set(first)) == 28
-    assert first.tolist() == again.tolist() != other.tolist()
+    for way in module.WAYS:
+        assert f"{way:<8} {100 * report[way]['accuracy']:5.1f} %" in out
+    assert all(share_of(pixels("bars.png"), colour) > 5e-4 for colour in module.WAYS.values())
 
 
 def test_reconstruct_and_sample(capsys):

@@ -65,6 +65,7 @@ FLOW = [
     "publishing",
     "callbacks",
     "training",
+    "downstream",
     "cli",
 ]
 

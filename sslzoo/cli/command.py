@@ -88,6 +88,7 @@ TYPES = {
     "positive integer": _number(int, 1, SEED_LIMIT),
     "seed": _number(int, 0, SEED_LIMIT),
     "share": _number(float, 0, 1),
+    "rate": _number(float, 1e-9, 1e9),
 }
 
 # ------------------------------------------------------------------ what several commands take

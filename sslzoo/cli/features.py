@@ -8,6 +8,7 @@ from pathlib import Path
 import sslzoo
 from sslzoo import progress
 from sslzoo.cli.command import LABELS, MODEL, ON_ERROR, REVISION, Answer, argument, batch_size, check_output, command
+from sslzoo.environment import check_parquet
 from sslzoo.errors import InvalidInputError, printable
 from sslzoo.files import write_beside
 from sslzoo.zoo.listing import table
@@ -19,7 +20,9 @@ EMBEDDINGS = ("encoder", "posterior", "projection")  # parts that turn images in
     MODEL,
     REVISION,
     argument("inputs", nargs="+", type="path", metavar="IMAGES", help="folders, files or one .npz; - reads paths"),
-    argument("-o", "--output", required=True, type="path", metavar="FILE", help="the .npz or .csv to write, or -"),
+    argument(
+        "-o", "--output", required=True, type="path", metavar="FILE", help="the .npz, .csv or .parquet to write, or -"
+    ),
     argument("--force", action="store_true", help="replace the file if it exists"),
     argument("--part", choices=EMBEDDINGS, default="encoder", help="what to embed with (encoder)"),
     argument("--split", help="split of a folder or .npz that has several"),
@@ -33,7 +36,8 @@ def embed(name, inputs, output, force, **options):
 
     Writes an .npz with `features` (N, L), `paths` or `index` of the images (N,),
     and `labels` (N,) if there were any, with the names of the `classes`; or a .csv
-    of the same, a row for each image; - writes that to standard output. Images of
+    of the same, a row for each image, which - writes to standard output; or a
+    .parquet of path, label and vector, for pandas and viewers of embeddings. Images of
     another size are cropped around their middle and resized, colour is turned to
     grey or grey to colour, as the encoder needs it. A folder is read with all
     folders below it; its sub-folders train, validation and test are splits, and
@@ -50,10 +54,12 @@ def embed(name, inputs, output, force, **options):
     """
     to_stdout = str(output) == "-"
     if not to_stdout:
-        if output.suffix not in (".npz", ".csv"):
-            raise InvalidInputError(f"--output must end in .npz or .csv, or be -. Received: '{output}'")
+        if output.suffix not in (".npz", ".csv", ".parquet"):
+            raise InvalidInputError(f"--output must end in .npz, .csv or .parquet, or be -. Received: '{output}'")
         check_output(output, force)
-    embedding = sslzoo.embed(name, _inputs(inputs), progress=progress.line("embedded"), **options)
+        if output.suffix == ".parquet":
+            check_parquet()
+    embedding = sslzoo.embed(name, inputs_of(inputs), progress=progress.line("embedded"), **options)
     if not to_stdout:
         write_beside(output, lambda file: _write(embedding, output, force, file))
     left_out = [f"left out {image}: {reason}" for image, reason in embedding.skipped]
@@ -71,7 +77,8 @@ def embed(name, inputs, output, force, **options):
     return Answer(record, embedding.to_csv() if to_stdout else text, int(bool(embedding.skipped)), raw=to_stdout)
 
 
-def _inputs(inputs):
+def inputs_of(inputs):
+    """Paths of images, those of standard input for a dash."""
     if [str(each) for each in inputs] != ["-"]:
         return inputs
     listed = _names(sys.stdin.buffer.read())
@@ -94,6 +101,8 @@ def _write(embedding, output, force, file):
 
     if output.suffix == ".npz":
         np.savez(file, **embedding.arrays())
+    elif output.suffix == ".parquet":
+        embedding.to_parquet(file)
     else:
         file.write(embedding.to_csv().encode("utf-8", "backslashreplace"))
     check_output(output, force)  # someone else may have written it since

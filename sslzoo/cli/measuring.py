@@ -10,7 +10,16 @@ from sslzoo.files import write_beside
 
 # What `sslzoo.evaluation` calls so, which imports Keras.
 PROTOCOLS = ("linear", "mlp", "knn", "gmm")
-ALL_PROTOCOLS = (*PROTOCOLS, "style", "reconstruction", "generation", "likelihood", "outliers", "attributes")
+ALL_PROTOCOLS = (
+    *PROTOCOLS,
+    "few_shot",
+    "style",
+    "reconstruction",
+    "generation",
+    "likelihood",
+    "outliers",
+    "attributes",
+)
 
 
 @command(
@@ -51,7 +60,7 @@ def evaluate(name, revision, dataset, protocols, out, **options):
 
     Data sets: digits, mnist, fashion_mnist, cifar10, cifar100, svhn_cropped, celeb_a.
     The encoder stays frozen: a hash of its weights before and after proves it.
-    --protocols all also measures style, reconstruction, generation, likelihood and
+    --protocols all also measures few labels, style, reconstruction, generation, likelihood and
     outliers, as far as they apply; --out writes report.json, report.md and
     pictures/ into a folder, in place of those of an earlier evaluation.
 

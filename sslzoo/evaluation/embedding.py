@@ -12,7 +12,8 @@ import numpy as np
 from sslzoo import checks
 from sslzoo.data.image_files import Fit
 from sslzoo.data.inputs import source_of
-from sslzoo.errors import InvalidInputError, choose
+from sslzoo.environment import check_parquet
+from sslzoo.errors import InvalidInputError, choose, printable
 from sslzoo.evaluation.features import check_features, check_finite, image_shape, load_encoder, outputs_of
 
 
@@ -81,10 +82,10 @@ class Embedding:
         begin with "./".
         """
         paths = self.paths is not None
-        columns = {"path": map(_no_formula, self.paths)} if paths else {"index": self.index}
+        columns = {"path": map(no_formula, self.paths)} if paths else {"index": self.index}
         if self.labels is not None:
             names = self.labels if self.classes is None else np.asarray(self.classes)[self.labels]
-            columns["label"] = names if self.classes is None else map(_no_formula, names)
+            columns["label"] = names if self.classes is None else map(no_formula, names)
         for name, values in (("feature", self.features), ("log_var", self.log_var)):
             if values is not None:
                 columns |= {f"{name}_{j}": values[:, j] for j in range(values.shape[1])}
@@ -93,6 +94,27 @@ class Embedding:
         writer.writerow(columns)
         writer.writerows(zip(*columns.values()))
         return text.getvalue()
+
+    def to_parquet(self, file) -> None:
+        """Writes a row for each image: `path` or `index`, `label` (its class, where there are names), and `vector`.
+
+        Args:
+            file: a path, or a binary file that is open.
+
+        Raises:
+            BackendError: pyarrow is not installed.
+        """
+        check_parquet()
+        import pyarrow
+        from pyarrow import parquet
+
+        columns = {"index": self.index} if self.paths is None else {"path": [printable(path) for path in self.paths]}
+        if self.labels is not None:
+            names = self.labels if self.classes is None else np.asarray(self.classes)[self.labels]
+            columns["label"] = names if self.classes is None else [printable(name) for name in names]
+        vectors = np.ascontiguousarray(self.features, np.float32)
+        columns["vector"] = pyarrow.FixedSizeListArray.from_arrays(vectors.ravel(), vectors.shape[1])
+        parquet.write_table(pyarrow.table(columns), file)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -105,7 +127,8 @@ class Embedding:
         return np.array(self.features, dtype) if copy else np.asarray(self.features, dtype)
 
 
-def _no_formula(name):
+def no_formula(name: str) -> str:
+    """A name as a cell of a table that no spreadsheet takes for a formula."""
     return f"./{name}" if str(name).startswith(("=", "+", "-", "@", "\t", "\r")) else name
 
 

@@ -17,7 +17,8 @@ from sslzoo.methods.pretrainer import Pretrainer
 from sslzoo.progress import line
 
 ALL_PROTOCOLS = tuple(name for name, protocol in REGISTRY.items() if "method" not in protocol.needs)
-PROTOCOLS = tuple(name for name in ALL_PROTOCOLS if {"features", "labels"} == set(REGISTRY[name].needs))
+ON_FEATURES = tuple(name for name in ALL_PROTOCOLS if {"features", "labels"} == set(REGISTRY[name].needs))
+PROTOCOLS = tuple(name for name in ON_FEATURES if name != "few_shot")  # which adds nothing that tables compare
 # Why a protocol may be left out where all that apply were asked for: nothing to measure, or something out of reach.
 LEFT_OUT = (DoesNotApply, MissingDataError, HubError)
 
@@ -54,6 +55,7 @@ def evaluate(
     hash of its weights and statistics before and after proves that it stayed frozen.
 
         linear, mlp, knn, gmm  which classes probes, neighbours and a mixture find in the features
+        few_shot               which classes a handful of labels finds, ten draws of them
         style                  what features tell of how an image was changed; no labels
         reconstruction         squared error of test images through the decoder, or a fitted one; no labels
         generation             Fréchet distance of test images and images drawn from a Gaussian of each class
@@ -166,7 +168,7 @@ def evaluate_features(
         InvalidInputError: features, labels or options do not fit, or features are not finite.
     """
     checks.seed(needed=True, seed=seed)
-    chosen = _choose(protocols, options, PROTOCOLS)
+    chosen = _choose(protocols, options, ON_FEATURES)
     splits = []
     for split, pair in (("train", train), ("test", test)):
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:

@@ -143,15 +143,24 @@ def page(query, matches: Sequence[Match], path: "str | os.PathLike") -> Path:
     The query is as in `search`; for an int there is no picture. Returns the path.
     """
     name = str(query) if isinstance(query, (str, os.PathLike, int)) else "query"
-    figures = [_figure(query, name, "the query")]
+    figures = [(query, "the query")]
     for match in matches:
         label = "" if match.label is None else f" · {match.label}"
-        figures.append(_figure(match.image, str(match.image), f"{match.similarity:.3f}{label}"))
-    title = html.escape(f"{len(matches)} images nearest to {os.path.basename(name)}")
-    return write_beside(path, (_PAGE.format(title=title) + "\n".join(figures)).encode("utf-8", "backslashreplace"))
+        figures.append((match.image, f"{match.similarity:.3f}{label}"))
+    return gallery(f"{len(matches)} images nearest to {os.path.basename(name)}", figures, path)
 
 
-def _figure(image, name, line):
+def gallery(title: str, figures: Sequence[tuple], path: "str | os.PathLike") -> Path:
+    """Writes thumbnails as one HTML file that needs no other: of each (image, line) the image, its line and its name.
+
+    An image is a path, an array (H, W, C), or an int, of which there is no picture. Returns the path.
+    """
+    content = _PAGE.format(title=html.escape(title)) + "\n".join(_figure(image, line) for image, line in figures)
+    return write_beside(path, content.encode("utf-8", "backslashreplace"))
+
+
+def _figure(image, line):
+    name = str(image) if isinstance(image, (str, os.PathLike, int)) else "query"
     picture, full, short = _thumbnail(image), html.escape(name), html.escape(os.path.basename(name))
     shown = f'<img src="{picture}" alt="{short}">' if picture else "<p>no picture</p>"
     return f'<figure title="{full}">{shown}<figcaption><b>{html.escape(line)}</b><br>{short}</figcaption></figure>'

@@ -1,6 +1,7 @@
 """Model cards: README.md of a model folder, made from its results.json and from nothing else.
 
-card.md, beside this file, is the template; what results hold is described in `sslzoo.zoo.results`.
+card.md, beside this file, is the template, classifier.md that of a classifier; what results hold is described in
+`sslzoo.zoo.results`.
 """
 
 import hashlib
@@ -26,6 +27,7 @@ HUB_DATASETS = {
 }
 UNSTATED = "unknown"  # license of a model of somebody's own images, until they state one
 _KINDS = {"nmi": "nmi", "ari": "ari", "mse": "mse", "fid": "fid", "auroc": "roc_auc", "r2": "r_squared", "nll": "nll"}
+_LAST = ", with the encoder as it is after the last epoch"
 _PART_LINES = {
     "encoder": "raw images `(B, {shape})`, values {low}..{high} → representations `(B, {features})`",
     "posterior": "raw images → `[mean, log_var]` of the posterior, `(B, {features})` each",
@@ -48,7 +50,7 @@ def render(results: dict, repository: str | None = None) -> str:
     name, dataset, shape = results["name"], results.get("dataset"), results.get("input_shape")
     low, high = results.get("input_range", (0, 255))
     # A model of somebody's own images is known by no name.
-    local = name if dataset in KNOWN else f"path/to/{name}"
+    local = name if dataset in KNOWN and "classes" not in results else f"path/to/{name}"
     where = f"hf://{repository}" if repository else local
     values = {
         "name": name,
@@ -74,7 +76,9 @@ def render(results: dict, repository: str | None = None) -> str:
         "citations": "\n\n".join([*map(citations.bibtex, results.get("papers", [])), citations.SSLZOO]),
     }
     values["parts"] = "\n".join(_parts(results, values))
-    template = string.Template(Path(__file__).with_name("card.md").read_text("utf-8"))
+    values["classes"] = ", ".join(f"`{name}`" for name in results.get("classes", []))
+    kind = "classifier" if "classes" in results else "card"
+    template = string.Template(Path(__file__).with_name(f"{kind}.md").read_text("utf-8"))
     return f"{_front_matter(results)}\n{printable(template.substitute(values))}"
 
 
@@ -112,14 +116,14 @@ def _front_matter(results):
             metric_name=_label(metric),
             metric_value=_scaled(metric["value"], _scale(metric)[0]),
         )
-        for metric in headlines(results.get("metrics", []))
+        for metric in headlines(_own_metrics(results))
     ]
     license = results.get("license", UNSTATED)
     data = ModelCardData(
         model_name=results["name"],
         library_name="keras",
         license=None if license == UNSTATED else license,
-        pipeline_tag="image-feature-extraction",
+        pipeline_tag="image-classification" if "classes" in results else "image-feature-extraction",
         tags=["sslzoo", "self-supervised-learning", "representation-learning", *([method.lower()] if method else [])],
         datasets=[HUB_DATASETS[dataset]] if dataset in HUB_DATASETS else None,
         eval_results=numbers or None,
@@ -127,8 +131,20 @@ def _front_matter(results):
     return f"---\n{data.to_yaml()}\n---\n"
 
 
+def _own_metrics(results):
+    """Metrics of this model: beside a classifier's stand those of others."""
+    metrics, mode = results.get("metrics", []), results.get("settings", {}).get("mode")
+    return [each for each in metrics if "classes" not in results or each["name"].startswith(f"{mode}.")]
+
+
 def _introduction(results):
     papers = results.get("papers", [])
+    if "classes" in results:
+        yield (
+            f"An image classifier of {len(results['classes'])} classes of {_title(results.get('dataset'))}. "
+            f"{results.get('description', '')}".rstrip()
+        )
+        return
     size = f" with {results['features']} features" if "features" in results else ""
     yield f"An image encoder{size}{_origin(results, papers)}. {results.get('description', '')}".rstrip()
     plain, _, tag = results["name"].partition(".")
@@ -177,7 +193,7 @@ def _numbers(results, where):
         return ["Nothing was measured."]
     columns = ["paper", "chance"] if any(metric.get("chance") is not None for metric in metrics) else ["paper"]
     lines = [
-        f"On the test images of {_title(_measured_on(results))}, with the encoder as it is after the last epoch.",
+        f"On the test images of {_title(_measured_on(results))}{'' if 'classes' in results else _LAST}.",
         "",
         f"| | ours | {' | '.join(columns)} | protocol |",
         f"|---|---:|{'---:|' * len(columns)}---|",
@@ -203,8 +219,13 @@ def _evaluation_command(results, where):
     """The command that measures all numbers again; None where the card cannot know it."""
     record = results.get("evaluation") or {}
     protocols, measured = record.get("protocols"), record.get("data", {}).get("name")
-    if not isinstance(protocols, dict) or results.get("dataset") not in KNOWN or measured not in KNOWN:
-        return None  # measured on arrays, or on images that only their owner has
+    if (
+        "classes" in results
+        or not isinstance(protocols, dict)
+        or results.get("dataset") not in KNOWN
+        or measured not in KNOWN
+    ):
+        return None  # a classifier, or measured on arrays, or on images that only their owner has
     probe = protocols.get("linear", protocols.get("mlp", {}))
     words = ["sslzoo", "evaluate", where, "--dataset", measured, "--protocols", *protocols]
     for flag, value, usual in [

@@ -12,12 +12,13 @@ class Model(dict):
     where = None
 
     def __repr__(self):
+        classes = self.get("classes")
         facts = {
             "method": self["method"],
-            "trained on": self["dataset"] and f"{self['dataset']}, without labels",
+            "trained on": self["dataset"] and f"{self['dataset']}, {'with' if classes else 'without'} labels",
             "recipe": self["tag"] and f"{self['tag']}, not the default",
             "takes": f"raw images {_shape(self)} (height x width x channels), {_values(self)}",
-            "gives": f"{self['features']} features",
+            "gives": f"probabilities of {', '.join(classes)}" if classes else f"{self['features']} features",
             "parts": ", ".join(self["parts"]),
             "parameters": self["parameters"] and f"{self['parameters']:,} in the encoder",
             "size": _size(self["bytes"]),
@@ -35,7 +36,8 @@ class Model(dict):
                 paper = metric | {"value": metric.get("paper"), "error": None}
                 rows.append([_label(metric), _shown(metric), _shown(paper), metric.get("protocol", "")])
             lines += [table(rows, right={1, 2}), ""]
-        return "\n".join([*lines, f'encoder = sslzoo.load("{self.where or self["name"]}")'])
+        kind = "classifier" if classes else "encoder"
+        return "\n".join([*lines, f'{kind} = sslzoo.load("{self.where or self["name"]}")'])
 
 
 class Models(list):

@@ -25,6 +25,8 @@ It is one JSON object. Only `name` is required; what nobody knew is left out:
     pictures      list of objects: file ("pictures/samples.png"), caption
     evaluation    object, the full record of the evaluation
 
+    classes       list of str, of a classifier: the names of its classes, in the order of its outputs
+
     schema, input_shape [H, W, C], input_range, features (L), parameters (of the encoder), parts (part -> number of
     parameters), weights ("float32", or "float16" for kernels in half precision), requires (packages beside Keras whose
     layers they have: "keras-hub") describe the models themselves
@@ -136,6 +138,7 @@ FIELDS = {
     "remarks": (False, "a list of texts", list_of(is_text)),
     "pictures": (False, "a list of objects", _PICTURE),
     "evaluation": (False, "an object or null", lambda value: value is None or isinstance(value, dict)),
+    "classes": (False, "a list of at least 2 texts", list_of(is_text, 2)),
     "input_shape": (False, "[H, W, C]", lambda value: list_of(is_count, 3)(value) and len(value) == 3),
     "input_range": (False, "[low, high]", list_of(checks.is_number, 2)),
     "features": (False, "an integer", is_count),

@@ -414,7 +414,7 @@ def test_without_labels_only_what_needs_them_is_refused(encoder, data, tmp_path)
     assert same["style"] == report["style"]
     report = evaluate(encoder, tmp_path / "mine.npz", "all", decoder_epochs=1)
     assert set(report) == {"style", "reconstruction"}
-    names = "linear probe, MLP probe, kNN, GMM, generation, attributes"
+    names = "linear probe, MLP probe, kNN, GMM, few labels, generation, attributes"
     assert f"Not measured, {names}: The train images have no labels." in report.remarks
     with pytest.raises(InvalidInputError, match=r"The test images have no labels\. Received: test labels=None"):
         evaluate(encoder, ((images, labels), (test_images, None)), ("style", "knn", "generation"))

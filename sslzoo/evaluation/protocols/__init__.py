@@ -3,6 +3,7 @@
 from sslzoo.evaluation.protocols.attributes import Attributes
 from sslzoo.evaluation.protocols.bank import Bank
 from sslzoo.evaluation.protocols.clusters import Clusters
+from sslzoo.evaluation.protocols.few_shot import FewShot
 from sslzoo.evaluation.protocols.generation import Generation
 from sslzoo.evaluation.protocols.gmm import GMM
 from sslzoo.evaluation.protocols.knn import KNN
@@ -15,7 +16,7 @@ from sslzoo.evaluation.protocols.reconstruction import Reconstruction
 from sslzoo.evaluation.protocols.style import Style
 from sslzoo.evaluation.protocols.views import Views
 
-_CLASSES = (Linear, MLP, KNN, GMM, Style, Reconstruction, Generation, Likelihood, Outliers, Attributes)
+_CLASSES = (Linear, MLP, KNN, GMM, FewShot, Style, Reconstruction, Generation, Likelihood, Outliers, Attributes)
 _CLASSES += (Clusters, Bank, Views)  # of a trained method
 
 REGISTRY: dict[str, type[Protocol]] = {protocol.name: protocol for protocol in _CLASSES}

@@ -1,0 +1,1 @@
+"""What one does with an encoder: fine-tune, compare, diagnose, explore."""

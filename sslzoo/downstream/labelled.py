@@ -1,0 +1,177 @@
+"""Labelled images for a classifier: both splits of a data set, its classes, and which images are drawn or held out."""
+
+import dataclasses
+import os
+from pathlib import Path
+
+import numpy as np
+
+from sslzoo import data
+from sslzoo.data.catalogue import KNOWN
+from sslzoo.errors import InvalidInputError
+from sslzoo.evaluation.datasets import with_classes
+
+TEST_SHARE = 0.2  # of a set without test images
+IMBALANCE = 1.5  # the commonest class is weighed down where it has that many times the images of the rarest
+
+
+@dataclasses.dataclass
+class Labelled:
+    """Images of both splits and their classes.
+
+    Attributes:
+        name: str, of the data set.
+        train_images, test_images: arrays (N, H, W, C).
+        train_labels, test_labels: int64 (N,), places in `classes`; -1 of a test image of a class without train images.
+        classes: list of str, names of the classes of train images.
+        remarks: list of str, what was done to images and labels.
+    """
+
+    name: str
+    train_images: np.ndarray
+    train_labels: np.ndarray
+    test_images: np.ndarray
+    test_labels: np.ndarray
+    classes: list[str]
+    remarks: list[str]
+
+
+def read(
+    dataset,
+    shape: tuple,
+    *,
+    image_size: "int | str | None" = None,
+    test_share: float = 0.0,
+    data_dir=None,
+    attribute: "str | int" = "Male",
+    on_error: str = "fail",
+    seed: int = 0,
+) -> Labelled:
+    """Reads a labelled data set, made to fit an encoder.
+
+    Args:
+        dataset: known name, path of an `.npz` or folder, (images, labels), or a pair of such pairs.
+        shape: (H, W, C) of the encoder's images; None for any.
+        image_size: of a folder, where the encoder takes any.
+        test_share: share of each class that is held out as test images where the set has none; 0 stands for a fifth.
+        data_dir, attribute, on_error, seed: as in `sslzoo.evaluate`.
+
+    Raises:
+        InvalidInputError: no labels, one class, or test images beside a `test_share`.
+    """
+    remarks = []
+    name, (images, labels), test, names = _splits(dataset, shape, image_size, test_share, data_dir, on_error, remarks)
+    if labels is None:
+        raise InvalidInputError(f"Fine-tuning needs the class of each image. Received: {name} without labels")
+    images, labels, _, chosen = with_classes(images, labels, attribute, "train")
+    if test is None:
+        share = test_share or TEST_SHARE
+        remarks.append(f"There are no test images: {share:.0%} of each class were held out as such.")
+        tested = split_off(labels, share, seed)
+        images, labels, test = images[~tested], labels[~tested], (images[tested], labels[tested])
+    else:
+        if test_share:
+            raise InvalidInputError(f"test_share is for a set without test images. Received: {test_share=}, {name}")
+        test = with_classes(*test, attribute, "test")[:2]
+    present = np.unique(labels)
+    if len(present) < 2:
+        raise InvalidInputError(f"A classifier needs at least 2 classes. Received: {len(present)} class in {name}")
+    known = data.class_names(name, labels) if chosen is None else None
+    classes = [names[label] for label in present] if names else known or [str(label) for label in present]
+    if not _is_path(dataset):  # arrays are taken as they are
+        shape = (None, None, None)
+    (images, done), (test_images, _) = (data.fit_images(each, shape) for each in (images, test[0]))
+    test_labels = _places(test[1], present)
+    if missed := int((test_labels < 0).sum()):
+        remarks.append(f"{missed:,} test images are of classes without train images, and count as missed.")
+    return Labelled(name, images, _places(labels, present), test_images, test_labels, classes, [*remarks, *done])
+
+
+def _splits(dataset, shape, image_size, test_share, data_dir, on_error, remarks):
+    """Name; (images, labels) of training; those of test, or None; and names of all classes, or None."""
+    if not _is_path(dataset):
+        return "arrays", *_pairs(dataset)
+    names, reading = None, {}
+    if dataset not in KNOWN and Path(dataset).expanduser().is_dir():
+        folder = data.ImageFolder(dataset, "folders")
+        folder.select("train")  # which says what is wrong with its classes before any image is read
+        names = folder.classes
+        reading = {"labels": "folders", "image_size": max(shape[:2]) if all(shape[:2]) else image_size or "auto"}
+
+    def load(split):
+        return data.load(dataset, split, data_dir, on_error=on_error, remarks=remarks, **reading)
+
+    has_test = "test" in data.splits(dataset)
+    name = os.path.basename(os.path.normpath(dataset)).removesuffix(".npz")
+    return name, load("train"), load("test") if has_test else None, names
+
+
+def _is_path(dataset):
+    return isinstance(dataset, (str, os.PathLike))
+
+
+def _pairs(dataset):
+    """(images, labels) of training; of test, or None; and names of the classes, or None."""
+    is_pair = isinstance(dataset, (tuple, list)) and len(dataset) == 2
+    splits = [dataset]
+    if is_pair and all(isinstance(each, (tuple, list)) and len(each) == 2 for each in dataset):
+        splits = dataset
+    if not is_pair:
+        raise InvalidInputError(
+            "dataset must be a known name, the path of an .npz or of a folder, (images, labels), or "
+            f"((train_images, train_labels), (test_images, test_labels)). Received: {type(dataset).__name__}"
+        )
+    labels, names = [labels for _, labels in splits], None
+    if all(np.asarray(each).dtype.kind == "U" for each in labels):
+        names, places = np.unique(np.concatenate(labels), return_inverse=True)
+        labels = np.split(places, np.cumsum([len(each) for each in labels])[:-1])
+    checked = [data.check(images, each) for (images, _), each in zip(splits, labels)]
+    return checked[0], checked[1] if len(checked) > 1 else None, None if names is None else names.tolist()
+
+
+def _places(labels, present):
+    """Place of each label among the sorted `present`, -1 of others."""
+    places = np.minimum(np.searchsorted(present, labels), len(present) - 1)
+    return np.where(present[places] == labels, places, -1)
+
+
+def split_off(labels: np.ndarray, share: float, seed: int) -> np.ndarray:
+    """Which images are held out: bool (N,), that share of each class, at least one image of it, and never all.
+
+    Raises:
+        InvalidInputError: a class of one image.
+    """
+    held_out, random = np.zeros(len(labels), bool), np.random.default_rng(seed)
+    for label in np.unique(labels):
+        rows = random.permutation(np.flatnonzero(labels == label))
+        if len(rows) < 2:
+            raise InvalidInputError(
+                f"Each class needs at least 2 images, one to learn from and one held out. Received: 1 of class {label}"
+            )
+        held_out[rows[: min(max(1, round(share * len(rows))), len(rows) - 1)]] = True
+    return held_out
+
+
+def draw(labels: np.ndarray, each: int, classes: list[str], seed: int) -> np.ndarray:
+    """Rows of `each` images of every class, chosen at random: int64, sorted.
+
+    Raises:
+        InvalidInputError: a class has fewer.
+    """
+    counts = np.bincount(labels, minlength=len(classes))
+    if each > counts.min():
+        raise InvalidInputError(
+            "labels must be at most the number of images of each class. "
+            f"Received: labels={each}, {counts.min()} of class {classes[counts.argmin()]!r}"
+        )
+    random = np.random.default_rng(seed)
+    rows = [random.permutation(np.flatnonzero(labels == label))[:each] for label in range(len(classes))]
+    return np.sort(np.concatenate(rows))
+
+
+def class_weights(labels: np.ndarray) -> "dict[int, float] | None":
+    """Class -> weight that makes all count the same, of mean 1 over images; None where their sizes are much alike."""
+    counts = np.bincount(labels)
+    if counts.max() < IMBALANCE * counts.min():
+        return None
+    return {label: len(labels) / (len(counts) * count) for label, count in enumerate(counts.tolist())}

@@ -1,0 +1,106 @@
+"""The classes that a fine-tuned classifier gives images: a table, and a page with the least certain first."""
+
+import csv
+import dataclasses
+import io
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from sslzoo import zoo
+from sslzoo.errors import InvalidInputError
+from sslzoo.evaluation.embedding import embed, no_formula
+from sslzoo.evaluation.search import gallery
+
+MOST_SHOWN = 200  # thumbnails on a page, a few kB each
+
+
+@dataclasses.dataclass
+class Prediction:
+    """Classes of images.
+
+    Attributes:
+        images: paths, or places (int) of images that are no files.
+        probabilities: float32 (N, K).
+        classes: list of K str.
+        skipped, remarks: as in `sslzoo.evaluation.Embedding`.
+    """
+
+    images: np.ndarray
+    probabilities: np.ndarray
+    classes: list[str]
+    skipped: list[tuple[str, str]]
+    remarks: list[str]
+
+    @property
+    def labels(self) -> list[str]:
+        """The class of each image."""
+        return [self.classes[place] for place in self.probabilities.argmax(axis=1)]
+
+    @property
+    def certainty(self) -> np.ndarray:
+        """Probability of that class, float32 (N,)."""
+        return self.probabilities.max(axis=1)
+
+    def rows(self) -> list[tuple]:
+        """(path or index, class, probability) of each image."""
+        images = self.images.tolist()
+        return [*zip(images, self.labels, (round(float(value), 4) for value in self.certainty))]
+
+    def to_csv(self) -> str:
+        """A row for each image: path or index, class, probability. Cells that begin a formula are guarded."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(["path" if self.images.dtype.kind == "U" else "index", "class", "probability"])
+        writer.writerows((no_formula(image), no_formula(label), value) for image, label, value in self.rows())
+        return text.getvalue()
+
+    def page(self, path: "str | os.PathLike") -> Path:
+        """Writes thumbnails with their classes as one HTML file, the 200 least certain images first."""
+        rows = self.rows()
+        order = np.argsort(self.certainty, kind="stable")[:MOST_SHOWN]
+        figures = [(rows[row][0], f"{rows[row][1]} {rows[row][2]:.2f}") for row in order]
+        shown = f", {len(order):,} of them" if len(order) < len(rows) else ""
+        return gallery(f"{len(rows):,} images, the least certain first{shown}", figures, path)
+
+
+def predict(
+    classifier: "str | os.PathLike",
+    images,
+    *,
+    revision: str | None = None,
+    split: str | None = None,
+    batch_size: int = 256,
+    on_error: str = "fail",
+    background: str = "white",
+    progress: Callable[[int, int], None] | None = None,
+) -> Prediction:
+    """Classes of images of any size and kind.
+
+    Args:
+        classifier: what `sslzoo.finetune` wrote: a folder, or hf://organisation/name.
+        images, revision, split, batch_size, on_error, background, progress: as in `sslzoo.embed`.
+
+    Raises:
+        InvalidInputError: an encoder, which has no classes; else as `sslzoo.embed`.
+    """
+    classes = zoo.info(classifier, revision).get("classes")
+    if not classes:
+        raise InvalidInputError(
+            "Expected a classifier, as `sslzoo finetune` writes it; an encoder has no classes. "
+            f"Received: classifier={os.fspath(classifier)!r}"
+        )
+    found = embed(
+        classifier,
+        images,
+        split,
+        revision=revision,
+        batch_size=batch_size,
+        on_error=on_error,
+        background=background,
+        progress=progress,
+    )
+    named = found.index if found.paths is None else found.paths
+    return Prediction(named, found.features, list(classes), found.skipped, found.remarks)

@@ -1,0 +1,276 @@
+"""finetune: the head, what is trained, what comes back and what is written, and what is refused before any work."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+from PIL import Image
+from tiers import tiered
+
+import sslzoo
+from sslzoo.downstream import classifier as classifiers
+from sslzoo.downstream import finetuning, labelled
+from sslzoo.errors import ArtefactError, InvalidInputError, MissingDataError, UnknownNameError
+
+QUICK = {"epochs": 1, "scratch": False}
+
+
+@pytest.fixture(autouse=True)
+def few_steps(monkeypatch):
+    monkeypatch.setattr(finetuning, "LEAST_STEPS", 2)
+
+
+def stripes(rows, classes=3, seed=0, size=8):
+    """Images with a bright row, whose place is the class."""
+    random = np.random.default_rng(seed)
+    labels = np.arange(rows) % classes
+    images = random.integers(0, 60, (rows, size, size, 3))
+    images[np.arange(rows), 2 * labels + 1] += 150
+    return images.astype("uint8"), labels
+
+
+def make_encoder():
+    keras.utils.set_random_seed(0)
+    layers = keras.layers
+    convolution = [layers.Conv2D(6, 3, padding="same", name="first"), layers.BatchNormalization(), layers.ReLU()]
+    head = [layers.DepthwiseConv2D(3), layers.GlobalMaxPooling2D(), layers.Dense(5, name="last")]
+    return keras.Sequential([keras.Input((8, 8, 3)), layers.Rescaling(1 / 255), *convolution, *head], name="tiny")
+
+
+def make_folder(root, counts, size=8):
+    for place, (name, count) in enumerate(counts.items()):
+        (root / name).mkdir(parents=True)
+        for number, image in enumerate(stripes(3 * count)[0][place::3]):
+            Image.fromarray(image).resize((size, size)).save(root / name / f"{number}.png")
+    return root
+
+
+@pytest.mark.parametrize("mode", tiered(["full", "probe", "lora"], ["full", "lora"]))
+def test_a_model_and_a_report_come_back(mode):
+    encoder, (images, labels) = make_encoder(), stripes(60)
+    before = [weight.copy() for weight in encoder.get_weights()]
+    model, report = sslzoo.finetune(encoder, ((images, labels), stripes(30, seed=1)), mode=mode, epochs=2)
+    assert type(model) is keras.Model or type(model).__name__ == "Functional"
+    assert not any(isinstance(layer, keras.Model) for layer in model.layers)
+    assert all(layer.trainable and not getattr(layer, "lora_enabled", False) for layer in model.layers)
+    found = keras.ops.convert_to_numpy(model(images[:7].astype("float32")))
+    assert found.shape == (7, 3)
+    np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-5)
+    assert list(report) == list(dict.fromkeys([mode, "probe", "scratch"])) and report.encoder == "tiny"
+    assert report.data == {"name": "arrays", "train": 60, "test": 30, "features": 5, "classes": 3, "attribute": None}
+    for numbers in report.numbers.values():
+        values = {name: number.value for name, number in numbers.items()}
+        assert values["accuracy_low"] <= values["accuracy"] <= values["accuracy_high"]
+        assert values["accuracy"] == pytest.approx(values["balanced_accuracy"])  # ten test images of each class
+    for weight, kept in zip(encoder.get_weights(), before):
+        np.testing.assert_array_equal(weight, kept)
+    assert sslzoo.evaluation.Report.from_json(report.to_json()) == report
+
+
+def test_the_same_seed_gives_the_same_model():
+    data = stripes(36), stripes(12, seed=1)
+    one, other = (sslzoo.finetune(make_encoder(), data, labels=5, seed=3, **QUICK)[0] for _ in range(2))
+    for mine, theirs in zip(one.get_weights(), other.get_weights()):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def test_it_learns_what_features_do_not_tell():
+    """A mean over an image cannot tell the place of its stripe; convolutions before it can, once they are trained."""
+    inputs = keras.Input((8, 8, 3))
+    x = keras.layers.Conv2D(8, (8, 1), kernel_initializer=keras.initializers.RandomNormal(0.01, seed=0))(inputs / 255)
+    encoder = keras.Model(inputs, keras.layers.GlobalAveragePooling2D()(keras.layers.ReLU()(x)))
+    data = stripes(90), stripes(60, seed=1)
+    _, report = sslzoo.finetune(encoder, data, epochs=12, learning_rate=0.01, depth_decay=1, flip=False, scratch=False)
+    assert report["full"]["accuracy"] >= max(0.9, report["probe"]["accuracy"])
+
+
+def test_seeds_give_an_interval_of_their_mean():
+    data = stripes(30), stripes(30, seed=1)
+    _, report = sslzoo.finetune(make_encoder(), data, mode="probe", labels=4, seeds=3, scratch=False)
+    each = [
+        sslzoo.finetune(make_encoder(), data, mode="probe", labels=4, seed=seed, scratch=False)[1] for seed in range(3)
+    ]
+    shares = [one["probe"]["accuracy"] for one in each]
+    assert report.seeds == [0, 1, 2] and report["probe"]["accuracy"] == pytest.approx(np.mean(shares))
+    assert report.numbers["probe"]["accuracy"].error == pytest.approx(np.std(shares, ddof=1) / 3**0.5)
+    low, high = finetuning.interval(shares, 30)
+    assert (report["probe"]["accuracy_low"], report["probe"]["accuracy_high"]) == (low, high)
+
+
+def test_intervals_are_those_of_the_books():
+    # Wilson for 8 of 10 (Newcombe 1998, method 3), and t with two degrees of freedom: 4.3027.
+    assert finetuning.interval([0.8], 10) == pytest.approx((0.4901625, 0.9433178), abs=1e-6)
+    assert finetuning.interval([0.5, 0.6, 0.7], 10) == pytest.approx(
+        (0.6 - 4.302653 * 0.1 / 3**0.5, 0.8484138), abs=1e-6
+    )
+
+
+# ---------------------------------------------------------------------- the head, low-rank terms, rates
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_the_head_is_the_regression_on_standardised_features(classes):
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.preprocessing import StandardScaler
+
+    random = np.random.default_rng(0)
+    labels = np.arange(80) % classes
+    rows = (random.normal(size=(80, 5)) + labels[:, None]) * [1, 100, 0.01, 1, 0] + [0, 500, 0, 3, 7]
+    head = keras.layers.Dense(classes)
+    head.build((None, 5))
+    chosen = classifiers.fit_head(head, rows[:60], labels[:60], rows[60:], labels[60:], False)
+    scaler = StandardScaler().fit(rows[:60])
+    expected = LogisticRegression(C=chosen, max_iter=500).fit(scaler.transform(rows[:60]), labels[:60])
+    found = keras.ops.convert_to_numpy(keras.ops.softmax(head(rows.astype("float32"))))
+    np.testing.assert_allclose(found, expected.predict_proba(scaler.transform(rows)), atol=2e-4)
+
+
+def test_low_rank_terms_are_merged():
+    tuned, plain = (classifiers.Classifier(make_encoder(), 3) for _ in range(2))
+    assert classifiers.add_low_rank(tuned, 2, seed=0) == 2  # a depthwise kernel has none
+    names = {variable.path for variable in tuned.training.trainable_variables}
+    assert names == {f"{layer}/lora_kernel_{x}" for layer in ("first", "last") for x in "ab"} | {
+        "logits/kernel",
+        "logits/bias",
+    }
+    for layer in ("first", "last"):
+        term = tuned.training.get_layer(layer).lora_kernel_b
+        term.assign(np.random.default_rng(0).normal(size=term.shape))
+    plain.training.set_weights(tuned.weights())
+    tuned.head.set_weights([np.eye(5, 3), np.zeros(3)])
+    plain.head.set_weights([np.eye(5, 3), np.zeros(3)])
+    images = stripes(6)[0].astype("float32")
+    ours, theirs = (keras.ops.convert_to_numpy(each.training(images)) for each in (plain, tuned))
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    untouched = keras.ops.convert_to_numpy(classifiers.Classifier(make_encoder(), 3).features(images))
+    assert np.abs(untouched - keras.ops.convert_to_numpy(plain.features(images))).max() > 0.1
+
+
+def test_rates_grow_with_depth():
+    model = keras.Sequential([keras.Input((3,)), *(keras.layers.Dense(2, name=f"d{i}") for i in range(3))])
+    assert classifiers.depth_factors(model, 0.01) == pytest.approx([0.01, 0.01, 0.1, 0.1, 1, 1])
+    before = model.get_weights()
+    model.compile(classifiers.GradedAdam(0.1, [0, 0, 0, 0, 0.5, 1]), "mse")
+    model.fit(np.ones((4, 3)), np.full((4, 2), 9.0), epochs=1, batch_size=4, verbose=0)
+    moved = [np.abs(now - then) for now, then in zip(model.get_weights(), before)]
+    assert not any(change.any() for change in moved[:4])
+    np.testing.assert_allclose(moved[5], 0.1, rtol=1e-3)  # Adam's first step is the rate itself
+    assert moved[4].max() == pytest.approx(0.05, rel=1e-3)
+
+
+# ---------------------------------------------------------------------- data
+
+
+def test_a_folder_of_classes_becomes_a_folder_of_a_model(tmp_path):
+    photos = make_folder(tmp_path / "My Photos", {"cat": 9, "dog": 9, "=cow": 9}, size=12)
+    out = tmp_path / "Cats & dogs"
+    model, report = sslzoo.finetune(make_encoder(), photos, out=out, mode="probe", license="cc0-1.0", scratch=False)
+    loaded, images = sslzoo.load(out), stripes(4)[0]
+    np.testing.assert_allclose(loaded.predict(images, verbose=0), model.predict(images, verbose=0), atol=1e-6)
+    results = json.loads((out / "results.json").read_text())
+    assert results["name"] == "cats-dogs" and results["classes"] == ["=cow", "cat", "dog"]
+    assert results["dataset"] == "My Photos" and results["metrics"] == report.metrics()
+    card = (out / "README.md").read_text()
+    assert "pipeline_tag: image-classification" in card and "`=cow`, `cat`, `dog`" in card
+    assert "without labels" not in card and str(tmp_path) not in card + json.dumps(results)
+    assert any("20%" in remark for remark in report.remarks)  # there were no test images
+    assert sslzoo.info(out)["classes"] == results["classes"] and "probabilities of =cow, cat" in str(sslzoo.info(out))
+    with pytest.raises(ArtefactError, match="overwrite=True"):
+        sslzoo.finetune(make_encoder(), photos, out=out)
+
+
+def test_labels_may_have_gaps_and_names(tmp_path):
+    (images, labels), (test, truth) = stripes(30), stripes(12, seed=1)
+    kept = np.array([3, 7, 40])
+    found = labelled.read(((images, kept[labels]), (test, np.where(truth == 2, 5, kept[truth]))), (8, 8, 3))
+    assert found.classes == ["3", "7", "40"] and np.array_equal(found.train_labels, labels)
+    assert np.array_equal(found.test_labels, np.where(truth == 2, -1, truth))
+    assert any("4 test images" in remark for remark in found.remarks)
+    named = np.array(["owl", "cat", "dog"])
+    found = labelled.read(((images, named[labels]), (test, named[truth])), (8, 8, 3))
+    assert found.classes == ["cat", "dog", "owl"] and np.array_equal(
+        np.array(found.classes)[found.test_labels], named[truth]
+    )
+    np.savez(tmp_path / "one.npz", images=images, labels=labels)
+    halved = labelled.read(tmp_path / "one.npz", (8, 8, 3), test_share=0.5)
+    assert len(halved.test_labels) == 15 and halved.name == "one"
+    assert labelled.read("digits", (None, None, None)).test_images.shape == (360, 8, 8, 1)
+
+
+def test_each_class_is_held_out_and_left():
+    labels = np.repeat([0, 1, 2], [2, 10, 101])
+    held = labelled.split_off(labels, 0.3, seed=0)
+    assert np.bincount(labels[held]).tolist() == [1, 3, 30]
+    assert np.bincount(labels[labelled.split_off(labels, 0.99, seed=0)]).tolist() == [1, 9, 100]
+
+
+def test_classes_of_very_different_size_weigh_the_same():
+    assert labelled.class_weights(np.repeat([0, 1], [10, 14])) is None
+    weights = labelled.class_weights(np.repeat([0, 1], [10, 30]))
+    assert weights == {0: 2.0, 1: pytest.approx(2 / 3)}
+    images, labels = stripes(80, classes=2)
+    rows = np.concatenate([np.flatnonzero(labels == 0)[:8], np.flatnonzero(labels == 1)])
+    data = (images[rows], labels[rows]), stripes(20, classes=2, seed=1)
+    _, report = sslzoo.finetune(make_encoder(), data, **QUICK)
+    assert any("6 to 32 images" in remark for remark in report.remarks)
+
+
+@pytest.mark.slow
+def test_a_backbone_by_name(tmp_path):
+    data = stripes(24, size=32), stripes(12, size=32, seed=1)
+    model, report = sslzoo.finetune("keras:MobileNetV3Small", data, mode="probe", scratch=False, out=tmp_path / "m")
+    assert model.input_shape == (None, 32, 32, 3) and report.encoder == "keras:MobileNetV3Small"
+    assert any("random weights" in remark for remark in report.remarks)
+    assert sslzoo.load(tmp_path / "m").output_shape == (None, 3)
+
+
+# ---------------------------------------------------------------------- wrong ways
+
+
+@pytest.mark.parametrize(
+    "options,error,message",
+    [
+        ({"mode": "ful"}, UnknownNameError, "Did you mean 'full'"),
+        ({"labels": 1}, InvalidInputError, "labels must be an integer >= 2"),
+        ({"labels": 50}, InvalidInputError, "Received: labels=50, 10 of class '0'"),
+        ({"labels": "folder"}, UnknownNameError, "'folders'"),
+        ({"held_out": 0}, InvalidInputError, "held_out must be a number > 0"),
+        ({"depth_decay": 2}, InvalidInputError, "depth_decay must be a number from 0 to 1"),
+        ({"test_share": 0.5}, InvalidInputError, "test_share is for a set without test images"),
+        ({"pretrained": True}, InvalidInputError, "pretrained is for backbones"),
+        ({"out": "///"}, ArtefactError, "A model"),
+        ({"license": "Mine!", "out": "x"}, InvalidInputError, "license must be"),
+        ({"seeds": 0}, InvalidInputError, "seeds must be"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)
+def test_arguments_are_refused_before_any_work(monkeypatch, options, error, message):
+    monkeypatch.setattr(finetuning, "_run", None)
+    with pytest.raises(error, match=message):
+        sslzoo.finetune(make_encoder(), (stripes(30), stripes(6)), **options)
+
+
+def test_data_is_refused_before_any_work(monkeypatch, tmp_path):
+    monkeypatch.setattr(finetuning, "_run", None)
+    encoder, (images, labels) = make_encoder(), stripes(12)
+    test = images, labels
+    for data, message in [
+        (((images, None), test), "needs the class of each image"),
+        (((images, np.zeros(12, int)), test), "at least 2 classes. Received: 1 class"),
+        (((images, np.append(labels[:-1], 9)), test), "at least 2 images"),
+        ((stripes(12, size=10), stripes(12, size=10)), "fit the encoder's input"),
+        (images, "dataset must be"),
+    ]:
+        with pytest.raises(InvalidInputError, match=message):
+            sslzoo.finetune(encoder, data)
+    with pytest.raises(InvalidInputError, match="at least two folders"):
+        sslzoo.finetune(encoder, make_folder(tmp_path / "one", {"cat": 3}))
+    with pytest.raises(MissingDataError):
+        sslzoo.finetune(encoder, tmp_path / "none")
+    np.savez(tmp_path / "bare.npz", images=images)
+    with pytest.raises(InvalidInputError, match="needs the class of each image"):
+        sslzoo.finetune(encoder, tmp_path / "bare.npz")
+    for wrong in (keras.layers.Flatten(), keras.Sequential([keras.Input((8, 8, 3)), keras.layers.Conv2D(2, 3)])):
+        with pytest.raises(InvalidInputError, match="encoder must"):
+            sslzoo.finetune(wrong, (test, test))
