@@ -21,6 +21,13 @@ DARK, FLAT = 0.05, 0.02  # mean and standard deviation below which a view shows 
 class ViewCheck:
     """Random views of images, and how much of them is lost. `str()` is a table, `page` writes a page with a picture.
 
+    Example:
+        from sslzoo import data, evaluation
+
+        images, _ = data.load("digits", "train")
+        check: evaluation.ViewCheck = evaluation.check_views(images[:16], "simvae-digits")
+        print(check)
+
     Attributes:
         images: the images (N, H, W, C) that views were made of.
         made: float32 (N, J, h, w, C), the views.
