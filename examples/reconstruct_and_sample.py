@@ -13,9 +13,10 @@ import argparse
 from pathlib import Path
 
 import numpy as np
+from sklearn.mixture import GaussianMixture
 
 import sslzoo
-from sslzoo.evaluation import features, fit_gmm, pictures
+from sslzoo.evaluation import features, pictures
 
 
 def main(argv=None):
@@ -45,7 +46,8 @@ def main(argv=None):
     print(f"mean squared error per pixel (of 0..1), {len(test):,} test images: {error:.4f}")
     print(f"the mean train image in place of every reconstruction: {constant:.4f}")
 
-    mixture = fit_gmm(features(encoder, train[: arguments.limit]), arguments.components, 1, arguments.seed)
+    latents = features(encoder, train[: arguments.limit])
+    mixture = GaussianMixture(arguments.components, random_state=arguments.seed).fit(latents.astype("float64"))
     drawn = draw_from(mixture, 50, random)
 
     lines = []

@@ -15,6 +15,7 @@ from sslzoo.evaluation.embedding import Embedding, embed
 from sslzoo.evaluation.evaluate import ALL_PROTOCOLS, PROTOCOLS, evaluate, evaluate_features
 from sslzoo.evaluation.features import TorchEncoder, features, weights_sha256
 from sslzoo.evaluation.generation import ClassGaussians, Extractor, frechet_distance
+from sslzoo.evaluation.logistic import LogisticFit, fit_logistic
 from sslzoo.evaluation.neighbors import knn_accuracy, nearest
 from sslzoo.evaluation.probes import ProbeResult, balanced_accuracy, train_probe, train_probe_on_views
 from sslzoo.evaluation.protocols import Number
@@ -28,6 +29,7 @@ __all__ = [
     "ClassGaussians",
     "Embedding",
     "Extractor",
+    "LogisticFit",
     "Match",
     "Number",
     "ProbeResult",
@@ -41,6 +43,7 @@ __all__ = [
     "evaluate_features",
     "features",
     "fit_gmm",
+    "fit_logistic",
     "frechet_distance",
     "generation",
     "hungarian_accuracy",

@@ -60,6 +60,7 @@ def train_probe(
     learning_rate: float = 3e-4,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
+    passes: int = 1,
 ) -> ProbeResult:
     """Train a classifier on features and score it on test features after every epoch.
 
@@ -70,14 +71,15 @@ def train_probe(
         test_labels: int array (M,), values 0..num_classes - 1.
         num_classes: int, at least 2.
         hidden: int, width of the one hidden ReLU layer; None for a linear probe.
-        epochs: int, passes over the training rows, each in a new random order.
-        batch_size: int, rows per step. The last batch of an epoch may be smaller.
+        epochs: int, after each of which the test rows are scored.
+        batch_size: int, rows per step. The last batch of a pass may be smaller.
         learning_rate: float, of Adam, constant.
         seed: int, of the initial weights and the order of the rows. Equal seeds give equal results.
         progress: callable (epochs done, epochs in all), or None.
+        passes: int, over the training rows in an epoch, each in a new random order.
     """
     checks.count(2, num_classes=num_classes)
-    checks.count(epochs=epochs, batch_size=batch_size)
+    checks.count(epochs=epochs, batch_size=batch_size, passes=passes)
     checks.count(hidden=1 if hidden is None else hidden)
     checks.positive(learning_rate=learning_rate)
     checks.seed(needed=True, seed=seed)
@@ -92,10 +94,9 @@ def train_probe(
     accuracies, losses = np.zeros(epochs), np.zeros(epochs)
     with threadpool_limits(1, user_api="blas"):  # matrices this small only lose time, and repeatability, to threads
         for epoch in range(epochs):
-            order = random.permutation(len(x))
-            for start in range(0, len(x), batch_size):
-                rows = order[start : start + batch_size]
-                losses[epoch] += _backward(x[rows], targets[rows], layers, gradients) * len(rows) / len(x)
+            for rows in _batches(random, len(x), batch_size, passes):
+                loss = _backward(x[rows], targets[rows], layers, gradients)
+                losses[epoch] += loss * len(rows) / (passes * len(x))
 
                 step += 1
                 mean += np.multiply(np.subtract(gradient, mean, out=scratch), 1 - BETA_1, out=scratch)
@@ -192,6 +193,13 @@ def plateaus(accuracies: Sequence[float], patience: int) -> int:
 def balanced_accuracy(labels: np.ndarray, predictions: np.ndarray) -> float:
     """Mean over the classes in `labels` of the share of their rows that is predicted right, in 0..1."""
     return float(np.mean([np.mean(predictions[labels == c] == c) for c in np.unique(labels)]))
+
+
+def _batches(random, count, batch_size, passes):
+    """Rows of each step of an epoch."""
+    for _ in range(passes):
+        order = random.permutation(count)
+        yield from (order[start : start + batch_size] for start in range(0, count, batch_size))
 
 
 def _targets(labels, num_classes):

@@ -9,6 +9,7 @@ from threadpoolctl import threadpool_limits
 
 from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation import fit_gmm, hungarian_accuracy, minibatch_scores, scores
+from sslzoo.evaluation.clustering import fit_mixtures
 
 
 def test_hungarian_accuracy_is_the_best_of_all_matches():
@@ -74,15 +75,36 @@ def three_blobs(rows=300, width=3):
     return 6 * np.eye(3, width)[labels] + random.normal(size=(rows, width)), labels
 
 
-def test_mixture_equals_scikit_learn_with_n_init():
-    features = np.random.default_rng(0).normal(size=(150, 4))  # no structure: restarts end in different places
-    ours = fit_gmm(features, 5, restarts=4, seed=3)
+def test_restarts_equal_scikit_learn_on_standardised_features():
+    features = np.random.default_rng(0).normal(2, 5, size=(150, 4))  # no structure: restarts end in different places
+    ours = fit_mixtures(features, 5, restarts=4, seed=3)
+    standard = (features - features.mean(axis=0)) / features.std(axis=0)
+    random = np.random.default_rng(3)
+    random.permutation(150)  # which rows are taken
     with threadpool_limits(1):
-        theirs = GaussianMixture(5, n_init=4, random_state=3).fit(features)
-    np.testing.assert_array_equal(ours.means_, theirs.means_)
-    np.testing.assert_array_equal(ours.predict(features), theirs.predict(features))
-    assert ours.lower_bound_ == theirs.lower_bound_
-    assert ours.lower_bound_ > fit_gmm(features, 5, restarts=1, seed=3).lower_bound_
+        theirs = [
+            GaussianMixture(5, tol=1e-4, max_iter=1000, random_state=int(start)).fit(standard)
+            for start in random.integers(0, 2**31, 4)
+        ]
+    best = max(theirs, key=lambda mixture: mixture.lower_bound_)
+    assert [mixture.bound for mixture in ours] == pytest.approx(sorted((m.lower_bound_ for m in theirs), reverse=True))
+    assert ours[0].bound > ours[-1].bound and ours[0].converged
+    np.testing.assert_array_equal(ours[0].predict(features), best.predict(standard))
+    np.testing.assert_array_equal(fit_gmm(features, 5, 4, 3).predict(features), ours[0].predict(features))
+
+
+def test_scale_and_origin_of_features_do_not_matter():
+    features, _ = three_blobs()
+    moved = features * [1e-4, 1.0, 1e4] + [7.0, -1e3, 0.0]
+    found = [fit_gmm(rows, 3, restarts=2).predict(rows) for rows in (features, moved)]
+    assert hungarian_accuracy(found[0], found[1]) == 1
+
+
+def test_many_rows_are_sampled_and_many_features_turned_to_few():
+    features, labels = three_blobs(20_500, 40)
+    mixture = fit_gmm(features, 3, restarts=1)
+    assert (mixture.rows, mixture.dimensions) == (20_000, 32)
+    assert hungarian_accuracy(labels, mixture.predict(features)) > 0.99
 
 
 def test_mixture_finds_blobs_in_float32_too():
@@ -91,17 +113,26 @@ def test_mixture_finds_blobs_in_float32_too():
     assert hungarian_accuracy(labels, clusters) > 0.99
 
 
-def test_degenerate_features_get_a_ridge():
+def test_degenerate_features_have_mixtures_too():
     features, labels = three_blobs()
     collapsed = np.zeros_like(features)
-    assert np.isfinite(fit_gmm(collapsed, 3, restarts=1).means_).all()
-    # One huge and one repeated feature: in float64 their covariance is singular whatever 1e-6 adds to it.
-    hopeless = np.hstack([1e8 * features, 1e8 * features])
+    assert np.unique(fit_gmm(collapsed, 3, restarts=1).predict(collapsed)).size == 1
+    hopeless = np.hstack([1e8 * features, 1e8 * features])  # huge, and each feature twice
     with pytest.raises(ValueError, match="covariance"):
         GaussianMixture(3, random_state=0).fit(hopeless)
-    mixture = fit_gmm(hopeless, 3, restarts=1)
-    assert mixture.reg_covar > 1e-6
-    assert hungarian_accuracy(labels, mixture.predict(hopeless)) > 0.99
+    assert hungarian_accuracy(labels, fit_gmm(hopeless, 3, restarts=1).predict(hopeless)) > 0.99
+
+
+def test_a_ridge_is_raised_where_scikit_learn_refuses(monkeypatch):
+    fit = GaussianMixture.fit
+
+    def refuse_small(self, rows):
+        if self.reg_covar < 1e-4:
+            raise ValueError("ill-defined empirical covariance")
+        return fit(self, rows)
+
+    monkeypatch.setattr(GaussianMixture, "fit", refuse_small)
+    assert fit_gmm(three_blobs()[0], 3, restarts=1).ridge == 1e-4
 
 
 def test_mixture_errors_are_clear(monkeypatch):

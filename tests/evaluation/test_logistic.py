@@ -1,0 +1,56 @@
+"""Logistic regression to its end: scale does not matter, what is chosen is chosen without test rows."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from sslzoo.errors import InvalidInputError
+from sslzoo.evaluation import fit_logistic, logistic
+
+
+def blobs(rows=400, classes=3, spread=1.0):
+    random = np.random.default_rng(0)
+    labels = random.integers(0, classes, rows)
+    features = 2 * np.eye(classes, 5)[labels] + spread * random.normal(size=(rows, 5))
+    return (features[:300], labels[:300]), (features[300:], labels[300:])
+
+
+def test_it_equals_scikit_learn_on_standardised_features():
+    (rows, labels), (test_rows, truth) = blobs()
+    fitted = fit_logistic(rows, labels, test_rows, truth)
+    mean, scale = rows.mean(axis=0), rows.std(axis=0)
+    model = LogisticRegression(C=fitted.inverse_penalty, max_iter=2000).fit((rows - mean) / scale, labels)
+    np.testing.assert_array_equal(fitted.predictions, model.predict((test_rows - mean) / scale))
+    assert fitted.accuracy == np.mean(fitted.predictions == truth) > 0.8
+    assert fitted.converged and fitted.inverse_penalty in logistic.INVERSE_PENALTIES
+
+
+def test_scale_origin_and_constant_features_do_not_matter():
+    (rows, labels), (test_rows, truth) = blobs()
+    plain = fit_logistic(rows, labels, test_rows, truth)
+    moved = [np.hstack([each * 1e-5 + 3, np.full((len(each), 1), 0.1)]) for each in (rows, test_rows)]
+    np.testing.assert_array_equal(fit_logistic(moved[0], labels, moved[1], truth).predictions, plain.predictions)
+    nothing = fit_logistic(np.ones_like(rows), labels, np.ones_like(test_rows), truth)
+    assert np.unique(nothing.predictions).size == 1
+
+
+def test_the_strength_is_chosen_on_train_rows_alone():
+    (rows, labels), (test_rows, truth) = blobs(spread=8.0)
+    chosen = fit_logistic(rows, labels, test_rows, truth).inverse_penalty
+    assert chosen == fit_logistic(rows, labels, test_rows[:1] * 100, truth[:1]).inverse_penalty
+    few = fit_logistic(rows[:30], labels[:30], test_rows, truth)
+    assert few.inverse_penalty == 1
+
+
+def test_a_fit_that_was_cut_short_says_so(monkeypatch):
+    monkeypatch.setattr(logistic, "MOST_STEPS", 2)
+    (rows, labels), test = blobs()
+    assert not fit_logistic(rows, labels, *test).converged
+
+
+def test_what_does_not_fit_is_refused():
+    (rows, labels), (test_rows, truth) = blobs()
+    with pytest.raises(InvalidInputError, match="train labels must be"):
+        fit_logistic(rows, labels[:5], test_rows, truth)
+    with pytest.raises(InvalidInputError, match="must be finite"):
+        fit_logistic(rows * np.nan, labels, test_rows, truth)
