@@ -23,7 +23,7 @@ from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation.features import check_features
 
 RIDGES = (1e-6, 1e-4, 1e-2)  # added to variances: scikit-learn's, and what degenerate features need
-MOST_ROWS, MOST_DIMENSIONS = 20_000, 32
+MOST_ROWS, MOST_DIMENSIONS = 10_000, 32
 TOLERANCE, MOST_STEPS = 1e-4, 1000
 _THREADS = 2
 
@@ -114,7 +114,7 @@ def fit_gmm(features: np.ndarray, components: int, restarts: int = 20, seed: int
 def fit_mixtures(features: np.ndarray, components: int, restarts: int = 20, seed: int = 0) -> list[Mixture]:
     """Fits scikit-learn's Gaussian mixture with full covariances from several starts, each by k-means of its own.
 
-    Features are standardised; of more than 32, the 32 principal components are fitted. Of more than 20,000 rows, as
+    Features are standardised; of more than 32, the 32 principal components are fitted. Of more than 10,000 rows, as
     many are taken at random. Both leave the clusters as they are, in a tenth of the time and less. A fit ends where
     its bound rises by less than 1e-4 a step.
 

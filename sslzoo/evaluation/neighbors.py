@@ -104,15 +104,18 @@ def nearest(
     indices = np.empty((len(queries), k), np.int64)
     similarities = np.empty((len(queries), k))
     rows = max(1, _BLOCK_BYTES // (8 * len(bank)))
+    groups = min(len(bank), 4 * k)
 
     def search(start):
         block = queries[start : start + rows] @ bank.T
         block += offset
-        bounds = np.partition(block, len(bank) - k, axis=1)[:, len(bank) - k]  # the k-th largest
+        # The k-th largest of at least k maxima of groups of rows is no larger than the k-th largest of all rows: what
+        # lies below it need not be sorted.
+        maxima = block[:, : groups * (len(bank) // groups)].reshape(len(block), groups, -1).max(axis=2)
+        bounds = np.partition(maxima, groups - k, axis=1)[:, groups - k]
         for i, (row, bound) in enumerate(zip(block, bounds), start):
-            above, equal = np.flatnonzero(row > bound), np.flatnonzero(row == bound)
-            chosen = np.concatenate([above, equal[: k - len(above)]])
-            chosen = chosen[np.argsort(-row[chosen], kind="stable")]
+            near = np.flatnonzero(row >= bound)
+            chosen = near[np.argsort(-row[near], kind="stable")[:k]]
             indices[i], similarities[i] = chosen, row[chosen] + shift[i]
 
     # A thread per block, not per product: BLAS threads that wait for a busy core cost up to ten times the work itself.

@@ -101,9 +101,9 @@ def test_scale_and_origin_of_features_do_not_matter():
 
 
 def test_many_rows_are_sampled_and_many_features_turned_to_few():
-    features, labels = three_blobs(20_500, 40)
+    features, labels = three_blobs(10_500, 40)
     mixture = fit_gmm(features, 3, restarts=1)
-    assert (mixture.rows, mixture.dimensions) == (20_000, 32)
+    assert (mixture.rows, mixture.dimensions) == (10_000, 32)
     assert hungarian_accuracy(labels, mixture.predict(features)) > 0.99
 
 

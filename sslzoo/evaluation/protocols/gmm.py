@@ -12,7 +12,7 @@ MINIBATCH = 64
 
 @dataclasses.dataclass
 class GMM(Protocol):
-    """Full covariances, a component a class, standardised features (32 principal components of more, 20,000 rows of
+    """Full covariances, a component a class, standardised features (32 principal components of more, 10,000 rows of
     more): Hungarian accuracy, NMI and ARI over the whole test set of the restart with the highest likelihood bound, the
     lowest and highest accuracy of all restarts; and the same averaged over batches of 64, as the papers' tables appear
     to be.
