@@ -1,12 +1,15 @@
-"""Measures more of entries in weights/, and writes it into their results.json, cards and the manifest.
+"""Measures entries of weights/ on their files as they are, and writes results.json, cards and the manifest.
 
-    python benchmarks/measure.py                                      # what tables need and an entry lacks
-    python benchmarks/measure.py simvae-mnist --protocols likelihood outliers
-    python benchmarks/measure.py "*-mnist" --protocols generation --extractor simclr-mnist
+    python benchmarks/measure.py simvae-mnist "moco-*"          # every protocol that an entry has
+    python benchmarks/measure.py --all --protocols knn linear gmm
+    python benchmarks/measure.py --all --check                  # write nothing; exit with 1 and list what differs
+    python benchmarks/measure.py simvae-mnist --protocols likelihood outliers --outside cifar10
 
-Numbers that are there already stay, unless --again is given. Files of weights are not touched; results.json then also
-holds their hashes. An entry that cannot be measured so (it has no decoder, say) is told, the others go on, and the exit
-status is 1. `python benchmarks/tables.py` afterwards.
+Features are computed once an entry, for all protocols. Files of weights are not touched. What was not measured on
+these files, or in another way than today's, stands in results.json as `outdated`, protocol by protocol, until it is
+measured again; the card says so. --check holds numbers of the same machine to 0.05 points by neighbours and linear
+probes, and to 0.5 by clusters. An entry that cannot be measured so (it has no decoder, say) is told, the others go on,
+and the exit status is 1. `python benchmarks/tables.py` afterwards.
 """
 
 import argparse
@@ -18,6 +21,7 @@ from pathlib import Path
 from sslzoo import data, evaluation
 from sslzoo.errors import SSLZooError
 from sslzoo.evaluation import Report
+from sslzoo.evaluation.report import options_of
 from sslzoo.files import module_at
 from sslzoo.publishing import artefact, manifest
 from sslzoo.zoo import layout
@@ -26,14 +30,20 @@ from sslzoo.zoo.results import read_results
 reports = module_at(Path(__file__).with_name("reports.py"))
 
 WEIGHTS = Path(__file__).resolve().parent.parent / "weights"
+# Points by which a number may differ from what is published, and what is held to it unless protocols are named.
+TOLERANCES = {"knn": 0.05, "linear": 0.05, "gmm": 0.5}
 
 
-def wanted(folder, protocols, again=False):
-    """Protocols that an entry lacks: those asked for, or style, and reconstruction where there is a decoder."""
-    held = (read_results(folder).get("evaluation") or {}).get("numbers", {})
-    if not protocols:
-        protocols = ["style", *(["reconstruction"] if "decoder" in layout.parts(folder) else [])]
-    return [name for name in protocols if again or name not in held]
+def entries(patterns, weights):
+    """Folders of the entries whose names match."""
+    folders = sorted(path.parent for path in weights.glob(f"*/{layout.CONFIG}"))
+    return [folder for folder in folders if any(fnmatch.fnmatch(folder.name, pattern) for pattern in patterns)]
+
+
+def held(results):
+    """Protocols that an entry's numbers are of and that its files suffice for."""
+    numbers = (results.get("evaluation") or {}).get("numbers", {})
+    return [name for name in evaluation.ALL_PROTOCOLS if name in numbers]
 
 
 @functools.lru_cache(maxsize=2)
@@ -43,66 +53,86 @@ def splits(dataset, data_dir):
 
 
 def measure(folder, protocols, data_dir=None, **options):
-    """Evaluates an entry and adds the numbers to its results. Returns the new report alone."""
+    """The report on an entry: its files, its seed, and its settings where an evaluation keeps them."""
     results = read_results(folder)
-    report = evaluation.evaluate(
-        folder,
-        splits(results["dataset"], data_dir),
-        protocols,
-        data_dir,
-        name=results["dataset"],
-        seed=results["seeds"][0],
-        **options,
+    record = results.get("evaluation") or {}
+    needed = {"extractor": "generation", "outside": "outliers"}
+    kept = {name: value for name, value in options_of(record).items() if needed.get(name, protocols[0]) in protocols}
+    return evaluation.evaluate(
+        folder, splits(results["dataset"], data_dir), protocols, data_dir, name=results["dataset"], **(kept | options)
     )
-    merged = merge(results.get("evaluation"), report)
+
+
+def write(folder, report):
+    """Puts what was measured into results.json and the card."""
+    results = read_results(folder)
+    record = results.get("evaluation")
+    merged = reports.merge(Report.from_dict(record), report) if record else report
     papers = {metric["name"]: metric["paper"] for metric in results["metrics"] if metric.get("paper") is not None}
-    artefact.seal(folder, metrics=merged.metrics(papers), evaluation=merged.to_dict())
-    return report
+    outdated = [name for name in results.get("outdated", []) if name not in report]
+    artefact.seal(folder, metrics=merged.metrics(papers), evaluation=merged.to_dict(), outdated=outdated)
 
 
-def merge(record, report):
-    """A report of what was measured before, if anything was, and what was measured now."""
-    return reports.merge(Report.from_dict(record), report) if record else report
+def differences(results, report):
+    """Lines of what a report has otherwise than results.json."""
+    record = Report.from_dict(results["evaluation"])
+    lines = []
+    for protocol, numbers in report.numbers.items():
+        tolerance = TOLERANCES.get(protocol, 0.05)
+        published = record.numbers.get(protocol, {})
+        for metric in numbers.keys() | published.keys():
+            now, then = (
+                side[metric].printed(side[metric].value) if metric in side else None for side in (numbers, published)
+            )
+            if now is None or then is None or abs(now - then) > tolerance:
+                lines.append(f"{protocol}.{metric}: published {then}, measured {now}")
+    return sorted(lines)
 
 
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("entries", nargs="*", default=["*"], metavar="PATTERN", help="names of entries (all)")
-    add(
-        "--protocols",
-        nargs="+",
-        choices=evaluation.ALL_PROTOCOLS,
-        metavar="P",
-        help="what to measure (what tables need)",
-    )
-    add("--extractor", default="inception", help="of the Fréchet distance (inception)")
+    add("entries", nargs="*", metavar="NAME", help="names of entries, or patterns such as '*-mnist'")
+    add("--all", action="store_true", help="all entries")
+    add("--check", action="store_true", help="write nothing; list what differs, by neighbours, probes and clusters")
+    add("--protocols", nargs="+", choices=evaluation.ALL_PROTOCOLS, metavar="P", help="what to measure (all it has)")
+    add("--outdated", action="store_true", help="only what is outdated of it")
+    add("--extractor", help="of the Fréchet distance (inception)")
+    add("--outside", nargs="+", help="data sets of outliers")
+    add("--restarts", type=int, help="of mixtures (as an entry has it)")
     add("--data-dir", help="folder of prepared TFDS data sets")
-    add("--again", action="store_true", help="also what an entry has already")
     add("--weights", type=Path, default=WEIGHTS, help="folder of entries (weights/)")
     options = parser.parse_args(argv)
-    failed = 0
-    folders = sorted(path.parent for path in options.weights.glob(f"*/{layout.CONFIG}"))
-    folders = [each for each in folders if any(fnmatch.fnmatch(each.name, pattern) for pattern in options.entries)]
+    if options.all == bool(options.entries):
+        parser.error(f"expected names of entries, or --all. Received: {' '.join(options.entries) or 'neither'}")
+    folders = entries(options.entries or ["*"], options.weights)
     if not folders:
         parser.error(f"no entry of {options.weights} is named so. Received: {' '.join(options.entries)}")
+    chosen = {"extractor": options.extractor, "outside": options.outside, "gmm_restarts": options.restarts}
+    chosen = {option: value for option, value in chosen.items() if value is not None}
+    failed = 0
     for folder in folders:
-        protocols = wanted(folder, options.protocols, options.again)
+        results = read_results(folder)
+        protocols = options.protocols or [name for name in held(results) if not options.check or name in TOLERANCES]
+        if options.outdated:
+            protocols = [name for name in protocols if name in results.get("outdated", [])]
         if not protocols:
-            if artefact.seal(folder):
-                manifest.refresh(folder)
-                print(f"{folder.name}: sealed", flush=True)
             continue
         try:
-            report = measure(folder, protocols, options.data_dir, extractor=options.extractor)
+            report = measure(folder, protocols, options.data_dir, **chosen)
         except SSLZooError as error:
             failed += 1
             print(f"{folder.name}: not measured ({type(error).__name__}: {error})", flush=True)
             continue
-        if options.weights == WEIGHTS:
-            manifest.refresh(folder)
-        shown = ", ".join(f"{name} {value:.4g}" for name, value in report.flat().items() if "linear_" not in name)
-        print(f"{folder.name}: {shown}", flush=True)
+        lines = differences(results, report) if options.check else []
+        failed += bool(lines)
+        if not options.check:
+            write(folder, report)
+            if options.weights == WEIGHTS:
+                manifest.refresh(folder)
+        told = "differs" if lines else "as published" if options.check else "written"
+        shown = ", ".join(f"{name} {value:.4g}" for name, value in report.headline.items())
+        print("\n  ".join([f"{folder.name}: {told} ({shown})", *lines]), flush=True)
     return 1 if failed else 0
 
 

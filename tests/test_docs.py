@@ -15,6 +15,7 @@ from sslzoo import training
 from sslzoo.errors import InvalidInputError
 from sslzoo.methods import METHODS
 from sslzoo.methods.pretrainer import ROLES
+from sslzoo.publishing import artefact
 from sslzoo.zoo.results import read_results
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -28,8 +29,8 @@ def script(path):
     return module
 
 
-BENCHMARKS = ("measure", "seeds", "choose")
-tables, write_methods, measure, seeds, choose = (
+BENCHMARKS = ("measure", "seeds", "choose", "reports")
+tables, write_methods, measure, seeds, choose, reports = (
     script(ROOT / path)
     for path in ("benchmarks/tables.py", "docs/write_methods.py", *(f"benchmarks/{n}.py" for n in BENCHMARKS))
 )
@@ -299,12 +300,11 @@ def test_what_was_measured_later_joins_what_was_there():
             "e", {"name": "mnist"}, numbers, {protocol: {}}, [0], {protocol: 1.0, "features": 2.0}, {}, frozen
         )
 
-    merged = measure.merge(report("gmm", 0.5).to_dict(), report("style", 0.7))
+    merged = reports.merge(report("gmm", 0.5), report("style", 0.7))
     assert (
         list(merged) == ["gmm", "style"] and merged["style"] == {"kept": 0.7} and merged.frozen == report("x", 0).frozen
     )
-    assert list(measure.merge(merged.to_dict(), report("linear", 0.9))) == ["linear", "gmm", "style"]
-    assert measure.merge(None, report("style", 0.7))["style"] == {"kept": 0.7}
+    assert list(reports.merge(merged, report("linear", 0.9))) == ["linear", "gmm", "style"]
 
 
 # ---------------------------------------------------------------------- the floor
@@ -324,14 +324,35 @@ def test_the_floor_is_an_untrained_encoder_measured_alike(tmp_path):
 def test_an_entry_that_cannot_be_measured_is_told_and_the_others_go_on(tmp_path, capsys):
     for name in ("simclr-digits", "simvae-digits"):
         shutil.copytree(ROOT / "weights" / name, tmp_path / name)
-    words = ["--protocols", "generation", "--extractor", "simclr-digits", "--again", "--weights", str(tmp_path)]
+    words = ["--all", "--protocols", "generation", "--extractor", "simclr-digits", "--weights", str(tmp_path)]
     assert measure.main(words) == 1
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith("simclr-digits: not measured (DoesNotApply: No encoder is judged in its own features")
-    assert second.startswith("simvae-digits: generation.frechet_simclr-digits 0.0")
-    with pytest.raises(SystemExit):
-        measure.main(["simvae-digit", "--weights", str(tmp_path)])
+    assert second.startswith("simvae-digits: written (generation 0.0")
+    for wrong in ([], ["simvae-digits", "--all"], ["simvae-digit"]):
+        with pytest.raises(SystemExit):
+            measure.main([*wrong, "--weights", str(tmp_path)])
     assert "is named so. Received: simvae-digit\n" in capsys.readouterr().err
+
+
+def test_what_is_measured_again_is_no_longer_outdated_and_differences_are_told(tmp_path, capsys):
+    folder = tmp_path / "simvae-digits"
+    shutil.copytree(ROOT / "weights" / "simvae-digits", folder)
+    artefact.seal(folder, outdated=["knn", "mlp"])
+    words = ["simvae-digits", "--protocols", "knn", "--weights", str(tmp_path)]
+    assert measure.main(words) == 0
+    results = read_results(folder)
+    assert results["outdated"] == ["mlp"]
+    card = (folder / "README.md").read_text("utf-8")
+    assert "Measured on these files, and again by (MLP probe: not yet; what stands here is of an earlier" in card
+    before = (folder / "results.json").read_bytes()
+    assert measure.main([*words, "--check"]) == 0
+    assert "simvae-digits: as published (knn 0.9" in capsys.readouterr().out
+    results["evaluation"]["numbers"]["knn"]["cosine_k10_accuracy"]["value"] -= 0.01
+    artefact.seal(folder, evaluation=results["evaluation"])
+    assert measure.main([*words, "--check"]) == 1
+    assert "simvae-digits: differs (knn 0.9" in (told := capsys.readouterr().out)
+    assert "\n  knn.cosine_k10_accuracy: published " in told and before != (folder / "results.json").read_bytes()
 
 
 def test_the_floor_of_one_seed_is_an_entry_whose_numbers_are_its_own(tmp_path):

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from sslzoo.errors import InvalidInputError, choose
-from sslzoo.evaluation.protocols import REGISTRY, Number
+from sslzoo.evaluation.protocols import GMM, REGISTRY, Number
 from sslzoo.files import write_beside
 
 FORMAT = "sslzoo.evaluation.Report/1"
@@ -217,6 +217,29 @@ class Report:
         lines.append(f"Seconds{each}: {spent}.")
         lines.append("With " + ", ".join(f"{name} {version}" for name, version in self.versions.items()) + ".")
         return lines
+
+
+def options_of(record: dict) -> dict:
+    """The options of `evaluate` that measure again what a report's record has, as far as they are not the usual ones.
+
+    Args:
+        record: dict of `Report.to_dict`, or what somebody has of it.
+
+    Returns:
+        dict of `seed`, `epochs`, `gmm_restarts`, `extractor`, `outside`.
+    """
+    settings, numbers = record.get("protocols") or {}, record.get("numbers") or {}
+    usual = {"seed": 0, "epochs": 200, "gmm_restarts": GMM.gmm_restarts, "extractor": "fid", "outside": []}
+    distance = next(iter(numbers.get("generation", ())), "fid")
+    outside = [metric.removesuffix("_auroc") for metric in numbers.get("outliers", ()) if "_slope" not in metric]
+    options = {
+        "seed": (record.get("seeds") or [0])[0],
+        "epochs": settings.get("linear", settings.get("mlp", {})).get("epochs", usual["epochs"]),
+        "gmm_restarts": settings.get("gmm", {}).get("restarts", usual["gmm_restarts"]),
+        "extractor": distance.removeprefix("frechet_") if "generation" in settings else "fid",
+        "outside": outside if "outliers" in settings else [],
+    }
+    return {option: value for option, value in options.items() if value != usual[option]}
 
 
 def versions() -> dict[str, str]:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from sslzoo.data.catalogue import KNOWN
 from sslzoo.errors import printable
+from sslzoo.evaluation.protocols import REGISTRY
+from sslzoo.evaluation.report import options_of
 from sslzoo.publishing import citations
 from sslzoo.zoo.index import headlines
 
@@ -205,7 +207,11 @@ def _numbers(results, where):
         cells += [_with_unit(metric.get(column), scale, unit) for column in columns]
         lines.append(f"| {' | '.join(map(_cell, [*cells, metric['protocol']]))} |")
     if command := _evaluation_command(results, where):
-        lines += ["", "Measured again, to the last digit on the same machine, by", "", "```sh", command, "```"]
+        outdated = [REGISTRY[name].title for name in results.get("outdated", []) if name in REGISTRY]
+        earlier = (
+            f" ({', '.join(outdated)}: not yet; what stands here is of an earlier measurement)" if outdated else ""
+        )
+        lines += ["", f"Measured on these files, and again by{earlier}", "", "```sh", command, "```"]
     return lines
 
 
@@ -226,14 +232,10 @@ def _evaluation_command(results, where):
         or measured not in KNOWN
     ):
         return None  # a classifier, or measured on arrays, or on images that only their owner has
-    probe = protocols.get("linear", protocols.get("mlp", {}))
     words = ["sslzoo", "evaluate", where, "--dataset", measured, "--protocols", *protocols]
-    for flag, value, usual in [
-        ("--seed", (record.get("seeds") or [0])[0], 0),
-        ("--epochs", probe.get("epochs", 200), 200),
-        ("--gmm-restarts", protocols.get("gmm", {}).get("restarts", 20), 20),
-    ]:
-        words += [flag, str(value)] if value != usual else []
+    for option, value in options_of(record).items():
+        values = value if isinstance(value, list) else [value]
+        words += [f"--{option.replace('_', '-')}", *map(str, values)]
     return shlex.join(words)
 
 

@@ -162,9 +162,11 @@ def check_entry(name: str, entry: dict) -> dict:
 
 # ------------------------------------------------------------------ entries
 
+EARLIER = "linear.accuracy"  # the headline of models that were measured before probes were trained to their end
 # The numbers that lists and model indices show, fixed beforehand: metric -> label.
 HEADLINES = {
-    "linear.accuracy": "linear probe: accuracy",
+    "linear.converged_accuracy": "linear probe: accuracy",
+    EARLIER: "linear probe: accuracy, Adam",
     "mlp.accuracy": "MLP probe: accuracy",
     "knn.cosine_k10_accuracy": "kNN: cosine, k = 10",
     "gmm.accuracy": "GMM: accuracy",
@@ -174,7 +176,9 @@ HEADLINES = {
 
 def headlines(metrics: list[dict]) -> list[dict]:
     """Those of `HEADLINES` among metrics of results.json; without any, the first five."""
-    return [metric for metric in metrics if metric["name"] in HEADLINES] or metrics[:5]
+    names = {metric["name"] for metric in metrics} & HEADLINES.keys()
+    names -= {EARLIER} if "linear.converged_accuracy" in names else set()
+    return [metric for metric in metrics if metric["name"] in names] or metrics[:5]
 
 
 def entry(folder: "str | os.PathLike", repository: str | None = None, revision: str | None = None) -> dict:

@@ -20,7 +20,9 @@ It is one JSON object. Only `name` is required; what nobody knew is left out:
     papers        list of objects: title; optional: url
     description   str, what the method does, in a sentence
     left_out      list of str, parts that the recipe writes and this folder lacks
-    packed        int, binary digits that kernels were rounded to after all was measured
+    packed        int, binary digits that kernels were rounded to
+    outdated      list of str, protocols whose numbers are of weights before that, or were measured in another way than
+                  the package does now
     remarks       list of str, sentences for readers; no code reads them
     pictures      list of objects: file ("pictures/samples.png"), caption
     evaluation    object, the full record of the evaluation
@@ -135,6 +137,7 @@ FIELDS = {
     "description": (False, "a text", is_text),
     "left_out": (False, "a list of texts", list_of(is_text)),
     "packed": (False, "an integer >= 1", lambda value: is_count(value) and value >= 1),
+    "outdated": (False, "a list of texts", list_of(is_text)),
     "remarks": (False, "a list of texts", list_of(is_text)),
     "pictures": (False, "a list of objects", _PICTURE),
     "evaluation": (False, "an object or null", lambda value: value is None or isinstance(value, dict)),

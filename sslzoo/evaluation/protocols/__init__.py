@@ -21,4 +21,4 @@ _CLASSES += (Clusters, Bank, Views)  # of a trained method
 
 REGISTRY: dict[str, type[Protocol]] = {protocol.name: protocol for protocol in _CLASSES}
 
-__all__ = ["REGISTRY", "DoesNotApply", "Number", "Protocol", "Result"]
+__all__ = ["GMM", "REGISTRY", "DoesNotApply", "Number", "Protocol", "Result"]
