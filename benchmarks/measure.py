@@ -119,7 +119,7 @@ def main(argv=None):
         if not protocols:
             continue
         try:
-            report = measure(folder, protocols, options.data_dir, **chosen)
+            report = measure(folder, protocols, options.data_dir, strict=bool(options.protocols), **chosen)
         except SSLZooError as error:
             failed += 1
             print(f"{folder.name}: not measured ({type(error).__name__}: {error})", flush=True)

@@ -208,10 +208,8 @@ def _numbers(results, where):
         lines.append(f"| {' | '.join(map(_cell, [*cells, metric['protocol']]))} |")
     if command := _evaluation_command(results, where):
         outdated = [REGISTRY[name].title for name in results.get("outdated", []) if name in REGISTRY]
-        earlier = (
-            f" ({', '.join(outdated)}: not yet; what stands here is of an earlier measurement)" if outdated else ""
-        )
-        lines += ["", f"Measured on these files, and again by{earlier}", "", "```sh", command, "```"]
+        earlier = f"Of an earlier measurement, and not of these files: {', '.join(outdated)}. " if outdated else ""
+        lines += ["", f"{earlier}Measured on the files as they are here, and again by", "", "```sh", command, "```"]
     return lines
 
 
