@@ -18,7 +18,7 @@ def mean(reports):
         reports: list of at least two `Report`, of the same data, protocols and settings.
 
     Returns:
-        `Report`; each number has its `error`.
+        `Report`; each number has its `error` and its `values`, in the order of the seeds.
 
     Raises:
         InvalidInputError: fewer than two reports, or reports that do not compare.
@@ -65,6 +65,7 @@ def _mean(numbers):
         numbers[0],
         value=float(np.mean(values)),
         error=float(np.std(values, ddof=1) / math.sqrt(len(values))),
+        values=[float(value) for value in values],
         chance=float(np.mean(chances)) if chances else None,
         note=_distinct("; ", (number.note for number in numbers)),
     )

@@ -94,9 +94,9 @@ def entry(name, method, values, seeds=1, views=1000, dataset="mnist", **settings
 
 
 def content(knn, style=None, euclidean=None):
-    values = {"knn.cosine_k10_accuracy": knn, "mlp.accuracy": knn, "gmm.accuracy": knn}
+    values = {"knn.cosine_k10_accuracy": knn, "mlp.accuracy": knn, "linear.converged_accuracy": knn}
     values["knn.euclidean_best_accuracy"] = knn if euclidean is None else euclidean
-    return values | ({} if style is None else {"style.kept": style})
+    return values | ({} if style is None else {"style.position_r2": style, "style.size_r2": style})
 
 
 def verdicts(entries):
@@ -105,17 +105,32 @@ def verdicts(entries):
 
 def test_a_claim_holds_fails_or_is_open_by_its_numbers():
     assert tables.verdict([], 3) == "open: nothing to compare yet"
-    met, missed, within = (5.0, 2.0), (-5.0, 2.0), (1.0, 2.0)
-    assert tables.verdict([met, met], 3) == "holds" and tables.verdict([missed, missed], 3) == "fails"
-    assert tables.verdict([met, within], 3) == "holds in part: 1 of 2"
-    assert tables.verdict([missed, within], 3) == "fails: 1 of 2 against it"
-    assert tables.verdict([met, missed, met], 3) == "mixed: 2 for it, 1 against, of 3"
-    assert tables.verdict([within], 3) == "no difference"
-    assert (
-        tables.verdict([met], 1) == "open, so far for it" and tables.verdict([missed], 2) == "open, so far against it"
-    )
-    assert tables.verdict([met, missed], 1) == "open, mixed so far"
-    assert tables.verdict([within], 1) == "open, no difference so far"
+    met, missed, within = (list(zip("abcd", [sign] * 4)) for sign in (1, -1, 0))
+    assert tables.verdict(met, 3) == "holds" and tables.verdict(missed, 3) == "fails"
+    assert tables.verdict(within, 3) == "no difference"
+    assert tables.verdict(met[:2] + within[2:], 3) == "holds in part: 2 for it, 0 against, of 4"
+    assert tables.verdict(missed[:3] + met[3:], 3) == "fails: 1 for it, 3 against, of 4"
+    assert tables.verdict(met[:2] + missed[2:], 3) == "mixed: 2 for it, 2 against, of 4"
+    for lone in (met[:1] + within[1:], 3 * met[:1], met[:1] + missed[1:2]):  # one measure, however often, is none
+        assert tables.verdict(lone, 3).startswith("no verdict: ")
+    assert tables.verdict(met[:1], 1) == "open, so far for it"
+    assert tables.verdict(missed[:1], 2) == "open, so far against it"
+    assert tables.verdict(met[:1] + missed[1:2], 1) == "open, mixed so far"
+    assert tables.verdict(within, 1) == "open, no difference so far"
+
+
+def test_differences_are_tested_by_welch_and_adjusted_over_all():
+    from scipy.stats import ttest_ind
+
+    ours, theirs = [90.0, 91.0, 93.0], [88.0, 88.5, 88.1]
+    sides = [(np.std(values, ddof=1) / 3**0.5, 3) for values in (ours, theirs)]
+    p = tables.welch(np.mean(ours) - np.mean(theirs), *sides)
+    assert p == pytest.approx(ttest_ind(ours, theirs, equal_var=False).pvalue)
+    assert tables.welch(1.0, (0.0, 3), (0.0, 3)) == 0 and tables.welch(0.0, (0.0, 3), (0.0, 3)) == 1
+    one, other = (entry(name, "SimVAE", {}, seeds=3) for name in "ab")
+    tested = [tables.Comparison(one, other, str(p), 1.0, p) for p in (0.001, 0.03, 0.036, 0.2, None)]
+    assert {each.p for each in tables.discoveries(tested)} == {0.001, 0.03, 0.036}  # 0.03 > 0.025, but 0.036 < 0.0375
+    assert tables.discoveries([tested[1], tested[4]]) == {tested[1]} and not tables.discoveries([])
 
 
 def test_claims_compare_like_with_like():
@@ -134,8 +149,8 @@ def test_claims_compare_like_with_like():
     many = [entry("s", "SimVAE", content(97), seeds=3), entry("b", "BetaVAE", content(96), seeds=3)]
     assert verdicts([simvae, beta, *many])[leads] == "holds"  # single seeds no longer count, nor their margin
     by_distance = entry("e", "BetaVAE", content(90, euclidean=98), seeds=3)
-    assert verdicts([many[0], by_distance])[leads] == "mixed: 3 for it, 1 against, of 4"  # as the papers' neighbours
-    for error, said in ((0.2, "holds"), (0.3, "no difference")):  # 1 point, and 2.78 standard errors: 0.79, 1.18
+    assert verdicts([many[0], by_distance])[leads] == "holds in part: 3 for it, 1 against, of 4"
+    for error, said in ((0.2, "holds"), (0.3, "no difference")):  # 1 point: p = 0.024, 0.078, of every measure
         for one in many:
             for metric in one.metrics.values():
                 metric["error"] = error
@@ -181,7 +196,7 @@ def test_a_changed_setting_is_told_by_itself_and_against_its_worst_value(tmp_pat
     text = tables.page([*kept, longer], {}, changed)  # which is no point of the curve: it saw more
     rows = [line for line in text.splitlines() if line.startswith(("| 2 |", "| 4 |", "| 6 |", "| 10 |"))]
     assert [row.split(" | ")[0].strip("| ") for row in rows] == ["2", "4", "6", "10"]  # one table: variances are equal
-    assert "| 2 | 82.0 | 82.0 | – | 82.0 | – | 0.0 M | 3 |" in rows
+    assert "| 2 | 82.0 | 82.0 | 82.0 | – | – | 0.0 M | 3 |" in rows
     tables.draw(kept, tmp_path, changed)
     assert [path.name for path in tmp_path.rglob("*.png")] == ["simvae_num_views_mnist.png"]
     assert not list(tables.curves([*kept, *changed[:1]], tables.ABLATIONS[0]))  # two values are no curve

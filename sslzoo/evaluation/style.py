@@ -108,11 +108,11 @@ def scores(
         progress: callable (steps done, steps in all), or None.
 
     Returns:
-        dict: `kept`, the mean over the factors of 2 accuracy - 1 for the flip and R2 for the others, none below 0: 0
-        for a representation without style, 1 for one that holds all of it; `flip_accuracy`, guessing is about 0.5;
-        `position_r2` (both coordinates together), `size_r2` and, of images with colours, `hue_r2` and `brightness_r2`:
-        the share of the variance that is predicted, 0 for guessing the mean; and the same from a linear probe as
-        `linear_kept`, ....
+        dict: `kept`, the mean of the R2 below, none below 0: 0 for a representation without style, 1 for one that
+        holds all of it; `flip_accuracy`, guessing is about 0.5, which is no part of that mean: no views of the zoo
+        turn images upside down, so that no encoder was trained to ignore it; `position_r2` (both coordinates
+        together), `size_r2` and, of images with colours, `hue_r2` and `brightness_r2`: the share of the variance that
+        is predicted, 0 for guessing the mean; and the same from a linear probe as `linear_kept`, ....
     """
     from sklearn.metrics import r2_score
 
@@ -135,7 +135,7 @@ def scores(
                 each["flip_accuracy"] = float(np.mean((guess > 0) == (amounts > 0)))
             else:
                 each[f"{name}_r2"] = float(r2_score(amounts, guess, multioutput="variance_weighted"))
-        shares = [max(0.0, 2 * value - 1 if name == "flip_accuracy" else value) for name, value in each.items()]
+        shares = [max(0.0, value) for name, value in each.items() if name != "flip_accuracy"]
         results |= {f"{prefix}kept": float(np.mean(shares)), **{prefix + name: value for name, value in each.items()}}
     if progress:
         progress(3, 3)

@@ -114,7 +114,7 @@ def test_pixels_keep_style_and_a_constant_keeps_none():
     assert list(kept)[:6] == ["kept", "flip_accuracy", "position_r2", "size_r2", "hue_r2", "brightness_r2"]
     assert kept["flip_accuracy"] > 0.85 and kept["brightness_r2"] > 0.9 and kept["kept"] > 0.6
     assert kept == style.scores(pixels, train, test)
-    parts = [2 * kept["flip_accuracy"] - 1, *(kept[f"{n}_r2"] for n in ("position", "size", "hue", "brightness"))]
+    parts = [kept[f"{n}_r2"] for n in ("position", "size", "hue", "brightness")]  # no views turn images upside down
     assert kept["kept"] == pytest.approx(np.mean(np.clip(parts, 0, None)))
 
     brightness = keras.Sequential([keras.Input((8, 8, 3)), keras.layers.GlobalAveragePooling2D()])

@@ -34,6 +34,7 @@ class Number:
         note: str, how it was made.
         chance: float, what guessing scores under the same protocol, or None.
         error: float, standard error of the mean over several runs, or None for one run.
+        values: list of float, of each run, where there are several; else None.
         shown: bool, whether tables show it. JSON holds every number.
         unit: str, "%" of a share, which tables print in percent; else what it is printed with ("nats"), "" for nothing.
     """
@@ -45,6 +46,7 @@ class Number:
     error: float | None = None
     shown: bool = True
     unit: str = "%"
+    values: list[float] | None = None
 
     def printed(self, value: float | None) -> float | None:
         """`value`, `chance` or `error` as tables and cards have it: percent of a share, else as it is."""
