@@ -121,7 +121,11 @@ class Report:
 
     def to_dict(self) -> dict:
         """Everything as dicts, lists, strings and numbers; `from_dict` makes it a report again."""
-        return {"format": FORMAT, **dataclasses.asdict(self)}
+        record = {"format": FORMAT, **dataclasses.asdict(self)}
+        for number in (number for metrics in record["numbers"].values() for number in metrics.values()):
+            if number["values"] is None:  # of one run there is the value alone
+                del number["values"]
+        return record
 
     def to_json(self) -> str:
         """Everything as JSON text; `from_json` makes it a report again."""

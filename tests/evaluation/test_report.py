@@ -117,6 +117,7 @@ def test_mean_and_standard_error():
     assert number.value == pytest.approx(0.93)
     # Deviations -0.03, -0.01, 0.04: variance 0.0026 / 2, standard error sqrt(0.0013 / 3).
     assert number.error == pytest.approx(np.sqrt(0.0013 / 3))
+    assert number.values == values and reports.Report.from_json(mean.to_json()) == mean
     assert number.note == "after the last of 200 epochs"
     assert mean.numbers["linear"]["best_accuracy"].note == "; ".join(
         f"best epoch on test: {epoch}" for epoch in (10, 11, 12)
