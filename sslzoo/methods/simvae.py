@@ -21,7 +21,10 @@ class SimVAE(VAE):
     entropy. Without reconstruction the posterior variance settles at entropy_weight prior_variance J / (J - 1).
 
     Args:
-        prior_variance: float > 0, variance of views around their centre.
+        prior_variance: float > 0, variance of views around their centre. With uniform centres it is a unit of length
+            and nothing more: latents s times as long, of a prior variance s^2 times as large, have the same
+            reconstruction and prior, and an entropy that differs by a constant. So it changes where training starts,
+            not its optimum; the paper's 0.15 means something beside a `centre_variance`, which its code has (1).
         centre_variance: float > 0 for centres drawn from N(0, centre_variance I), or None for uniform centres
             (the paper's eq. 9).
         entropy_weight: float > 0. 1 is the evidence lower bound; the released code has 2 pi, by a lost logarithm.
