@@ -860,8 +860,9 @@ NOTES = {
 STYLE_NOTE = (
     "From the features of a changed image alone, a probe predicts whether it is upside down (accuracy, half by "
     "guessing), where the crop was and how large, how far the hue was turned and the brightness factor (R2, 0 by "
-    "guessing): `sslzoo.evaluation.style`. *Style kept* is their mean, accuracies as 2 a - 1, none below 0. The "
-    "paper asks for the hair colour in CelebA instead. kNN: cosine, k = 10."
+    "guessing): `sslzoo.evaluation.style`. *Style kept* is the mean of the R2, none below 0, without the "
+    "flip: no views turn images upside down, so that no encoder was trained to ignore it. The paper asks for the hair "
+    "colour in CelebA instead. kNN: cosine, k = 10."
 )
 ABLATION_NOTE = (
     "SimVAE with one setting changed and all others as its entry has them; images of a step times views in a group "
