@@ -1,0 +1,146 @@
+"""What frozen features are worth on other data, and on damaged test images.
+
+    python benchmarks/transfer.py "*-digits" --data-dir ~/tensorflow_datasets
+    python benchmarks/transfer.py --all --data-dir ~/tensorflow_datasets
+    python benchmarks/transfer.py                       # write docs/transfer.md again
+
+Transfer: digits, MNIST and FashionMNIST across, images fitted to the encoder (`sslzoo.data.fit_images`); logistic
+regression on standardised features of at most 10,000 train images of the other set, 2,000 of its test images. Corruption:
+neighbours (cosine, k = 10) among clean train images of its own set, 10,000 at most, asked with 2,000 test images that
+have noise, blur, a shift or less contrast; all images are chosen by the same seed. Numbers go to
+benchmarks/measured/transfer.json, which keeps those of entries that were not measured this time.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+from scipy.ndimage import gaussian_filter
+
+from sslzoo import data, evaluation
+from sslzoo.data.catalogue import KNOWN
+from sslzoo.files import module_at, read_json, write_beside
+from sslzoo.zoo.results import read_results
+
+measure = module_at(Path(__file__).with_name("measure.py"))
+
+ROOT = Path(__file__).resolve().parent.parent
+MEASURED = ROOT / "benchmarks" / "measured" / "transfer.json"
+ACROSS = ("digits", "mnist", "fashion_mnist")
+TRAIN, TEST = 10_000, 2_000
+
+PAGE = """# Transfer and corruption
+
+Written by `python benchmarks/transfer.py`; do not edit. In percent. *To* another set: logistic regression on
+standardised features of its images, fitted to the encoder's size. Then neighbours (cosine, k = 10) among clean train
+images, of test images as they are and with **noise** (standard deviation a fifth of the range), **blur** (a Gaussian of
+a fourteenth of the side), a **shift** (a tenth of the side, right and down, black behind) and half the **contrast**.
+"""
+
+
+def noise(images):
+    return images + np.random.default_rng(0).normal(0, 51, images.shape)
+
+
+def blur(images):
+    width = images.shape[1] / 14
+    return gaussian_filter(images, (0, width, width, 0))
+
+
+def shift(images):
+    by = max(1, round(images.shape[1] / 10))
+    moved = np.zeros_like(images)
+    moved[:, by:, by:] = images[:, :-by, :-by]
+    return moved
+
+
+def contrast(images):
+    mean = images.mean(axis=(1, 2, 3), keepdims=True)
+    return mean + (images - mean) / 2
+
+
+CORRUPTIONS = {"noise": noise, "blur": blur, "shift": shift, "contrast": contrast}
+
+
+def corrupted(images, name):
+    """Damaged images: values 0..255 (N, H, W, C) -> float32 of that shape and range."""
+    return np.clip(CORRUPTIONS[name](images.astype(np.float32)), 0, 255).astype(np.float32)
+
+
+def some(split, count):
+    """At most so many images and labels of a split, chosen by a fixed seed."""
+    rows = np.sort(np.random.default_rng(0).permutation(len(split[0]))[:count])
+    return split[0][rows], split[1][rows]
+
+
+def measured(folder, data_dir=None):
+    """Numbers of an entry: shares of right answers to other sets and under corruptions."""
+    results = read_results(folder)
+    dataset, shape = results["dataset"], tuple(results["input_shape"])
+    encoder = measure.evaluation.features
+    (images, labels), (test_images, truth) = (
+        some(split, count) for split, count in zip(measure.splits(dataset, data_dir), (TRAIN, TEST))
+    )
+    bank = encoder(folder, images)
+
+    def right(asked):
+        return evaluation.knn_accuracy(bank, labels, encoder(folder, asked), truth, k=10, metric="cosine")
+
+    found = {"clean": right(test_images)}
+    found |= {name: right(corrupted(test_images, name)) for name in CORRUPTIONS}
+    for other in (name for name in ACROSS if name != dataset and dataset in ACROSS):
+        splits = [some(split, count) for split, count in zip(measure.splits(other, data_dir), (TRAIN, TEST))]
+        rows = [(encoder(folder, data.fit_images(images, shape)[0]), labels) for images, labels in splits]
+        found[f"to {other}"] = evaluation.fit_logistic(*rows[0], *rows[1]).accuracy
+    return {"dataset": dataset, "accuracy": {name: round(share, 5) for name, share in found.items()}}
+
+
+def page(numbers):
+    """Text of docs/transfer.md."""
+    lines = [PAGE]
+    for dataset in KNOWN:
+        entries = {name: each["accuracy"] for name, each in numbers.items() if each["dataset"] == dataset}
+        if not entries:
+            continue
+        columns = list(next(iter(entries.values())))
+        columns = sorted(columns, key=lambda name: not name.startswith("to "))
+        heads = [f"to {KNOWN[name[3:]].title}" if name.startswith("to ") else name for name in columns]
+        lines += [
+            f"## {KNOWN[dataset].title}",
+            "",
+            f"| encoder | {' | '.join(heads)} |",
+            f"|---|{'---:|' * len(heads)}",
+        ]
+        for name in sorted(entries, key=lambda name: -entries[name][columns[0]]):
+            lines.append(f"| `{name}` | {' | '.join(f'{100 * entries[name][each]:.1f}' for each in columns)} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("entries", nargs="*", metavar="NAME", help="names of entries, or patterns such as '*-mnist'")
+    add("--all", action="store_true", help="all entries")
+    add("--data-dir", help="folder of prepared TFDS data sets")
+    add("--weights", type=Path, default=measure.WEIGHTS, help="folder of entries (weights/)")
+    add("--out", type=Path, default=MEASURED, help="file of the numbers (benchmarks/measured/transfer.json)")
+    add("--docs", type=Path, default=ROOT / "docs", help="folder of the page (docs/)")
+    options = parser.parse_args(argv)
+    numbers = read_json(options.out) if options.out.exists() else {}
+    for folder in measure.entries(["*"] if options.all else options.entries, options.weights):
+        numbers[folder.name] = measured(folder, options.data_dir)
+        text = json.dumps(dict(sorted(numbers.items())), indent=1)
+        write_beside(options.out, f"{text}\n".encode())
+        shown = (f"{name} {100 * share:.1f}" for name, share in numbers[folder.name]["accuracy"].items())
+        print(f"{folder.name}: {', '.join(shown)}", flush=True)
+    if not numbers:
+        parser.error("nothing was measured yet: name entries, or --all. Received: neither")
+    write_beside(options.docs / "transfer.md", page(numbers).encode())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
