@@ -122,7 +122,7 @@ def write_page(numbers, docs):
             name: [tuple(100 * found[c]["logistic"][part] for part in ("mean", "deviation")) for c in counts]
             for name, found in shown.items()
         }
-        title = f"Few labels, {KNOWN[dataset].title}: mean and deviation of ten draws"
+        title = f"Few labels: {KNOWN[dataset].title}"
         figures.sweep(counts, series, docs / picture(dataset), setting="labels of each class", title=title)
 
 

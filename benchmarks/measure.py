@@ -46,7 +46,7 @@ def held(results):
     return [name for name in evaluation.ALL_PROTOCOLS if name in numbers]
 
 
-@functools.lru_cache(maxsize=2)
+@functools.lru_cache(maxsize=3)
 def splits(dataset, data_dir):
     """Both splits of a data set, read once for all entries of it."""
     return tuple(data.load(dataset, split, data_dir=data_dir) for split in ("train", "test"))

@@ -5,26 +5,29 @@
     python benchmarks/transfer.py                       # write docs/transfer.md again
 
 Transfer: digits, MNIST and FashionMNIST across, images fitted to the encoder (`sslzoo.data.fit_images`); logistic
-regression on standardised features of at most 10,000 train images of the other set, 2,000 of its test images. Corruption:
-neighbours (cosine, k = 10) among clean train images of its own set, 10,000 at most, asked with 2,000 test images that
-have noise, blur, a shift or less contrast; all images are chosen by the same seed. Numbers go to
+regression on standardised features of at most 10,000 train images of the other set, 2,000 of its test images.
+Corruption: neighbours (cosine, k = 10) among clean train images of its own set, 10,000 at most, asked with 2,000 test
+images that have noise, blur, a shift or less contrast; all images are chosen by the same seed. Numbers go to
 benchmarks/measured/transfer.json, which keeps those of entries that were not measured this time.
 """
 
 import argparse
+import functools
 import json
+import math
 import sys
 from pathlib import Path
 
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
-from sslzoo import data, evaluation
+from sslzoo import data, evaluation, zoo
 from sslzoo.data.catalogue import KNOWN
 from sslzoo.files import module_at, read_json, write_beside
 from sslzoo.zoo.results import read_results
 
 measure = module_at(Path(__file__).with_name("measure.py"))
+figures = module_at(Path(__file__).with_name("figures.py"))
 
 ROOT = Path(__file__).resolve().parent.parent
 MEASURED = ROOT / "benchmarks" / "measured" / "transfer.json"
@@ -75,24 +78,30 @@ def some(split, count):
     return split[0][rows], split[1][rows]
 
 
+@functools.lru_cache(maxsize=4)
+def fitted(dataset, shape, data_dir):
+    """Both splits of another set, of images that an encoder of `shape` takes."""
+    splits = [some(split, count) for split, count in zip(measure.splits(dataset, data_dir), (TRAIN, TEST))]
+    return [(data.fit_images(images, shape)[0], labels) for images, labels in splits]
+
+
 def measured(folder, data_dir=None):
     """Numbers of an entry: shares of right answers to other sets and under corruptions."""
     results = read_results(folder)
     dataset, shape = results["dataset"], tuple(results["input_shape"])
-    encoder = measure.evaluation.features
     (images, labels), (test_images, truth) = (
         some(split, count) for split, count in zip(measure.splits(dataset, data_dir), (TRAIN, TEST))
     )
-    bank = encoder(folder, images)
+    encoder = zoo.load(folder)
+    bank = evaluation.features(encoder, images)
 
     def right(asked):
-        return evaluation.knn_accuracy(bank, labels, encoder(folder, asked), truth, k=10, metric="cosine")
+        return evaluation.knn_accuracy(bank, labels, evaluation.features(encoder, asked), truth, metric="cosine")
 
     found = {"clean": right(test_images)}
     found |= {name: right(corrupted(test_images, name)) for name in CORRUPTIONS}
     for other in (name for name in ACROSS if name != dataset and dataset in ACROSS):
-        splits = [some(split, count) for split, count in zip(measure.splits(other, data_dir), (TRAIN, TEST))]
-        rows = [(encoder(folder, data.fit_images(images, shape)[0]), labels) for images, labels in splits]
+        rows = [(evaluation.features(encoder, images), labels) for images, labels in fitted(other, shape, data_dir)]
         found[f"to {other}"] = evaluation.fit_logistic(*rows[0], *rows[1]).accuracy
     return {"dataset": dataset, "accuracy": {name: round(share, 5) for name, share in found.items()}}
 
@@ -119,6 +128,22 @@ def page(numbers):
     return "\n".join(lines)
 
 
+def picture(dataset):
+    return f"pictures/corruption_{dataset}.png"
+
+
+def draw(numbers, docs):
+    """A picture of each data set: the best under corruption on average, and the untrained network."""
+    columns = ["clean", *CORRUPTIONS]
+    for dataset in {each["dataset"] for each in numbers.values()}:
+        entries = {name: each["accuracy"] for name, each in numbers.items() if each["dataset"] == dataset}
+        best = sorted(entries, key=lambda name: -sum(entries[name][each] for each in columns))[:5]
+        shown = [*best, *(name for name in entries if name.startswith("random-") and name not in best)]
+        series = {name: [(100 * entries[name][each], math.nan) for each in columns] for name in shown}
+        title = f"Neighbours under corruption: {KNOWN[dataset].title}"
+        figures.sweep(columns, series, docs / picture(dataset), setting="test images", title=title)
+
+
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
@@ -139,6 +164,8 @@ def main(argv=None):
     if not numbers:
         parser.error("nothing was measured yet: name entries, or --all. Received: neither")
     write_beside(options.docs / "transfer.md", page(numbers).encode())
+    (options.docs / "pictures").mkdir(exist_ok=True)
+    draw(numbers, options.docs)
     return 0
 
 
