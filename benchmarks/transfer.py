@@ -116,12 +116,8 @@ def page(numbers):
         columns = list(next(iter(entries.values())))
         columns = sorted(columns, key=lambda name: not name.startswith("to "))
         heads = [f"to {KNOWN[name[3:]].title}" if name.startswith("to ") else name for name in columns]
-        lines += [
-            f"## {KNOWN[dataset].title}",
-            "",
-            f"| encoder | {' | '.join(heads)} |",
-            f"|---|{'---:|' * len(heads)}",
-        ]
+        lines += [f"## {KNOWN[dataset].title}", "", f"![Corruption]({picture(dataset)})", ""]
+        lines += [f"| encoder | {' | '.join(heads)} |", f"|---|{'---:|' * len(heads)}"]
         for name in sorted(entries, key=lambda name: -entries[name][columns[0]]):
             lines.append(f"| `{name}` | {' | '.join(f'{100 * entries[name][each]:.1f}' for each in columns)} |")
         lines.append("")
