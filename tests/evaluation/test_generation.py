@@ -317,7 +317,7 @@ def test_of_all_what_cannot_be_had_is_left_out_with_a_remark(no_inception, monke
     pixels = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten()], name="pixels")
     quick = {"epochs": 1, "gmm_restarts": 1, **BUDGET}
     report = sslzoo.evaluate(pixels, SPLITS, "all", **quick)
-    assert set(report) == {"linear", "mlp", "knn", "gmm", "style", "reconstruction"}
+    assert set(report) == {"linear", "mlp", "knn", "gmm", "few_shot", "style", "reconstruction"}
     said = " ".join(report.remarks)
     for name in ("generation: FID takes the weights", "likelihood: A", "outliers: Outliers", "attributes: Attributes"):
         assert f"Not measured, {name}" in said
