@@ -46,8 +46,8 @@ def main(argv=None):
     print(f"mean squared error per pixel (of 0..1), {len(test):,} test images: {error:.4f}")
     print(f"the mean train image in place of every reconstruction: {constant:.4f}")
 
-    latents = features(encoder, train[: arguments.limit])
-    mixture = GaussianMixture(arguments.components, random_state=arguments.seed).fit(latents.astype("float64"))
+    known = features(encoder, train[: arguments.limit]).astype("float64")
+    mixture = GaussianMixture(arguments.components, random_state=arguments.seed).fit(known)
     drawn = draw_from(mixture, 50, random)
 
     lines = []
