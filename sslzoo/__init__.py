@@ -23,6 +23,7 @@ _HOMES = {
     "finetune": "downstream.finetuning",
     "Embedder": "downstream.embedder",
     "search": "evaluation",
+    "compare": "downstream.comparison",
 }
 _ROOMS = {
     "augment",
