@@ -24,6 +24,8 @@ _HOMES = {
     "Embedder": "downstream.embedder",
     "search": "evaluation",
     "compare": "downstream.comparison",
+    "diagnose": "downstream.diagnosis",
+    "explore": "downstream.exploring",
 }
 _ROOMS = {
     "augment",
