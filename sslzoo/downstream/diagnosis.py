@@ -25,7 +25,7 @@ from sslzoo.zoo.listing import table
 FORMAT = "sslzoo.downstream.Diagnosis/1"
 CONE = 0.999  # mean cosine of different images
 SEPARATION, BLIND = 2.0, 1.1  # distance of different images over that of views of one
-LARGE = 1000.0  # root mean square of features: weights that grew without bound
+LARGE, EXPLODED = 1e3, 1e6  # root mean square of features: weights that grew, and without bound
 MANY = 0.5  # share of dead or repeated features, or of images with equal features
 
 
@@ -136,12 +136,9 @@ def findings(measures: dict, shape: tuple[int, int], fault: str | None = None) -
     if measures["equal_rows"] > MANY:
         what = f"{measures['equal_rows']:.0%} of the images have the features of another"
         found.append(Finding("equal", what, ("a look at the images: are they different?", *_COLLAPSE[:1])))
-    if narrow and (few or separation < SEPARATION):
+    if few or (narrow and separation < SEPARATION):
         what = f"collapsed: mean cosine {cosine:.4g}, {rank:.1f} of {most} directions"
-        found.append(Finding("complete", _because(what, cause), tries))
-    elif few:
-        what = f"dimensional collapse: {rank:.1f} of {most} directions"
-        found.append(Finding("dimensional", _because(what, cause), tries))
+        found.append(Finding("complete" if narrow else "dimensional", _because(what, cause), tries))
     elif narrow and not fault:
         what = f"a narrow cone: mean cosine {cosine:.4g}, though images are distinguished within it"
         found.append(Finding("cone", what, ("the mean subtracted before cosines are taken",), grave=False))
@@ -155,7 +152,7 @@ def findings(measures: dict, shape: tuple[int, int], fault: str | None = None) -
             what = f"{count} of {width} features are {kind}"
             found.append(Finding(kind, what, (cure,), grave=count > MANY * width))
     if large and not found:
-        found.append(Finding("large", cause, _RATE, grave=False))
+        found.append(Finding("large", cause, _RATE, grave=measures["magnitude"] > EXPLODED))
     return sorted(found, key=lambda finding: not finding.grave)
 
 
@@ -178,7 +175,7 @@ class Diagnosis:
 
         line = np.outer(np.random.default_rng(0).normal(size=100), np.ones(8))
         found: diagnosis.Diagnosis = sslzoo.diagnose(line)
-        found.healthy, found.verdict  # False, "unhealthy: dimensional collapse: 1.0 of 8 directions"
+        found.healthy, found.verdict  # False, "unhealthy: collapsed: ..., 1.0 of 8 directions"
 
     Attributes:
         name: str. shape: (N, L) of the features.

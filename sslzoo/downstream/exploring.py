@@ -74,7 +74,7 @@ def explore(
     """
     checks.count(neighbours=neighbours, clusters=1 if clusters is None else clusters)
     checks.seed(needed=True, seed=seed)
-    bank = _embedding(features, labels, classes)
+    bank = _embedding(features, labels, classes, images)
     if not 3 <= len(bank) <= MOST:
         raise InvalidInputError(f"A map shows 3 to {MOST:,} images. Received: {len(bank):,} rows of features")
     source = _source(bank, images, split, data_dir)
@@ -101,7 +101,7 @@ def explore(
 # ---------------------------------------------------------------------- what is shown
 
 
-def _embedding(features, labels, classes):
+def _embedding(features, labels, classes, images):
     """An `Embedding` of whatever was given, with the labels that were."""
     if isinstance(features, (str, os.PathLike)):
         bank = read_features(features)
@@ -112,6 +112,9 @@ def _embedding(features, labels, classes):
         bank = Embedding(rows, index=np.arange(len(rows)))
     labels = bank.labels if labels is None else check_labels(labels, len(bank))
     named = bank.classes if classes is None else np.array([str(name) for name in classes])
+    if named is None and labels is not None and isinstance(images, str) and images in KNOWN:
+        names = data.class_names(images, np.arange(labels.max() + 1))
+        named = None if names is None else np.array(names)
     kept = {"paths": bank.paths, "index": bank.index, "classes": None if labels is None else named}
     return Embedding(bank.features, labels=labels, **kept).checked()
 
