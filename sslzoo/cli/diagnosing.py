@@ -7,7 +7,7 @@ from sslzoo.cli.command import Answer, argument, batch_size, check_output, comma
 from sslzoo.errors import printable
 from sslzoo.files import write_beside
 
-ORDERS = ("effective_rank", "centred_rank", "spread", "mean_cosine", "uniformity", "alpha_req", "alignment")
+ORDERS = ("effective_rank", "centered_rank", "spread", "mean_cosine", "uniformity", "alpha_req", "alignment")
 ORDERS += ("separation", "lidar")  # of `sslzoo.downstream.diagnosis`, which imports Keras
 
 

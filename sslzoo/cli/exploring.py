@@ -11,7 +11,7 @@ from sslzoo.cli.command import Answer, argument, check_output, command
     argument("--split", help="split of IMAGES that was embedded (train of a data set)"),
     argument("--data-dir", help="folder of prepared TFDS data sets"),
     argument("--clusters", type="positive integer", metavar="N", help="how many (as many as classes, or 10)"),
-    argument("--neighbours", type="positive integer", default=12, metavar="N", help="shown of an image (12)"),
+    argument("--neighbors", type="positive integer", default=12, metavar="N", help="shown of an image (12)"),
     argument("--title", help="of the page (the name of FEATURES)"),
     argument("--seed", type="seed", default=0, help="of the map and of clusters (0)"),
     argument("--force", action="store_true", help="replace the page if it exists"),

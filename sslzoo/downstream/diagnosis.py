@@ -44,7 +44,7 @@ class Measure(NamedTuple):
 
 MEASURES = {
     "effective_rank": Measure("effective rank", "directions in use (RankMe)", 1),
-    "centred_rank": Measure("centred rank", "directions in use after the mean is subtracted", 1),
+    "centered_rank": Measure("centered rank", "directions in use after the mean is subtracted", 1),
     "spread": Measure("spread", "deviation of directions: 1 in all directions, 0 in one", 1),
     "mean_cosine": Measure("mean cosine", "of different images: 1 is a cone, 0 all around", -1),
     "uniformity": Measure("uniformity", "evenness on the sphere, lower is more even", -1),
@@ -58,7 +58,7 @@ MEASURES = {
     "repeated_features": Measure("repeated features", "copies of an earlier one"),
     "equal_rows": Measure("equal rows", "share of images with the features of another"),
 }
-_OF = ("effective_rank", "centred_rank", "lidar", "dead_features", "repeated_features")  # shown "of" their limit
+_OF = ("effective_rank", "centered_rank", "lidar", "dead_features", "repeated_features")  # shown "of" their limit
 
 
 def measure(features: np.ndarray, views: np.ndarray | None = None) -> dict[str, float]:
@@ -71,7 +71,7 @@ def measure(features: np.ndarray, views: np.ndarray | None = None) -> dict[str, 
     rows = np.asarray(features, np.float64)
     found = {
         "effective_rank": of.effective_rank(rows),
-        "centred_rank": of.effective_rank(rows - rows.mean(axis=0)),
+        "centered_rank": of.effective_rank(rows - rows.mean(axis=0)),
         "spread": of.feature_std(rows),
         "mean_cosine": of.mean_cosine(rows),
         "uniformity": of.uniformity(rows),
@@ -124,7 +124,7 @@ def findings(measures: dict, shape: tuple[int, int], fault: str | None = None) -
     """
     rows, width = shape
     most = min(rows, width)
-    rank, cosine = measures["centred_rank"], measures["mean_cosine"]
+    rank, cosine = measures["centered_rank"], measures["mean_cosine"]
     separation = measures.get("separation", 0.0)
     narrow, few = cosine > CONE, rank < most**DIMENSIONAL_POWER
     large = measures["magnitude"] > LARGE
@@ -208,7 +208,7 @@ class Diagnosis:
             return f"unhealthy: {self.findings[0].what}"
         measures, most = self.measures, min(self.shape)
         words = (
-            f"healthy: {measures['centred_rank']:.1f} of {most} directions, mean cosine {measures['mean_cosine']:.2f}"
+            f"healthy: {measures['centered_rank']:.1f} of {most} directions, mean cosine {measures['mean_cosine']:.2f}"
         )
         if "separation" in measures:
             words += f", different images {measures['separation']:.3g} times as far apart as views of one"
@@ -263,13 +263,13 @@ class Diagnosis:
         """`to_dict` as JSON text."""
         return json.dumps(self.to_dict(), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
 
-    def neighbours(self, path: "str | os.PathLike | None" = None):
+    def neighbors(self, path: "str | os.PathLike | None" = None):
         """Ten images beside those with the nearest features, as a PNG: its path, or a `Picture` without `path`."""
         from sslzoo.evaluation import pictures
 
         if not self.shows_images:
             raise InvalidInputError("Neighbours are shown of grey or colour images. Received: images=None")
-        return pictures.neighbours(self.images, self.features, path)
+        return pictures.neighbors(self.images, self.features, path)
 
     @property
     def shows_images(self) -> bool:

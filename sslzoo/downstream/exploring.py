@@ -39,7 +39,7 @@ def explore(
     split: str | None = None,
     data_dir: "str | os.PathLike | None" = None,
     clusters: int | None = None,
-    neighbours: int = 12,
+    neighbors: int = 12,
     title: str = "Images by their features",
     seed: int = 0,
 ) -> Path:
@@ -61,7 +61,7 @@ def explore(
         labels: int (N,), in place of those of the embedding. classes: names of labels 0, 1, ...
         split, data_dir: of `images`, and where data sets are.
         clusters: int, how many; None for as many as there are classes, or ten.
-        neighbours: int, how many are shown of each image.
+        neighbors: int, how many are shown of each image.
         title: str, of the page.
         seed: int, of the map and of clusters.
 
@@ -72,7 +72,7 @@ def explore(
         InvalidInputError: features, images or labels that do not fit each other, features with NaN, too few or many.
         MissingDataError: no such file.
     """
-    checks.count(neighbours=neighbours, clusters=1 if clusters is None else clusters)
+    checks.count(neighbors=neighbors, clusters=1 if clusters is None else clusters)
     checks.seed(needed=True, seed=seed)
     bank = _embedding(features, labels, classes, images)
     if not 3 <= len(bank) <= MOST:
@@ -81,7 +81,7 @@ def explore(
     tile = int(np.clip(_PIXELS / np.ceil(np.sqrt(len(bank))), *_TILES))
     sprite = None if source is None else _sprite(source, len(bank), tile)
     points, how = _points(bank.features, seed)
-    near = _neighbours(bank.features, min(neighbours, len(bank) - 1))
+    near = _neighbours(bank.features, min(neighbors, len(bank) - 1))
     groups = _groups(bank, clusters, seed)
     record = {
         "about": f"{len(bank):,} images, {bank.shape[1]:,} features each; {how}",

@@ -42,7 +42,7 @@ def diagnosis_page(diagnosis, others: str = "") -> str:
     if others:
         parts.append(f"<h2>Beside others</h2><pre>{escape(others)}</pre>")
     if diagnosis.shows_images:
-        picture = base64.b64encode(diagnosis.neighbours().png).decode()
+        picture = base64.b64encode(diagnosis.neighbors().png).decode()
         parts.append("<h2>Nearest neighbours</h2>")
         parts.append(f'<img src="data:image/png;base64,{picture}" alt="images, left, and their nearest neighbours">')
     parts.append(_list("Notes", diagnosis.remarks))

@@ -34,7 +34,7 @@ def array(text, dtype):
 
 def test_the_page_holds_the_map_its_neighbours_and_thumbnails(tmp_path):
     page = sslzoo.explore(
-        ROWS, tmp_path / "a.html", images=IMAGES, labels=LABELS, classes=["x", "<y>", "z"], neighbours=5
+        ROWS, tmp_path / "a.html", images=IMAGES, labels=LABELS, classes=["x", "<y>", "z"], neighbors=5
     )
     data = read(page)
     points, near = array(data["points"], "<f4").reshape(60, 2), array(data["near"], "<u4").reshape(60, 5)
@@ -101,7 +101,7 @@ def test_of_many_rows_some_are_placed_and_others_go_to_them(tmp_path, monkeypatc
         (ROWS, {"labels": LABELS, "classes": ["a"]}, InvalidInputError, "numbers of 1 classes"),
         (ROWS, {"images": "nowhere"}, MissingDataError, "no such folder"),
         ("nowhere.npz", {}, MissingDataError, "no such file"),
-        (ROWS, {"neighbours": 0}, InvalidInputError, "neighbours must be"),
+        (ROWS, {"neighbors": 0}, InvalidInputError, "neighbors must be"),
     ],
 )
 def test_what_cannot_be_mapped_is_refused(tmp_path, features, options, error, message):
