@@ -21,7 +21,7 @@ HEALTHY = ("simclr-digits", "simvae-digits", "vicreg-digits")
 
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rate", type=float, default=10.0, help="of SGD with momentum 0.9 (10)")
+    parser.add_argument("--rate", type=float, default=10.0, help="of Adam (10)")
     parser.add_argument("--epochs", type=int, default=20, help="passes over the images (20)")
     parser.add_argument("--out", default="doctor.html", help="page to write (doctor.html)")
     arguments = parser.parse_args(argv)
@@ -46,7 +46,7 @@ def trained(images, rate, epochs):
     model = methods.SimCLR(
         networks.encoder("mlp-small", (8, 8, 1), 10), views=views.Views("simvae-digits", 2, seed=0), temperature=0.7
     )
-    model.compile(keras.optimizers.SGD(rate, momentum=0.9))
+    model.compile(keras.optimizers.Adam(rate))
     model.fit(images[:1408], batch_size=128, epochs=epochs, verbose=0)
     return model
 
