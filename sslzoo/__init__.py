@@ -23,6 +23,9 @@ _HOMES = {
     "finetune": "downstream.finetuning",
     "Embedder": "downstream.embedder",
     "search": "evaluation",
+    "compare": "downstream.comparison",
+    "diagnose": "downstream.diagnosis",
+    "explore": "downstream.exploring",
 }
 _ROOMS = {
     "augment",

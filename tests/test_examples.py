@@ -187,3 +187,21 @@ def test_views_and_information(capsys, monkeypatch):
     assert little < everything < np.log(220)  # what views hide, they cannot share
     assert f"{everything:.2f}" in capsys.readouterr().out
     assert pixels("views.png").std() > 10
+
+
+def test_compare(capsys):
+    module = example("compare")
+    found = module.main(["--out", "comparison.png"])
+    assert len(found.pairs) == 6 and {pair.differs for pair in found.pairs if "random" in pair.second} == {True}
+    out = capsys.readouterr().out
+    assert "simclr-digits - simvae-digits" in out and "Holm" in out
+    assert pixels("comparison.png").std() > 10
+
+
+def test_doctor(capsys):
+    module = example("doctor")
+    ill, *well = module.main(["--out", "doctor.html"])
+    assert not ill.healthy and "likely the rate" in ill.verdict and all(diagnosis.healthy for diagnosis in well)
+    out = capsys.readouterr().out
+    assert "rate 10: unhealthy: " in out and "LiDAR, the best first" in out
+    assert ill.verdict in Path("doctor.html").read_text()

@@ -1,7 +1,6 @@
 """How to tell from numbers that a representation is collapsing.
 
-The measures are plain NumPy in float64, know features only, and raise `InvalidInputError` where these are not finite
-arrays of the shapes they say; `signs` reads what they found, and `sentence` says it.
+`measure` takes the measures of `sslzoo.evaluation.measures`, `signs` reads what they found, and `sentence` says it.
 `sslzoo.callbacks.Health` does all of it while a model trains. What to try then each method says itself
 (`sslzoo.methods.advice`).
 """
@@ -10,7 +9,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sslzoo.errors import InvalidInputError
+from sslzoo.evaluation.measures import (
+    alignment,
+    distance,
+    effective_rank,
+    feature_std,
+    prototype_use,
+    prototypes_used,
+    uniformity,
+)
 
 
 class CollapseWarning(UserWarning):
@@ -33,154 +40,6 @@ PROTOTYPE_SHARE = 0.1  # of the prototypes
 # images are still well separated, so the distance of different images counts in that of two views of one.
 CONE_ALIGNMENT, CONE_UNIFORMITY, CONE_RATIO = 0.1, -0.5, 2.0
 CHANCE_MARGIN = 0.02  # of the chance level, at least of 1 nat
-
-# ---------------------------------------------------------------------- measures
-
-
-def feature_std(features: np.ndarray) -> float:
-    """Spread of directions: standard deviation of each coordinate of the unit rows, mean over coordinates, x sqrt(D).
-
-    The factor makes the scale one for all sizes: a coordinate of rows spread evenly over the sphere deviates by
-    1 / sqrt(D), which is 1 here; rows that point the same way give 0.
-
-    Args:
-        features: array (N, D), finite. A zero row stays zero.
-
-    Returns:
-        float in 0..1.
-
-    Reference:
-        Chen and He, "Exploring Simple Siamese Representation Learning", section 4.1.
-    """
-    rows = _unit(_matrix(features, "features"))
-    return float(rows.std(axis=0).mean() * np.sqrt(rows.shape[1]))
-
-
-def effective_rank(features: np.ndarray) -> float:
-    """RankMe: how many directions the rows use, the exponential of the entropy of the normalised singular values.
-
-    Rows are not centred, as in the paper: a large common offset is one direction that all rows share.
-
-    Args:
-        features: array (N, D), finite.
-
-    Returns:
-        float between 1 and min(N, D); 0 where all rows are zero. Off by less than 1e-3, since the singular values come
-        from the smaller Gram matrix, which is the one quick way for wide heads.
-
-    Reference:
-        Garrido et al., "RankMe: Assessing the Downstream Performance of Pretrained Self-Supervised Representations by
-        Their Rank", eq. 1, without its 1e-7.
-    """
-    rows = _matrix(features, "features")
-    largest = np.abs(rows).max()
-    if not largest:
-        return 0.0
-    rows = rows / largest
-    gram = rows @ rows.T if rows.shape[0] < rows.shape[1] else rows.T @ rows
-    values = np.sqrt(np.maximum(np.linalg.eigvalsh(gram), 0))
-    return _perplexity(values / values.sum())
-
-
-def alignment(first: np.ndarray, second: np.ndarray) -> float:
-    """Mean squared distance of the unit rows of two views of the same images; 0 where the views agree.
-
-    Args:
-        first, second: arrays (N, D), finite; row i of both is the same image.
-
-    Returns:
-        float in 0..4.
-
-    Reference:
-        Wang and Isola, "Understanding Contrastive Representation Learning through Alignment and Uniformity on the
-        Hypersphere", eq. 5 with alpha = 2.
-    """
-    first, second = _matrix(first, "first"), _matrix(second, "second")
-    if first.shape != second.shape:
-        raise InvalidInputError(
-            f"first and second must have one shape. Received: first.shape={first.shape}, second.shape={second.shape}"
-        )
-    return float(((_unit(first) - _unit(second)) ** 2).sum(axis=1).mean())
-
-
-def distance(features: np.ndarray) -> float:
-    """Mean squared distance of the unit rows of different images, to be held against `alignment`.
-
-    Args:
-        features: array (N, D), finite, N >= 2.
-
-    Returns:
-        float in 0..4; near 2 for rows spread evenly over a sphere.
-    """
-    rows = _unit(_matrix(features, "features", least=2))
-    return float(2 * len(rows) / (len(rows) - 1) * ((rows - rows.mean(axis=0)) ** 2).sum(axis=1).mean())
-
-
-def uniformity(features: np.ndarray, t: float = 2.0) -> float:
-    """Log of the mean Gaussian potential exp(-t |x - y|^2) over all pairs of unit rows; lower is more even.
-
-    Args:
-        features: array (N, D), finite, N >= 2.
-        t: float > 0.
-
-    Returns:
-        float in -4 t..0: 0 where all rows point the same way, near -2 t for rows spread evenly over a sphere of many
-        dimensions.
-
-    Reference:
-        Wang and Isola, eq. 6, without the pairs of a row with itself.
-    """
-    rows = _unit(_matrix(features, "features", least=2))
-    squares = (rows**2).sum(axis=1)
-    distances = np.maximum(squares[:, None] + squares[None] - 2 * rows @ rows.T, 0)
-    return float(np.log(np.exp(-t * distances[np.triu_indices(len(rows), 1)]).mean()))
-
-
-def prototype_use(probabilities: np.ndarray) -> float:
-    """Share of K prototypes in use: perplexity of the mean assignment, over K.
-
-    Args:
-        probabilities: array (N, K), assignments of N views, rows that sum to 1. One-hot rows can use N prototypes only.
-
-    Returns:
-        float in 1 / K..1: 1 where all prototypes have the same share, 1 / K where one has everything.
-    """
-    return prototypes_used(probabilities) / np.shape(probabilities)[1]
-
-
-def prototypes_used(probabilities: np.ndarray) -> float:
-    """Perplexity of the mean assignment, 1..K: as many prototypes of equal share say as much. See `prototype_use`."""
-    rows = _matrix(probabilities, "probabilities")
-    sums = rows.sum(axis=1)
-    if rows.min() < 0 or not np.allclose(sums, 1, atol=0.02):  # bfloat16 has 8 bits
-        raise InvalidInputError(
-            "probabilities must be rows of numbers >= 0 that sum to 1. "
-            f"Received: smallest entry {rows.min():g}, sums of rows {sums.min():g}..{sums.max():g}"
-        )
-    mean = rows.mean(axis=0)
-    return _perplexity(mean / mean.sum())
-
-
-def _matrix(array, name, least=1):
-    rows = np.asarray(array, np.float64)
-    if rows.ndim != 2 or rows.shape[0] < least or not rows.shape[1]:
-        raise InvalidInputError(
-            f"{name} must be an array (N, D) with N >= {least}, D >= 1. Received: {name}.shape={rows.shape}"
-        )
-    if not np.isfinite(rows).all():
-        raise InvalidInputError(f"{name} must be finite. Received: {name} with NaN or infinite values")
-    return rows
-
-
-def _unit(rows):
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return rows / np.where(lengths > 0, lengths, 1)
-
-
-def _perplexity(shares):
-    some = shares[shares > 0]
-    return float(np.exp(-(some * np.log(some)).sum()))
-
 
 # ---------------------------------------------------------------------- what they say
 

@@ -71,7 +71,7 @@ class Health(EndsTraining, Monitor):
     """Shows whether the representation is alive, warns of collapse in one sentence, and can end the run for it.
 
     At the end of an epoch two views of the same few images are embedded, and measured in the logs
-    (`sslzoo.callbacks.health` has the definitions):
+    (`sslzoo.evaluation.measures` has the definitions):
 
     | key | what | healthy |
     |---|---|---|

@@ -13,7 +13,7 @@ import os
 import sys
 
 import sslzoo
-from sslzoo.cli import features, fine_tuning, making, measuring, models
+from sslzoo.cli import comparing, diagnosing, exploring, features, fine_tuning, making, measuring, models
 from sslzoo.environment import check_environment, in_a_line, quiet_backends
 from sslzoo.errors import InvalidInputError, SSLZooError, printable
 
@@ -27,6 +27,9 @@ COMMANDS = (
     measuring.views,
     fine_tuning.finetune,
     fine_tuning.predict,
+    comparing.compare,
+    diagnosing.doctor,
+    exploring.explore,
     making.train,
     making.publish,
     making.seal,

@@ -266,6 +266,8 @@ def _measure(subject, protocols, refuse, remarks):
         images |= result.images
         if result.confusion is not None:
             report.confusion[protocol.name] = result.confusion
+        if result.predictions is not None:
+            report.predictions[protocol.name] = subject.classes[result.predictions].tolist()
     if encoder is not None:
         report.seconds = {"features": round(subject.seconds, 2), **report.seconds}
         report.frozen = [{"before": before, "after": _check_frozen(encoder, before)}]

@@ -23,6 +23,15 @@ _LEAST_ROWS = 50  # below them a tenth says nothing, and C is 1
 class LogisticFit:
     """What `fit_logistic` gave.
 
+    Example:
+        import numpy as np
+        from sslzoo import evaluation
+
+        labels = np.arange(60) % 3
+        features = np.random.default_rng(0).normal(size=(60, 4)) + np.eye(3, 4)[labels]
+        fitted = evaluation.fit_logistic(features[:40], labels[:40], features[40:], labels[40:])
+        isinstance(fitted, evaluation.LogisticFit), fitted.predictions.shape  # True, (20,)
+
     Attributes:
         accuracy: float, share of the test rows that are told right.
         predictions: int array (M,), class of each test row.

@@ -51,6 +51,8 @@ class Report:
             statistics; empty if features were evaluated without their encoder.
         remarks: list of str, what a reader should know beyond the protocol.
         confusion: dict, probe -> counts of test images, a row for each true class, a column for each predicted one.
+        predictions: dict, protocol -> the label that its first number takes each test image for, of one run. `save`
+            and `to_json` keep them; `to_dict`, which results.json of models have, leaves them out.
     """
 
     encoder: str
@@ -63,6 +65,7 @@ class Report:
     frozen: list[dict] = dataclasses.field(default_factory=list)
     remarks: list[str] = dataclasses.field(default_factory=list)
     confusion: dict[str, list[list[int]]] = dataclasses.field(default_factory=dict)
+    predictions: dict[str, list[int]] = dataclasses.field(default_factory=dict)
 
     def __getitem__(self, protocol: str) -> dict[str, float]:
         """Values of one protocol: metric -> share in 0..1. Raises `UnknownNameError` if it was not run."""
@@ -120,8 +123,9 @@ class Report:
     # ------------------------------------------------------------------ JSON
 
     def to_dict(self) -> dict:
-        """Everything as dicts, lists, strings and numbers; `from_dict` makes it a report again."""
+        """Everything but `predictions` as dicts, lists, strings and numbers; `from_dict` makes it a report again."""
         record = {"format": FORMAT, **dataclasses.asdict(self)}
+        del record["predictions"]
         for number in (number for metrics in record["numbers"].values() for number in metrics.values()):
             if number["values"] is None:  # of one run there is the value alone
                 del number["values"]
@@ -129,7 +133,8 @@ class Report:
 
     def to_json(self) -> str:
         """Everything as JSON text; `from_json` makes it a report again."""
-        return json.dumps(self.to_dict(), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+        record = self.to_dict() | {"predictions": self.predictions}
+        return json.dumps(record, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
 
     def save(self, path: "str | os.PathLike") -> Path:
         """Write `to_json()` to a file, whole or not at all. Returns its path."""
@@ -141,7 +146,7 @@ class Report:
         try:
             if record["format"] != FORMAT:
                 raise KeyError(f"format {FORMAT!r}")
-            record = {"confusion": {}} | record  # which reports did not have at first
+            record = {"confusion": {}, "predictions": {}} | record  # which reports did not have at first
             fields = {field.name: record[field.name] for field in dataclasses.fields(cls)}
             fields["numbers"] = {
                 protocol: {metric: Number(**number) for metric, number in metrics.items()}

@@ -187,6 +187,10 @@ def test_all_protocols(encoder, data):
     assert report["linear"]["best_accuracy"] >= report["linear"]["accuracy"]
     assert Report.from_json(report.to_json()) == report
     assert len(str(report).splitlines()) > 15
+    assert "predictions" not in report.to_dict()  # results.json of a model stays small
+    for protocol, answers in report.predictions.items():  # of knn and the probes
+        assert np.mean(np.array(answers) == data[1][1]) == pytest.approx(report.headline[protocol])
+    assert {"knn", "linear"} <= set(report.predictions)
 
     rows = [features(encoder, images) for images, _ in data]
     split = rows[0], data[0][1], rows[1], data[1][1]

@@ -60,7 +60,7 @@ class KNN(Protocol):
             "centred cosine": {"k": k, "votes": "uniform"},
             "euclidean": {"k": [1, euclidean_k], "votes": "uniform"},
         }
-        return Result(numbers, settings, _remarks(len(train)))
+        return Result(numbers, settings, _remarks(len(train)), predictions=majority)
 
 
 def _remarks(rows):

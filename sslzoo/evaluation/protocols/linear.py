@@ -54,7 +54,8 @@ class Linear(Protocol):
         if not fitted.converged:
             remarks.append(f"Linear probe: L-BFGS had not converged after {fitted.steps} steps.")
         settings = papers_way.settings | {"converged": converged}
-        return Result(numbers, settings, remarks, _confusion(subject, fitted.predictions))
+        confusion = _confusion(subject, fitted.predictions)
+        return Result(numbers, settings, remarks, confusion, predictions=fitted.predictions)
 
     def probe(self, subject, hidden):
         """Result of a probe by Adam with one hidden layer of that width, or none."""
@@ -91,7 +92,8 @@ class Linear(Protocol):
         settings = {"layers": layers, "activation": None if hidden is None else "relu", "loss": loss}
         settings |= {"optimizer": "Adam", "learning_rate": 3e-4, "epochs": self.epochs, "passes": passes}
         settings |= {"batch_size": BATCH_SIZE, "features": "as they are"}
-        return Result(numbers, settings, confusion=_confusion(subject, trained.predictions))
+        confusion = _confusion(subject, trained.predictions)
+        return Result(numbers, settings, confusion=confusion, predictions=trained.predictions)
 
 
 def _unequal(subject):

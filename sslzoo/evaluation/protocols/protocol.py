@@ -3,6 +3,8 @@
 import dataclasses
 from typing import ClassVar
 
+import numpy as np
+
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError, printable
 
@@ -73,6 +75,7 @@ class Result:
         remarks: list of str, what a reader should know beyond that.
         confusion: counts of test images, a row for each true class, a column for each predicted one; or None.
         images: dict of what `drawing.draw` shows.
+        predictions: int array (M,), the class 0..C - 1 that its first number takes each test image for; or None.
     """
 
     numbers: dict[str, Number]
@@ -80,6 +83,7 @@ class Result:
     remarks: list[str] = dataclasses.field(default_factory=list)
     confusion: list[list[int]] | None = None
     images: dict = dataclasses.field(default_factory=dict)
+    predictions: "np.ndarray | None" = None
 
 
 @dataclasses.dataclass

@@ -1,0 +1,55 @@
+"""`sslzoo compare`: which differences of encoders are more than chance."""
+
+import sslzoo
+from sslzoo.cli.command import LABELS, ON_ERROR, Answer, argument, batch_size, command
+
+PROTOCOLS = ("knn", "logistic")  # of `sslzoo.downstream.comparison`, which imports Keras
+
+
+@command(
+    argument("encoders", nargs="+", metavar="ENCODER", help="names, model folders, hf:// addresses or .onnx files"),
+    argument("--dataset", required=True, metavar="D", help="a name, .npz or folder, with labels"),
+    argument("--data-dir", help="folder of prepared TFDS data sets"),
+    argument(
+        "--protocols",
+        nargs="+",
+        action="extend",
+        choices=PROTOCOLS,
+        metavar="P",
+        help=f"of {', '.join(PROTOCOLS)} (both)",
+    ),
+    argument("--out", type="path", metavar="FOLDER", help="write comparison.json, .txt and .png into it"),
+    argument("--attribute", default="Male", metavar="A", help="of CelebA: an attribute, or hair or gender (Male)"),
+    argument(
+        "--image-size", type="positive integer", metavar="N", help="of a folder's images, for encoders of any size"
+    ),
+    LABELS,
+    argument("--test-share", type="share", default=0.0, metavar="S", help="with --labels: share of a class held out"),
+    ON_ERROR,
+    argument(
+        "--limit", dest="max_train", type="positive integer", metavar="N", help="most train images, chosen at random"
+    ),
+    batch_size(500),
+    argument("--seed", type="seed", default=0, help="of the choice of images (0)"),
+)
+def compare(encoders, dataset, out, protocols, **options):
+    """Find which encoders are better than others by more than chance.
+
+    Every test image gets an answer of each encoder. Accuracies come with 95 %
+    intervals; two encoders are compared by the images that only one of them answers
+    right (exact McNemar test), with p-values adjusted for the number of pairs
+    (Holm). --out writes comparison.json, which has every answer, comparison.txt and
+    comparison.png.
+
+    examples:
+      sslzoo compare simclr-digits simvae-digits --dataset digits
+      sslzoo compare simclr-mnist runs/mine hf://someone/theirs --dataset mnist --out compared/
+      sslzoo compare simvae-mnist other.onnx --dataset photos/ --labels folders --test-share 0.2
+    """
+    if out:
+        from sslzoo.evaluation import drawing
+
+        drawing.check_folder(out, "--out")
+    found = sslzoo.compare(encoders, dataset, protocols=protocols or PROTOCOLS, **options)
+    written = f"Wrote {found.save(out)}\n" if out else ""
+    return Answer(found.to_dict(), f"{found}\n{written}")

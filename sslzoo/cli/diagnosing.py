@@ -1,0 +1,67 @@
+"""`sslzoo doctor`: the health of an encoder, without labels."""
+
+import sys
+
+import sslzoo
+from sslzoo.cli.command import Answer, argument, batch_size, check_output, command
+from sslzoo.errors import printable
+from sslzoo.files import write_beside
+
+ORDERS = ("effective_rank", "centered_rank", "spread", "mean_cosine", "uniformity", "alpha_req", "alignment")
+ORDERS += ("separation", "lidar")  # of `sslzoo.downstream.diagnosis`, which imports Keras
+
+
+@command(
+    argument("encoder", metavar="ENCODER", help="a name, model folder, hf:// address, .onnx, or .npz of features"),
+    argument("images", nargs="*", metavar="IMAGES", help="a data set's name, folders, files or one .npz"),
+    argument("--policy", metavar="P", help="how views are made (as in training, or by the size of images)"),
+    argument("--num-views", type="positive integer", default=8, metavar="N", help="of a quarter of the images (8)"),
+    argument(
+        "--compare", nargs="+", action="extend", default=[], metavar="E", help="other encoders, put in order with it"
+    ),
+    argument("--by", choices=ORDERS, metavar="M", help=f"the order's measure, of {', '.join(ORDERS)} (lidar)"),
+    argument("--html", type="path", metavar="FILE", help="write a page with nearest neighbours"),
+    argument("--force", action="store_true", help="replace that page if it exists"),
+    argument("--split", help="split of a folder, .npz or data set that has several (train of a data set)"),
+    argument("--data-dir", help="folder of prepared TFDS data sets"),
+    argument("--image-size", type="positive integer", metavar="N", help="of images, for an encoder of any size"),
+    argument("--scale", type="rate", metavar="S", help="what an .onnx multiplies values 0..255 by (1/255)"),
+    argument(
+        "--limit", dest="most", type="positive integer", default=2000, metavar="N", help="images, at random (2000)"
+    ),
+    batch_size(256),
+    argument("--seed", type="seed", default=0, help="of the choice of images and of views (0)"),
+)
+def doctor(encoder, images, policy, compare, by, html, force, **options):
+    """Find whether an encoder is healthy, by its features of images without labels.
+
+    Measures how many directions the features use (RankMe, alpha-ReQ, LiDAR), how
+    widely they spread, how far views of one image and different images lie apart,
+    dead and repeated features, and images of the wrong range. Prints a verdict in
+    one line, and what to try. --compare puts several encoders in order, with the
+    rank correlation that each measure has with accuracy on the zoo's own encoders.
+    Exits with 1 if the encoder is unhealthy.
+
+    examples:
+      sslzoo doctor simclr-digits digits
+      sslzoo doctor runs/mine scans/ --policy xray --html health.html
+      sslzoo doctor runs/mine scans/ --compare runs/other theirs.onnx --by effective_rank
+      sslzoo doctor features.npz
+    """
+    if html:
+        check_output(html, force, "--html")
+    images = (images[0] if len(images) == 1 else images) or None
+    from sslzoo.downstream import ranking
+    from sslzoo.downstream.pages import diagnosis_page
+
+    options |= {"views": policy}
+    diagnoses = [sslzoo.diagnose(each, images, **options) for each in (encoder, *compare)]
+    found = ranking.rank(diagnoses, by) if compare else None
+    for remark in dict.fromkeys(remark for diagnosis in diagnoses for remark in diagnosis.remarks):
+        print(printable(f"sslzoo: {remark}"), file=sys.stderr)
+    first = diagnoses[0]
+    if html:
+        page = diagnosis_page(first, str(found or ""))
+        write_beside(html, page.encode("utf-8", "backslashreplace"))
+    text = f"{first}\n" + (f"\n{found}\n" if found else "") + (f"\nWrote {html}\n" if html else "")
+    return Answer((found or first).to_dict(), text, int(not first.healthy))

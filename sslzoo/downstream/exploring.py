@@ -1,0 +1,253 @@
+"""A map of images by their features, as one page: thumbnails on hover, neighbours on click, nothing to install."""
+
+import base64
+import html as markup
+import io
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from sslzoo import checks, data
+from sslzoo.data.catalogue import KNOWN
+from sslzoo.data.image_files import decode, open_image
+from sslzoo.data.inputs import source_of
+from sslzoo.errors import InvalidInputError
+from sslzoo.evaluation.embedding import Embedding
+from sslzoo.evaluation.features import check_features, check_labels
+from sslzoo.evaluation.neighbors import nearest
+from sslzoo.evaluation.pictures import CLASS_COLOURS
+from sslzoo.evaluation.search import read_features
+from sslzoo.files import write_beside
+
+MOST = 50_000  # images on a page
+MOST_PLACED = 5000  # images that t-SNE places, in half a minute; others go where their nearest ones are
+_PIXELS = 3200  # of a side of the sheet of thumbnails, which every browser decodes
+_TILES = (16, 96)  # pixels of a side of a thumbnail, least and most
+_TEMPLATE = Path(__file__).with_name("explore.html")
+
+
+def explore(
+    features,
+    html: "str | os.PathLike",
+    *,
+    images=None,
+    labels=None,
+    classes=None,
+    split: str | None = None,
+    data_dir: "str | os.PathLike | None" = None,
+    clusters: int | None = None,
+    neighbors: int = 12,
+    title: str = "Images by their features",
+    seed: int = 0,
+) -> Path:
+    """Writes a page that shows all images as a map, by features that are there already.
+
+        sslzoo.explore("features.npz", "map.html")                    # what `sslzoo embed` wrote of files
+        sslzoo.explore(features, "map.html", images=images, labels=labels)
+
+    The page needs no other file and no other host. The map is t-SNE (neighbours stay neighbours, distances and sizes of
+    clusters mean little) of the first 50 principal components of 5,000 images, chosen at random, which takes half a
+    minute; each other image is placed between the three nearest of those. Clusters are k-means of unit features.
+    Neighbours are the nearest of all by cosine.
+
+    Args:
+        features: array (N, L), an `Embedding`, or the `.npz` that `sslzoo embed` wrote, N from 3 to 50,000.
+        html: the file to write.
+        images: what thumbnails are made of, where features name no files: array (N, H, W, C), or what `sslzoo.embed`
+            was given; the name of a data set stands for its `split`. None: those files, or no thumbnails.
+        labels: int (N,), in place of those of the embedding. classes: names of labels 0, 1, ...
+        split, data_dir: of `images`, and where data sets are.
+        clusters: int, how many; None for as many as there are classes, or ten.
+        neighbors: int, how many are shown of each image.
+        title: str, of the page.
+        seed: int, of the map and of clusters.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        InvalidInputError: features, images or labels that do not fit each other, features with NaN, too few or many.
+        MissingDataError: no such file.
+    """
+    checks.count(neighbors=neighbors, clusters=1 if clusters is None else clusters)
+    checks.seed(needed=True, seed=seed)
+    bank = _embedding(features, labels, classes, images)
+    if not 3 <= len(bank) <= MOST:
+        raise InvalidInputError(f"A map shows 3 to {MOST:,} images. Received: {len(bank):,} rows of features")
+    source = _source(bank, images, split, data_dir)
+    tile = int(np.clip(_PIXELS / np.ceil(np.sqrt(len(bank))), *_TILES))
+    sprite = None if source is None else _sprite(source, len(bank), tile)
+    points, how = _points(bank.features, seed)
+    near = _neighbours(bank.features, min(neighbors, len(bank) - 1))
+    groups = _groups(bank, clusters, seed)
+    record = {
+        "about": f"{len(bank):,} images, {bank.shape[1]:,} features each; {how}",
+        "points": _encoded(points, np.float32),
+        "near": _encoded(near, np.uint32),
+        "order": np.random.default_rng(seed).permutation(len(bank)).tolist(),  # no class lies on all others
+        "groups": groups,
+        "names": None if bank.paths is None else [os.path.basename(path) for path in bank.paths],
+        "index": (np.arange(len(bank)) if bank.index is None else bank.index).tolist(),
+        "sprite": sprite,
+    }
+    text = json.dumps(record, ensure_ascii=True, allow_nan=False).replace("<", "\\u003c")
+    page = _TEMPLATE.read_text(encoding="utf-8").replace("__TITLE__", markup.escape(title)).replace("__DATA__", text)
+    return write_beside(html, page.encode("utf-8"))
+
+
+# ---------------------------------------------------------------------- what is shown
+
+
+def _embedding(features, labels, classes, images):
+    """An `Embedding` of whatever was given, with the labels that were."""
+    if isinstance(features, (str, os.PathLike)):
+        bank = read_features(features)
+    elif isinstance(features, Embedding):
+        bank = features.checked()
+    else:
+        rows = check_features(features, dtype=np.float32)
+        bank = Embedding(rows, index=np.arange(len(rows)))
+    labels = bank.labels if labels is None else check_labels(labels, len(bank))
+    named = bank.classes if classes is None else np.array([str(name) for name in classes])
+    if named is None and labels is not None and isinstance(images, str) and images in KNOWN:
+        names = data.class_names(images, np.arange(labels.max() + 1))
+        named = None if names is None else np.array(names)
+    kept = {"paths": bank.paths, "index": bank.index, "classes": None if labels is None else named}
+    return Embedding(bank.features, labels=labels, **kept).checked()
+
+
+def _source(bank, images, split, data_dir):
+    """A function row -> Pillow image, or None for no thumbnails."""
+    if images is None:
+        if bank.paths is None or not any(map(os.path.exists, bank.paths)):
+            return None
+        return lambda row: _opened(Path(bank.paths[row]))
+    if isinstance(images, str) and images in KNOWN and not os.path.exists(images):
+        images, split = data.load(images, split or "train", data_dir=data_dir)[0], None
+    source = source_of(images, split)
+    places = np.arange(len(bank)) if bank.index is None else bank.index
+    if len(source) <= places.max():
+        raise InvalidInputError(
+            f"images must be those of the features, of which the last is number {places.max():,}. "
+            f"Received: {len(source):,} images"
+        )
+    return lambda row: _as_picture(source.read(int(places[row])))
+
+
+def _opened(path):
+    with open_image(path) as image:
+        return decode(image)
+
+
+def _as_picture(image):
+    if not isinstance(image, np.ndarray):
+        return image
+    pixels = image[..., :3] if image.shape[-1] >= 3 else image[..., 0]
+    if pixels.dtype != np.uint8 or image.shape[-1] not in (1, 3):  # of other values than a picture's
+        low, high = float(pixels.min()), float(pixels.max())
+        known = image.shape[-1] in (1, 3) and low >= 0 and high <= 255
+        pixels = pixels if known else 255 * (pixels - low) / max(high - low, 1e-12)
+    return Image.fromarray(np.rint(pixels).astype(np.uint8))
+
+
+def _sprite(source, count, tile):
+    """All thumbnails in one sheet, row by row, as a data address of a JPEG; images that cannot be read stay grey."""
+    columns = int(np.ceil(np.sqrt(count)))
+    rows = -(-count // columns)
+    sheet = Image.new("RGB", (columns * tile, rows * tile), "#808080")
+    for row in range(count):
+        try:
+            picture = source(row).convert("RGB")
+        except Exception:  # Pillow's decoders raise many kinds
+            continue
+        # Few pixels are shown as they are; many are averaged.
+        how = Image.Resampling.NEAREST if max(picture.size) <= tile else Image.Resampling.LANCZOS
+        place = (row % columns * tile, row // columns * tile)
+        sheet.paste(ImageOps.pad(picture, (tile, tile), how, color="#ffffff"), place)
+    buffer = io.BytesIO()
+    sheet.save(buffer, "JPEG", quality=80)
+    address = "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
+    return {"uri": address, "tile": tile, "columns": columns, "rows": rows}
+
+
+def _points(features, seed):
+    """Places (N, 2) in 0..1, and how they were found."""
+    from sklearn.decomposition import PCA
+    from threadpoolctl import threadpool_limits
+
+    rows = features.astype(np.float32) - features.mean(axis=0)
+    some = np.sort(np.random.default_rng(seed).permutation(len(rows))[:MOST_PLACED])
+    with np.errstate(invalid="ignore"), threadpool_limits(1):
+        if rows.shape[1] > 50:
+            rows = PCA(min(50, len(rows)), random_state=seed).fit_transform(rows)
+        if rows.shape[1] <= 2 or not np.ptp(rows, axis=0).any():
+            return _in_frame(np.pad(rows, ((0, 0), (0, max(0, 2 - rows.shape[1]))))[:, :2]), "features as they are"
+        from sklearn.manifold import TSNE
+
+        perplexity = min(30, (len(some) - 1) / 3)
+        placed = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(rows[some])
+    points = np.empty((len(rows), 2))
+    points[some] = placed
+    others = np.setdiff1d(np.arange(len(rows)), some)
+    if not len(others):
+        return _in_frame(points), "t-SNE"
+    near, closeness = nearest(rows[some], rows[others], 3, "euclidean")
+    weights = 1 / np.maximum(-closeness, 1e-12)
+    points[others] = np.einsum("nk,nkd->nd", weights / weights.sum(axis=1, keepdims=True), placed[near])
+    return _in_frame(points), f"t-SNE of {len(some):,} of them, the others among their nearest three"
+
+
+def _in_frame(points):
+    low, high = points.min(axis=0), points.max(axis=0)
+    return (points - (low + high) / 2) / max((high - low).max(), 1e-12) + 0.5
+
+
+def _neighbours(features, k):
+    """The k nearest other rows of each row."""
+    rows, _ = nearest(features, features, k + 1, "cosine")
+    others = np.where(rows == np.arange(len(rows))[:, None], -1, rows)
+    # Rows that are equal may stand before a row itself; where it is not among them, the last is left out.
+    return np.array([row[row >= 0][:k] for row in others])
+
+
+def _groups(bank, clusters, seed):
+    """What points are coloured by: classes, where there are, and clusters."""
+    groups = []
+    if bank.labels is not None:
+        values, numbers = np.unique(bank.labels, return_inverse=True)
+        names = [str(value if bank.classes is None else bank.classes[value]) for value in values]
+        groups.append(_group("class", numbers, names))
+    count = clusters or (len(groups[0]["names"]) if groups and len(groups[0]["names"]) > 1 else 10)
+    count = min(count, len(bank))
+    numbers = _clusters(bank.features, count, seed)
+    groups.append(_group("cluster", numbers, [str(number) for number in range(count)]))
+    return groups
+
+
+def _clusters(features, count, seed):
+    from sklearn.cluster import KMeans
+    from threadpoolctl import threadpool_limits
+
+    lengths = np.linalg.norm(features, axis=1, keepdims=True)
+    rows = features / np.where(lengths > 0, lengths, 1)
+    distinct = len(np.unique(rows, axis=0))
+    with threadpool_limits(1):
+        return KMeans(min(count, distinct), n_init=3, random_state=seed).fit(rows).labels_
+
+
+def _group(name, numbers, names):
+    colours = list(CLASS_COLOURS)
+    if len(names) > len(colours):
+        from matplotlib import colormaps
+        from matplotlib.colors import to_hex
+
+        colours = [to_hex(colour) for colour in colormaps["turbo"](np.linspace(0.02, 0.98, len(names)))]
+    return {"name": name, "names": names, "colours": colours[: len(names)], "of": _encoded(numbers, np.uint16)}
+
+
+def _encoded(array, dtype):
+    """Numbers as a browser reads them: little-endian bytes in base64."""
+    return base64.b64encode(np.ascontiguousarray(array, np.dtype(dtype).newbyteorder("<")).tobytes()).decode()

@@ -1,0 +1,96 @@
+"""Some images of a user, and views of them that are raw images again: what an encoder of any library can be given."""
+
+import os
+
+import numpy as np
+
+from sslzoo import checks, data
+from sslzoo.data.catalogue import KNOWN
+from sslzoo.data.image_files import Fit
+from sslzoo.data.inputs import Arrays, source_of
+from sslzoo.errors import InvalidInputError, choose
+from sslzoo.views import POLICIES, Views, policy
+
+_ENCODERS_OWN = ("normalize", "threshold", "lab")  # steps that belong to an encoder's preprocessing
+_BLOCK = 100  # images
+
+
+def some_images(images, shape: tuple, most: int, seed: int = 0, split: str | None = None, data_dir=None):
+    """At most `most` images, chosen at random, as an encoder takes them.
+
+    Args:
+        images: as `sslzoo.embed` takes them, or the name of a known data set.
+        shape: (H, W, C); what is None is taken from the images.
+        most: int. seed: int, of the choice.
+        split: of a folder, `.npz` or known data set ("train").
+
+    Returns:
+        array (N, H, W, C); list of str, remarks on what was done to fit them.
+
+    Raises:
+        InvalidInputError: fewer than two images, or what `sslzoo.embed` refuses; MissingDataError: no such path.
+    """
+    if isinstance(images, str) and images in KNOWN and not os.path.exists(images):
+        images = data.load(images, split or "train", data_dir=data_dir)[0]
+        split = None
+    source = Arrays(_checked(images)) if hasattr(images, "ndim") else source_of(images, split)
+    if len(source) < 2:
+        raise InvalidInputError(f"images must be at least two. Received: {len(source)} image")
+    rows = np.sort(np.random.default_rng(seed).permutation(len(source))[:most])
+    if hasattr(images, "ndim"):
+        shape = tuple(given if wanted is None else wanted for wanted, given in zip(shape, source.images.shape[1:]))
+    fit = Fit(shape)
+    chosen = np.stack([fit(source.read(row)) for row in rows])
+    left = [f"{len(rows):,} of {len(source):,} images were taken, chosen at random."] if len(rows) < len(source) else []
+    return chosen, left + [f"{remark}." for remark in fit.remarks(len(rows))]
+
+
+def _checked(images):
+    """An array of images of any range of values: what is wrong with that is a finding, not an error."""
+    images = np.asarray(images)
+    if images.ndim != 4 or images.dtype.kind not in "uif" or not np.isfinite(images).all():
+        raise InvalidInputError(
+            "images must be finite numbers (N, H, W, C), values 0..255. "
+            f"Received: images of shape {images.shape}, {images.dtype}"
+        )
+    return images
+
+
+def default_policy(shape: tuple) -> str:
+    """The policy for images (H, W, C) of which nothing else is known."""
+    *sides, channels = shape
+    if channels == 3:
+        return "photos" if max(sides) >= 64 else "simvae-cifar10"
+    if channels == 1:
+        return "xray" if max(sides) >= 64 else "simvae-digits" if max(sides) < 16 else "simvae-mnist"
+    return "channels"
+
+
+def views_of(
+    images: np.ndarray, name: str, num_views: int, seed: int = 0, value_range: tuple = (0.0, 255.0)
+) -> np.ndarray:
+    """Random views of images by a policy, but for the steps that an encoder does itself (normalisation, thresholds).
+
+    Args:
+        images: array (N, H, W, C), values in `value_range`.
+        name: str, one of `sslzoo.views.POLICIES` for images.
+        num_views: int J, at least 2.
+        seed: int.
+        value_range: (low, high) of the images, and of the views.
+
+    Returns:
+        float32 (N, J, H, W, C).
+
+    Raises:
+        UnknownNameError: no such policy. InvalidInputError: it is for other images, or `num_views` is below 2.
+    """
+    checks.count(2, num_views=num_views)
+    row = POLICIES[choose("policy", name, POLICIES)]
+    if not {"crop", "shift"} & set(row):
+        raise InvalidInputError(f"views must be a policy for images. Received: views={name!r}")
+    steps = policy(name, **{step: None for step in _ENCODERS_OWN if step in row})
+    make = Views(steps, num_views, size=images.shape[1:3], seed=seed, value_range=value_range)
+    to_numpy = make.backend.convert_to_numpy
+    blocks = [to_numpy(make(images[start : start + _BLOCK])) for start in range(0, len(images), _BLOCK)]
+    low, high = value_range
+    return np.clip(np.concatenate(blocks), 0, 1).astype(np.float32) * np.float32(high - low) + np.float32(low)

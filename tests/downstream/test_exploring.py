@@ -1,0 +1,144 @@
+"""The page of a map: what it holds, read back as a browser does, and what cannot be mapped."""
+
+import base64
+import io
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import sslzoo
+from sslzoo import cli
+from sslzoo.downstream import exploring
+from sslzoo.errors import InvalidInputError, MissingDataError
+from sslzoo.evaluation import Embedding
+
+rng = np.random.default_rng(0)
+LABELS = np.arange(60) % 3
+ROWS = (np.eye(3, 6)[LABELS] * 5 + rng.normal(size=(60, 6))).astype("float32")
+IMAGES = np.repeat(np.repeat(LABELS.astype("uint8")[:, None, None, None] * 100, 8, 1), 8, 2)
+
+
+def read(page):
+    text = page.read_text(encoding="utf-8")
+    assert not re.search(r"(src|href)\s*=\s*[\"']?(https?:)?//", text) and "__" not in text.split("<script>")[0][:300]
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)[1])
+
+
+def array(text, dtype):
+    return np.frombuffer(base64.b64decode(text), dtype)
+
+
+def test_the_page_holds_the_map_its_neighbours_and_thumbnails(tmp_path):
+    page = sslzoo.explore(
+        ROWS, tmp_path / "a.html", images=IMAGES, labels=LABELS, classes=["x", "<y>", "z"], neighbors=5
+    )
+    data = read(page)
+    points, near = array(data["points"], "<f4").reshape(60, 2), array(data["near"], "<u4").reshape(60, 5)
+    assert points.min() >= 0 and points.max() <= 1 and sorted(data["order"]) == list(range(60))
+    cosines = (ROWS @ ROWS.T) / np.linalg.norm(ROWS, axis=1) / np.linalg.norm(ROWS, axis=1)[:, None]
+    np.fill_diagonal(cosines, -2)
+    np.testing.assert_array_equal(near, np.argsort(-cosines, axis=1)[:, :5])
+    classes, clusters = data["groups"]
+    assert classes["names"] == ["x", "<y>", "z"] and "t-SNE" in data["about"]
+    np.testing.assert_array_equal(array(classes["of"], "<u2"), LABELS)
+    found = array(clusters["of"], "<u2")
+    assert all(len(set(found[label == LABELS])) == 1 for label in range(3)) and len(set(found)) == 3
+    sprite = data["sprite"]
+    with Image.open(io.BytesIO(base64.b64decode(sprite["uri"].partition(",")[2]))) as sheet:
+        pixels, tile = np.asarray(sheet.convert("L")), sprite["tile"]
+    for row in range(60):  # each thumbnail is where the page looks for it
+        top, left = row // sprite["columns"] * tile, row % sprite["columns"] * tile
+        assert abs(int(pixels[top + tile // 2, left + tile // 2]) - 100 * LABELS[row]) < 6
+
+
+def test_files_give_names_and_thumbnails(tmp_path):
+    paths = []
+    for number in range(4):
+        paths.append(tmp_path / f"</script>{number}.png".replace("/", "_"))
+        Image.new("RGB", (30, 20), (60 * number, 0, 0)).save(paths[-1])
+    (tmp_path / "gone.png").unlink(missing_ok=True)
+    bank = Embedding(ROWS[:5], paths=np.array([*map(str, paths), str(tmp_path / "gone.png")]))
+    data = read(sslzoo.explore(bank, tmp_path / "a.html"))
+    assert data["names"] == [*(path.name for path in paths), "gone.png"] and data["sprite"]["columns"] == 3
+    assert [group["name"] for group in data["groups"]] == ["cluster"]
+
+
+def test_without_images_there_are_dots_alone(tmp_path):
+    data = read(sslzoo.explore(ROWS, tmp_path / "a.html", clusters=4))
+    assert data["sprite"] is None and len(data["groups"][0]["names"]) == 4 and data["index"] == list(range(60))
+
+
+@pytest.mark.parametrize("rows", [np.ones((10, 4)), ROWS[:, :1], ROWS[:3], np.zeros((5, 60))])
+def test_few_equal_and_narrow_features_have_a_map(tmp_path, rows):
+    data = read(sslzoo.explore(rows, tmp_path / "a.html"))
+    assert np.isfinite(array(data["points"], "<f4")).all()
+    near = array(data["near"], "<u4").reshape(len(rows), -1)
+    assert all(row not in others for row, others in enumerate(near)) and near.shape[1] == min(12, len(rows) - 1)
+
+
+def test_of_many_rows_some_are_placed_and_others_go_to_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(exploring, "MOST_PLACED", 40)
+    data = read(sslzoo.explore(ROWS, tmp_path / "a.html"))
+    assert "t-SNE of 40 of them" in data["about"]
+    points = array(data["points"], "<f4").reshape(60, 2)
+    for label in range(3):  # the classes lie apart, wherever their images were placed from
+        own = points[label == LABELS]
+        others = points[label != LABELS].mean(axis=0)
+        assert np.all(np.linalg.norm(own - own.mean(axis=0), axis=1) < np.linalg.norm(own - others, axis=1))
+
+
+@pytest.mark.parametrize(
+    ("features", "options", "error", "message"),
+    [
+        (ROWS[:2], {}, InvalidInputError, "3 to 50,000 images. Received: 2 rows"),
+        (ROWS * np.nan, {}, InvalidInputError, "must be finite"),
+        (ROWS, {"images": IMAGES[:9]}, InvalidInputError, "number 59"),
+        (ROWS, {"labels": LABELS[:9]}, InvalidInputError, "one label for each row"),
+        (ROWS, {"labels": LABELS, "classes": ["a"]}, InvalidInputError, "numbers of 1 classes"),
+        (ROWS, {"images": "nowhere"}, MissingDataError, "no such folder"),
+        ("nowhere.npz", {}, MissingDataError, "no such file"),
+        (ROWS, {"neighbors": 0}, InvalidInputError, "neighbors must be"),
+    ],
+)
+def test_what_cannot_be_mapped_is_refused(tmp_path, features, options, error, message):
+    with pytest.raises(error, match=message):
+        sslzoo.explore(features, tmp_path / "a.html", **options)
+    assert not (tmp_path / "a.html").exists()
+
+
+def test_the_shell_writes_a_page_and_replaces_none_unasked(tmp_path, capsys):
+    np.savez(tmp_path / "f.npz", features=ROWS, index=np.arange(60), labels=LABELS)
+    arguments = ["explore", str(tmp_path / "f.npz"), "--html", str(tmp_path / "a.html")]
+    assert cli.main([*arguments, "--images", "digits"]) == 0 and "MiB" in capsys.readouterr().out
+    assert cli.main(arguments) == 2 and "--force replaces it" in capsys.readouterr().err
+    assert read(tmp_path / "a.html")["sprite"]["tile"] == 96
+
+
+@pytest.mark.slow
+def test_a_browser_shows_it(tmp_path):
+    """Hover brings a thumbnail, a click brings neighbours, a legend hides a class."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    browser_path = shutil.which("chromium")
+    if browser_path is None:
+        pytest.skip("no chromium")
+    page = sslzoo.explore(ROWS, tmp_path / "a.html", images=IMAGES, labels=LABELS)
+    with playwright.sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
+        tab = browser.new_page(viewport={"width": 1200, "height": 800})
+        faults = []
+        tab.on("pageerror", lambda error: faults.append(error))
+        tab.on("request", lambda request: faults.append(request.url) if request.url.startswith("http") else None)
+        tab.goto(page.as_uri())
+        x, y = tab.evaluate("(r => [r.left + across(7), r.top + down(7)])(canvas.getBoundingClientRect())")
+        tab.mouse.move(x, y)
+        assert tab.locator("#tip").is_visible() and "image 7" in tab.locator("#tip").inner_text()
+        tab.mouse.click(x, y)
+        assert tab.locator("#found figure").count() == 13
+        tab.locator("#legend button").first.click()
+        assert tab.evaluate("hidden.size") == 1
+        browser.close()
+    assert faults == []
