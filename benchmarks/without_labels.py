@@ -7,8 +7,9 @@
 For every trained entry of weights/ on a data set, the measures of `sslzoo doctor` are taken of 2,000 train images, 500
 of them in 8 views, and held against the kNN and linear-probe accuracies on its card: Spearman's rank correlation over
 all entries of a set, and within families of methods, with bootstrap intervals over entries. Signs are turned so that
-1 means: the encoder that the measure prefers is the better one. Writes results/without_labels/measures.json, its picture in
-docs/pictures, the rows of docs/choosing.md, and sslzoo/downstream/correlations.csv, which `sslzoo doctor` prints.
+1 means: the encoder that the measure prefers is the better one. Writes results/without_labels/measures.json, its
+picture in docs/pictures, the rows of docs/choosing.md, and sslzoo/downstream/correlations.csv, which `sslzoo doctor`
+prints.
 """
 
 import argparse
