@@ -244,7 +244,8 @@ def test_what_cannot_be_diagnosed_is_refused(given, options, error, message):
 
 
 def test_the_page_needs_no_other_file(tmp_path):
-    found = sslzoo.diagnose(pixels("<b>"), IMAGES)
+    found = sslzoo.diagnose(pixels("plain"), IMAGES)
+    found.name = "<b>"
     page = found.page(tmp_path / "health.html").read_text()
     assert found.verdict in page and "data:image/png" in page and "<b>" not in page and 'src="http' not in page
 

@@ -165,7 +165,7 @@ def test_zero_embeddings_and_a_batch_of_one(critic):
     assert loss(model, np.zeros((5, 2, 4))) == pytest.approx(np.log(5), abs=1e-6)
     assert sum(terms(model, embeddings(1), training=False).values()) == pytest.approx(0, abs=1e-6)
     model.compile("sgd")
-    with pytest.raises(InvalidInputError, match=r"at least 2 of them.*Received: a batch of 1 image"):
+    with pytest.raises(InvalidInputError, match=r"at least 2 in every batch.*Received: a batch of 1 image"):
         model.train_on_batch(images(1))
 
 
