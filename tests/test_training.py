@@ -378,6 +378,31 @@ def test_the_checkpoint_before_is_kept_and_taken_if_the_newest_is_damaged(tmp_pa
     np.testing.assert_array_equal(model.get_weights()[0], [[2], [2]])
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"note": {"epochs_done": 99}},  # of 2: the run would end here
+        {"note": {"epochs_done": -1}},
+        {"note": {"epochs_done": True}},
+        {"note": {"rows": [1, 2]}},
+        {"note": {"seconds": float("nan")}},
+        {"00000": np.full((2, 1), np.nan, "float32")},
+        {"00000": np.array([[b"a"], [b"b"]])},
+    ],
+)
+def test_a_checkpoint_that_says_what_cannot_be_is_a_damaged_one(change, tmp_path):
+    keeper, model = keeper_of(tmp_path)
+    for epoch in (1, 2):
+        keeper.journal.rows.append({"epoch": epoch, "views": 10 * epoch})
+        keeper.write(epoch)
+    with np.load(keeper.path) as whole:
+        arrays = dict(whole)
+    note = json.dumps(json.loads(str(arrays["note"])) | change.get("note", {}))
+    np.savez(keeper.path, **(arrays | change | {"note": np.array(note)}))
+    assert keeper.restore(model) == 1
+    assert keeper.remarks == ["The newest checkpoint was damaged; the run went on after epoch 1."]
+
+
 def test_weights_that_are_not_finite_are_not_kept(tmp_path):
     keeper, model = keeper_of(tmp_path)
     keeper.write(1)

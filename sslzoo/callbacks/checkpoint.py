@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 import os
 import shutil
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from sslzoo import processes
+from sslzoo import checks, processes
 from sslzoo.callbacks.ending import Stopwatch
 from sslzoo.errors import ArtefactError, TrainingError
 from sslzoo.evaluation.report import versions
@@ -142,9 +143,8 @@ class Checkpoint(keras.callbacks.Callback):
                 with np.load(path, allow_pickle=False) as data:
                     note = json.loads(str(data["note"]))
                     arrays = [data[name] for name in sorted(set(data.files) - {"note"})]
-                if not (isinstance(note["epochs_done"], int) and isinstance(note["rows"], list)):
-                    raise ValueError("its note is none")
-                note["seconds"] = float(note["seconds"])
+                _check_note(note)
+                _check_arrays(arrays)
             except Exception as error:
                 faults.append(f"{path.name}: {str(error) or type(error).__name__}")
                 continue
@@ -155,6 +155,26 @@ class Checkpoint(keras.callbacks.Callback):
         raise ArtefactError(
             f"The checkpoint cannot be read ({'; '.join(faults)}). Delete it to start over. Received: path={self.path}"
         )
+
+
+def _check_note(note):
+    """Raises unless a note is one that `Checkpoint.write` writes: as many epochs as rows of the journal."""
+    done, rows, seconds = note["epochs_done"], note["rows"], note["seconds"]
+    if not (checks.is_integer(done) and done >= 1 and checks.is_number(seconds) and math.isfinite(seconds)):
+        raise ValueError(f"a note of {done!r} epochs and {seconds!r} seconds")
+    if not all(isinstance(row, dict) and checks.is_number(row.get("views")) for row in rows):
+        raise ValueError("rows that are none")
+    if rows and rows[-1].get("epoch") != done:
+        raise ValueError(f"{done:,} epochs, and a journal of {rows[-1].get('epoch')}")
+
+
+def _check_arrays(arrays):
+    """Raises unless all are finite numbers, as those are that `Checkpoint.write` keeps."""
+    for array in arrays:
+        if array.dtype.kind not in "fiubV":  # V: bfloat16
+            raise ValueError("arrays that are no numbers")
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise ValueError("weights that are not finite")
 
 
 def _variables(model):
