@@ -116,6 +116,12 @@ def sha256(path: "str | os.PathLike") -> str:
         return _digests[key]
 
 
+def refuse_pointer(content: bytes, path: object) -> None:
+    """Raise `ArtefactError` of what a clone without Git LFS has in place of a large file."""
+    if content.startswith(b"version https://git-lfs"):
+        raise ArtefactError(f"This is a pointer of Git LFS, fetch the file by `git lfs pull`. Received: '{path}'")
+
+
 def module_at(path: Path) -> ModuleType:
     """Module of a Python file that is in no package, such as a recipe.
 

@@ -809,6 +809,7 @@ def test_what_takes_long_to_build_is_counted_as_often_as_it_is_built(config):
             lambda path: path.write_bytes(b"version https://git-lfs.github.com/spec/v1"),
             "git lfs pull",
         ),
+        ("results.json", lambda path: path.write_bytes(b"version https://git-lfs.github.com/spec/v1"), "git lfs pull"),
         ("results.json", lambda path: path.write_text("{}"), r"damaged: results\['name'\]"),
         ("results.json", lambda path: path.write_text("[]"), "damaged: results must be an object"),
     ],
@@ -857,6 +858,9 @@ def test_paths_and_names_that_lead_nowhere(folder, monkeypatch, tmp_path):
             sslzoo.load(path)
     for path in ("me/enc", "https://huggingface.co/me/enc", "https://huggingface.co/me/enc/tree/main", "me/enc/"):
         with pytest.raises(ArtefactError, match="Did you mean hf://me/enc, on the Hub"):
+            sslzoo.load(path)
+    for path in ("hf://me/enc/", "hf://me/enc/tree/main", "hf://https://huggingface.co/me/enc"):
+        with pytest.raises(InvalidInputError, match="Did you mean hf://me/enc, on the Hub"):
             sslzoo.load(path)
     with pytest.raises(ArtefactError, match=r"A model folder holds config\.json"):
         sslzoo.load(tmp_path)

@@ -49,7 +49,8 @@ def check_repository(repository: object, received: object = None) -> str:
     """The name of a repository, "organisation/name", if it is one."""
     if not isinstance(repository, str) or not index.is_repository(repository):
         raise InvalidInputError(
-            f"A repository on the Hub is called organisation/name. Received: {received or repository!r}"
+            f"A repository on the Hub is called organisation/name.{index.hint(str(received or repository))} "
+            f"Received: {received or repository!r}"
         )
     return repository
 

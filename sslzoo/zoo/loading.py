@@ -227,9 +227,9 @@ def _find_path(name_or_path):
     if exists:  # a folder that holds no model does not hide the model of its name
         return None if isinstance(name_or_path, str) and name in {*local_models(), *index.read()} else path
     if isinstance(name_or_path, os.PathLike) or path.suffix == ".keras" or len(path.parts) > 1:
-        address = re.sub(r"^https?://[^/]*/|/(tree/.*)?$", "", name)
-        hint = f" Did you mean hf://{address}, on the Hub?" if index.is_repository(address) else ""
-        raise ArtefactError(f"No such folder or file.{hint} Received: name_or_path={os.fspath(name_or_path)!r}")
+        raise ArtefactError(
+            f"No such folder or file.{index.hint(name)} Received: name_or_path={os.fspath(name_or_path)!r}"
+        )
     return None
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import keras
 
 from sslzoo.errors import ArtefactError, IntegrityError, MissingPartError, SSLZooError, choose
-from sslzoo.files import MOST_JSON
+from sslzoo.files import MOST_JSON, refuse_pointer
 from sslzoo.networks import initialization
 from sslzoo.networks.composition import check_config, import_packages
 from sslzoo.zoo.layout import CONFIG, PARTS, RESULTS, WEIGHTS, holds, part_files, parts
@@ -81,9 +81,11 @@ def _check_there(path, part):
 
 def _read_bytes(path):
     try:
-        return path.read_bytes()
+        content = path.read_bytes()
     except OSError as error:
         raise ArtefactError(f"Expected a readable file ({error}). Received: {str(path)!r}") from error
+    refuse_pointer(content, path)
+    return content
 
 
 def _results(path, verify, seal):
@@ -134,6 +136,8 @@ def _unzipped(path, part):
             f"A .keras file has no other parts than itself. Received: part={part!r} of {str(path)!r}"
         )
     try:
+        with open(path, "rb") as file:
+            refuse_pointer(file.read(100), path)
         with zipfile.ZipFile(path) as archive:
             # Weights hardly compress: a file of them that is much larger than the archive was made to fill memory.
             most = {CONFIG: MOST_JSON, WEIGHTS: 2 * os.path.getsize(path) + MOST_JSON}

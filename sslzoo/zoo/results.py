@@ -45,7 +45,7 @@ from pathlib import Path
 
 from sslzoo import checks
 from sslzoo.errors import ArtefactError, InvalidInputError, choose
-from sslzoo.files import MOST_JSON
+from sslzoo.files import MOST_JSON, refuse_pointer
 from sslzoo.zoo.layout import PICTURES, RESULTS
 
 SCHEMA = 1
@@ -170,6 +170,7 @@ def read_results(folder: "str | os.PathLike") -> dict:
 
 def parse_results(content: bytes, path: "str | os.PathLike") -> dict:
     """As `read_results`, of bytes that came from `path`."""
+    refuse_pointer(content, path)
     try:
         if len(content) > MOST_JSON:
             raise InvalidInputError(f"Expected at most {MOST_JSON:,} bytes. Received: {len(content):,}")

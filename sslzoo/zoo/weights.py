@@ -12,6 +12,7 @@ import h5py
 import numpy as np
 
 from sslzoo.errors import ArtefactError
+from sslzoo.files import refuse_pointer
 
 MOST_PACKED = 8  # times that compression may shrink an array: a file must not claim more memory than is decent
 _MOST_OBJECTS, _MOST_DEPTH = 20_000, 40  # groups, arrays and chunks; groups inside each other
@@ -28,6 +29,7 @@ def check_weights(content: bytes, where: object = "") -> int:
     Raises:
         ArtefactError: it is damaged, leads out of itself, or claims more memory than it may.
     """
+    refuse_pointer(content, where)
     tally = _Tally(len(content))
     try:
         with h5py.File(io.BytesIO(content), "r") as file:
@@ -35,10 +37,9 @@ def check_weights(content: bytes, where: object = "") -> int:
     except ArtefactError as error:
         raise ArtefactError(f"{error} in the weights of '{where}'") from None
     except Exception as error:  # a damaged HDF5 file has many ways to fail
-        advice = f"the file is damaged or cut short ({error})"
-        if content.startswith(b"version https://git-lfs"):
-            advice = "this is a pointer of Git LFS, fetch the file by `git lfs pull`"
-        raise ArtefactError(f"The weights cannot be read; {advice}. Received: weights of '{where}'") from error
+        raise ArtefactError(
+            f"The weights cannot be read; the file is damaged or cut short ({error}). Received: weights of '{where}'"
+        ) from error
     return tally.numbers
 
 
