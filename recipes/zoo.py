@@ -84,14 +84,15 @@ class Entry:
 
 def read_table(path):
     try:
-        with open(path, newline="", encoding="utf-8") as file:
+        with open(path, newline="", encoding="utf-8-sig") as file:  # as spreadsheets write it, too
             reader = csv.DictReader(file, strict=True)
-            rows = list(reader)
+            columns, rows = reader.fieldnames or (), list(reader)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InvalidInputError(f"--table must be a table as recipes/zoo.csv is ({error}). Received: {path}") from error
-    if missing := set(COLUMNS) - set(reader.fieldnames or ()):
-        columns = ", ".join(COLUMNS)
-        raise InvalidInputError(f"{path} must have the columns {columns}. Received: without {sorted(missing)}")
+    if missing := set(COLUMNS) - set(columns):
+        raise InvalidInputError(
+            f"{path} must have the columns {', '.join(COLUMNS)}. Received: without {sorted(missing)}"
+        )
     entries = [_entry(f"{path}, line {line}", row) for line, row in enumerate(rows, 2)]
     names = [entry.entry for entry in entries]
     if twice := sorted({name for name in names if names.count(name) > 1}):
@@ -157,7 +158,10 @@ class Zoo:
         choose("recipe", entry.recipe, sorted(path.stem for path in RECIPES.glob("*.py") if path != Path(__file__)))
         recipe = module_at(RECIPES / f"{entry.recipe}.py")
         variants = getattr(recipe, "VARIANTS", {})
-        arguments = flags.parser(entry.recipe, variants, "").parse_args(entry.words)
+        try:
+            arguments = flags.parser(entry.recipe, variants, "").parse_args(entry.words)
+        except SystemExit:  # argparse has said what is wrong with them
+            raise InvalidInputError(f"Flags must be those of the recipe. Received: {entry.flags!r}") from None
         chosen = (recipe.SETTINGS, variants, arguments.variant, entry.dataset, 3)
         return json.loads(json.dumps(resolve(*chosen, flags.changes(arguments, resolve(*chosen)))))
 

@@ -45,12 +45,20 @@ def test_a_table_that_says_nothing_sensible_is_refused(tmp_path):
     table.write_text("entry,recipe,dataset,flags,seed\nsimvae-digits,simvae,digits,,0\n")
     with pytest.raises(errors.InvalidInputError, match=r"Received: without \['knn', 'minutes', 'without'\]"):
         recipe.read_table(table)
+    table.write_text("")
+    with pytest.raises(errors.InvalidInputError, match=r"must have the columns entry, recipe"):
+        recipe.read_table(table)
     for part in ("posteriors", "encoder"):
         recipe.write_table(table, [recipe.Entry("simvae-digits", "simvae", "digits", "", 0, without=f"decoder {part}")])
         with pytest.raises(errors.UnknownNameError, match=f"posterior.*Received: part to do without='{part}'"):
             recipe.read_table(table)
     recipe.write_table(table, [recipe.Entry("simvae-digits", "simvae", "digits", "", 0)])
     whole = table.read_text()
+    table.write_text(whole, "utf-8-sig")
+    assert [entry.entry for entry in recipe.read_table(table)] == ["simvae-digits"]
+    odd = recipe.Entry("simvae-digits", "simvae", "digits", "--nope", 0)
+    with pytest.raises(errors.InvalidInputError, match=r"Flags must be those of the recipe\. Received: '--nope'"):
+        recipe.Zoo([odd], tmp_path).settings(odd)
     for cell, changed, told in (
         (",0,", ",zero,", r"zoo\.csv, line 2: seed must be a number\. Received: seed='zero'"),
         (",0,", ",,", "line 2: seed must be given"),
