@@ -41,9 +41,7 @@ def values(images, low: float = 0.0, high: float = 255.0, name: str = "images") 
 
 
 def darkness(images, low: float = 0.0, high: float = 255.0, name: str = "images") -> "str | None":
-    """A remark on raw images that are floats and fill less than a hundredth of `low..high`, as images in 0..1 do."""
-    if "float" not in str(images.dtype):
-        return None
+    """A remark on raw images that fill less than a hundredth of `low..high`, as images in 0..1 do."""
     least, most = _extremes(images)
     if least < low or not low < most <= low + (high - low) / 100:
         return None
@@ -51,6 +49,16 @@ def darkness(images, low: float = 0.0, high: float = 255.0, name: str = "images"
         f"{name} must be values {low:g}..{high:g}, and these are so small that all look black and get nearly the same "
         f"features: of images in 0..1, pass images * {high:g}. Received: {name} in {least:g}..{most:g}"
     )
+
+
+def array(values):
+    """A NumPy array of anything that becomes one; tensors of PyTorch may need gradients, or be in bfloat16."""
+    import numpy as np
+
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+        values = values.float() if str(values.dtype) == "torch.bfloat16" else values
+    return np.asarray(values)
 
 
 def _extremes(images):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sslzoo import checks
 from sslzoo.data import image_files, image_folder, sources, tiff
 from sslzoo.errors import InvalidInputError, MissingDataError, choose
 
@@ -30,8 +31,9 @@ class Arrays:
         return {"index": np.array(rows, "int64")}
 
     def remarks(self):
-        """What was not used, or changed in reading, once all is read."""
-        return []
+        """What was not used, or changed in reading, once all is read; and images that are far too dark."""
+        dark = checks.darkness(self.images)
+        return [dark] if dark else []
 
 
 class Pictures(Arrays):

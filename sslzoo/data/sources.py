@@ -146,7 +146,7 @@ def check(images, labels=None) -> tuple[np.ndarray, np.ndarray | None]:
         InvalidInputError: anything else.
     """
     if not isinstance(images, streams.StreamedImages):  # which are what they should be
-        images = np.asarray(images)
+        images = checks.array(images)
     if images.ndim != 4:
         grey = " (for grey images, add a channel axis: images[..., None])" if images.ndim == 3 else ""
         raise errors.InvalidInputError(f"Expected images of shape (N, H, W, C){grey}. Received: shape={images.shape}")
@@ -175,7 +175,7 @@ def check(images, labels=None) -> tuple[np.ndarray, np.ndarray | None]:
     if labels is None:
         return images, None
 
-    labels = np.asarray(labels)
+    labels = checks.array(labels)
     if labels.dtype.kind == "u" and labels.size and labels.max() > np.iinfo("int64").max:
         raise errors.InvalidInputError(
             f"Labels must fit 64 bits with a sign, or they would become negative. Received: {labels.max()}"

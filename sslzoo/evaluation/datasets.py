@@ -26,7 +26,8 @@ def read(dataset, test, data_dir, shape, **reading):
 
     def load(given, split):
         if not _is_path(given):
-            return given
+            images, labels = given
+            return (checks.array(images) if hasattr(images, "detach") else images), labels
         folder = given not in KNOWN and os.path.isdir(os.path.expanduser(given))
         sized = {"image_size": max(shape[:2])} if folder and all(shape[:2]) else {}
         images, labels = data.load(given, split, data_dir=data_dir, remarks=remarks, **sized, **reading)

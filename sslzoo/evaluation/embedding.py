@@ -14,10 +14,17 @@ from sslzoo.data.image_files import Fit
 from sslzoo.data.inputs import source_of
 from sslzoo.environment import check_parquet
 from sslzoo.errors import InvalidInputError, choose, printable
-from sslzoo.evaluation.features import check_features, check_finite, image_shape, load_encoder, outputs_of
+from sslzoo.evaluation.features import (
+    check_features,
+    check_finite,
+    count_constant,
+    image_shape,
+    load_encoder,
+    outputs_of,
+)
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(repr=False)
 class Embedding:
     """Features of images, and which images they are of. `np.asarray(embedding)` is the features.
 
@@ -116,12 +123,22 @@ class Embedding:
         columns["vector"] = pyarrow.FixedSizeListArray.from_arrays(vectors.ravel(), vectors.shape[1])
         parquet.write_table(pyarrow.table(columns), file)
 
+    def __repr__(self) -> str:
+        arrays = [f"{name} {value.dtype} {value.shape}" for name, value in self.arrays().items() if value.ndim]
+        model = [f"by {self.model}"] * (self.model is not None)
+        left_out = [f"{len(self.skipped):,} images left out"] * bool(self.skipped)
+        return f"<Embedding: {', '.join(arrays + model + left_out + self.remarks)}>"
+
     @property
     def shape(self) -> tuple[int, int]:
         return self.features.shape
 
     def __len__(self) -> int:
         return len(self.features)
+
+    def __iter__(self):
+        """Rows of the features, for whatever makes a table of what it can go through."""
+        return iter(self.features)
 
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
         return np.array(self.features, dtype) if copy else np.asarray(self.features, dtype)
@@ -203,6 +220,9 @@ def embed(
         raise InvalidInputError(f"None of the images can be read. Received: {len(source):,} images")
     outputs = [np.concatenate(values) for values in zip(*batches)]
     check_finite(outputs[0])
+    remarks = source.remarks() + fit.remarks(len(rows))
+    if len(rows) > 1 and count_constant(outputs[0]) == outputs[0].shape[1]:
+        remarks.append(f"All {len(rows):,} images got the same features: to this encoder they look alike")
     return Embedding(
         **dict(zip(("features", "log_var"), outputs)),
         **source.identify(rows),
@@ -210,5 +230,5 @@ def embed(
         classes=None if source.classes is None else np.array(source.classes),
         model=model,
         skipped=skipped,
-        remarks=source.remarks() + fit.remarks(len(rows)),
+        remarks=remarks,
     )

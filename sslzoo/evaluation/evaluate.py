@@ -9,7 +9,15 @@ import numpy as np
 from sslzoo import checks
 from sslzoo.errors import HubError, InvalidInputError, MissingDataError, choose
 from sslzoo.evaluation import datasets, drawing
-from sslzoo.evaluation.features import check_features, check_labels, features, image_shape, load_encoder, weights_sha256
+from sslzoo.evaluation.features import (
+    check_features,
+    check_labels,
+    count_constant,
+    features,
+    image_shape,
+    load_encoder,
+    weights_sha256,
+)
 from sslzoo.evaluation.protocols import REGISTRY, DoesNotApply
 from sslzoo.evaluation.report import Report, versions
 from sslzoo.evaluation.subject import Subject, belongings
@@ -19,6 +27,7 @@ from sslzoo.progress import line
 ALL_PROTOCOLS = tuple(name for name, protocol in REGISTRY.items() if "method" not in protocol.needs)
 ON_FEATURES = tuple(name for name in ALL_PROTOCOLS if {"features", "labels"} == set(REGISTRY[name].needs))
 PROTOCOLS = tuple(name for name in ON_FEATURES if name != "few_shot")  # which adds nothing that tables compare
+LEAST_SPREAD = 0.01  # of features, below which probes say little of them
 # Why a protocol may be left out where all that apply were asked for: nothing to measure, or something out of reach.
 LEFT_OUT = (DoesNotApply, MissingDataError, HubError)
 
@@ -241,6 +250,8 @@ def _measure(subject, protocols, refuse, remarks):
     if any("features" in protocol.needs for protocol in protocols):
         width = subject.test_features.shape[1]
         remarks += _remarks_on_features(subject.train_features) + _remarks_on_classes(subject)
+        if any(protocol.name in ("linear", "mlp") for protocol in protocols):
+            remarks += _remarks_on_scale(subject.train_features)
         _check_frozen(encoder, before)
     else:
         width = features(encoder, subject.train_images[:1]).shape[1]
@@ -301,13 +312,23 @@ def _remarks_on_classes(subject):
 
 
 def _remarks_on_features(rows):
-    spread = np.ptp(rows, axis=0)
-    constant = int((spread <= 1e-6 * np.abs(rows).max(axis=0)).sum())
+    constant, width = count_constant(rows), rows.shape[1]
     if not constant:
         return []
-    if constant == len(spread):
+    if constant == width:
         return ["The features collapsed: they are the same for every train image, so the scores are those of guessing."]
-    return [f"{constant} of {len(spread)} features are constant over the train images."]
+    return [f"{constant} of {width} features are constant over the train images."]
+
+
+def _remarks_on_scale(rows):
+    """Probes take features as they are, and each step moves a weight by about their rate, however small these are."""
+    spread = float(np.sqrt(rows.var(axis=0, dtype="float64").mean()))
+    if not 0 < spread < LEAST_SPREAD:
+        return []
+    return [
+        f"Features spread by {spread:.2g} on average: linear and MLP probes, made for features near 1, may have hardly "
+        "moved from guessing. Multiply the features by one number, and compare."
+    ]
 
 
 def _progress(progress):

@@ -38,6 +38,7 @@ def features(
     """
     checks.count(batch_size=batch_size)
     encoder = load_encoder(encoder)
+    images = checks.array(images) if hasattr(images, "detach") else images
     remark = check_images(encoder, images)
     if remark is not None:
         warnings.warn(remark, stacklevel=2)
@@ -187,7 +188,7 @@ def check_features(rows, name: str = "features", dtype=np.float64) -> np.ndarray
         InvalidInputError: anything else, or NaN and infinite values.
     """
     try:
-        array = _as_array(rows)
+        array = checks.array(rows)
         numeric = array.dtype.kind in "uifO" or array.dtype.name == "bfloat16"
         with np.errstate(over="ignore"):
             array = array.astype(dtype) if numeric else array
@@ -222,7 +223,7 @@ def check_labels(labels, rows: int, name: str = "labels", attributes: bool = Fal
 
     if labels is None:
         raise InvalidInputError(f"Probes and clusters of features need labels. Received: {name}=None")
-    array = _as_array(labels)
+    array = checks.array(labels)
     array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
     if array.dtype.kind not in "iubf":
         refuse("integers; of names, take np.unique(labels, return_inverse=True)[1], of train and test labels together")
@@ -237,12 +238,9 @@ def check_labels(labels, rows: int, name: str = "labels", attributes: bool = Fal
     return array.astype(np.int64)
 
 
-def _as_array(values):
-    """A NumPy array of anything that becomes one; tensors of PyTorch may need gradients, or be in bfloat16."""
-    if hasattr(values, "detach"):
-        values = values.detach().cpu()
-        values = values.float() if str(values.dtype) == "torch.bfloat16" else values
-    return np.asarray(values)
+def count_constant(rows: np.ndarray) -> int:
+    """How many of the features (N, L) are the same in all rows, but for rounding."""
+    return int((np.ptp(rows, axis=0) <= 1e-6 * np.abs(rows).max(axis=0)).sum())
 
 
 def check_finite(rows, name="features"):

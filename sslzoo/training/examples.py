@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sslzoo import data
+from sslzoo import checks, data
 from sslzoo.errors import InvalidInputError
 from sslzoo.training.plan import Plan
 
@@ -45,6 +45,9 @@ def read(plan: Plan) -> Examples:
         low, high = train.value_range
         remarks.append(f"Values {low:g} to {high:g} of the images are 0 and 1 to the network.")
         print(remarks[-1])
+    elif dark := checks.darkness(train.images):
+        remarks.append(dark)
+        print(dark)
     train.no_test = _why_no_test(plan, train.labels)
     if train.no_test:
         return train

@@ -50,7 +50,29 @@ def test_a_torch_module_is_measured_in_eval_mode_and_left_in_its_own(torch, digi
     np.testing.assert_allclose(features(net, images, batch_size=7), expected, atol=1e-6)
     last = TorchEncoder(torch.nn.Flatten(), channels_first=False, scale=1.0)
     np.testing.assert_array_equal(features(last, images), images.reshape(30, -1))
-    assert sslzoo.embed(net, images).shape == expected.shape
+    embedding = sslzoo.embed(net, images)
+    assert embedding.shape == expected.shape == np.stack(list(embedding)).shape
+    assert repr(embedding) == "<Embedding: features float32 (30, 144), index int64 (30,)>"
+
+
+def test_tensors_of_pytorch_are_images_too(torch, digits):
+    """In bfloat16, which NumPy does not have, and with gradients."""
+    images = digits[1][0][:10]
+    tensors = torch.tensor(images).to(torch.bfloat16), torch.tensor(images).float().requires_grad_()
+    net = module(torch).eval()
+    for tensor in tensors:
+        np.testing.assert_allclose(features(net, tensor), features(net, images), atol=0.02)
+        np.testing.assert_allclose(sslzoo.embed(net, tensor), features(net, images), atol=0.02)
+    pair = (tensors[1], torch.tensor(digits[1][1][:10]))
+    assert sslzoo.evaluate(net, (pair, pair), "linear", epochs=1).data["train"] == 10
+
+
+def test_images_that_an_encoder_cannot_tell_apart_get_a_remark(torch):
+    images = np.random.default_rng(0).integers(0, 256, (5, 8, 8, 1), "uint8")
+    blind = torch.nn.Sequential(
+        torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.AdaptiveMaxPool1d(1), torch.nn.Threshold(2, 1)
+    )
+    assert "All 5 images got the same features" in sslzoo.embed(blind, images).remarks[-1]
 
 
 def test_a_torch_module_that_fails_gets_its_mode_back(torch, digits):

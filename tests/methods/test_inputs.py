@@ -58,6 +58,15 @@ def test_images_far_too_dark_bring_a_warning(scale):
         evaluation.features("simvae-digits", dark)
 
 
+def test_whole_numbers_of_0_and_1_are_far_too_dark_as_well():
+    masks = (IMAGES > 127).astype("uint8")
+    with pytest.warns(UserWarning, match="so small"):
+        simclr().fit(masks, batch_size=12, verbose=0)
+    with pytest.warns(UserWarning, match="so small"):
+        evaluation.features("simvae-digits", masks)
+    assert "so small" in evaluation.embed("simvae-digits", masks).remarks[0]
+
+
 def test_views_of_another_range_take_its_values():
     views = Views("simvae-digits", 2, seed=0, value_range=(-1, 1))
     model = methods.SimCLR(networks.encoder("mlp-small", (8, 8, 1), 4, seed=0), views=views, temperature=0.5)
