@@ -968,6 +968,18 @@ def test_what_lies_beside_the_splits_is_counted(tmp_path):
     assert data.load(tmp_path, "test", labels="folders")[1].tolist() == [0]
 
 
+def test_splits_go_by_the_names_that_people_give_them(tmp_path):
+    for name in ("Training/cat/1.png", "Training/dog/2.png", "val/cat/3.png", "testing/cat/4.png"):
+        save(tmp_path, name, int(name[-5]))
+    assert data.splits(tmp_path) == ("train", "validation", "test")
+    assert [data.load(tmp_path, split)[0][:, 0, 0, 0].tolist() for split in data.splits(tmp_path)] == [[1, 2], [3], [4]]
+    save(tmp_path, "valid/cat/5.png", 5)
+    with pytest.raises(errors.InvalidInputError, match=r"two are 'validation'\. Received: val, valid in"):
+        data.splits(tmp_path)
+    save(tmp_path / "classes", "dev/1.png", 1)  # without training images it is a folder like any other
+    assert data.splits(tmp_path / "classes") == ("train",)
+
+
 def test_transparent_images_are_laid_on_a_ground(tmp_path):
     """Black icons of different outlines were one black image."""
     rng = np.random.default_rng(0)

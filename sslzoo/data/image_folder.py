@@ -15,7 +15,12 @@ from sslzoo.data import streams, tiff
 from sslzoo.data.image_files import IMAGE_SUFFIXES, Head, Remark, decode, fitted, ground, open_image, remarks_on
 from sslzoo.errors import InvalidInputError, MissingDataError, choose, printable
 
-SPLITS = ("train", "validation", "test")
+# Split -> what people call its folder, in any case; other names than the first need a folder of the split "train".
+SPLITS = {
+    "train": ("train", "training"),
+    "validation": ("validation", "val", "valid", "dev"),
+    "test": ("test", "testing"),
+}
 MOST_SIDE = 2**14  # of images that are resized
 AUTO_SIDE = 64  # the largest side that image_size="auto" chooses
 USUAL = 0.9  # share of the images whose common size the others are brought to
@@ -47,6 +52,25 @@ def list_images(folder: Path) -> tuple[list[Path], Counter]:
     return sorted(files), +others
 
 
+def split_folders(root: Path) -> dict[str, str]:
+    """The folders right in a folder that are its splits: split -> name of the folder.
+
+    Raises:
+        InvalidInputError: two of them are one split, "val" and "valid".
+    """
+    folders = sorted(next(os.walk(root), (root, [], []))[1])
+    found = {split: [name for name in folders if name.lower() in names] for split, names in SPLITS.items()}
+    if not found["train"]:
+        found = {split: [name for name in names if name == split] for split, names in found.items()}
+    for split, names in found.items():
+        if len(names) > 1:
+            raise InvalidInputError(
+                f"A folder must have one folder for a split; two are {split!r}. "
+                f"Received: {', '.join(map(printable, names))} in '{root}'"
+            )
+    return {split: names[0] for split, names in found.items() if names}
+
+
 def passed_over(others: Counter) -> list[str]:
     """One remark on what is no image of a folder, or none."""
     if not others:
@@ -69,9 +93,9 @@ def no_images(folder: Path, others: Counter) -> MissingDataError:
 class ImageFolder:
     """A folder of images: its files, splits and classes, and how they become arrays.
 
-    With sub-folders `train`, `validation` or `test`, these are the splits; without, every image below the folder is the
-    split "train". With `labels="folders"` the folders in it (in its splits) are classes, numbered by their sorted names
-    over all splits; folders with splits have them unasked where all images of a split lie in such folders.
+    With sub-folders `train`, `validation` or `test` (or other names of `SPLITS`), these are the splits; without, every
+    image below the folder is the split "train". With `labels="folders"` the folders in it (in its splits) are classes,
+    numbered by their sorted names over all splits; folders with splits have them unasked where all images of a split lie in such folders.
 
     Example:
         import pathlib
@@ -105,17 +129,17 @@ class ImageFolder:
         self.test_share = checks.number(0, 1, test_share=test_share)
         self.seed = seed
         self.background = ground(background)
-        self._own_splits = tuple(split for split in SPLITS if (self.root / split).is_dir())
+        self._own_splits = split_folders(self.root)
         if test_share and self._own_splits:
             raise InvalidInputError(
                 "`test_share` is for a folder without splits of its own. "
-                f"Received: {os.fspath(self.root)!r} with {', '.join(self._own_splits)}"
+                f"Received: {os.fspath(self.root)!r} with {', '.join(self._own_splits.values())}"
             )
         if test_share and (not self.labelled or test_share == 1):
             raise InvalidInputError(
                 f"`test_share` must be less than 1, and needs labels='folders'. Received: {test_share=}, {labels=}"
             )
-        self.splits = self._own_splits or (("train", "test") if test_share else ("train",))
+        self.splits = tuple(self._own_splits) or (("train", "test") if test_share else ("train",))
 
     # ------------------------------------------------------------------ which files
 
@@ -125,11 +149,11 @@ class ImageFolder:
         files, others = list_images(self.root)
         if not self._own_splits:
             return {"train": {file.relative_to(self.root).parts: file for file in files}}, others
-        splits = {split: {} for split in self._own_splits}
+        splits, split_of = {split: {} for split in self._own_splits}, {n: s for s, n in self._own_splits.items()}
         for file in files:
             first, *parts = file.relative_to(self.root).parts
-            if first in splits:
-                splits[first][tuple(parts)] = file
+            if first in split_of:
+                splits[split_of[first]][tuple(parts)] = file
             else:
                 others["beside the splits"] += 1
         return splits, others
@@ -156,7 +180,7 @@ class ImageFolder:
         choose("split", split, self.splits)
         listed = self._listing[0]["train" if self.test_share else split]
         if not listed:
-            raise no_images(self.root / split if self._own_splits else self.root, self._listing[1])
+            raise no_images(self.root / self._own_splits.get(split, ""), self._listing[1])
         files, labels = list(listed.values()), self._labels(listed)
         if not self.test_share:
             return files, labels
