@@ -95,7 +95,8 @@ class ImageFolder:
 
     With sub-folders `train`, `validation` or `test` (or other names of `SPLITS`), these are the splits; without, every
     image below the folder is the split "train". With `labels="folders"` the folders in it (in its splits) are classes,
-    numbered by their sorted names over all splits; folders with splits have them unasked where all images of a split lie in such folders.
+    numbered by their sorted names over all splits; folders with splits have them unasked where all images of a split
+    lie in such folders.
 
     Example:
         import pathlib

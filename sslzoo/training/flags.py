@@ -184,12 +184,15 @@ def changes(arguments: argparse.Namespace, numbers: dict) -> dict:
 
 
 def command(method: str, arguments: argparse.Namespace, defaults: argparse.Namespace) -> str:
-    """The command that trains this again: what differs from the defaults, without folders and time limits."""
+    """The command that trains this again: what differs from the defaults, without folders.
+
+    A time limit is part of it, for fewer epochs fit into it than `epochs` says, and so is a name of one's own.
+    """
     words = [f"KERAS_BACKEND={keras.backend.backend()}", "python", f"recipes/{method.replace('-', '_')}.py"]
     words += ["--dataset", _public(arguments.dataset)]
     for name, default in vars(defaults).items():
         value = getattr(arguments, name)
-        if value == default or name in ("dataset", *PASSING):
+        if value == default or name == "dataset" or name in set(PASSING) - {"max_minutes", "name"}:
             continue
         words.append("--" + name.replace("_", "-"))
         if value is not True:

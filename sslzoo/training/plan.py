@@ -74,8 +74,11 @@ class Plan:
     @functools.cached_property
     def name(self) -> str:
         """Name of the model, and of the run's folder: --name, or made of what is not the default."""
-        named = self.arguments.name, self.method, self.dataset, self.variant, self.seed
-        return named[0] or model_name(*named[1:], self.arguments.set)
+        return self.arguments.name or self._usual_name
+
+    @property
+    def _usual_name(self):
+        return model_name(self.method, self.dataset, self.variant, self.seed, self.arguments.set)
 
     @property
     def out(self) -> Path:
@@ -107,7 +110,9 @@ class Plan:
 
     def recipe(self) -> str:
         """The command that trains this again."""
-        return flags.command(self.method, self.arguments, self.defaults)
+        arguments = argparse.Namespace(**vars(self.arguments))
+        arguments.name = None if self.name == self._usual_name else self.name
+        return flags.command(self.method, arguments, self.defaults)
 
     def identity(self, settings: dict, images: dict) -> dict:
         """What a resumed run must share with the run it goes on with; the rest (--max-minutes, ...) may differ.

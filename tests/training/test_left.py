@@ -123,6 +123,13 @@ def test_tensorboard_reads_what_is_written_without_tensorflow(tmp_path):
     assert {value.tag: value.simple_value for value in events[1].summary.value} == {"loss": 2.5, "knn": 0.5}
 
 
+def test_the_command_of_a_card_has_the_time_there_was_and_the_name():
+    words = ["--dataset", "digits", "--max-minutes", "2.5", "--out", "there"]
+    command = Plan.parse("simclr", {}, argv=[*words, "--name", "mine"]).recipe()
+    assert command.endswith("recipes/simclr.py --dataset digits --name mine --max-minutes 2.5")
+    assert "--name" not in Plan.parse("simclr", {}, argv=[*words, "--name", "simclr-digits"]).recipe()
+
+
 def test_each_run_of_a_sweep_has_a_name_of_its_own():
     assert model_name("simclr", "digits") == "simclr-digits"
     assert model_name("simclr", "digits", "strong", 1) == "simclr-digits.strong-seed1"
