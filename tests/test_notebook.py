@@ -43,11 +43,24 @@ def test_work_shows_how_far_it_is_in_a_notebook(monkeypatch, capsys):
     progress.line("embedded")(1, 2)
     assert not capsys.readouterr().err  # a log file
     shell = types.SimpleNamespace()
+    states = []
+
+    class Handle:
+        def display(self, data, raw):
+            states.append([data["text/plain"]])
+
+        def update(self, data, raw):
+            states[-1].append(data["text/plain"])
+
     monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))
+    monkeypatch.setitem(sys.modules, "IPython.display", types.SimpleNamespace(DisplayHandle=Handle))
     progress.line("embedded")(1, 2)
     assert not capsys.readouterr().err  # IPython in a pipe
     shell.kernel = object()
-    progress.line("embedded")(1, 2)
-    assert "embedded: 1 of 2" in capsys.readouterr().err
+    show = progress.line("embedded")
+    for done in range(1, 1001):
+        show(done, 1000)
+    assert not capsys.readouterr().err
+    assert len(states) == 1 and states[0][0] == "embedded: 1 of 1,000" and states[0][-1] == "" and len(states[0]) < 10
     monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: None))
     assert not progress.in_notebook()
