@@ -23,7 +23,7 @@ from PIL import Image
 import sslzoo
 from sslzoo import cli, evaluation, networks, publishing, zoo
 from sslzoo.cli import measuring
-from sslzoo.errors import HubError
+from sslzoo.errors import HubError, MissingDataError
 from sslzoo.networks.composition import compose
 from sslzoo.publishing import artefact, manifest
 from sslzoo.zoo import index, loading
@@ -609,6 +609,14 @@ def test_embed_fits_arrays_and_pictures_of_other_sizes():
     deep = Image.fromarray(np.zeros((8, 8), "uint16"))
     skipped = sslzoo.embed("simvae-digits", [deep, Image.fromarray(big[0, ..., 0])], on_error="skip")
     assert skipped.index.tolist() == [1] and skipped.skipped[0][0] == "0" and "8 bits" in skipped.skipped[0][1]
+
+
+def test_embed_skips_files_that_are_gone(tmp_path):
+    here, gone = paint(tmp_path / "a.png"), tmp_path / "gone.png"
+    with pytest.raises(MissingDataError, match=r"gone\.png"):
+        sslzoo.embed("simvae-digits", [here, gone])
+    embedding = sslzoo.embed("simvae-digits", [here, gone], on_error="skip")
+    assert embedding.paths.tolist() == [str(here)] and embedding.skipped == [(str(gone), "this is no file")]
 
 
 @pytest.mark.parametrize(

@@ -968,6 +968,15 @@ def test_what_lies_beside_the_splits_is_counted(tmp_path):
     assert data.load(tmp_path, "test", labels="folders")[1].tolist() == [0]
 
 
+def test_a_folder_of_classes_says_how_images_are_held_out(tmp_path):
+    for name in ("cat/1.png", "dog/2.png"):
+        save(tmp_path, name, 1)
+    with pytest.raises(
+        errors.UnknownNameError, match=r"look like classes \(cat, dog\): pass labels='folders', test_share"
+    ):
+        data.load(tmp_path, "test")
+
+
 def test_splits_go_by_the_names_that_people_give_them(tmp_path):
     for name in ("Training/cat/1.png", "Training/dog/2.png", "val/cat/3.png", "testing/cat/4.png"):
         save(tmp_path, name, int(name[-5]))

@@ -13,7 +13,7 @@ import numpy as np
 from sslzoo import checks, progress
 from sslzoo.data import streams, tiff
 from sslzoo.data.image_files import IMAGE_SUFFIXES, Head, Remark, decode, fitted, ground, open_image, remarks_on
-from sslzoo.errors import InvalidInputError, MissingDataError, choose, printable
+from sslzoo.errors import InvalidInputError, MissingDataError, UnknownNameError, choose, printable
 
 # Split -> what people call its folder, in any case; other names than the first need a folder of the split "train".
 SPLITS = {
@@ -178,6 +178,12 @@ class ImageFolder:
 
     def select(self, split: str) -> tuple[list[Path], np.ndarray | None]:
         """Files of a split, sorted, and the class of each, int64 (N,), or None."""
+        if split == "test" and split not in self.splits and self.looks_sorted:
+            raise UnknownNameError(
+                f"The folders in it look like classes ({', '.join(map(printable, self.class_folders[:5]))}): pass "
+                "labels='folders', test_share=0.2 (in the shell --labels folders --test-share 0.2) to hold images of "
+                f"each out. Received: split='test' of '{self.root}', which has none"
+            )
         choose("split", split, self.splits)
         listed = self._listing[0]["train" if self.test_share else split]
         if not listed:

@@ -92,7 +92,7 @@ class DeepFiles(Files):
 
 
 def source_of(
-    images, split: str | None = None, labels: str | None = None, background: str = "white"
+    images, split: str | None = None, labels: str | None = None, background: str = "white", skip: bool = False
 ) -> "Arrays | Pictures":
     """Where a user's images come from.
 
@@ -102,6 +102,7 @@ def source_of(
         split: of a folder or `.npz` that has several.
         labels: "folders", for one folder: the folders in it are classes.
         background: colour that transparent images are laid on.
+        skip: whether files of a list that are gone may be found so when they are read.
 
     Raises:
         InvalidInputError: anything else, or a split that is missing or has no meaning.
@@ -114,7 +115,7 @@ def source_of(
     if all(map(_is_path, inputs)):
         if not all(map(os.fspath, inputs)):
             raise InvalidInputError(f"Expected the path of a folder or file. Received: images={images!r}")
-        return _files_of([Path(path).expanduser() for path in inputs], split, labels, background)
+        return _files_of([Path(path).expanduser() for path in inputs], split, labels, background, skip)
     _refuse(split, labels)
     if listed and all(hasattr(image, "getbands") for image in inputs):
         return Pictures(inputs, background)
@@ -132,7 +133,7 @@ def _refuse(split, labels):
         raise InvalidInputError(f"Only one folder has folders that are classes. Received: labels={labels!r}")
 
 
-def _files_of(inputs, split, labels, background):
+def _files_of(inputs, split, labels, background, skip):
     first, alone = inputs[0], len(inputs) == 1
     for path in inputs:
         if path.suffix == ".npy":
@@ -161,7 +162,7 @@ def _files_of(inputs, split, labels, background):
                 raise image_folder.no_images(path, rest)
             files += below
             others += rest
-        elif path.is_file():
+        elif path.is_file() or (skip and not alone):
             files.append(path)
         else:
             raise MissingDataError(f"There is no such folder or file. Received: '{path}'")

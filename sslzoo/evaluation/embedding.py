@@ -196,7 +196,9 @@ def embed(
     """
     checks.count(batch_size=batch_size)
     choose("on_error", on_error, ("fail", "skip"))
-    source = source_of(images, split, labels, background)  # first: a wrong path is refused before a model is loaded
+    source = source_of(
+        images, split, labels, background, on_error == "skip"
+    )  # first: a wrong path is refused before a model is loaded
     named = isinstance(encoder, (str, os.PathLike)) and part != "projection"
     model = np.array(os.fspath(encoder)) if named else None
     encoder = load_encoder(encoder, part=part, revision=revision)
