@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import socket
 import sys
 from pathlib import Path
 
@@ -36,6 +37,8 @@ def join(number: int | None, shared: str) -> None:
         )
     where = os.environ.get("KERAS_DISTRIBUTION_JOB_ADDRESSES", "").partition(",")[0]
     print(f"Waiting for {number} processes" + (f" at {where}." if where else "."), flush=True)
+    if os.environ.get("KERAS_DISTRIBUTION_PROCESS_ID") == "0":
+        check_port(where)
     try:
         keras.distribution.initialize(num_processes=number)
     except (ValueError, RuntimeError) as error:
@@ -48,6 +51,22 @@ def join(number: int | None, shared: str) -> None:
     if processes.index() > 0:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - until the process ends
     processes.check_alike(shared)
+
+
+def check_port(address: str) -> None:
+    """Raise InvalidInputError if another program listens at the port of host:port, where JAX would crash wordlessly."""
+    port = address.rpartition(":")[2]
+    if not port.isdecimal() or not 0 < int(port) < 2**16:
+        return
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", int(port)))
+        except OSError as error:
+            raise InvalidInputError(
+                f"Process 0 must be able to listen at its port ({error.strerror}): choose another. "
+                f"Received: KERAS_DISTRIBUTION_JOB_ADDRESSES={address!r}"
+            ) from error
 
 
 def use(wanted: str | None) -> int:

@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import shutil
+import socket
 import struct
 import sys
 
@@ -15,7 +16,7 @@ from test_training import SMALL, recipe, rows, train
 import sslzoo
 from sslzoo import callbacks, errors, methods, training
 from sslzoo.networks import composition
-from sslzoo.training import Variant, outcome
+from sslzoo.training import Variant, devices, outcome
 from sslzoo.training.plan import Plan
 from sslzoo.training.settings import model_name
 
@@ -121,6 +122,17 @@ def test_tensorboard_reads_what_is_written_without_tensorflow(tmp_path):
         content = content[16 + length :]
     assert events[0].file_version == "brain.Event:2" and events[1].step == 1
     assert {value.tag: value.simple_value for value in events[1].summary.value} == {"loss": 2.5, "knn": 0.5}
+
+
+def test_a_port_that_is_taken_is_told():
+    """JAX ends by a segmentation fault."""
+    with socket.socket() as other:
+        other.bind(("localhost", 0))
+        other.listen()
+        with pytest.raises(errors.InvalidInputError, match=r"Process 0 must be able to listen .*JOB_ADDRESSES='here:"):
+            devices.check_port(f"here:{other.getsockname()[1]}")
+    for address in ("", "here", "here:0", "here:99999"):
+        devices.check_port(address)
 
 
 def test_the_command_of_a_card_has_the_time_there_was_and_the_name():
