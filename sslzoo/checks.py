@@ -15,6 +15,7 @@ import numbers
 from sslzoo.errors import InvalidInputError
 
 SEED_LIMIT = 2**31  # what every backend's seed type holds
+_LEAST = 2.0**-126  # of positive numbers; below it float32 loses digits, and 1 / x overflows
 
 
 def is_number(value) -> bool:
@@ -80,8 +81,9 @@ def number(least: float = -math.inf, most: float = math.inf, **arguments):
 
 
 def positive(**arguments):
-    """Finite numbers above 0, unchanged."""
-    return _each(arguments, lambda value: is_number(value) and 0 < value < math.inf, "a number > 0")
+    """Finite numbers above 0 whose inverse float32 can hold, unchanged."""
+    _each(arguments, lambda value: is_number(value) and 0 < value < math.inf, "a number > 0")
+    return _each(arguments, lambda value: value >= _LEAST, f"a number of at least {_LEAST:g}, as float32 computes")
 
 
 def fraction(**arguments):

@@ -36,6 +36,7 @@ REFUSED = [
     (lambda v: checks.number(0, rate=v), "rate must be a number >= 0", [-1, math.nan, math.inf, True, "1", None]),
     (lambda v: checks.number(0, 2, rate=v), "rate must be a number from 0 to 2", [-0.1, 2.1, False]),
     (lambda v: checks.positive(rate=v), "rate must be a number > 0", [0, -1, math.nan, math.inf, True, "1"]),
+    (lambda v: checks.positive(rate=v), "rate must be a number of at least 1.17549e-38, as float32 computes", [1e-39]),
     (lambda v: checks.fraction(rate=v), "rate must be a number from 0 to 1", [-1e-9, 1.1, math.nan]),
     (lambda v: checks.count(2, rate=v), "rate must be an integer >= 2", [1, 2.0, True, "2", None]),
     (lambda v: checks.seed(rate=v), "rate must be an integer from 0 to 2147483647, or None", [-1, 2**31, 0.0, True]),

@@ -117,6 +117,11 @@ class TorchEncoder:
     def weights(self) -> list:
         """Parameters and buffers, as `weights_sha256` reads them."""
         state = self.module.state_dict().values()
+        if any(map(sys.modules["torch"].nn.parameter.is_lazy, state)):
+            raise InvalidInputError(
+                "A torch.nn.Module must know its shapes: call it once, in eval mode, with a batch as it takes them. "
+                f"Received: {self.name} with lazy parameters"
+            )
         return [types.SimpleNamespace(value=tensor.detach().cpu().numpy()) for tensor in state]
 
     def __call__(self, images, training=False):
@@ -235,6 +240,8 @@ def check_labels(labels, rows: int, name: str = "labels", attributes: bool = Fal
         if not np.isfinite(array).all():
             refuse("integers; NaN is no class: leave out the rows of such images")
         refuse('integers; of whole numbers, take labels.astype("int64")')
+    if array.dtype.kind == "u" and array.max(initial=0) > np.iinfo("int64").max:
+        refuse("below 2**63, or they would become negative")
     return array.astype(np.int64)
 
 

@@ -82,6 +82,11 @@ def test_a_torch_module_that_fails_gets_its_mode_back(torch, digits):
     assert all(part.training for part in net.modules())
 
 
+def test_a_torch_module_that_has_no_shapes_yet_is_refused(torch, digits):
+    with pytest.raises(InvalidInputError, match=r"call it once.*Received: Sequential with lazy parameters"):
+        sslzoo.evaluate(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.LazyLinear(4)), digits, **QUICK)
+
+
 def test_a_pretrainer_stands_for_its_encoder(digits):
     model = methods.SimCLR(networks.encoder("mlp-small", (8, 8, 1), 4, seed=1), views=Views("simvae-digits", 2, seed=0))
     images = digits[1][0][:20]
@@ -93,6 +98,8 @@ def test_a_pretrainer_stands_for_its_encoder(digits):
 def test_labels_that_are_names_or_one_hot_get_their_cure(digits):
     rows, labels = digits[1][0].reshape(360, -1), digits[1][1]
     names = np.array(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])[labels]
+    with pytest.raises(InvalidInputError, match=r"below 2\*\*63, or they would become negative"):
+        sslzoo.evaluate_features((rows, labels.astype("uint64") + 2**63), (rows, labels), **QUICK)
     with pytest.raises(InvalidInputError, match="return_inverse=True"):
         sslzoo.evaluate_features((rows, names), (rows, names), **QUICK)
     with pytest.raises(InvalidInputError, match=r"argmax\(axis=1\)"):
