@@ -50,11 +50,45 @@ def check_batches(method, x, batch_size, share) -> object:
         _check_division(method, int(len(images) * share), batch_size or 32)
     elif isinstance(x, Batches):
         _check_division(method, x.images_per_epoch, x.batch_size)
-    elif method.least_batch > 1 and keras.backend.backend() == "tensorflow":
-        tf = sys.modules["tensorflow"]
-        if isinstance(x, tf.data.Dataset) and keras.tree.flatten(x.element_spec)[0].shape[:1].as_list() == [None]:
-            return x.map(lambda *batch: _checked(tf, method, batch))
+    else:
+        return _checked_stream(method, x)
     return x
+
+
+def check_least(method, x, batch_size, what="x", share=1.0) -> object:
+    """`check_batches` of images that are measured: their last batch must be of `least_batch` images, and no more.
+
+    Args:
+        what: what a message calls them.
+        share: of an array, from its end, that is measured.
+    """
+    images, count = _images(x), None
+    if len(getattr(images, "shape", ())) >= 4:
+        count, batch_size = len(images) - int(len(images) * (1.0 - share)), batch_size or 32
+    elif isinstance(x, Batches):
+        count, batch_size = x.images_per_epoch, x.batch_size
+    if count is None:
+        return _checked_stream(method, x)
+    last = count % batch_size or batch_size
+    if count and last < method.least_batch:
+        raise InvalidInputError(
+            f"The last batch of {what} must hold at least {method.least_batch} images, which {type(method).__name__} "
+            f"compares: leave some out, or take another batch size. Received: {last} of {count} images"
+        )
+    return x
+
+
+def check_validation(method, x, batch_size, options) -> None:
+    """`check_values` and `check_least` of what `fit` is to validate with, before it trains."""
+    given, share = options.get("validation_data"), options.get("validation_split") or 0.0
+    measured = given[0] if isinstance(given, (tuple, list)) else given
+    if given is not None:
+        check_values(method, measured)
+    if options.get("validation_steps") is None and (given is not None or share):
+        shown = ("validation_data", 1.0) if given is not None else ("validation_split", share)
+        check_least(
+            method, x if given is None else measured, options.get("validation_batch_size") or batch_size, *shown
+        )
 
 
 def refuse_weights(*weights) -> None:
@@ -82,6 +116,15 @@ def _check_division(method, count, batch_size):
                 f"The last batch of an epoch must be one that {type(method).__name__} can take: drop "
                 f"{count % batch_size} of {count} images, or take another batch_size. {error}"
             ) from None
+
+
+def _checked_stream(method, x):
+    """`x`; a `tf.data.Dataset` whose batches may be of any size with a check in it, under TensorFlow."""
+    if method.least_batch > 1 and keras.backend.backend() == "tensorflow":
+        tf = sys.modules["tensorflow"]
+        if isinstance(x, tf.data.Dataset) and keras.tree.flatten(x.element_spec)[0].shape[:1].as_list() == [None]:
+            return x.map(lambda *batch: _checked(tf, method, batch))
+    return x
 
 
 def _checked(tf, method, batch):

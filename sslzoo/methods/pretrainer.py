@@ -200,24 +200,27 @@ class Pretrainer(keras.Model):
 
         Raises:
             InvalidInputError: before the first step: values that the views do not take, a batch or what is left over at
-                the end of an epoch that the method cannot take (`check_batch`), a loss or metrics given to `compile`;
-                with it: `sample_weight` or `class_weight`.
+                the end of an epoch that the method cannot take (`check_batch`), those of validation likewise, a loss or
+                metrics given to `compile`; with it: `sample_weight` or `class_weight`.
         """
         inputs.check_options(self, options)
         inputs.check_values(self, x)
         if options.get("steps_per_epoch") is None:
             x = inputs.check_batches(self, x, batch_size, 1.0 - options.get("validation_split", 0.0))
+        inputs.check_validation(self, x, batch_size, options)
         return super().fit(x, y, batch_size, *arguments, **options)
 
-    def evaluate(self, x=None, y=None, *arguments, **options):
+    def evaluate(self, x=None, y=None, batch_size=None, *arguments, **options):
         """`keras.Model.evaluate`: the loss and its terms, of random views drawn with one seed for every batch.
 
         Raises:
-            InvalidInputError: as `fit`, but for the sizes of batches.
+            InvalidInputError: as `fit`; of the sizes of batches only what its loss needs (`least_batch`).
         """
         inputs.check_options(self, options)
         inputs.check_values(self, x)
-        return super().evaluate(x, y, *arguments, **options)
+        if options.get("steps") is None:
+            x = inputs.check_least(self, x, batch_size)
+        return super().evaluate(x, y, batch_size, *arguments, **options)
 
     def objective(self, images, outputs, training):
         """Named loss terms, scalars, whose sum is the loss."""

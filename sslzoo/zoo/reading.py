@@ -184,7 +184,7 @@ def _build(path, config, weights, part, trusted=False, results=None):
     except SSLZooError:
         raise
     except Exception as error:  # whatever a damaged file makes Keras stumble over
-        reason = str(error).strip().split("\n")[0][:300]
+        reason = " ".join(str(error).split())[:400]
         raise ArtefactError(
             f"Keras {keras.__version__} could not read this model: {type(error).__name__}: {reason}. "
             f"Received: {str(path)!r}"

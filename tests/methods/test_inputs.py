@@ -67,6 +67,25 @@ def test_whole_numbers_of_0_and_1_are_far_too_dark_as_well():
     assert "so small" in evaluation.embed("simvae-digits", masks).remarks[0]
 
 
+@pytest.mark.parametrize("method", [methods.DCL, methods.VICReg])
+def test_validation_of_a_remainder_of_one_is_refused_before_the_first_step(method):
+    """Under TensorFlow val_loss was -inf; elsewhere the first epoch was lost."""
+    model = method(networks.encoder("mlp-small", (8, 8, 1), 4, seed=0), views=Views("simvae-digits", 2, seed=0))
+    model.compile("sgd")
+    odd = np.concatenate([IMAGES, IMAGES[:1]])
+    calls = [untouched(model)]
+    with pytest.raises(InvalidInputError, match=r"last batch of validation_data .*Received: 1 of 25 images"):
+        model.fit(IMAGES, batch_size=12, verbose=0, validation_data=(odd,), callbacks=calls)
+    with pytest.raises(InvalidInputError, match=r"last batch of validation_split .*Received: 1 of 13 images"):
+        model.fit(odd, batch_size=12, verbose=0, validation_split=13 / 25, callbacks=calls)
+    with pytest.raises(InvalidInputError, match=r"Received: 1 of 25 images"):
+        model.evaluate(odd, batch_size=12, verbose=0)
+    with pytest.raises(InvalidInputError, match=r"values 0\.\.255"):
+        model.fit(IMAGES, batch_size=12, verbose=0, validation_data=(VALUES["-1..1"],), callbacks=calls)
+    kept = model.fit(IMAGES, batch_size=12, verbose=0, validation_data=(odd,), validation_batch_size=5).history
+    assert np.isfinite(kept["val_loss"]).all() and np.isfinite(model.evaluate(odd, batch_size=11, verbose=0)).all()
+
+
 def test_views_of_another_range_take_its_values():
     views = Views("simvae-digits", 2, seed=0, value_range=(-1, 1))
     model = methods.SimCLR(networks.encoder("mlp-small", (8, 8, 1), 4, seed=0), views=views, temperature=0.5)
