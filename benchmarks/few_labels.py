@@ -8,21 +8,17 @@ The protocol `few_shot` of `evaluate`, draws the same for all encoders of a set.
 benchmarks/measured/few_labels.json, which keeps those of entries that were not measured this time.
 """
 
-import argparse
-import json
 import sys
 from pathlib import Path
 
 from sslzoo import evaluation
 from sslzoo.data.catalogue import KNOWN
-from sslzoo.files import module_at, read_json, write_beside
+from sslzoo.files import module_at, write_beside
 from sslzoo.zoo.results import read_results
 
-measure = module_at(Path(__file__).with_name("measure.py"))
+collect = module_at(Path(__file__).with_name("collect.py"))
 figures = module_at(Path(__file__).with_name("figures.py"))
 
-ROOT = Path(__file__).resolve().parent.parent
-MEASURED = ROOT / "benchmarks" / "measured" / "few_labels.json"
 DRAWN = 6  # encoders of a set that its picture shows, the best first
 
 PAGE = """# Few labels
@@ -36,7 +32,8 @@ all encoders of a set. Which encoder comes first with 64 labels need not be firs
 def measured(folder, data_dir=None):
     """Numbers of an entry: labels of a class -> mean and deviation over draws of the share of right answers."""
     dataset = read_results(folder)["dataset"]
-    sides = [(evaluation.features(folder, images), labels) for images, labels in measure.splits(dataset, data_dir)]
+    splits = collect.measure.splits(dataset, data_dir)
+    sides = [(evaluation.features(folder, images), labels) for images, labels in splits]
     report = evaluation.evaluate_features(*sides, "few_shot")
     found = {}
     for metric, share in report["few_shot"].items():
@@ -77,7 +74,6 @@ def picture(dataset):
 
 def write_page(numbers, docs):
     """The page, and a picture of each data set."""
-    (docs / "pictures").mkdir(parents=True, exist_ok=True)
     write_beside(docs / "few_labels.md", page(numbers).encode())
     for dataset, entries in by_dataset(numbers).items():
         counts = list(next(iter(entries.values())))
@@ -91,26 +87,12 @@ def write_page(numbers, docs):
         figures.sweep(counts, series, docs / picture(dataset), setting="labels of each class", title=title)
 
 
+def shown(numbers):
+    return ", ".join(cell(each) for each in numbers["accuracy"].values())
+
+
 def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add = parser.add_argument
-    add("entries", nargs="*", metavar="NAME", help="names of entries, or patterns such as '*-mnist'")
-    add("--all", action="store_true", help="all entries")
-    add("--data-dir", help="folder of prepared TFDS data sets")
-    add("--weights", type=Path, default=measure.WEIGHTS, help="folder of entries (weights/)")
-    add("--out", type=Path, default=MEASURED, help="file of the numbers (benchmarks/measured/few_labels.json)")
-    add("--docs", type=Path, default=ROOT / "docs", help="folder of the page (docs/)")
-    options = parser.parse_args(argv)
-    numbers = read_json(options.out) if options.out.exists() else {}
-    for folder in measure.entries(["*"] if options.all else options.entries, options.weights):
-        numbers[folder.name] = measured(folder, options.data_dir)
-        text = json.dumps(dict(sorted(numbers.items())), indent=1)
-        write_beside(options.out, f"{text}\n".encode())
-        print(f"{folder.name}: {', '.join(cell(each) for each in numbers[folder.name]['accuracy'].values())}")
-    if not numbers:
-        parser.error("nothing was measured yet: name entries, or --all. Received: neither")
-    write_page(numbers, options.docs)
-    return 0
+    return collect.run("few_labels", __doc__, measured, shown, write_page, argv)
 
 
 if __name__ == "__main__":

@@ -11,9 +11,7 @@ images that have noise, blur, a shift or less contrast; all images are chosen by
 benchmarks/measured/transfer.json, which keeps those of entries that were not measured this time.
 """
 
-import argparse
 import functools
-import json
 import math
 import sys
 from pathlib import Path
@@ -23,14 +21,12 @@ from scipy.ndimage import gaussian_filter
 
 from sslzoo import data, evaluation, zoo
 from sslzoo.data.catalogue import KNOWN
-from sslzoo.files import module_at, read_json, write_beside
+from sslzoo.files import module_at, write_beside
 from sslzoo.zoo.results import read_results
 
-measure = module_at(Path(__file__).with_name("measure.py"))
+collect = module_at(Path(__file__).with_name("collect.py"))
 figures = module_at(Path(__file__).with_name("figures.py"))
 
-ROOT = Path(__file__).resolve().parent.parent
-MEASURED = ROOT / "benchmarks" / "measured" / "transfer.json"
 ACROSS = ("digits", "mnist", "fashion_mnist")
 TRAIN, TEST = 10_000, 2_000
 
@@ -81,7 +77,7 @@ def some(split, count):
 @functools.lru_cache(maxsize=4)
 def fitted(dataset, shape, data_dir):
     """Both splits of another set, of images that an encoder of `shape` takes."""
-    splits = [some(split, count) for split, count in zip(measure.splits(dataset, data_dir), (TRAIN, TEST))]
+    splits = [some(split, count) for split, count in zip(collect.measure.splits(dataset, data_dir), (TRAIN, TEST))]
     return [(data.fit_images(images, shape)[0], labels) for images, labels in splits]
 
 
@@ -90,7 +86,7 @@ def measured(folder, data_dir=None):
     results = read_results(folder)
     dataset, shape = results["dataset"], tuple(results["input_shape"])
     (images, labels), (test_images, truth) = (
-        some(split, count) for split, count in zip(measure.splits(dataset, data_dir), (TRAIN, TEST))
+        some(split, count) for split, count in zip(collect.measure.splits(dataset, data_dir), (TRAIN, TEST))
     )
     encoder = zoo.load(folder)
     bank = evaluation.features(encoder, images)
@@ -140,29 +136,18 @@ def draw(numbers, docs):
         figures.sweep(columns, series, docs / picture(dataset), setting="test images", title=title)
 
 
+def shown(numbers):
+    return ", ".join(f"{name} {100 * share:.1f}" for name, share in numbers["accuracy"].items())
+
+
+def write_pages(numbers, docs):
+    """The page, and a picture of each data set."""
+    write_beside(docs / "transfer.md", page(numbers).encode())
+    draw(numbers, docs)
+
+
 def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add = parser.add_argument
-    add("entries", nargs="*", metavar="NAME", help="names of entries, or patterns such as '*-mnist'")
-    add("--all", action="store_true", help="all entries")
-    add("--data-dir", help="folder of prepared TFDS data sets")
-    add("--weights", type=Path, default=measure.WEIGHTS, help="folder of entries (weights/)")
-    add("--out", type=Path, default=MEASURED, help="file of the numbers (benchmarks/measured/transfer.json)")
-    add("--docs", type=Path, default=ROOT / "docs", help="folder of the page (docs/)")
-    options = parser.parse_args(argv)
-    numbers = read_json(options.out) if options.out.exists() else {}
-    for folder in measure.entries(["*"] if options.all else options.entries, options.weights):
-        numbers[folder.name] = measured(folder, options.data_dir)
-        text = json.dumps(dict(sorted(numbers.items())), indent=1)
-        write_beside(options.out, f"{text}\n".encode())
-        shown = (f"{name} {100 * share:.1f}" for name, share in numbers[folder.name]["accuracy"].items())
-        print(f"{folder.name}: {', '.join(shown)}", flush=True)
-    if not numbers:
-        parser.error("nothing was measured yet: name entries, or --all. Received: neither")
-    write_beside(options.docs / "transfer.md", page(numbers).encode())
-    (options.docs / "pictures").mkdir(exist_ok=True)
-    draw(numbers, options.docs)
-    return 0
+    return collect.run("transfer", __doc__, measured, shown, write_pages, argv)
 
 
 if __name__ == "__main__":
