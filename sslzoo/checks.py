@@ -28,27 +28,31 @@ def is_integer(value) -> bool:
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
-def values(images, low: float = 0.0, high: float = 255.0, name: str = "images") -> None:
-    """Raise `InvalidInputError` unless raw images (an array or tensor) are finite values in `low..high`."""
-    if low > 0 or high < 255 or str(images.dtype) not in ("uint8", "torch.uint8"):
-        least, most = _extremes(images)
-        received = f"Received: {name} in {least:g}..{most:g}"
-        if not math.isfinite(most - least):
-            raise InvalidInputError(f"{name} must be finite. {received}")
-        if least < low or most > high:
-            raise InvalidInputError(
-                f"{name} must be values {low:g}..{high:g}: undo what standardised or scaled them. {received}"
-            )
+def values(images, low: float = 0.0, high: float = 255.0, name: str = "images", strict: bool = True) -> "str | None":
+    """Raw images (an array or tensor) against the values that are black and white to whoever takes them.
 
+    Returns:
+        A remark on images that fill less than a hundredth of `low..high`, as images in 0..1 do; None of all others.
 
-def darkness(images, low: float = 0.0, high: float = 255.0, name: str = "images") -> "str | None":
-    """A remark on raw images that fill less than a hundredth of `low..high`, as images in 0..1 do."""
-    least, most = _extremes(images)
+    Raises:
+        InvalidInputError: if `strict`, values outside the range, NaN or infinite ones.
+    """
+    whole = strict and not (low <= 0 and high >= 255 and str(images.dtype) in ("uint8", "torch.uint8"))
+    some = images if whole and hasattr(images, "min") else images[:1000]  # what is read from files is not read twice
+    some = some if hasattr(some, "min") else array(some)
+    least, most = float(some.min()), float(some.max())
+    received = f"Received: {name} in {least:g}..{most:g}"
+    if whole and not math.isfinite(most - least):
+        raise InvalidInputError(f"{name} must be finite. {received}")
+    if whole and (least < low or most > high):
+        raise InvalidInputError(
+            f"{name} must be values {low:g}..{high:g}: undo what standardised or scaled them. {received}"
+        )
     if least < low or not low < most <= low + (high - low) / 100:
         return None
     return (
         f"{name} must be values {low:g}..{high:g}, and these are so small that all look black and get nearly the same "
-        f"features: of images in 0..1, pass images * {high:g}. Received: {name} in {least:g}..{most:g}"
+        f"features: of images in 0..1, pass images * {high:g}. {received}"
     )
 
 
@@ -60,15 +64,6 @@ def array(values):
         values = values.detach().cpu()
         values = values.float() if str(values.dtype) == "torch.bfloat16" else values
     return np.asarray(values)
-
-
-def _extremes(images):
-    """Least and largest value; of what is read from files, those of the first images."""
-    if not hasattr(images, "min"):
-        import numpy as np
-
-        images = np.asarray(images[:1000])
-    return float(images.min()), float(images.max())
 
 
 def number(least: float = -math.inf, most: float = math.inf, **arguments):

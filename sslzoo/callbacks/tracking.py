@@ -38,7 +38,7 @@ class Tracker(keras.callbacks.Callback):
             self._client = importlib.import_module(service)
         except ImportError as error:
             raise BackendError(
-                f"--log {service} takes pip install {service}; importing it failed ({error}). Received: {service=}"
+                f"Logs to {service} take pip install {service}; importing it failed ({error}). Received: {service=}"
             ) from error
         self.service, self.name, self.config, self.project = service, name, dict(config or {}), project
 

@@ -32,7 +32,7 @@ class Arrays:
 
     def remarks(self):
         """What was not used, or changed in reading, once all is read; and images that are far too dark."""
-        dark = checks.darkness(self.images)
+        dark = checks.values(self.images, strict=False)
         return [dark] if dark else []
 
 

@@ -13,6 +13,8 @@ from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.networks.composition import input_range
 
+ROUNDING = 1e-6  # of a feature's largest value: what encoders that compute in float32 may differ by
+
 
 def features(
     encoder: "keras.layers.Layer | str",
@@ -155,16 +157,17 @@ def check_images(encoder, images, name="images") -> "str | None":
     dtype = np.asarray(images[:1]).dtype
     if dtype.kind not in "uif":
         raise InvalidInputError(f"{name} must be numbers in 0..255, uint8 or float. Received: {name} of dtype {dtype}")
-    images = images if hasattr(images, "dtype") else np.asarray(images)
-    if input_range(encoder, None) == (0, 255):
-        checks.values(images, name=name)
+    said, remark = input_range(encoder, None), None
+    if said in (None, (0, 255)):
+        images = images if hasattr(images, "dtype") else np.asarray(images)
+        remark = checks.values(images, name=name, strict=said is not None)
     expected = image_shape(encoder)
     if not all(want in (None, got) for want, got in zip(expected, shape[1:])):
         raise InvalidInputError(
             f"{name} must fit the encoder's input {(None, *expected)}; sslzoo.data.fit_images(images, {expected}) "
             f"crops, resizes and recolours them. Received: {name} of shape {shape}"
         )
-    return checks.darkness(images, name=name) if input_range(encoder) == (0, 255) else None
+    return remark
 
 
 def image_shape(encoder) -> tuple:
@@ -247,7 +250,21 @@ def check_labels(labels, rows: int, name: str = "labels", attributes: bool = Fal
 
 def count_constant(rows: np.ndarray) -> int:
     """How many of the features (N, L) are the same in all rows, but for rounding."""
-    return int((np.ptp(rows, axis=0) <= 1e-6 * np.abs(rows).max(axis=0)).sum())
+    return int((np.ptp(rows, axis=0) <= ROUNDING * np.abs(rows).max(axis=0)).sum())
+
+
+def moments(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What features are standardised by: (rows - mean) / deviation.
+
+    Args:
+        rows: float array (N, L).
+
+    Returns:
+        mean and standard deviation of each feature, float64 (L,) each. The deviation of one that is constant but for
+        rounding is infinite: standardised it is 0, where its noise would be blown up to the size of the others.
+    """
+    mean, deviation = rows.mean(axis=0, dtype=np.float64), rows.std(axis=0, dtype=np.float64)
+    return mean, np.where(deviation <= ROUNDING * np.abs(rows).max(axis=0), np.inf, deviation)
 
 
 def check_finite(rows, name="features"):

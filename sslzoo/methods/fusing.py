@@ -11,6 +11,7 @@ from keras import ops
 
 from sslzoo.data import Stacked
 from sslzoo.errors import InvalidInputError
+from sslzoo.methods.inputs import refuse_weights
 
 
 def fuses_its_steps():
@@ -78,10 +79,7 @@ def fused_steps(model):
 def _stack(batches):
     """Batches of one shape as one (x, y), stacked as `data.Batches` would have."""
     batches = [keras.utils.unpack_x_y_sample_weight(batch) for batch in batches]
-    if batches[0][2] is not None:
-        raise InvalidInputError(
-            "Self-supervised losses have no weights of samples. Received: batches of (x, y, sample_weight)"
-        )
+    refuse_weights(batches[0][2])
     stack = np.stack if isinstance(keras.tree.flatten(batches[0])[0], np.ndarray) else ops.stack
     pairs = [(x, y) for x, y, _ in batches]
     return keras.tree.map_structure(lambda *arrays: None if arrays[0] is None else stack(arrays, axis=1), *pairs)

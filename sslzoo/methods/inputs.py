@@ -32,10 +32,10 @@ def check_values(method, x) -> None:
     if isinstance(x, Batches):
         images = x.images if x.views is None else None
     span = getattr(method.views, "value_range", None)
-    if span is not None and len(getattr(images, "shape", ())) == 4:
-        checks.values(images, *span)
-        if (remark := checks.darkness(images, *span)) is not None:
-            warnings.warn(remark, stacklevel=4)
+    if span is None or len(getattr(images, "shape", ())) != 4:
+        return
+    if (remark := checks.values(images, *span)) is not None:
+        warnings.warn(remark, stacklevel=3)
 
 
 def check_batches(method, x, batch_size, share) -> object:
@@ -78,17 +78,23 @@ def check_least(method, x, batch_size, what="x", share=1.0) -> object:
     return x
 
 
-def check_validation(method, x, batch_size, options) -> None:
-    """`check_values` and `check_least` of what `fit` is to validate with, before it trains."""
+def check_validation(method, x, batch_size, options) -> dict:
+    """`check_values` and `check_least` of what `fit` is to validate with, before it trains.
+
+    Returns:
+        `options`, with the check in a `tf.data.Dataset`.
+    """
     given, share = options.get("validation_data"), options.get("validation_split") or 0.0
+    batch_size = options.get("validation_batch_size") or batch_size
+    is_whole = options.get("validation_steps") is None
+    if given is None:
+        if share and is_whole:
+            check_least(method, x, batch_size, "validation_split", share)
+        return options
     measured = given[0] if isinstance(given, (tuple, list)) else given
-    if given is not None:
-        check_values(method, measured)
-    if options.get("validation_steps") is None and (given is not None or share):
-        shown = ("validation_data", 1.0) if given is not None else ("validation_split", share)
-        check_least(
-            method, x if given is None else measured, options.get("validation_batch_size") or batch_size, *shown
-        )
+    check_values(method, measured)
+    checked = check_least(method, measured, batch_size, "validation_data") if is_whole else measured
+    return options if checked is measured else options | {"validation_data": checked}
 
 
 def refuse_weights(*weights) -> None:

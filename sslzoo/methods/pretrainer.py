@@ -207,7 +207,7 @@ class Pretrainer(keras.Model):
         inputs.check_values(self, x)
         if options.get("steps_per_epoch") is None:
             x = inputs.check_batches(self, x, batch_size, 1.0 - options.get("validation_split", 0.0))
-        inputs.check_validation(self, x, batch_size, options)
+        options = inputs.check_validation(self, x, batch_size, options)
         return super().fit(x, y, batch_size, *arguments, **options)
 
     def evaluate(self, x=None, y=None, batch_size=None, *arguments, **options):

@@ -45,7 +45,7 @@ def read(plan: Plan) -> Examples:
         low, high = train.value_range
         remarks.append(f"Values {low:g} to {high:g} of the images are 0 and 1 to the network.")
         print(remarks[-1])
-    elif dark := checks.darkness(train.images):
+    elif dark := checks.values(train.images, strict=False):
         remarks.append(dark)
         print(dark)
     train.no_test = _why_no_test(plan, train.labels)

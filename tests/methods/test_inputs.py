@@ -131,5 +131,7 @@ def test_a_tf_data_remainder_that_cannot_be_taken_ends_training():
         model.fit(whole.take(13).batch(12), verbose=0)
     for good in (whole.take(14).batch(12), whole.take(13).batch(12, drop_remainder=True)):
         assert np.isfinite(model.fit(good, verbose=0).history["loss"]).all()
+    with pytest.raises(tf.errors.InvalidArgumentError, match="DCL needs 2 images"):  # val_loss was -inf
+        model.fit(IMAGES, batch_size=12, validation_data=whole.take(13).batch(12), verbose=0)
     with_labels = tf.data.Dataset.from_tensor_slices((IMAGES, np.arange(24))).batch(12)
     assert np.isfinite(model.fit(with_labels, verbose=0).history["loss"]).all()
