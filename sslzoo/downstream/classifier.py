@@ -4,6 +4,7 @@ import keras
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from sslzoo.evaluation.features import moments
 from sslzoo.networks.composition import Copies, compose
 
 C_VALUES = (0.001, 0.01, 0.1, 1.0)  # inverse strengths of the penalty that the held-out images choose among
@@ -58,10 +59,9 @@ def fit_head(head: keras.layers.Dense, features, labels, held_out, held_out_labe
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import log_loss
-    from sklearn.preprocessing import StandardScaler
 
-    scaler = StandardScaler().fit(features.astype("float64"))
-    rows, tested = scaler.transform(features), scaler.transform(held_out)
+    mean, deviation = moments(features)
+    rows, tested = ((each - mean) / deviation for each in (features, held_out))
     counts = np.bincount(held_out_labels)
     weights = (1 / counts)[held_out_labels] if weighted else None
     kwargs = {"max_iter": 500, "class_weight": "balanced" if weighted else None}
@@ -72,8 +72,8 @@ def fit_head(head: keras.layers.Dense, features, labels, held_out, held_out_labe
     kernel, bias = fits[best].coef_.T, fits[best].intercept_
     if kernel.shape[1] == 1:  # the sigmoid of t is the softmax of (-t/2, t/2)
         kernel, bias = np.hstack([-kernel / 2, kernel / 2]), np.hstack([-bias / 2, bias / 2])
-    kernel = kernel / scaler.scale_[:, None]
-    head.set_weights([kernel.astype("float32"), (bias - scaler.mean_ @ kernel).astype("float32")])
+    kernel = kernel / deviation[:, None]
+    head.set_weights([kernel.astype("float32"), (bias - mean @ kernel).astype("float32")])
     return C_VALUES[best]
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from sslzoo import augment, checks, data, networks, publishing, views, zoo
 from sslzoo.downstream import labelled
 from sslzoo.downstream.classifier import Classifier, GradedAdam, add_low_rank, depth_factors, fit_head
+from sslzoo.downstream.comparison import wilson
 from sslzoo.errors import InvalidInputError, SSLZooError, choose
 from sslzoo.evaluation import Number, Report, balanced_accuracy, features
 from sslzoo.evaluation.features import check_images, image_shape, load_encoder
@@ -408,8 +409,7 @@ def interval(shares: list[float], count: int) -> tuple[float, float]:
     from scipy import stats
 
     if len(shares) == 1:
-        found = stats.binomtest(round(shares[0] * count), count).proportion_ci(method="wilson")
-        return float(found.low), float(found.high)
+        return wilson(round(shares[0] * count), count)
     half = stats.t.ppf(0.975, len(shares) - 1) * np.std(shares, ddof=1) / len(shares) ** 0.5
     return float(max(0.0, np.mean(shares) - half)), float(min(1.0, np.mean(shares) + half))
 

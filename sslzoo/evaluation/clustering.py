@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError
-from sslzoo.evaluation.features import check_features
+from sslzoo.evaluation.features import check_features, moments
 
 RIDGES = (1e-6, 1e-4, 1e-2)  # added to variances: scikit-learn's, and what degenerate features need
 MOST_ROWS, MOST_DIMENSIONS = 10_000, 32
@@ -115,9 +115,8 @@ def fit_mixtures(features: np.ndarray, components: int, restarts: int = 20, seed
     """Fits scikit-learn's Gaussian mixture with full covariances from several starts, each by k-means of its own.
 
     Features are standardised; of more than 32, the 32 principal components are fitted. Of more than 10,000 rows, as
-    many are taken at random. Both leave the clusters as they are, in a tenth of the time and less; which restart
-    is the likeliest, all rows decide. A fit ends where
-    its bound rises by less than 1e-4 a step.
+    many are taken at random. Both leave the clusters as they are, in a tenth of the time and less; which restart is the
+    likeliest, all rows decide. A fit ends where its bound rises by less than 1e-4 a step.
 
     The ridge on the covariances (`reg_covar`) is scikit-learn's 1e-6, and raised in steps where scikit-learn refuses
     degenerate features.
@@ -167,15 +166,13 @@ def fit_mixtures(features: np.ndarray, components: int, restarts: int = 20, seed
 
 def _space(features):
     """The map of rows to where mixtures are fitted: standardised, and turned to few principal components if many."""
-    mean, scale = features.mean(axis=0), features.std(axis=0)
-    # What is constant but for rounding says nothing, and would be blown up.
-    scale[scale <= 1e-12 * np.abs(features).max(axis=0)] = np.inf
-    standardised = (features - mean) / scale
+    mean, deviation = moments(features)
+    standardised = (features - mean) / deviation
     if features.shape[1] <= MOST_DIMENSIONS:
-        return lambda rows: (rows - mean) / scale
+        return lambda rows: (rows - mean) / deviation
     _, axes = np.linalg.eigh(standardised.T @ standardised)  # those of the largest variance stand last
     axes = axes[:, -MOST_DIMENSIONS:]
-    return lambda rows: (rows - mean) / scale @ axes
+    return lambda rows: (rows - mean) / deviation @ axes
 
 
 def _fitted(rows, components, start):

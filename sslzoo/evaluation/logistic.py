@@ -11,7 +11,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from sslzoo import checks
-from sslzoo.evaluation.features import check_features, check_labels
+from sslzoo.evaluation.features import check_features, check_labels, moments
 
 INVERSE_PENALTIES = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)  # scikit-learn's C
 TOLERANCE, MOST_STEPS = 1e-4, 2000
@@ -33,7 +33,7 @@ class LogisticFit:
         isinstance(fitted, evaluation.LogisticFit), fitted.predictions.shape  # True, (20,)
 
     Attributes:
-        accuracy: float, share of the test rows that are told right.
+        accuracy: float, share of the test rows that are right.
         predictions: int array (M,), class of each test row.
         inverse_penalty: float, scikit-learn's C, as it was chosen.
         steps: int, of L-BFGS.
@@ -78,10 +78,8 @@ def fit_logistic(
     test_rows = check_features(test_features, "test features")
     labels = check_labels(train_labels, len(rows), "train labels")
     truth = check_labels(test_labels, len(test_rows), "test labels")
-    mean, scale = rows.mean(axis=0), rows.std(axis=0)
-    # What is constant but for rounding says nothing, and would be blown up.
-    scale[scale <= 1e-12 * np.abs(rows).max(axis=0)] = np.inf
-    rows, test_rows = ((each - mean) / scale for each in (rows, test_rows))
+    mean, deviation = moments(rows)
+    rows, test_rows = ((each - mean) / deviation for each in (rows, test_rows))
     with threadpool_limits(1, user_api="blas"):  # on a busy machine, two threads take longer than one
         inverse_penalty = _chosen(rows, labels, np.random.default_rng(seed))
         model = _fit(rows, labels, inverse_penalty)

@@ -6,6 +6,7 @@ from sklearn.linear_model import LogisticRegression
 
 from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation import fit_logistic, logistic
+from sslzoo.evaluation.features import moments
 
 
 def blobs(rows=400, classes=3, spread=1.0):
@@ -54,3 +55,13 @@ def test_what_does_not_fit_is_refused():
         fit_logistic(rows, labels[:5], test_rows, truth)
     with pytest.raises(InvalidInputError, match="must be finite"):
         fit_logistic(rows * np.nan, labels, test_rows, truth)
+
+
+def test_features_are_standardised_and_constant_ones_are_nought():
+    """Features in float32 of a dead unit differ by rounding, which must not become as large as the others."""
+    random = np.random.default_rng(0)
+    rows = np.stack([random.normal(5, 2, 400), np.full(400, 3.0), 3 + 1e-7 * random.normal(size=400)], axis=1)
+    mean, deviation = moments(rows)
+    np.testing.assert_allclose(mean, rows.mean(axis=0))
+    assert deviation[0] == pytest.approx(rows[:, 0].std()) and np.isinf(deviation[1:]).all()
+    assert moments(rows.astype("float32"))[0].dtype == np.float64
