@@ -123,7 +123,7 @@ def test_a_processor_that_computes_in_bfloat16_is_named(tmp_path, capsys, monkey
     monkeypatch.setattr(devices, "has_gpu", lambda: False)
     monkeypatch.setattr(devices, "is_installed", lambda package: True)
     monkeypatch.setattr(devices, "CPU_FLAGS", tmp_path / "cpuinfo")
-    assert not devices.bfloat16_helps("mlp")  # no such file
+    assert not devices.bfloat16_helps("mlp") and devices.computes_in_bfloat16() is None  # no such file
     devices.CPU_FLAGS.write_text("flags\t: fpu avx512f\n")
     assert not devices.bfloat16_helps("mlp")
     devices.CPU_FLAGS.write_text("flags\t: fpu avx512f avx512_bf16 vpclmulqdq\n")
@@ -135,6 +135,9 @@ def test_a_processor_that_computes_in_bfloat16_is_named(tmp_path, capsys, monkey
     for network in ("mlp", "mlp-small"):
         train("simclr", tmp_path / network, *words, f"network={network}")
         assert (hint in capsys.readouterr().out) == (network == "mlp")
+    devices.CPU_FLAGS.write_text("flags\t: fpu avx2\n")
+    train("simclr", tmp_path / "without", *words, "--precision", "mixed_bfloat16")
+    assert "This CPU has no instructions for bfloat16" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
