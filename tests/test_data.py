@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 import tfds_sets
 from keras import ops
-from PIL import Image
+from PIL import Image, features
 
 from sslzoo import data, errors
-from sslzoo.data import inputs, streams
+from sslzoo.data import image_files, inputs, streams
 from sslzoo.data.__main__ import main
 from sslzoo.views import Views
 
@@ -937,7 +937,7 @@ def remarks_of(folder, split="train", **options):
 def test_every_entry_of_a_folder_is_used_or_counted(tmp_path):
     for name in ("a.jpg", "b.jfif", "c.jpe"):
         save(tmp_path, name, 9)
-    for name in ("d.HEIC", "e.heic", "f.avif", "g", ".DS_Store", "deep/h.txt"):
+    for name in ("d.RAW", "e.raw", "f.psd", "g", ".DS_Store", "deep/h.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"")
     (tmp_path / "none").mkdir()
@@ -946,12 +946,35 @@ def test_every_entry_of_a_folder_is_used_or_counted(tmp_path):
     assert (
         len(images) == 3 and len(remarks) == 1 and remarks[0].startswith("8 entries of the folder were passed over: ")
     )
-    for what in ("2 .heic", "1 .avif", "1 without suffix", "1 hidden", "1 .txt", "1 empty folder", "1 linked folder"):
+    for what in ("2 .raw", "1 .psd", "1 without suffix", "1 hidden", "1 .txt", "1 empty folder", "1 linked folder"):
         assert what in remarks[0]
     assert inputs.source_of(tmp_path).remarks() == inputs.source_of([tmp_path]).remarks() == remarks
     for image in tmp_path.glob("*.j*"):
         image.unlink()
     with pytest.raises(errors.MissingDataError, match=r"found none \(8 entries"):
+        data.load(tmp_path, "train")
+
+
+@pytest.mark.parametrize("name", ["a.heic", "a.HEIF", "a.avif", "a.jpg"])
+def test_photographs_of_phones_are_read(tmp_path, name):
+    """HEIC by pillow-heif, under its own suffix or that of a JPEG; AVIF by Pillow itself."""
+    pytest.importorskip("pillow_heif").register_heif_opener()
+    left = np.full((48, 32, 3), 40, "uint8")
+    left[:, :16] = (220, 30, 30)
+    kind = "AVIF" if name.endswith("avif") else "HEIF"
+    if kind == "AVIF" and not features.check("avif"):
+        pytest.skip("this Pillow reads no AVIF")
+    Image.fromarray(left).save(tmp_path / name, format=kind, quality=95)
+    images, _ = data.load(tmp_path, "train", image_size=32)
+    assert images.shape == (1, 32, 32, 3)
+    assert np.abs(images[0, 16, [4, 28]].astype(int) - [(220, 30, 30), (40, 40, 40)]).max() < 16
+
+
+def test_photographs_of_phones_name_the_package_they_need(tmp_path, monkeypatch):
+    monkeypatch.setattr(image_files, "_formats", lambda: image_files.IMAGE_FORMATS[:7])
+    save(tmp_path, "a.png", 9)
+    (tmp_path / "b.heic").write_bytes(b"\0\0\0\x1cftypheic")
+    with pytest.raises(errors.InvalidInputError, match=r"b\.heic \(.*pip install pillow-heif"):
         data.load(tmp_path, "train")
 
 

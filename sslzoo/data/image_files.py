@@ -1,5 +1,7 @@
 """One image file to pixels: opened, checked, turned upright, laid on a ground, fitted to a size and channels."""
 
+import contextlib
+import functools
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,9 +11,13 @@ import numpy as np
 
 from sslzoo.errors import InvalidInputError
 
-IMAGE_SUFFIXES = {".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+HEIF_SUFFIXES = {".heic", ".heif"}
+IMAGE_SUFFIXES = HEIF_SUFFIXES | {
+    *(".avif", ".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg"),
+    *(".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"),
+}
 # What Pillow may take a file for, whatever its name says. It knows sixty formats, and hands PostScript to Ghostscript.
-IMAGE_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+IMAGE_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP", "AVIF", "HEIF")
 GREY_MODES = {"1", "L", "LA"}
 DEEP_MODES = {"F", "I", "I;16", "I;16B", "I;16L", "I;16N"}
 MOST_PIXELS = 2**27  # of one image: 134 million, 11,585 x 11,585
@@ -80,13 +86,28 @@ def open_image(path: Path):
 
     if not path.is_file():  # a pipe would wait for ever
         raise ValueError("this is no file")
-    image = Image.open(path, formats=IMAGE_FORMATS)
+    if path.suffix.lower() in HEIF_SUFFIXES and "HEIF" not in _formats():
+        raise ValueError("Pillow reads HEIC with a package of its own: pip install pillow-heif")
+    image = Image.open(path, formats=_formats())
     try:
         check_image(image)
     except InvalidInputError:
         image.close()
         raise
     return image
+
+
+@functools.cache
+def _formats():
+    """Those of IMAGE_FORMATS that this Pillow reads; files of phones where pillow-heif is installed."""
+    from PIL import Image
+
+    with contextlib.suppress(ImportError):
+        import pillow_heif
+
+        pillow_heif.register_heif_opener()
+    Image.init()
+    return tuple(name for name in IMAGE_FORMATS if name in Image.OPEN)
 
 
 def check_image(image) -> None:
