@@ -512,6 +512,11 @@ def test_pictures_that_do_not_fit_are_refused(tmp_path, pictures):
         ({"name": "SimVAE MNIST"}, r"results\['name'\] must be lower-case"),
         ({"name": "../other"}, r"results\['name'\] must be"),
         ({"method": " "}, r"results\['method'\] must be a text"),
+        ({"description": "x" * 10_001}, r"at most 10,000 characters. Received: 'x{299} \.\.\.$"),
+        (
+            {"metrics": [{"name": "knn", "label": "x" * 201, "value": 1.0, "protocol": "k"}]},
+            r"\['label'\] must be a text of at most 200 characters",
+        ),
         ({"seeds": [0.5]}, r"results\['seeds'\]"),
         ({"settings": {"rate": float("nan")}}, r"results\['settings'\]\['rate'\] must be a finite number"),
         ({"settings": {1: 2}}, r"results\['settings'\] must have names for keys"),

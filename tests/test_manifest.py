@@ -147,7 +147,7 @@ def test_plain_paths_are_allowed(path):
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"method": ""}, r"\['method'\] must be a text. Received: ''"),
+        ({"method": ""}, r"\['method'\] must be a text of at most 10,000 characters. Received: ''"),
         ({"repository": "no-slash"}, r"\['repository'\] must be .organisation/name"),
         ({"repository": "../x"}, r"\['repository'\]"),
         ({"repository": "a/b/c"}, r"\['repository'\]"),

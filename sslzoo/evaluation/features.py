@@ -211,13 +211,17 @@ def check_features(rows, name: str = "features", dtype=np.float64) -> np.ndarray
     return array
 
 
-def check_labels(labels, rows: int, name: str = "labels", attributes: bool = False) -> np.ndarray:
+def check_labels(
+    labels, rows: int, name: str = "labels", attributes: bool = False, negative: bool = False
+) -> np.ndarray:
     """Labels as everything here computes with them.
 
     Args:
-        labels: integers (N,) or (N, 1), or with `attributes` (N, A).
+        labels: integers >= 0 (N,) or (N, 1), or with `attributes` any (N, A).
         rows: int, N.
         name: what messages call them.
+        attributes: whether (N, A) will do.
+        negative: whether integers below 0 will do, as clusters have for outliers; a probe would learn a class of them.
 
     Returns:
         int64 (N,) or (N, A).
@@ -243,6 +247,11 @@ def check_labels(labels, rows: int, name: str = "labels", attributes: bool = Fal
         if not np.isfinite(array).all():
             refuse("integers; NaN is no class: leave out the rows of such images")
         refuse('integers; of whole numbers, take labels.astype("int64")')
+    if not negative and array.ndim == 1 and array.min(initial=0) < 0:
+        refuse(
+            f"integers >= 0, as -1 often says that there is none; leave out such rows, or if it is a class, take "
+            f"np.unique({name}, return_inverse=True)[1]"
+        )
     if array.dtype.kind == "u" and array.max(initial=0) > np.iinfo("int64").max:
         refuse("below 2**63, or they would become negative")
     return array.astype(np.int64)

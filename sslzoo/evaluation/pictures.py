@@ -194,7 +194,7 @@ def embedding(
     features = check_features(features)
     classes, numbers = np.zeros(1), np.zeros(len(features), np.int64)
     if labels is not None:
-        classes, numbers = np.unique(check_labels(labels, len(features)), return_inverse=True)
+        classes, numbers = np.unique(check_labels(labels, len(features), negative=True), return_inverse=True)
     if len(features) < 2:
         raise InvalidInputError(f"Expected at least two rows. Received: features of shape {features.shape}")
     names = [str(c) for c in classes] if names is None else names

@@ -50,14 +50,21 @@ from sslzoo.zoo.layout import PICTURES, RESULTS
 
 SCHEMA = 1
 ENDINGS = ("epochs", "minutes", "signal", "plateau", "collapse", "knn")
+MOST_TEXT, MOST_HEADING = 10_000, 200  # characters; what is printed in columns pads all rows to the longest
+TEXT = f"a text of at most {MOST_TEXT:,} characters"
+HEADING = f"a text of at most {MOST_HEADING} characters"
 _LARGEST = 2**63  # beyond it an integer is no count, and cannot be a float
 
 
 # ------------------------------------------------------------------ tests of values
 
 
-def is_text(value):
-    return isinstance(value, str) and bool(value.strip())
+def is_text(value, most=MOST_TEXT):
+    return isinstance(value, str) and bool(value.strip()) and len(value) <= most
+
+
+def is_heading(value):
+    return is_text(value, MOST_HEADING)
 
 
 def is_count(value):
@@ -105,25 +112,22 @@ def tag_of(name: str) -> str | None:
 
 # field -> (required, what it must be, test or fields of each element)
 METRIC = {
-    "name": (True, "a text", is_text),
+    "name": (True, HEADING, is_heading),
     "value": (True, "a number", checks.is_number),
     "protocol": (True, "a text that says how it was measured", is_text),
-    "label": (False, "a text", is_text),
+    "label": (False, HEADING, is_heading),
     "unit": (False, "a text", lambda value: isinstance(value, str)),
     "paper": (False, "a number or null", is_number_or_null),
     "error": (False, "a number or null", is_number_or_null),
     "chance": (False, "a number or null", is_number_or_null),
 }
-_PAPER = {"title": (True, "a text", is_text), "url": (False, "an https:// address", matches(r"https://\S+"))}
-_PICTURE = {
-    "file": (True, f"a file in {PICTURES}/", matches(rf"{PICTURES}/[^/\\]+")),
-    "caption": (True, "a text", is_text),
-}
+_PAPER = {"title": (True, TEXT, is_text), "url": (False, "an https:// address", matches(r"https://\S+"))}
+_PICTURE = {"file": (True, f"a file in {PICTURES}/", matches(rf"{PICTURES}/[^/\\]+")), "caption": (True, TEXT, is_text)}
 FIELDS = {
     "schema": (False, "an integer >= 1", lambda value: is_count(value) and value >= 1),
     "name": (True, "lower-case letters, digits, '-' and '.'", is_name),
-    "method": (False, "a text", is_text),
-    "dataset": (False, "a text", is_text),
+    "method": (False, TEXT, is_text),
+    "dataset": (False, TEXT, is_text),
     "recipe": (False, "the command that trains it", is_text),
     "settings": (False, "an object", lambda value: isinstance(value, dict)),
     "seeds": (False, "a list of integers", list_of(is_count)),
@@ -134,7 +138,7 @@ FIELDS = {
     "ended": (False, f"one of {', '.join(ENDINGS)}", lambda value: value in ENDINGS),
     "license": (False, "a license as the Hub writes it, such as apache-2.0", is_license),
     "papers": (False, "a list of objects", _PAPER),
-    "description": (False, "a text", is_text),
+    "description": (False, TEXT, is_text),
     "left_out": (False, "a list of texts", list_of(is_text)),
     "packed": (False, "an integer >= 1", lambda value: is_count(value) and value >= 1),
     "outdated": (False, "a list of texts", list_of(is_text)),
