@@ -22,6 +22,7 @@ from tiers import tiered
 import sslzoo
 from sslzoo import callbacks, errors, training
 from sslzoo.callbacks import checkpoint as checkpoints
+from sslzoo.callbacks import ending
 from sslzoo.files import unlock_folder
 from sslzoo.methods import METHODS
 from sslzoo.training import outcome
@@ -795,6 +796,28 @@ def test_the_pace_is_told_once(tmp_path, capsys):
     pace._since, pace._counted, pace.done = time.monotonic() - 40, 3, 3  # four steps took forty seconds
     pace.on_train_batch_end(3, {})
     assert "About 10 min an epoch, 16.7 h for 100 epochs." in pace.said
+    assert re.search(r"At most \d+\.\d GiB of memory so far", pace.said)
+
+
+def test_memory_is_that_of_the_device_where_there_is_one(monkeypatch):
+    taken, of = ending.peak_memory()
+    assert of == "memory" and 2**26 < taken < 2**40
+    if keras.backend.backend() == "jax":
+        import jax
+
+        gpu = types.SimpleNamespace(memory_stats=lambda: {"peak_bytes_in_use": 3 * 2**30})
+        monkeypatch.setattr(jax, "local_devices", lambda: [gpu])
+    elif keras.backend.backend() == "torch":
+        import torch
+
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: 3 * 2**30)
+    else:
+        import tensorflow as tf
+
+        monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [kind])
+        monkeypatch.setattr(tf.config.experimental, "get_memory_info", lambda device: {"peak": 3 * 2**30})
+    assert ending.peak_memory() == (3 * 2**30, "GPU")
 
 
 @pytest.mark.slow

@@ -1,6 +1,8 @@
 """What ends a run in good order: its time, a signal, and a mark of the monitor."""
 
+import importlib.util
 import signal
+import sys
 import time
 
 import keras
@@ -147,7 +149,9 @@ class Speed(StepCounter):
 
 
 class Pace(Speed):
-    """Says, once, how long an epoch and the whole will take: after a few steps, or the first epoch if that is sooner.
+    """Says, once, how long an epoch and the whole will take, and the memory taken so far.
+
+    It is said after a few steps, or the first epoch if that is sooner.
 
     Example:
         from sslzoo import callbacks
@@ -179,9 +183,37 @@ class Pace(Speed):
     def on_speed(self, seconds):
         epoch = seconds * (self.params["steps"] or self.done)
         self.said = f"About {duration(epoch)} an epoch, {duration(epoch * self._left)} for {self._left} epochs."
+        if peak := peak_memory():
+            self.said += f" At most {peak[0] / 2**30:.1f} GiB of {peak[1]} so far."
         if self._left > 1:
             self.said += " --max-minutes N ends it in good order before that, and so does Ctrl-C."
         say(self.said)
+
+
+def peak_memory() -> "tuple[int, str] | None":
+    """Bytes that this process has taken at most so far, and of what: "GPU" or "memory"; None where nothing says."""
+    backend = keras.backend.backend()
+    if backend == "jax":
+        import jax
+
+        if stats := jax.local_devices()[0].memory_stats():  # None of a CPU
+            return stats["peak_bytes_in_use"], "GPU"
+    elif backend == "torch":
+        import torch
+
+        if torch.cuda.is_available():
+            return torch.cuda.max_memory_allocated(), "GPU"
+    elif backend == "tensorflow":
+        import tensorflow as tf
+
+        if tf.config.list_logical_devices("GPU"):
+            return tf.config.experimental.get_memory_info("GPU:0")["peak"], "GPU"
+    if importlib.util.find_spec("resource") is None:  # Windows
+        return None
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit, "memory"
 
 
 def after(logs: "dict | None") -> float:
