@@ -245,13 +245,14 @@ def comparison(entries, papers, paper, tables, metrics):
                 rows.append([name, *cells, *budget])
         header = ["encoder", *map(title, shown), "views", "seeds"]
         lines += [f"**{TITLES[dataset]}**", "", *table(header, rows), ""]
-        lines += [differences(trained, printed, metrics, dataset, paper), ""]
+        lines += differences(trained, printed, metrics, dataset, paper)
     return lines
 
 
 def differences(trained, printed, metrics, dataset, paper):
-    """Where ours differs from theirs, and what differs between the two trainings: from the entries' own settings."""
-    said, gaps = [], []
+    """A paragraph on where ours differs from theirs, and a list of what differs between the two trainings, from the
+    entries' own settings."""
+    found, said, gaps = [], [], []
     for entry, metric in itertools.product(best_known(trained), metrics):
         ours, theirs = entry.value(metric), printed.get((entry.method, metric))
         if entry.method != "Random" and ours is not None and theirs is not None:
@@ -261,17 +262,17 @@ def differences(trained, printed, metrics, dataset, paper):
         ahead = sum(gap > 1 for gap, *_ in points)
         behind = sum(gap < -1 for gap, *_ in points)
         (worst, poorest, of_poorest), (best, richest, of_richest) = min(points), max(points)
-        said.append(
+        found.append(
             f"More than a point above the paper's: {ahead}; below: {behind}; within it: {len(points) - ahead - behind} "
             "(means of seeds in the place of their first one)."
         )
         if worst < -1:
-            said.append(f"Furthest below: `{poorest}`, {NAMES[of_poorest]} ({worst:+.1f}).")
+            found.append(f"Furthest below: `{poorest}`, {NAMES[of_poorest]} ({worst:+.1f}).")
         if best > 1:
-            said.append(f"Furthest above: `{richest}`, {NAMES[of_richest]} ({best:+.1f}).")
+            found.append(f"Furthest above: `{richest}`, {NAMES[of_richest]} ({best:+.1f}).")
     errors = [gap for gap, _, metric in gaps if metric == "reconstruction.mse"]
     if errors:
-        said.append(f"MSE below the paper's: {sum(gap < 0 for gap in errors)} of {len(errors)}.")
+        found.append(f"MSE below the paper's: {sum(gap < 0 for gap in errors)} of {len(errors)}.")
     fitted = [entry for entry in trained if entry.method != "Random" and entry.views]
     if fitted:
         views = sorted({entry.views for entry in fitted})
@@ -316,7 +317,8 @@ def differences(trained, printed, metrics, dataset, paper):
         said.append(CAUSES.get((paper, dataset), ""))
     if errors:
         said.append(CAUSES_OF_ERRORS.get((paper, dataset), ""))
-    return " ".join(filter(None, said))
+    paragraph = [" ".join(found), ""] if found else []
+    return [*paragraph, *(f"- {words}" for words in said if words), ""]
 
 
 def seeds_in_words(entries):
