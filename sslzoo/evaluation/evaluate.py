@@ -27,7 +27,8 @@ from sslzoo.progress import line
 ALL_PROTOCOLS = tuple(name for name, protocol in REGISTRY.items() if "method" not in protocol.needs)
 ON_FEATURES = tuple(name for name in ALL_PROTOCOLS if {"features", "labels"} == set(REGISTRY[name].needs))
 PROTOCOLS = tuple(name for name in ON_FEATURES if name != "few_shot")  # which adds nothing that tables compare
-LEAST_SPREAD = 0.01  # of features, below which probes say little of them
+LEAST_SPREAD = 0.01  # of features, below which probes by Adam say little of them
+MOST_OFFSET = 100.0  # times that spread, between features' mean and 0, beyond which they do not either
 # Why a protocol may be left out where all that apply were asked for: nothing to measure, or something out of reach.
 LEFT_OUT = (DoesNotApply, MissingDataError, HubError)
 
@@ -321,13 +322,20 @@ def _remarks_on_features(rows):
 
 
 def _remarks_on_scale(rows):
-    """Probes take features as they are, and each step moves a weight by about their rate, however small these are."""
+    """Probes by Adam take features as they are, and each step moves a weight by about their rate, however small or far
+    from 0 these are."""
     spread = float(np.sqrt(rows.var(axis=0, dtype="float64").mean()))
-    if not 0 < spread < LEAST_SPREAD:
+    offset = float(np.abs(rows.mean(axis=0, dtype="float64")).max())
+    if 0 < spread < LEAST_SPREAD:
+        what, cure = f"spread by {spread:.2g} on average", "Multiply the features by one number"
+    elif 0 < MOST_OFFSET * spread < offset:
+        what = f"lie up to {offset:.2g} from 0, and spread by {spread:.2g} on average"
+        cure = "Take the mean of the train features from both"
+    else:
         return []
     return [
-        f"Features spread by {spread:.2g} on average: linear and MLP probes, made for features near 1, may have hardly "
-        "moved from guessing. Multiply the features by one number, and compare."
+        f"Features {what}: linear and MLP probes by Adam, made for features near 1, may have hardly moved from "
+        f"guessing. {cure}, and compare."
     ]
 
 

@@ -467,12 +467,14 @@ def test_collapsed_features_get_a_remark_and_no_crash():
     assert "3 of 4 features are constant" in evaluate_features((half, labels), (half, labels), "knn").remarks[0]
 
 
-def test_features_too_small_for_probes_get_a_remark():
+def test_features_too_small_or_far_for_probes_get_a_remark():
     random = np.random.default_rng(0)
     labels = np.arange(300) % 3
     rows = random.normal(size=(3, 4))[labels] + 0.1 * random.normal(size=(300, 4))
     tiny = evaluate_features((rows * 1e-4, labels), (rows[:90] * 1e-4, labels[:90]), "linear", epochs=2)
     assert "may have hardly moved from guessing" in tiny.remarks[0]
+    far = evaluate_features((rows + 1e4, labels), (rows[:90] + 1e4, labels[:90]), "linear", epochs=2)
+    assert "lie up to 1e+04 from 0" in far.remarks[0] and far.flat()["linear.converged_accuracy"] > 0.95
     assert not evaluate_features((rows, labels), (rows[:90], labels[:90]), "linear", epochs=2).remarks
     neighbours = evaluate_features((rows * 1e-4, labels), (rows[:90] * 1e-4, labels[:90]), "knn")
     assert not neighbours.remarks
