@@ -978,6 +978,30 @@ def test_photographs_of_phones_name_the_package_they_need(tmp_path, monkeypatch)
         data.load(tmp_path, "train")
 
 
+def test_large_photographs_are_decoded_no_larger_than_needed(tmp_path):
+    random = np.random.default_rng(0)
+    smooth = Image.fromarray(random.integers(0, 256, (30, 40, 3), "uint8")).resize(
+        (1200, 900), Image.Resampling.BICUBIC
+    )
+    Image.fromarray((np.asarray(smooth) + random.integers(-9, 10, (900, 1200, 3))).clip(0, 255).astype("uint8")).save(
+        tmp_path / "large.jpg", quality=90
+    )
+    turned = smooth.getexif()
+    turned[image_files.ORIENTATION] = 6
+    smooth.save(tmp_path / "turned.jpg", quality=90, exif=turned)
+    with image_files.open_image(tmp_path / "large.jpg", 32) as image:
+        assert image.size == (300, 225)  # a quarter; an eighth would be less than four times 32
+    with image_files.open_image(tmp_path / "large.jpg", 300) as image:
+        assert image.size == (1200, 900)
+    read, _ = data.load(tmp_path, "train", image_size=32)
+    whole = [image_files.decode(Image.open(tmp_path / name)) for name in ("large.jpg", "turned.jpg")]
+    for pixels, image in zip(read, whole):
+        apart = np.abs(pixels.astype(int) - image_files.fitted(image, (32, 32), 3))
+        assert apart.max() <= 2 and apart.mean() < 0.3
+    source = inputs.source_of(tmp_path)
+    assert [read().size for read in source.each(range(2), 32)] == [(300, 225), (225, 300)]
+
+
 def test_what_lies_beside_the_splits_is_counted(tmp_path):
     for name in ("train/cat/1.png", "train/dog/2.png", "test/cat/3.png", "extra/4.png", "5.png"):
         save(tmp_path, name, 1)

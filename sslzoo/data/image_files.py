@@ -21,6 +21,7 @@ IMAGE_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP", "AVIF", "HE
 GREY_MODES = {"1", "L", "LA"}
 DEEP_MODES = {"F", "I", "I;16", "I;16B", "I;16L", "I;16N"}
 MOST_PIXELS = 2**27  # of one image: 134 million, 11,585 x 11,585
+DRAFT = 4
 ORIENTATION = 0x0112  # Exif; from 5 on the stored image lies on its side
 COLOURS = {"1": "black and white", "L": "grey", "P": "palette", "RGB": "colour"}
 
@@ -76,8 +77,14 @@ def remarks_on(heads: Sequence[Head]) -> list[str]:
     return [f"{count:,} of {len(heads):,} images {what}." for what, count in done.items() if count]
 
 
-def open_image(path: Path):
+def open_image(path: Path, side: int | None = None):
     """A Pillow image of 8 bits a channel and a size that fits the memory, of which only the head is read.
+
+    Args:
+        path: file.
+        side: pixels that its larger side will have, if that is known. A JPEG is then decoded at a half, a quarter or an
+            eighth of its size, but no smaller than four times of this; averaged down it differs by a grey level or two
+            (`benchmarks/photographs.py`).
 
     Raises:
         OSError, ValueError, or another error of Pillow's decoders: it is none.
@@ -94,6 +101,8 @@ def open_image(path: Path):
     except InvalidInputError:
         image.close()
         raise
+    if side is not None:
+        image.draft(None, (DRAFT * side, DRAFT * side))  # a JPEG's alone; others pass over it
     return image
 
 
@@ -200,6 +209,7 @@ class Fit:
 
     def __init__(self, shape):
         self.height, self.width, self.channels = shape
+        self.side = None if None in shape[:2] else max(shape[:2])
         self.done = Counter()
 
     def __call__(self, image):

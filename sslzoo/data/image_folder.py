@@ -265,7 +265,7 @@ class ImageFolder:
         """(H, W, channels) of a file, upright, cropped and resized to `size` (width, height) unless None."""
         if self.is_deep:
             return tiff.read(file, size)
-        with open_image(file) as image:
+        with open_image(file, size and max(size)) as image:
             return fitted(decode(image, self.background), size, channels)
 
     def load(

@@ -1,14 +1,16 @@
 """A user's images, as given to embed: arrays, files, folders and data sets."""
 
 import contextlib
+import functools
 import os
-from collections import Counter
+from collections import Counter, deque
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 
 from sslzoo import checks
-from sslzoo.data import image_files, image_folder, sources, tiff
+from sslzoo.data import image_files, image_folder, sources, streams, tiff
 from sslzoo.errors import InvalidInputError, MissingDataError, choose
 
 
@@ -26,6 +28,15 @@ class Arrays:
 
     def read(self, index):
         return self.images[index]
+
+    def each(self, rows, side):
+        """For each of some images in order a function that gives it, or raises why it cannot be read.
+
+        Args:
+            rows: their numbers.
+            side: pixels that the larger side of images will have, or None.
+        """
+        return (functools.partial(self.read, row) for row in rows)
 
     def identify(self, rows):
         return {"index": np.array(rows, "int64")}
@@ -70,12 +81,27 @@ class Files(Pictures):
     """Image files."""
 
     received = "'{}'"
+    side = None
 
     def name(self, index):
         return str(self.images[index])
 
+    def each(self, rows, side):
+        """They are read in several threads, a few ahead."""
+        self.side = side
+        threads = streams.threads()
+        pool, waiting = ThreadPoolExecutor(threads, "sslzoo-images"), deque()
+        try:
+            for row in rows:
+                waiting.append(pool.submit(self.read, row))
+                if len(waiting) > threads:
+                    yield waiting.popleft().result
+            yield from (future.result for future in waiting)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
     def _open(self, index):
-        return image_files.open_image(self.images[index])
+        return image_files.open_image(self.images[index], self.side)
 
     def identify(self, rows):
         return {"paths": np.array([str(self.images[row]) for row in rows])}

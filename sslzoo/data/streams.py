@@ -131,7 +131,7 @@ class StreamedImages:
 
     @functools.cached_property
     def _pool(self):
-        return ThreadPoolExecutor(min(16, (os.cpu_count() or 1) + 1), "sslzoo-images")
+        return ThreadPoolExecutor(threads(), "sslzoo-images")
 
     @functools.cached_property
     def _background(self):
@@ -141,6 +141,11 @@ class StreamedImages:
 def _stamp(file):
     found = os.stat(file) if isinstance(file, (str, os.PathLike)) else None
     return found and (found.st_size, found.st_mtime_ns)
+
+
+def threads() -> int:
+    """How many read images at a time: decoding leaves Python's lock."""
+    return min(16, (os.cpu_count() or 1) + 1)
 
 
 def memory() -> float:

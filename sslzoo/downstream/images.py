@@ -40,7 +40,7 @@ def some_images(images, shape: tuple, most: int, seed: int = 0, split: str | Non
     if hasattr(images, "ndim"):
         shape = tuple(given if wanted is None else wanted for wanted, given in zip(shape, source.images.shape[1:]))
     fit = Fit(shape)
-    chosen = np.stack([fit(source.read(row)) for row in rows])
+    chosen = np.stack([fit(read()) for read in source.each(rows, fit.side)])
     left = [f"{len(rows):,} of {len(source):,} images were taken, chosen at random."] if len(rows) < len(source) else []
     return chosen, left + [f"{remark}." for remark in fit.remarks(len(rows))]
 

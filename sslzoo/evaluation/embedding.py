@@ -196,18 +196,17 @@ def embed(
     """
     checks.count(batch_size=batch_size)
     choose("on_error", on_error, ("fail", "skip"))
-    source = source_of(
-        images, split, labels, background, on_error == "skip"
-    )  # first: a wrong path is refused before a model is loaded
+    # First: a wrong path is refused before a model is loaded.
+    source = source_of(images, split, labels, background, on_error == "skip")
     named = isinstance(encoder, (str, os.PathLike)) and part != "projection"
     model = np.array(os.fspath(encoder)) if named else None
     encoder = load_encoder(encoder, part=part, revision=revision)
     fit = Fit(image_shape(encoder))
     batch_size = min(batch_size, len(source))
     rows, skipped, pending, batches = [], [], [], []
-    for index in range(len(source)):
+    for index, read in enumerate(source.each(range(len(source)), fit.side)):
         try:
-            pending.append(fit(source.read(index)))
+            pending.append(fit(read()))
             rows.append(index)
         except InvalidInputError as error:
             if on_error == "fail":
