@@ -5,13 +5,14 @@ import json
 from pathlib import Path
 
 from sslzoo.data.catalogue import KNOWN
+from sslzoo.zoo import index
 from sslzoo.zoo.results import read_results
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 WEIGHTS = ROOT / "weights"
 COLUMNS = {  # metric -> head of its column
     "knn.cosine_k10_accuracy": "kNN",
-    "linear.accuracy": "linear probe",
+    "linear.converged_accuracy": "linear probe",
     "gmm.accuracy": "clusters",
     "style.kept": "style kept",
 }
@@ -44,12 +45,12 @@ def _numbers(results):
     return {metric["name"]: metric for metric in results["metrics"]}
 
 
-def _cell(metric):
+def _cell(metric, outdated=()):
     if metric is None or metric["value"] is None:
         return "", "–"
     unit = metric.get("unit", "%")
     value = f"{metric['value']:.1f} %" if unit == "%" else f"{metric['value']:.4g} {unit}".rstrip()
-    return metric["value"], value
+    return metric["value"], value + "*" * (metric["name"].partition(".")[0] in outdated)
 
 
 def _title(results):
@@ -60,13 +61,14 @@ def _title(results):
 def _table(every):
     rows = []
     for name, results in every.items():
-        numbers = _numbers(results)
+        numbers, outdated = _numbers(results), results.get("outdated", ())
+        numbers.setdefault("linear.converged_accuracy", numbers.get(index.EARLIER))  # and that is outdated
         picture = next((p for p in _ordered(results)), None)
         image = f'<img src="pictures/{name}/{Path(picture["file"]).name}" alt="" loading="lazy">' if picture else ""
         cells = [f'<td><a href="{name}.html">{image}<code>{name}</code></a></td>']
         cells += [f"<td>{html.escape(text)}</td>" for text in (results["method"], _title(results))]
         for metric in COLUMNS:
-            value, text = _cell(numbers.get(metric))
+            value, text = _cell(numbers.get(metric), outdated)
             cells.append(f'<td data-value="{value}">{text}</td>')
         for value, text in (
             (results.get("features") or 0, f"{results.get('features') or '–'}"),
@@ -84,8 +86,9 @@ hide: [navigation, toc]
 
 # Gallery
 
-{len(every)} encoders. Numbers are of test images, and of the published files; a click on a head sorts. Each page has
-pictures, all numbers beside the paper's, and the code. [What the numbers mean](../evaluate.md).
+{len(every)} encoders. Numbers are of test images and of the published files, but for those with a star: they are of a
+measurement before weights were rounded, or in another way. A click on a head sorts. Each page has pictures, all numbers
+beside the paper's, and the code. [What the numbers mean](../evaluate.md).
 
 <div class="zoo-filter" markdown="0">
 <input type="search" placeholder="filter by name" aria-label="filter by name">
@@ -146,8 +149,11 @@ def _page(name, results):
 
         label, protocol = (str(metric[key]).replace("|", "\\|") for key in ("label", "protocol"))
         here = cell(metric["value"]) + (f" ± {metric['error']:.2f}" if metric.get("error") else "")
+        here += "\\*" * (metric["name"].partition(".")[0] in results.get("outdated", ()))
         rows.append(f"| {label} | {here} | {cell(metric['paper'])} | {cell(metric['chance'])} | {protocol} |")
     parts.append("## Numbers\n\n" + "\n".join(rows))
+    if results.get("outdated"):
+        parts.append("\\* of a measurement before the weights were rounded, or in another way.")
     if results.get("remarks"):
         parts.append("## Remarks\n\n" + "\n".join(f"- {remark}" for remark in results["remarks"]))
     settings = json.dumps(results["settings"], indent=1)
