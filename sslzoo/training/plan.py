@@ -84,17 +84,19 @@ class Plan:
     def out(self) -> Path:
         return Path(self.arguments.out or Path("runs") / self.name)
 
-    def settings(self, channels: int | None = None) -> dict:
+    def settings(self, channels: int | None = None, count: int | None = None) -> dict:
         """The numbers in force: recipe, variant, flags.
 
         Args:
-            channels: int, of the images of a data set that is not in `SETUPS`.
+            channels, count: int, of the images of a data set that is not in `SETUPS`, and how many there are.
         """
         chosen = (self.own, self.variants, self.variant, self.dataset, channels)
         usual = resolve(*chosen)
         changes = flags.changes(self.arguments, usual)
         numbers = resolve(*chosen, changes)
         flags.check_protocols(numbers["protocols"])
+        if count is not None and "batch_size" not in changes:
+            numbers["batch_size"] = min(numbers["batch_size"], count)
         if not self.is_known and "learning_rate" not in changes:
             # The linear rule: a step of more images may be larger. The sets of the zoo have rates that were chosen.
             numbers["learning_rate"] *= self.images_per_step(numbers) / usual["batch_size"]

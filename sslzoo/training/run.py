@@ -100,7 +100,7 @@ class Run(Builders):
         """The hyper-parameters in force."""
         if self.plan.is_known:
             return self.plan.settings()
-        return self.plan.settings(self._read.images.shape[-1])
+        return self.plan.settings(self._read.images.shape[-1], len(self._read.images))
 
     @functools.cached_property
     def _read(self):

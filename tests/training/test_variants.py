@@ -62,3 +62,14 @@ def test_the_rate_of_ones_own_images_is_proportional_to_the_images_of_a_step(tmp
     for words in (["--learning-rate", "0.5"], ["--set", "learning_rate=0.5"]):
         assert rate("--dataset", str(tmp_path), "--batch-size", "8", *words) == 0.5
     assert rate("--dataset", "mnist", "--batch-size", "8") == rate("--dataset", "mnist")
+
+
+def test_few_images_of_ones_own_make_one_batch(tmp_path):
+    """They need no --batch-size; the zoo's sets keep theirs, and so does who asks for one."""
+    settings = Plan.parse("simclr", recipe("simclr").SETTINGS, argv=["--dataset", str(tmp_path)]).settings
+    assert settings(3, 48)["batch_size"] == 48 and settings(3, 10**6) == settings(3)
+    assert settings(3, 48)["learning_rate"] == pytest.approx(
+        settings(3)["learning_rate"] * 48 / settings(3)["batch_size"]
+    )
+    asked = Plan.parse("simclr", recipe("simclr").SETTINGS, argv=["--dataset", str(tmp_path), "--batch-size", "64"])
+    assert asked.settings(3, 48)["batch_size"] == 64
