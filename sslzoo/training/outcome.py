@@ -135,7 +135,7 @@ def _write(run, model, is_hurried):
         left = folder or (spare if spare.exists() else run.checkpoint.path)
         raise ArtefactError(
             "The model is trained and written, but not all of it could be published, evaluated or drawn. "
-            f"{sentences()[0]} Received: folder='{left}'"
+            f"{sentences()[0].rstrip('.')}. Mend that, and --resume does what is left. Received: folder='{left}'"
         ) from faults[0]
     return folder
 
