@@ -96,14 +96,14 @@ def test_nothing_imports_what_stands_to_its_right(path):
 # inside tf.data under any backend, which only a private base class of Keras can; fusing makes several steps one
 # program under JAX, as Keras does from 3.16 on, and asks PyTorch whether there are several processes; state takes
 # gradients by inputs, for which Keras has no operation; processes, which Keras only joins, agree through JAX; features
-# of a torch.nn.Module are taken under any backend; transposed gives JAX a gradient that is fast on a CPU; normalization
-# runs the fused kernels of TensorFlow and PyTorch.
+# of a torch.nn.Module are taken under any backend; transposed gives JAX a gradient that is fast on a CPU, and
+# PyTorch images as they lie; normalization runs the fused kernels of TensorFlow and PyTorch.
 ALLOWED = {
     "processes.py": {"jax"},
     "data/sources.py": {"tensorflow", "tensorflow_datasets"},
     "augment/transform.py": {"keras.src"},
     "methods/fusing.py": {"jax", "torch"},
-    "networks/transposed.py": {"jax"},
+    "networks/transposed.py": {"jax", "torch"},
     "networks/normalization.py": {"tensorflow", "torch"},
     "methods/state.py": {"tensorflow", "jax", "torch"},
     "evaluation/features.py": {"torch"},

@@ -1,5 +1,6 @@
 """What a run keeps of itself: its checkpoint, its journal, and figures for TensorBoard."""
 
+import collections
 import csv
 import io
 import json
@@ -7,6 +8,7 @@ import math
 import os
 import shutil
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import keras
@@ -21,11 +23,14 @@ from sslzoo.methods.steps import StepCounter
 
 
 class Checkpoint(keras.callbacks.Callback):
-    """Writes everything a run is made of after each epoch, so that a killed run goes on as if it never stopped.
+    """Keeps everything a run is made of after its epochs, so that a killed run goes on as if it never stopped.
 
     One `.npz` holds every variable of model and optimizer, the states of all random generators among them (which
     Keras' own model files and `BackupAndRestore` leave out), the number of finished epochs, and the journal. The
     order of the data is a function of seed and epoch, so it needs no state. Of several processes the first writes it.
+
+    Training waits only until the state is copied; a thread writes it, and of epochs that end while it is at work the
+    latest only. The copy takes the memory of the model and its optimizer up to three times.
 
     Neither an epoch with a loss or weights that are not finite nor one cut short is written: the file on disk stays
     the last good one, from which the cut epoch is run again whole. The one before it is kept too, as
@@ -48,36 +53,76 @@ class Checkpoint(keras.callbacks.Callback):
         path: str or Path of the file.
         journal: `Journal` of the run.
         stopwatch: `Stopwatch` of the run, which knows whether an epoch was cut short.
+        every: int, epochs between two checkpoints; the last epoch is always kept, unless it was cut short. None: each,
+            but copies that take more than a second are made a twentieth of the time at most.
 
     Attributes:
         remarks: list of str, what there is to say of a checkpoint that was restored.
 
     Raises:
         TrainingError: at the end of an epoch, weights that are not finite.
+        OSError: at the next checkpoint or at the end of training, one that could not be written.
     """
 
-    def __init__(self, path: "str | Path", journal: "Journal", stopwatch: Stopwatch):
+    def __init__(self, path: "str | Path", journal: "Journal", stopwatch: Stopwatch, every: int | None = None):
         super().__init__()
+        if every is not None:
+            checks.count(every=every)
+        self.every = every
         self.path = Path(path)
         self.previous = self.path.with_name(f"{self.path.stem}.previous{self.path.suffix}")
         self.remarks = []
         self.journal = journal
         self.stopwatch = stopwatch
 
-    def on_epoch_end(self, epoch, logs=None):
-        if not self.stopwatch.ended:
-            self.write(epoch + 1)
+        self._taken, self._seconds = time.monotonic(), 0.0
+        self._waiting = collections.deque(maxlen=1)
+        self._thread, self._writes = ThreadPoolExecutor(1), []
 
-    def write(self, epochs_done):
-        """Writes the checkpoint, `epochs_done` epochs after the start of the run."""
-        arrays = {}
+    def on_epoch_end(self, epoch, logs=None):
+        if not self.stopwatch.ended and self._is_due(epoch + 1):
+            self._take(epoch + 1)
+
+    def on_train_end(self, logs=None):
+        self.wait()
+
+    def _is_due(self, epochs_done):
+        if epochs_done == self.params["epochs"] or self._model.stop_training:
+            return True
+        if self.every:
+            return epochs_done % self.every == 0
+        pays = self._seconds < 1 or time.monotonic() - self._taken >= 20 * self._seconds
+        return bool(processes.of_first([pays])[0])
+
+    def write(self, epochs_done: int) -> None:
+        """Writes the checkpoint, `epochs_done` epochs after the start of the run, and waits until it is written."""
+        self._take(epochs_done)
+        self.wait()
+
+    def wait(self) -> None:
+        """Waits until what was taken is written.
+
+        Raises:
+            OSError: it could not be.
+        """
+        while self._writes:
+            self._writes.pop(0).result()
+
+    def _take(self, epochs_done):
+        """Copies the state, which the thread will write."""
+        while self._writes and self._writes[0].done():
+            self._writes.pop(0).result()
+        began, arrays = time.monotonic(), {}
         for index, variable in enumerate(_variables(self.model)):
-            array = arrays[f"{index:05d}"] = np.asarray(keras.ops.convert_to_numpy(variable))
+            # A copy: what NumPy is shown may be the memory that the next step writes to.
+            array = arrays[f"{index:05d}"] = np.array(keras.ops.convert_to_numpy(variable))
             if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
                 raise TrainingError(
                     f"The weights stopped being finite in epoch {epochs_done}: try a lower learning rate, or float32. "
                     f"The last good checkpoint was kept. Received: {variable.path}"
                 )
+        self._taken = time.monotonic()
+        self._seconds = self._taken - began
         note = {
             "epochs_done": epochs_done,
             "rows": self.journal.rows,
@@ -86,8 +131,17 @@ class Checkpoint(keras.callbacks.Callback):
         }
         if processes.index() > 0:
             return
+        self._waiting.append((json.dumps(note), arrays))
+        self._writes.append(self._thread.submit(self._write_waiting))
+
+    def _write_waiting(self):
+        """Writes what was taken last; nothing if an earlier call did."""
+        try:
+            note, arrays = self._waiting.pop()
+        except IndexError:
+            return
         buffer = io.BytesIO()
-        np.savez(buffer, note=np.array(json.dumps(note)), **arrays)
+        np.savez(buffer, note=np.array(note), **arrays)
         if self.path.exists():
             self._keep()
         write_beside(self.path, buffer.getbuffer())

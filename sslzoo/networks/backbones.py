@@ -16,6 +16,7 @@ from sslzoo import checks
 from sslzoo.errors import BackendError, InvalidInputError, MissingDataError, choose
 from sslzoo.networks import blocks
 from sslzoo.networks.composition import Copies, as_functional, check_published
+from sslzoo.networks.convolution import Conv2D
 from sslzoo.networks.initialization import initialize
 from sslzoo.networks.normalization import BatchNormalization
 
@@ -153,6 +154,8 @@ class _CoreCopies(Copies):
         if type(operation) is layers.BatchNormalization:
             # Keras' 0.99 and 0.999 remember a thousand steps, which is more than a short training has.
             return BatchNormalization.from_config(config | {"momentum": 0.9})
+        if type(operation) is layers.Conv2D:
+            return Conv2D.from_config(config)
         if type(operation) is layers.DepthwiseConv2D:
             # Keras draws as if each output saw all channels: so small that what comes out is nearly the same for all.
             start = keras.initializers.RandomNormal(stddev=float(np.sqrt(2 / np.prod(operation.kernel_size))))

@@ -11,6 +11,7 @@ import keras
 from keras import initializers, layers
 
 from sslzoo.errors import InvalidInputError
+from sslzoo.networks.convolution import Conv2D
 from sslzoo.networks.initialization import defer, restore
 from sslzoo.networks.normalization import BatchNormalization
 from sslzoo.networks.transposed import hasten
@@ -67,11 +68,14 @@ def pad(x, padding, name):
 
 def conv(x, filters, size, name, stride=1, use_bias=False, **options):
     """Convolution padded by (size - 1) // 2 on each side, as that `padding` in PyTorch; `size` is odd at stride 1."""
-    if stride > 1 and size > 1:
+    # Where it halves evenly, that padding is Keras' "same" too: then no larger image is made, nor convolved.
+    halves = stride == 2 and size % 2 == 0 and all(side and side % 2 == 0 for side in x.shape[1:3])
+    same = stride == 1 or halves
+    if not same and size > 1:
         x = pad(x, (size - 1) // 2, f"{name}_pad")
     options.setdefault("kernel_initializer", he_normal())
-    padding = "same" if stride == 1 else "valid"
-    layer = layers.Conv2D(filters, size, stride, padding, use_bias=use_bias, name=name, **CHANNELS_LAST, **options)
+    padding = "same" if same else "valid"
+    layer = Conv2D(filters, size, stride, padding, use_bias=use_bias, name=name, **CHANNELS_LAST, **options)
     return apply(layer, x)
 
 

@@ -12,6 +12,7 @@ from sslzoo.errors import InvalidInputError, choose
 from sslzoo.networks import blocks
 from sslzoo.networks.backbones import backbone
 from sslzoo.networks.blocks import basic_block, batch_norm, conv, relu
+from sslzoo.networks.convolution import AveragePooling2D, Conv2D, MaxPooling2D
 from sslzoo.networks.initialization import initialize
 from sslzoo.networks.vit import vit, vit_small
 
@@ -209,7 +210,7 @@ def resnet18_simvae(x):
     small = max(x.shape[1:3]) <= 32
     size = 3 if small else 4
     options = blocks.pytorch_default(size * size * x.shape[-1])
-    stem = layers.Conv2D(64, size, padding="valid", use_bias=small, name="stem_conv", **blocks.CHANNELS_LAST, **options)
+    stem = Conv2D(64, size, padding="valid", use_bias=small, name="stem_conv", **blocks.CHANNELS_LAST, **options)
     x = _pool(relu(batch_norm(blocks.apply(stem, x), "stem_bn"), "stem_relu"))
     for stage, (filters, stride) in enumerate(((32, 1), (64, 2), (128, 2)), 1):
         x = basic_block(x, filters, f"stage{stage}_block1", stride, project=True)
@@ -235,9 +236,7 @@ def resnet18_simvae_paper(x):
     """
     _check_side("resnet18-simvae-paper", x, 8)
     x = blocks.pad(x, ((1, 2), (1, 2)), "conv1_pad")
-    stem = layers.Conv2D(
-        16, 4, use_bias=False, name="conv1", kernel_initializer=blocks.he_normal(), **blocks.CHANNELS_LAST
-    )
+    stem = Conv2D(16, 4, use_bias=False, name="conv1", kernel_initializer=blocks.he_normal(), **blocks.CHANNELS_LAST)
     x = _pool(relu(batch_norm(blocks.apply(stem, x), "conv1_bn"), "conv1_relu"))
     for stage, (filters, stride) in enumerate(((32, 1), (64, 2), (128, 2), (256, 2)), 2):
         x = basic_block(x, filters, f"conv{stage}", stride)
@@ -316,11 +315,11 @@ def airnet(x, *, widths=(64, 128, 192)):
     so that most of a step is convolution. Initial weights He normal (fan out), those of the stem Keras' own.
     """
     _check_side("airnet", x, 2 ** len(widths) + 1)
-    stem = layers.Conv2D(24, 2, padding="valid", name="stem_conv", **blocks.CHANNELS_LAST)
+    stem = Conv2D(24, 2, padding="valid", name="stem_conv", **blocks.CHANNELS_LAST)
     x = relu(blocks.apply(stem, x), "stem_relu")
     for block, filters in enumerate(checks.widths(widths=widths), 1):
         x = conv(x, filters, 3, f"block{block}_conv1")
-        x = layers.MaxPooling2D(2, name=f"block{block}_pool", **blocks.CHANNELS_LAST)(x)
+        x = MaxPooling2D(2, name=f"block{block}_pool", **blocks.CHANNELS_LAST)(x)
         x = relu(batch_norm(x, f"block{block}_bn1"), f"block{block}_relu1")
         x = conv(x, filters, 3, f"block{block}_conv2")
         x = relu(batch_norm(x, f"block{block}_bn2"), f"block{block}_relu2")
@@ -358,7 +357,7 @@ def resnet8_gedi(x, *, width=128):
         return layers.LeakyReLU(negative_slope=0.2, name=name)(x)
 
     def halve(x, name):
-        return layers.AveragePooling2D(2, name=name, **blocks.CHANNELS_LAST)(x)
+        return AveragePooling2D(2, name=name, **blocks.CHANNELS_LAST)(x)
 
     shortcut = convolve(halve(x, "block1_shortcut_pool"), 1, "block1_shortcut")
     x = leaky(convolve(x, 3, "block1_conv1", scale=1.0), "block1_relu")
@@ -384,7 +383,7 @@ def _mean(x):
 
 def _pool(x):
     """Max 3x3, stride 2, pad 1. It follows a ReLU, so padding with zeros equals PyTorch's padding with -inf."""
-    return layers.MaxPooling2D(3, 2, "valid", name="pool", **blocks.CHANNELS_LAST)(blocks.pad(x, 1, "pool_pad"))
+    return MaxPooling2D(3, 2, "valid", name="pool", **blocks.CHANNELS_LAST)(blocks.pad(x, 1, "pool_pad"))
 
 
 def _check_side(name, x, least):

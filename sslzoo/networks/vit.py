@@ -8,6 +8,7 @@ from keras import initializers, layers, ops
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.networks import blocks
+from sslzoo.networks.convolution import Conv2D
 
 LARGEST_GRID = 14  # positions along a side that are learned where the size of images is open: 224 / 16
 
@@ -39,7 +40,7 @@ def vit(x, *, patch_size=None, width=192, depth=12, heads=3):
             f"Received: input_shape={tuple(x.shape[1:])}, patch_size={patch_size}, width={width}, heads={heads}"
         )
     grid = max(1, side // patch_size) if height and breadth else LARGEST_GRID
-    patches = layers.Conv2D(width, patch_size, patch_size, name="patches", **blocks.CHANNELS_LAST)
+    patches = Conv2D(width, patch_size, patch_size, name="patches", **blocks.CHANNELS_LAST)
     x = blocks.apply(patches, x)
     x = ops.add(x, positions(x, grid))
     x = layers.Reshape((-1, width), name="tokens")(x)

@@ -17,13 +17,13 @@ from sslzoo.zoo.results import is_license
 SHORT = ("network", "pretrained", "epochs", "batch_size", "num_views", "learning_rate", "queue_size")
 POSITIVE = (
     *("epochs", "batch_size", "num_views", "queue_size", "max_minutes", "grace", "limit", "image_size", "store_size"),
-    *("stop_on_collapse", "until_knn", "accumulate", "processes", "fuse_steps"),
+    *("stop_on_collapse", "until_knn", "accumulate", "processes", "fuse_steps", "checkpoint_every"),
 )
 LARGEST = 2**31
 # What does not change the weights that come out.
 PASSING = (
     *("data_dir", "stream", "out", "resume", "max_minutes", "grace", "protocols", "name", "show", "fuse_steps"),
-    *("devices", "processes", "license", "remark", "log"),
+    *("devices", "processes", "license", "remark", "log", "checkpoint_every"),
 )
 
 
@@ -91,6 +91,7 @@ def parser(method: str, variants: dict, description: str, has_queue: bool = True
     add("--until-knn", type=float, metavar="PERCENT", help="stop in good order once the monitor's kNN passes this")
     lasting = "stop in good order once a sign of collapse has lasted so many epochs (5)"
     add("--stop-on-collapse", type=int, nargs="?", const=5, metavar="EPOCHS", help=lasting)
+    add("--checkpoint-every", type=int, metavar="EPOCHS", help="between two checkpoints (each, while they cost little)")
     add("--grace", type=float, default=30, help="seconds for the end after SIGTERM, SIGHUP or SIGUSR1 (30)")
     add("--accumulate", type=int, metavar="N", help="gradients of N batches make a step; no more negatives than of one")
     add("--devices", metavar="N", help="share each batch out to N devices, or all (JAX)")

@@ -220,7 +220,8 @@ class Run(Builders):
             self.out / "history.csv", self.settings["batch_size"] * views_of(self.settings)
         )
         self.stopwatch = callbacks.Stopwatch(self.arguments.max_minutes, self.arguments.grace)
-        self.checkpoint = callbacks.Checkpoint(self.out / "checkpoint.npz", self.journal, self.stopwatch)
+        keeps = self.arguments.checkpoint_every
+        self.checkpoint = callbacks.Checkpoint(self.out / "checkpoint.npz", self.journal, self.stopwatch, keeps)
         processes.by_first(lambda: self.folder.take(self.identity))
         self.folder.note(fuse_steps=self.fused)
         if self.is_timed:

@@ -78,6 +78,16 @@ def test_other_precisions_are_keras_own_to_their_rounding(dtype):
         np.testing.assert_allclose(array(ours), array(theirs), rtol=1e-2 if dtype.startswith("mixed") else 1e-6)
 
 
+@pytest.mark.parametrize("shape", [(1, 7), (1, 1, 1, 3)])
+def test_several_steps_of_one_row_are_keras_own(shape):
+    layer, own = pair(shape)
+    for step in range(3):
+        x = np.random.default_rng(step).normal(size=shape)
+        np.testing.assert_allclose(array(layer(x, training=True)), array(own(x, training=True)), atol=1e-4)
+    for ours, theirs in zip(layer.weights, own.weights):
+        np.testing.assert_allclose(array(ours), array(theirs), atol=1e-5)
+
+
 def test_evaluation_a_frozen_layer_and_a_mask_are_keras_own():
     layer, own = pair((4, 6, 3), axis=-1)
     x = np.random.default_rng(1).normal(size=(4, 6, 3))

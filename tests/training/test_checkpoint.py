@@ -1,0 +1,135 @@
+"""Checkpoints beside training: taken at once, written by a thread, whole at any moment."""
+
+import threading
+
+import numpy as np
+import pytest
+from test_training import keeper_of
+
+from sslzoo.callbacks import checkpoint as checkpoints
+
+
+class Disk:
+    """`write_beside` of a disk that waits until it is let, and may be full."""
+
+    def __init__(self):
+        self.let, self.asked = threading.Event(), threading.Event()
+        self.write, self.full = checkpoints.write_beside, False
+
+    def __call__(self, path, content):
+        self.asked.set()
+        self.let.wait()
+        if self.full:
+            raise OSError(28, "No space left on device", str(path))
+        return self.write(path, content)
+
+
+@pytest.fixture
+def slow(tmp_path, monkeypatch):
+    """A checkpoint whose disk waits, and its model, in a training of nine epochs."""
+    keeper, model = keeper_of(tmp_path)
+    disk = Disk()
+    monkeypatch.setattr(checkpoints, "write_beside", disk)
+    keeper.set_params({"epochs": 9, "steps": 1})
+    yield keeper, model, disk
+    disk.let.set()
+    keeper._thread.shutdown()
+
+
+def end_epoch(keeper, model, epoch):
+    model.set_weights([np.full((2, 1), epoch), np.zeros(1)])
+    keeper.on_epoch_end(epoch - 1)
+
+
+def test_training_goes_on_while_the_disk_is_busy_and_the_latest_epoch_is_kept(slow):
+    keeper, model, disk = slow
+    end_epoch(keeper, model, 1)
+    assert disk.asked.wait(60)
+    for epoch in (2, 3, 4):
+        end_epoch(keeper, model, epoch)
+    model.set_weights([np.full((2, 1), 99), np.zeros(1)])  # later steps change nothing of what was taken
+    assert not keeper.path.exists()
+    disk.let.set()
+    keeper.on_train_end()
+    assert keeper.restore(model) == 4
+    np.testing.assert_array_equal(model.get_weights()[0], [[4], [4]])
+    keeper.path.unlink()
+    assert keeper.restore(model) == 1  # the one before; those between were overtaken
+
+
+def test_a_step_in_place_changes_nothing_of_what_was_taken(slow):
+    keeper, model, disk = slow
+    end_epoch(keeper, model, 1)
+    x = np.ones((8, 2), "float32")
+    model.fit(x, np.full(8, 7.0), verbose=0)
+    disk.let.set()
+    keeper.on_train_end()
+    keeper.restore(model)
+    np.testing.assert_array_equal(model.get_weights()[0], [[1], [1]])
+
+
+@pytest.mark.parametrize("when", ["at the next epoch", "at the end"])
+def test_a_full_disk_is_told_and_the_checkpoint_before_stays(when, slow):
+    keeper, model, disk = slow
+    disk.let.set()
+    end_epoch(keeper, model, 1)
+    keeper.wait()
+    good, disk.full = keeper.path.read_bytes(), True
+    end_epoch(keeper, model, 2)
+    with pytest.raises(OSError, match="No space left"):
+        if when == "at the end":
+            keeper.on_train_end()
+        else:
+            keeper._thread.submit(int).result()  # the thread is done with what came before
+            end_epoch(keeper, model, 3)
+    assert keeper.path.read_bytes() == good
+    disk.full = False
+    end_epoch(keeper, model, 4)
+    keeper.on_train_end()
+    assert keeper.restore(model) == 4
+
+
+def test_every_few_epochs_and_the_last_are_kept(slow, monkeypatch):
+    keeper, model, disk = slow
+    disk.let.set()
+    keeper.every, taken = 4, []
+    monkeypatch.setattr(keeper, "_take", taken.append)
+    for epoch in range(1, 10):
+        keeper.on_epoch_end(epoch - 1)
+    assert taken == [4, 8, 9]
+    model.stop_training = True  # by another callback, at the end of a whole epoch
+    keeper.on_epoch_end(5)
+    assert taken == [4, 8, 9, 6]
+    keeper.stopwatch.ended = "minutes"  # in the middle of one
+    keeper.on_epoch_end(6)
+    assert taken == [4, 8, 9, 6]
+
+
+def test_copies_that_take_long_are_taken_less_often(slow, monkeypatch):
+    keeper, _, _ = slow
+    now, taken = [100.0], []
+    monkeypatch.setattr(checkpoints.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(keeper, "_take", taken.append)
+    keeper._taken, keeper._seconds = 100.0, 2.0
+    for epoch, now[0] in enumerate((110.0, 139.0, 140.0), 1):
+        keeper.on_epoch_end(epoch - 1)
+    assert taken == [3]  # 2 of 40 seconds are a twentieth
+    keeper._seconds = 0.9
+    keeper.on_epoch_end(3)
+    assert taken == [3, 4]
+
+
+@pytest.mark.parametrize("every", [0, -1, 2.5])
+def test_a_wrong_number_of_epochs_is_refused(every, tmp_path):
+    with pytest.raises(ValueError, match=f"Received: every={every}"):
+        checkpoints.Checkpoint(tmp_path / "checkpoint.npz", None, None, every)
+
+
+def test_all_of_fit_is_kept(tmp_path):
+    keeper, model = keeper_of(tmp_path)
+    x = np.ones((8, 2), "float32")
+    model.fit(x, np.zeros(8), epochs=3, verbose=0, callbacks=[keeper])
+    weights = model.get_weights()
+    assert keeper.restore(model) == 3
+    for one, other in zip(model.get_weights(), weights):
+        np.testing.assert_array_equal(one, other)
