@@ -33,11 +33,11 @@ line separates, and by the angle. All points in one place have 6.93.
 So the paper's shape: chance without noise, best at 0.4, chance where noise covers the plane, as all points then end in
 one place. It is not its height: in the paper "a (mostly) linear separation", here 60 %. The picture shows why: at 0.4
 the spirals do lie apart on the circle, but in several arcs by turns, which no line tells apart. Without noise the
-objective has no preference; at 0.4 it prefers the map along the spirals, by 0.2 nats, but training ends near the loss of
-the other: this network, whose biases begin at 0, orders the points by their angle first. Initial weights that make it
-less smooth (tanh, thrice PyTorch's, rate 0.1, 512 negatives, spirals of radius 4/3) have 50 to 78 % at 0.4 over six
-seeds, but 56 to 65 % without noise: no curve. The settings in use were chosen among about 25 by such trials on the seeds
-0 to 2, which had 57.0 at 0.4.
+objective has no preference; at 0.4 it prefers the map along the spirals, by 0.2 nats, but training ends near the loss
+of the other: this network, whose biases begin at 0, orders the points by their angle first. Initial weights that make
+it less smooth (tanh, thrice PyTorch's, rate 0.1, 512 negatives, spirals of radius 4/3) have 50 to 78 % at 0.4 over six
+seeds, but 56 to 65 % without noise: no curve. The settings in use were chosen among about 25 by such trials on the
+seeds 0 to 2, which had 57.0 at 0.4.
 
 With the paper's own (`--paper --negatives 4096`: a bank that starts at random, Keras' initial weights) three seeds have
 61.0 +- 11.3, 57.1 +- 9.4 and 60.3 +- 0.7 at 0, 0.2 and 0.4, and one has 49.9 at 5: what no noise leaves to chance
