@@ -4,6 +4,7 @@ import contextlib
 import functools
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -727,6 +728,35 @@ def test_decoder_and_encoder_make_the_round_trip():
     assert np.mean((back - z) ** 2) < 0.2 * z.var(axis=0).mean()
     dark = encoder.predict(sslzoo.load("simvae-digits", part="decoder").predict(z, verbose=0), verbose=0)
     assert np.mean((dark - z) ** 2) > np.mean((back - z) ** 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("simvae-digits", (8, 8, 1)),  # one image, no batch
+        ("simvae-digits", (4, 8, 8)),
+        ("simvae-digits", (4, 28, 28, 1)),
+        ("simvae-digits", (4, 8, 8, 3)),  # Keras alone compares shapes as far as (4, 8, 8)
+        ("simclr-cifar10", (4, 32, 32, 1)),
+        ("simclr-cifar10", (4, 3, 32, 32)),
+    ],
+)
+def test_images_of_another_shape_are_told_what_the_model_takes(name, shape):
+    encoder = sslzoo.load(name)
+    images, fitting = (np.zeros(each, "uint8") for each in (shape, (2, *encoder.input_shape[1:])))
+    takes = re.escape(f"images {encoder.input_shape}, values 0..255' of layer '{name}' is incompatible")
+    for call in (encoder, encoder.predict)[: 1 if keras.backend.backend() == "jax" else 2]:  # JAX' predict has no check
+        with pytest.raises(ValueError, match=takes):
+            call(images)
+        assert call(fitting).shape == (2, encoder.output_shape[-1])
+
+
+def test_other_parts_say_what_they_take():
+    network = sslzoo.load("simvae-digits", part="network")
+    with pytest.raises(ValueError, match=re.escape("(None, 8, 8, 1)' of layer 'simvae-digits-network'")):
+        network(np.zeros((2, 8, 8, 3), "float32"))
+    with pytest.raises(ValueError, match=re.escape("(None, 10)' of layer 'simvae-digits-decoder'")):
+        sslzoo.load("simvae-digits", part="decoder")(np.zeros((2, 64), "float32"))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from sslzoo.cli.command import Answer, argument, check_output, command
 
 
 @command(
-    argument("features", type="path", metavar="FEATURES", help="the .npz that `sslzoo embed` wrote"),
+    argument("features", type="path", metavar="FEATURES", help="the .npz or .parquet that `sslzoo embed` wrote"),
     argument("--html", required=True, type="path", metavar="FILE", help="the page to write"),
     argument("--images", metavar="IMAGES", help="what was embedded, if not files: an .npz or a data set's name"),
     argument("--split", help="split of IMAGES that was embedded (train of a data set)"),

@@ -109,7 +109,7 @@ def _write(embedding, output, force, file):
 
 
 @command(
-    argument("features", type="path", metavar="FEATURES", help="the .npz that `sslzoo embed` wrote"),
+    argument("features", type="path", metavar="FEATURES", help="the .npz or .parquet that `sslzoo embed` wrote"),
     argument("query", metavar="QUERY", help="an image file, or the number of a row of FEATURES, from 0"),
     argument("-k", type="positive integer", default=8, metavar="N", help="how many to find (8)"),
     argument("--model", metavar="NAME", help="the model that made the features (the one that they name)"),

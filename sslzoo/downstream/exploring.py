@@ -54,7 +54,8 @@ def explore(
     Neighbours are the nearest of all by cosine.
 
     Args:
-        features: array (N, L), an `Embedding`, or the `.npz` that `sslzoo embed` wrote, N from 3 to 50,000.
+        features: array (N, L), N from 3 to 50,000, an `Embedding`, or the `.npz` or `.parquet` that `sslzoo embed`
+            wrote.
         html: the file to write.
         images: what thumbnails are made of, where features name no files: array (N, H, W, C), or what `sslzoo.embed`
             was given; the name of a data set stands for its `split`. None: those files, or no thumbnails.

@@ -13,6 +13,7 @@ from PIL import Image, ImageOps
 
 from sslzoo import checks
 from sslzoo.data.image_files import decode, open_image
+from sslzoo.environment import check_parquet
 from sslzoo.errors import InvalidInputError, MissingDataError
 from sslzoo.evaluation.embedding import Embedding, embed
 from sslzoo.evaluation.neighbors import nearest
@@ -52,7 +53,8 @@ def search(features: "Embedding | str | os.PathLike", query, k: int = 8, encoder
         sslzoo.search("features.npz", 17)              # as `sslzoo embed` wrote them; the image of row 17
 
     Args:
-        features: of the images to search, from `sslzoo.embed`; or the `.npz` that `sslzoo embed` wrote.
+        features: of the images to search, from `sslzoo.embed`; or the `.npz` or `.parquet` that `sslzoo embed` wrote
+            (the latter does not say which model made it).
         query: image file, Pillow image or array (H, W, C) with values 0..255; or int, a row of `features`. A query
             that is among the images is left out of what is found.
         k: int, how many to find; fewer if there are not as many.
@@ -92,16 +94,19 @@ def read_features(path: "str | os.PathLike") -> Embedding:
     """What `sslzoo embed` wrote, whose arrays fit each other, or raise as `search`."""
     if not Path(path).is_file():
         raise MissingDataError(f"There is no such file. Received: features={os.fspath(path)!r}")
-    names = {field.name for field in dataclasses.fields(Embedding)}
+    table = str(path).endswith(".parquet")
+    if table:
+        check_parquet()
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files if name in names}
-    except Exception as error:  # zipfile, zlib and NumPy each have their own
-        raise InvalidInputError(f"features must be an .npz file ({error}). Received: {os.fspath(path)!r}") from error
+        arrays = _of_table(path) if table else _of_arrays(path)
+    except Exception as error:  # zipfile, zlib, NumPy and Arrow each have their own
+        kind = "a .parquet" if table else "an .npz"
+        raise InvalidInputError(f"features must be {kind} file ({error}). Received: {os.fspath(path)!r}") from error
     if "features" not in arrays or not {"paths", "index"} & set(arrays):
+        wanted = "columns `vector` and `path` or `index`" if table else "`features` (N, L) and `paths` or `index`"
         raise InvalidInputError(
-            "features must be an .npz that sslzoo embed wrote, with `features` (N, L) and `paths` or `index`. "
-            f"Received: {os.fspath(path)!r} with {sorted(arrays)}"
+            f"features must be a file that sslzoo embed wrote, with {wanted}. "
+            f"Received: {os.fspath(path)!r}{'' if table else f' with {sorted(arrays)}'}"
         )
     try:
         bank = Embedding(**arrays).checked()
@@ -111,6 +116,26 @@ def read_features(path: "str | os.PathLike") -> Embedding:
         beside = Path(path).resolve().parent
         bank.paths = np.array([_reachable(str(name), beside) for name in bank.paths])
     return bank
+
+
+def _of_arrays(path):
+    names = {field.name for field in dataclasses.fields(Embedding)}
+    with np.load(path, allow_pickle=False) as file:
+        return {name: file[name] for name in file.files if name in names}
+
+
+def _of_table(path):
+    """What `Embedding.to_parquet` wrote, or another table of such columns."""
+    from pyarrow import parquet
+
+    known = {"path": "paths", "index": "index", "label": "labels"}
+    table = parquet.read_table(path)
+    arrays = {known[name]: np.array(table[name].to_pylist()) for name in table.column_names if name in known}
+    if "vector" in table.column_names:
+        arrays["features"] = np.stack(table["vector"].to_numpy())
+    if "labels" in arrays and arrays["labels"].dtype.kind == "U":
+        arrays["classes"], arrays["labels"] = np.unique(arrays["labels"], return_inverse=True)
+    return arrays
 
 
 def _reachable(name, beside):

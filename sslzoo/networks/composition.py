@@ -232,6 +232,20 @@ def with_policy(model: keras.Model, dtype: "str | keras.DTypePolicy") -> keras.M
     return keras.Model(raw, outputs[0] if len(outputs) == 1 else outputs, name=model.name)
 
 
+def guarded(model: keras.Model) -> keras.Model:
+    """A model as `load` gives it: whoever calls it on other shapes is told shape and values that it takes.
+
+    Also by `predict`, but not under JAX. Keras' own check lets other channels through, and a single image. The model
+    counts as called, too, or Keras would not write it as ONNX. Returns the model itself.
+    """
+    if len(model.inputs) == 1 and not isinstance(model, keras.Sequential):
+        ends, shape = input_range(model, None), model.input_shape
+        values = f", values {ends[0] + 0:g}..{ends[1]:g}" if ends else ""
+        model.input_spec = keras.InputSpec(shape=shape, name=f"{model.inputs[0].name} {shape}{values}")
+    model(model.input)
+    return model
+
+
 def scales_twice(encoder: keras.Model, views: keras.Layer) -> bool:
     """Whether an encoder begins by scaling values 0..255 down, which views did already: white looks black to it."""
     scaling = _first_scaling(encoder)

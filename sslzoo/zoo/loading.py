@@ -104,7 +104,7 @@ def load(
     if dtype is not None:
         model = composition.with_policy(model, dtype)
     model.name = name or _model_name(name_or_path, path) + ("" if part == "encoder" else f"-{part}")
-    return model
+    return model if part == "model" else composition.guarded(model)
 
 
 def _model_name(name_or_path, path):
