@@ -990,10 +990,10 @@ def zoo_in_short(weights):
     return table(ZOO_HEADER, rows)
 
 
-def with_rows(text, rows):
-    """A page with other rows between its comments `<!-- weights -->` and `<!-- /weights -->`."""
-    before, begin, rest = text.partition("<!-- weights -->\n")
-    _, end, after = rest.partition("<!-- /weights -->")
+def with_rows(text, rows, mark="weights"):
+    """A page with other rows between its comments `<!-- weights -->` and `<!-- /weights -->`, or those of a `mark`."""
+    before, begin, rest = text.partition(f"<!-- {mark} -->\n")
+    _, end, after = rest.partition(f"<!-- /{mark} -->")
     return before + begin + "".join(f"{row}\n" for row in rows) + end + after
 
 

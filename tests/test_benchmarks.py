@@ -47,9 +47,22 @@ def test_the_overhead_of_fit_is_measured(benchmark, capsys):
     assert re.search(rf"{BACKEND}: a step inside fit, {1 + len(fused) // 2} in a program, costs \d+\.\d+ x", said)
 
 
+def test_exports_are_compared_and_timed(benchmark, capfd):
+    for package in ("onnxruntime", "openvino", "ai_edge_litert", "tensorflow"):
+        pytest.importorskip(package)
+    benchmark("exports").main(["simvae-digits", "--backends", BACKEND, "--images", "4"])
+    said = capfd.readouterr().out
+    formats = {"tensorflow": ["ONNX", "LiteRT"], "jax": ["SavedModel"], "torch": ["ONNX", "torch.export"]}[BACKEND]
+    for title in formats:
+        assert re.search(rf"^\| {title} \(\w+\) \| \de-0[5-9] \|$", said, re.MULTILINE), title
+        assert re.search(rf"^\| {title} \| [\d.]+ \|$", said, re.MULTILINE), title
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "message"),
     [
+        ("exports", ["--images", "0"], "--images must be greater than 0. Received: 0"),
+        ("exports", ["simvae-digits", "--write"], "--write takes all entries and backends"),
         ("throughput", ["--batch-size", "0"], "--batch-size must be greater than 0. Received: 0"),
         ("throughput", ["--fuse-steps", "0"], "--fuse-steps must be greater than 0. Received: 0"),
         ("throughput", ["--growth", "batch"], "and sizes. Received: batch"),

@@ -36,6 +36,9 @@ MODES = ("full", "probe", "lora")  # of `sslzoo.downstream.finetuning`, which im
     argument(
         "--image-size", type="positive integer", metavar="N", help="of a folder's images, if the encoder asks none"
     ),
+    argument(
+        "--stream", action="store_const", const=True, default="auto", help="leave a folder's images in their files"
+    ),
     argument("--pretrained", action="store_true", help="begin a backbone with its supervised weights"),
     argument("--attribute", default="Male", metavar="A", help="of CelebA: an attribute, or hair or gender (Male)"),
     argument("--data-dir", help="folder of prepared TFDS data sets"),

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sslzoo.data.streams import StreamedImages
 from sslzoo.errors import InvalidInputError
 
 HEIF_SUFFIXES = {".heic", ".heif"}
@@ -247,7 +248,7 @@ def fit_images(images: np.ndarray, shape: tuple) -> tuple[np.ndarray, list[str]]
     """Images brought to the size and the channels that an encoder takes.
 
     Args:
-        images: array (N, H, W, C), uint8 or floats in 0..255.
+        images: array (N, H, W, C), uint8 or floats in 0..255; or `StreamedImages`, which are fitted when they are read.
         shape: (H, W, C), such as `encoder.input_shape[1:]`; None stands for what the images have.
 
     Returns:
@@ -257,4 +258,9 @@ def fit_images(images: np.ndarray, shape: tuple) -> tuple[np.ndarray, list[str]]
     if all(wanted in (None, given) for wanted, given in zip(shape, images.shape[1:])):
         return images, []
     fit = Fit(shape)
+    if isinstance(images, StreamedImages):
+        first = fit(images[0])
+        fit.done = Counter(dict.fromkeys(fit.done, len(images)))  # all have its shape
+        fitting = StreamedImages(images.files, lambda file: Fit(shape)(images.read(file)), first.shape, first.dtype)
+        return fitting, fit.remarks(len(images))
     return np.stack([fit(image) for image in images]), fit.remarks(len(images))

@@ -111,7 +111,7 @@ class StreamedImages:
             if isinstance(read, Exception):
                 raise InvalidInputError(
                     f"An image that could be read when training began cannot be now ({read}). Bring it back, "
-                    f"and go on with --resume. Received: '{self.files[rows.ravel()[place]]}'"
+                    f"and begin again (a run: --resume). Received: '{self.files[rows.ravel()[place]]}'"
                 )
             out[place] = read
         return out.reshape(*rows.shape, *self.shape[1:])

@@ -74,9 +74,9 @@ class _Settings:
 class _Split(NamedTuple):
     """Labelled images that train, and those held out of them, which choose; `weights` as `class_weights` gives them."""
 
-    images: np.ndarray
+    images: "np.ndarray | data.StreamedImages"
     labels: np.ndarray
-    held_images: np.ndarray
+    held_images: "np.ndarray | data.StreamedImages"
     held_labels: np.ndarray
     weights: "dict[int, float] | None"
 
@@ -113,6 +113,7 @@ def finetune(
     attribute: "str | int" = "Male",
     data_dir: "str | os.PathLike | None" = None,
     on_error: str = "fail",
+    stream: "bool | str" = "auto",
     license: str | None = None,
     overwrite: bool = False,
     progress: bool | None = None,
@@ -155,7 +156,8 @@ def finetune(
         scratch: whether the same network is trained from scratch, for comparison.
         image_size: int, of a folder's images, where the encoder takes any size; None: as `sslzoo.data.load`'s "auto".
         pretrained: whether a backbone begins with its supervised weights.
-        attribute: of labels (N, A), as in `sslzoo.evaluate`. data_dir, on_error: as in `sslzoo.data.load`.
+        attribute: of labels (N, A), as in `sslzoo.evaluate`. data_dir, on_error, stream: as in `sslzoo.data.load`; what
+            is made of images that stay in their files is the same.
         license: of what is written, as the Hub writes it.
         overwrite: replace a model that lies in `out`.
         progress: whether to show it; None at a terminal only.
@@ -193,6 +195,7 @@ def finetune(
         data_dir=data_dir,
         attribute=attribute,
         on_error=on_error,
+        stream=stream,
         seed=seed,
     )
     if base is None:
@@ -262,7 +265,8 @@ def _split(images, settings, seed):
     held = labelled.split_off(labels[rows], settings.held_out, seed)
     train, kept = rows[~held], rows[held]
     weights = labelled.class_weights(labels[train])
-    return _Split(images.train_images[train], labels[train], images.train_images[kept], labels[kept], weights)
+    learned, chosen = (labelled.some(images.train_images, each) for each in (train, kept))
+    return _Split(learned, labels[train], chosen, labels[kept], weights)
 
 
 # ---------------------------------------------------------------------- training
@@ -314,8 +318,8 @@ def _fit(classifier, split, settings, way, seed, show) -> tuple[int, int]:
     weights = np.ones(len(split.held_labels), "float32")
     if split.weights is not None:
         weights = np.array([split.weights[label] for label in split.held_labels.tolist()], "float32")
-    held = split.held_images, split.held_labels, weights
-    before = model.evaluate(*held[:2], sample_weight=weights, verbose=0, return_dict=True)["accuracy"]
+    held = labelled.Weighed(split.held_images, split.held_labels, weights)
+    before = model.evaluate(held, verbose=0, return_dict=True)["accuracy"]
     start = model.get_weights()
     batch_size = min(settings.batch_size, len(split.images))
     history = model.fit(

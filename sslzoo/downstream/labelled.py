@@ -4,6 +4,7 @@ import dataclasses
 import os
 from pathlib import Path
 
+import keras
 import numpy as np
 
 from sslzoo import data
@@ -21,16 +22,16 @@ class Labelled:
 
     Attributes:
         name: str, of the data set.
-        train_images, test_images: arrays (N, H, W, C).
+        train_images, test_images: arrays (N, H, W, C), or `data.StreamedImages`.
         train_labels, test_labels: int64 (N,), places in `classes`; -1 of a test image of a class without train images.
         classes: list of str, names of the classes of train images.
         remarks: list of str, what was done to images and labels.
     """
 
     name: str
-    train_images: np.ndarray
+    train_images: "np.ndarray | data.StreamedImages"
     train_labels: np.ndarray
-    test_images: np.ndarray
+    test_images: "np.ndarray | data.StreamedImages"
     test_labels: np.ndarray
     classes: list[str]
     remarks: list[str]
@@ -45,6 +46,7 @@ def read(
     data_dir=None,
     attribute: "str | int" = "Male",
     on_error: str = "fail",
+    stream: "bool | str" = False,
     seed: int = 0,
 ) -> Labelled:
     """Reads a labelled data set, made to fit an encoder.
@@ -54,13 +56,14 @@ def read(
         shape: (H, W, C) of the encoder's images; None for any.
         image_size: of a folder, where the encoder takes any.
         test_share: share of each class that is held out as test images where the set has none; 0 stands for a fifth.
-        data_dir, attribute, on_error, seed: as in `sslzoo.evaluate`.
+        data_dir, attribute, on_error, seed: as in `sslzoo.evaluate`. stream: as in `sslzoo.data.load`.
 
     Raises:
         InvalidInputError: no labels, one class, or test images beside a `test_share`.
     """
     remarks = []
-    name, (images, labels), test, names = _splits(dataset, shape, image_size, test_share, data_dir, on_error, remarks)
+    options = {"data_dir": data_dir, "on_error": on_error, "stream": stream, "remarks": remarks}
+    name, (images, labels), test, names = _splits(dataset, shape, image_size, options)
     if labels is None:
         raise InvalidInputError(f"Fine-tuning needs the class of each image. Received: {name} without labels")
     images, labels, _, chosen = with_classes(images, labels, attribute, "train")
@@ -68,7 +71,8 @@ def read(
         share = test_share or TEST_SHARE
         remarks.append(f"There are no test images: {share:.0%} of each class were held out as such.")
         tested = split_off(labels, share, seed)
-        images, labels, test = images[~tested], labels[~tested], (images[tested], labels[tested])
+        test = some(images, tested), labels[tested]
+        images, labels = some(images, ~tested), labels[~tested]
     else:
         if test_share:
             raise InvalidInputError(f"test_share is for a set without test images. Received: {test_share=}, {name}")
@@ -87,19 +91,22 @@ def read(
     return Labelled(name, images, _places(labels, present), test_images, test_labels, classes, [*remarks, *done])
 
 
-def _splits(dataset, shape, image_size, test_share, data_dir, on_error, remarks):
+def _splits(dataset, shape, image_size, options):
     """Name; (images, labels) of training; those of test, or None; and names of all classes, or None."""
     if not _is_path(dataset):
+        if options["stream"] is True:
+            raise InvalidInputError(f"stream is for a folder. Received: stream=True, {type(dataset).__name__}")
         return "arrays", *_pairs(dataset)
-    names, reading = None, {}
+    names, reading = None, options
     if dataset not in KNOWN and Path(dataset).expanduser().is_dir():
         folder = data.ImageFolder(dataset, "folders")
         folder.select("train")  # which says what is wrong with its classes before any image is read
         names = folder.classes
-        reading = {"labels": "folders", "image_size": max(shape[:2]) if all(shape[:2]) else image_size or "auto"}
+        size = max(shape[:2]) if all(shape[:2]) else image_size or "auto"
+        reading = options | {"labels": "folders", "image_size": size}
 
     def load(split):
-        return data.load(dataset, split, data_dir, on_error=on_error, remarks=remarks, **reading)
+        return data.load(dataset, split, **reading)
 
     has_test = "test" in data.splits(dataset)
     name = os.path.basename(os.path.normpath(dataset)).removesuffix(".npz")
@@ -133,6 +140,28 @@ def _places(labels, present):
     """Place of each label among the sorted `present`, -1 of others."""
     places = np.minimum(np.searchsorted(present, labels), len(present) - 1)
     return np.where(present[places] == labels, places, -1)
+
+
+def some(images: "np.ndarray | data.StreamedImages", rows: np.ndarray) -> "np.ndarray | data.StreamedImages":
+    """Images of some rows (int, or bool (N,)), which stay in their files where the others do."""
+    if isinstance(images, data.StreamedImages):
+        return images.take(np.arange(len(images))[rows])
+    return images[rows]
+
+
+class Weighed(keras.utils.PyDataset):
+    """Images, labels and the weight of each in batches, as `fit` takes them to validate on: images may be streamed."""
+
+    def __init__(self, images, labels: np.ndarray, weights: np.ndarray, batch_size: int = 32):
+        super().__init__()
+        self.arrays, self.batch_size = (images, labels, weights), batch_size
+
+    def __len__(self) -> int:
+        return -(-len(self.arrays[1]) // self.batch_size)
+
+    def __getitem__(self, position: int) -> tuple:
+        rows = slice(position * self.batch_size, (position + 1) * self.batch_size)
+        return tuple(array[rows] for array in self.arrays)
 
 
 def split_off(labels: np.ndarray, share: float, seed: int) -> np.ndarray:

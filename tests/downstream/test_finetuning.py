@@ -9,6 +9,7 @@ from PIL import Image
 from tiers import tiered
 
 import sslzoo
+from sslzoo import data
 from sslzoo.downstream import classifier as classifiers
 from sslzoo.downstream import finetuning, labelled
 from sslzoo.errors import ArtefactError, InvalidInputError, MissingDataError, UnknownNameError
@@ -198,6 +199,35 @@ def test_labels_may_have_gaps_and_names(tmp_path):
     assert labelled.read("digits", (None, None, None)).test_images.shape == (360, 8, 8, 1)
 
 
+def test_images_that_stay_in_their_files_make_the_same_classifier(tmp_path, monkeypatch):
+    folder = make_folder(tmp_path / "photos", {"cat": 16, "dog": 10, "owl": 9})
+    kinds, run = [], finetuning._run
+    monkeypatch.setattr(finetuning, "_run", lambda *args: kinds.append(type(args[2].images)) or run(*args))
+    options = {"batch_size": 4, "seed": 1, **QUICK}
+    (here, report), (streamed, again) = (
+        sslzoo.finetune(make_encoder(), folder, stream=stream, **options) for stream in (False, True)
+    )
+    assert kinds == [np.ndarray, data.StreamedImages]
+    for mine, theirs in zip(here.get_weights(), streamed.get_weights(), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    assert (again.numbers, again.confusion, again.data) == (report.numbers, report.confusion, report.data)
+    assert again.remarks == report.remarks
+
+
+def test_images_in_files_are_fitted_as_they_are_read(tmp_path, monkeypatch):
+    folder = make_folder(tmp_path / "photos", {"cat": 6, "dog": 6})
+    for file in folder.glob("*/*.png"):
+        with Image.open(file) as image:
+            image.convert("L").save(file)
+    here, there = (labelled.read(folder, (8, 6, 3), stream=stream) for stream in (False, True))
+    assert isinstance(there.train_images, data.StreamedImages) and there.train_images.shape == here.train_images.shape
+    np.testing.assert_array_equal(there.train_images[:], here.train_images)
+    np.testing.assert_array_equal(there.test_images[[1, 0]], here.test_images[[1, 0]])
+    assert there.remarks == here.remarks and any("from grey to colour" in remark for remark in there.remarks)
+    monkeypatch.setattr("sslzoo.data.streams.available_memory", lambda: 0.0)
+    assert isinstance(labelled.read(folder, (8, 8, 3), stream="auto").train_images, data.StreamedImages)
+
+
 def test_each_class_is_held_out_and_left():
     labels = np.repeat([0, 1, 2], [2, 10, 101])
     held = labelled.split_off(labels, 0.3, seed=0)
@@ -242,6 +272,7 @@ def test_a_backbone_by_name(tmp_path):
         ({"out": "///"}, ArtefactError, "A model"),
         ({"license": "Mine!", "out": "x"}, InvalidInputError, "license must be"),
         ({"seeds": 0}, InvalidInputError, "seeds must be"),
+        ({"stream": True}, InvalidInputError, "stream is for a folder. Received"),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
@@ -255,7 +286,7 @@ def test_data_is_refused_before_any_work(monkeypatch, tmp_path):
     monkeypatch.setattr(finetuning, "_run", None)
     encoder, (images, labels) = make_encoder(), stripes(12)
     test = images, labels
-    for data, message in [
+    for given, message in [
         (((images, None), test), "needs the class of each image"),
         (((images, np.zeros(12, int)), test), "at least 2 classes. Received: 1 class"),
         (((images, np.append(labels[:-1], 9)), test), "at least 2 images"),
@@ -263,7 +294,7 @@ def test_data_is_refused_before_any_work(monkeypatch, tmp_path):
         (images, "dataset must be"),
     ]:
         with pytest.raises(InvalidInputError, match=message):
-            sslzoo.finetune(encoder, data)
+            sslzoo.finetune(encoder, given)
     with pytest.raises(InvalidInputError, match="at least two folders"):
         sslzoo.finetune(encoder, make_folder(tmp_path / "one", {"cat": 3}))
     with pytest.raises(MissingDataError):
