@@ -300,7 +300,7 @@ def test_a_table_has_every_method_of_the_paper_and_both_numbers():
     assert "| MoCo | – (94.6) | – (94.6) |" in text  # not trained, and said so
     assert "**FashionMNIST**: none of its methods is trained here yet." in text
     assert "More than a point above the paper's: 0; below: 1; within it: 1 (" in text
-    assert "Furthest below: `simvae-mnist`, MLP probe, best epoch (-1.1). What differs" in text
+    assert "Furthest below: `simvae-mnist`, MLP probe, best epoch (-1.1).\n\n- What differs" in text
     errors = [entry("simvae-mnist", "SimVAE", {"reconstruction.mse": 0.02}), entry("v", "VAE", {})]
     assert "MSE below the paper's: 1 of 1." in tables.page(errors, papers)
 

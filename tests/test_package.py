@@ -97,8 +97,10 @@ def test_nothing_imports_what_stands_to_its_right(path):
 # program under JAX, as Keras does from 3.16 on, and asks PyTorch whether there are several processes; state takes
 # gradients by inputs, for which Keras has no operation; processes, which Keras only joins, agree through JAX; features
 # of a torch.nn.Module are taken under any backend; transposed gives JAX a gradient that is fast on a CPU, and
-# PyTorch images as they lie; normalization runs the fused kernels of TensorFlow and PyTorch.
+# PyTorch images as they lie; normalization runs the fused kernels of TensorFlow and PyTorch; memory asks each for what
+# its GPU holds.
 ALLOWED = {
+    "callbacks/memory.py": {"tensorflow", "jax", "torch"},
     "processes.py": {"jax"},
     "data/sources.py": {"tensorflow", "tensorflow_datasets"},
     "augment/transform.py": {"keras.src"},

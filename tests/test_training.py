@@ -22,7 +22,7 @@ from tiers import tiered
 import sslzoo
 from sslzoo import callbacks, errors, training
 from sslzoo.callbacks import checkpoint as checkpoints
-from sslzoo.callbacks import ending
+from sslzoo.callbacks import memory
 from sslzoo.files import unlock_folder
 from sslzoo.methods import METHODS
 from sslzoo.training import outcome
@@ -800,7 +800,7 @@ def test_the_pace_is_told_once(tmp_path, capsys):
 
 
 def test_memory_is_that_of_the_device_where_there_is_one(monkeypatch):
-    taken, of = ending.peak_memory()
+    taken, of = memory.peak_memory()
     assert of == "memory" and 2**26 < taken < 2**40
     if keras.backend.backend() == "jax":
         import jax
@@ -817,7 +817,7 @@ def test_memory_is_that_of_the_device_where_there_is_one(monkeypatch):
 
         monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [kind])
         monkeypatch.setattr(tf.config.experimental, "get_memory_info", lambda device: {"peak": 3 * 2**30})
-    assert ending.peak_memory() == (3 * 2**30, "GPU")
+    assert memory.peak_memory() == (3 * 2**30, "GPU")
 
 
 @pytest.mark.slow

@@ -1,13 +1,12 @@
 """What ends a run in good order: its time, a signal, and a mark of the monitor."""
 
-import importlib.util
 import signal
-import sys
 import time
 
 import keras
 
 from sslzoo import processes
+from sslzoo.callbacks.memory import peak_memory
 from sslzoo.methods.steps import StepCounter
 from sslzoo.progress import say
 
@@ -188,32 +187,6 @@ class Pace(Speed):
         if self._left > 1:
             self.said += " --max-minutes N ends it in good order before that, and so does Ctrl-C."
         say(self.said)
-
-
-def peak_memory() -> "tuple[int, str] | None":
-    """Bytes that this process has taken at most so far, and of what: "GPU" or "memory"; None where nothing says."""
-    backend = keras.backend.backend()
-    if backend == "jax":
-        import jax
-
-        if stats := jax.local_devices()[0].memory_stats():  # None of a CPU
-            return stats["peak_bytes_in_use"], "GPU"
-    elif backend == "torch":
-        import torch
-
-        if torch.cuda.is_available():
-            return torch.cuda.max_memory_allocated(), "GPU"
-    elif backend == "tensorflow":
-        import tensorflow as tf
-
-        if tf.config.list_logical_devices("GPU"):
-            return tf.config.experimental.get_memory_info("GPU:0")["peak"], "GPU"
-    if importlib.util.find_spec("resource") is None:  # Windows
-        return None
-    import resource
-
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit, "memory"
 
 
 def after(logs: "dict | None") -> float:
