@@ -40,7 +40,7 @@ def needs(title):
 def test_an_exported_encoder_gives_the_features_of_keras(title, name, tmp_path):
     form = needs(title)
     encoder = sslzoo.load(name)
-    images = sslzoo.data.load(sslzoo.info(name)["dataset"], "test")[0][:7].astype("float32")
+    images = np.random.default_rng(0).integers(0, 256, (7, *encoder.input_shape[1:])).astype("float32")
     run = exports.exported(encoder, form, tmp_path)  # of a model that was never called on images
     expected = features(encoder, images)
     for count in (1, 7, 1):
