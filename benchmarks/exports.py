@@ -139,28 +139,31 @@ def compiled(encoder, backend):
     return torch.inference_mode()(encoder)
 
 
-def milliseconds(function, image) -> float:
-    """Of one call: the mean of five, in the best of twenty rounds."""
-    rounds = []
-    for _ in range(21):  # the first compiles
+def milliseconds(function, image, rounds) -> float:
+    """Of one call: the mean of five, in the best of so many rounds."""
+    means = []
+    for _ in range(rounds + 1):  # the first compiles
         began = time.perf_counter()
         for _ in range(5):
             np.asarray(function(image))
-        rounds.append((time.perf_counter() - began) / 5)
-    return 1e3 * min(rounds[1:])
+        means.append((time.perf_counter() - began) / 5)
+    return 1e3 * min(means[1:])
 
 
-def measure(name, count, backend):
+def measure(name, count, rounds, backend):
     """Differences by format and milliseconds by way, of one entry under the active backend."""
     encoder = sslzoo.load(name)
     images = sslzoo.data.load(sslzoo.info(name)["dataset"], "test")[0][:count].astype("float32")
     expected, one = encoder.predict(images, verbose=0), images[:1]
     differences = {}
-    times = {"`encoder.predict(x)`": milliseconds(lambda x: encoder.predict(x, verbose=0), one)}
-    times["`sslzoo.embed(encoder, x)`"] = milliseconds(lambda x: sslzoo.embed(encoder, x).features, one)
-    times["`encoder(x)`"] = milliseconds(lambda x: _array(encoder(x)), one)
     fast = compiled(encoder, backend)
-    times["compiled, as below"] = milliseconds(lambda x: _array(fast(x)), one)
+    ways = {
+        "`encoder.predict(x)`": lambda x: encoder.predict(x, verbose=0),
+        "`sslzoo.embed(encoder, x)`": lambda x: sslzoo.embed(encoder, x).features,
+        "`encoder(x)`": lambda x: _array(encoder(x)),
+        "compiled, as below": lambda x: _array(fast(x)),
+    }
+    times = {way: milliseconds(function, one, rounds) for way, function in ways.items()}
     for title, form in FORMATS.items():
         if backend not in form.backends:
             continue
@@ -168,7 +171,7 @@ def measure(name, count, backend):
             run = exported(encoder, form, folder)
             singly = np.concatenate([run(images[row : row + 1]) for row in range(min(count, 32))])
             differences[title] = max(difference(run(images), expected), difference(singly, expected[: len(singly)]))
-            times[title] = milliseconds(run, one)
+            times[title] = milliseconds(run, one, rounds)
     quantized = sslzoo.load(name)
     quantized.quantize("int8")
     differences['`quantize("int8")`'] = difference(quantized.predict(images, verbose=0), expected)
@@ -183,6 +186,7 @@ def _array(tensor):
 
 def in_own_process(backend, options):
     words = [sys.executable, "-W", "ignore", __file__, *options.entries, "--images", str(options.images), "--measure"]
+    words += ["--rounds", str(options.rounds)]
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": path}
     done = subprocess.run(words, env=environment, stdout=subprocess.PIPE, text=True)
@@ -227,14 +231,17 @@ def main(argv=None):
     parser.add_argument("entries", nargs="*", default=ENTRIES, metavar="NAME", help=f"({' '.join(ENTRIES)})")
     parser.add_argument("--backends", nargs="+", choices=BACKENDS, default=BACKENDS, metavar="B", help="(all three)")
     parser.add_argument("--images", type=int, default=256, help="test images that are compared (256)")
+    parser.add_argument("--rounds", type=int, default=20, help="of five calls, of which the best counts (20)")
     parser.add_argument("--write", action="store_true", help="write docs/export.md")
     parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
-    if options.images < 1:
-        parser.error(f"--images must be greater than 0. Received: {options.images}")
+    for name in ("images", "rounds"):
+        if getattr(options, name) < 1:
+            parser.error(f"--{name} must be greater than 0. Received: {getattr(options, name)}")
     if options.measure:
         backend = os.environ["KERAS_BACKEND"]
-        print(json.dumps({name: measure(name, options.images, backend) for name in options.entries}))
+        measured = {name: measure(name, options.images, options.rounds, backend) for name in options.entries}
+        print(json.dumps(measured))
         return
     if options.write and (tuple(options.entries), tuple(options.backends)) != (ENTRIES, BACKENDS):
         parser.error(f"--write takes all entries and backends. Received: {options.entries}, {options.backends}")

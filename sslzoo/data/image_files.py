@@ -68,6 +68,9 @@ class Remark(str):
         remark.public = public
         return remark
 
+    def __getnewargs__(self):  # for copies and pickles
+        return str(self), self.public
+
 
 def remarks_on(heads: Sequence[Head]) -> list[str]:
     """What decoding does to images with such heads, beyond their size and colours."""

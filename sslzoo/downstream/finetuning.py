@@ -437,7 +437,7 @@ def _write(out, name, model, report, classes, encoder, settings, license, overwr
     base = _known(encoder)
     shown = base.get("name", report.encoder)
     description = f"Fine-tuned from {shown}: {MODES[settings.mode]}."
-    remarks = [getattr(remark, "public", remark) for remark in report.remarks]
+    remarks = [each for remark in report.remarks if (each := getattr(remark, "public", remark))]
     publishing.write(
         out,
         model,
@@ -453,8 +453,8 @@ def _write(out, name, model, report, classes, encoder, settings, license, overwr
         wall_seconds=round(time.perf_counter() - began, 1),
         license=license,
         papers=base.get("papers"),
-        remarks=[remark for remark in remarks if remark] or None,
-        evaluation=report.to_dict() | {"encoder": shown},
+        remarks=remarks or None,
+        evaluation=report.to_dict() | {"encoder": shown, "remarks": remarks},
     )
 
 

@@ -214,6 +214,20 @@ def test_images_that_stay_in_their_files_make_the_same_classifier(tmp_path, monk
     assert again.remarks == report.remarks
 
 
+def test_images_that_cannot_be_read_are_left_out_and_named_here_only(tmp_path, monkeypatch):
+    folder = make_folder(tmp_path / "photos", {"cat": 10, "dog": 10})
+    (folder / "cat" / "broken.png").write_bytes(b"none")
+    monkeypatch.setattr("sslzoo.data.streams.available_memory", lambda: 0.0)
+    with pytest.raises(InvalidInputError, match=r"broken\.png"):
+        sslzoo.finetune(make_encoder(), folder, mode="probe", **QUICK)
+    out = tmp_path / "made"
+    _, report = sslzoo.finetune(make_encoder(), folder, mode="probe", on_error="skip", out=out, **QUICK)
+    assert report.data["train"] == 16 and sum("broken.png" in remark for remark in report.remarks) == 1
+    assert any("(--stream)" in remark for remark in report.remarks)
+    written = "".join(file.read_text("utf-8") for file in (out / "results.json", out / "README.md"))
+    assert "1 of 21 images could not be read" in written and "broken.png" not in written and "--stream" not in written
+
+
 def test_images_in_files_are_fitted_as_they_are_read(tmp_path, monkeypatch):
     folder = make_folder(tmp_path / "photos", {"cat": 6, "dog": 6})
     for file in folder.glob("*/*.png"):
