@@ -236,9 +236,12 @@ def guarded(model: keras.Model) -> keras.Model:
     """A model as `load` gives it: whoever calls it on other shapes is told shape and values that it takes.
 
     Also by `predict`, but not under JAX. Keras' own check lets other channels through, and a single image. The model
-    counts as called, too, or Keras would not write it as ONNX. Returns the model itself.
+    counts as called, too, or Keras would not write it as ONNX. A `Sequential`, which the zoo does not publish, stays
+    as it is. Returns the model itself.
     """
-    if len(model.inputs) == 1 and not isinstance(model, keras.Sequential):
+    if isinstance(model, keras.Sequential):
+        return model
+    if len(model.inputs) == 1:
         ends, shape = input_range(model, None), model.input_shape
         values = f", values {ends[0] + 0:g}..{ends[1]:g}" if ends else ""
         model.input_spec = keras.InputSpec(shape=shape, name=f"{model.inputs[0].name} {shape}{values}")
