@@ -20,9 +20,7 @@ import csv
 import dataclasses
 import fnmatch
 import importlib.util
-import io
 import json
-import math
 import os
 import shlex
 import shutil
@@ -39,7 +37,7 @@ if importlib.util.find_spec("tensorflow") is None and INSTALLED:  # Keras' own d
     os.environ.setdefault("KERAS_BACKEND", INSTALLED[0])
 
 from sslzoo.errors import InvalidInputError, SSLZooError, choose  # noqa: E402
-from sslzoo.files import module_at, write_beside  # noqa: E402
+from sslzoo.files import module_at  # noqa: E402
 from sslzoo.publishing import artefact, manifest  # noqa: E402
 from sslzoo.training import devices, flags  # noqa: E402
 from sslzoo.training.folder import read as read_record  # noqa: E402
@@ -47,7 +45,7 @@ from sslzoo.training.settings import resolve  # noqa: E402
 from sslzoo.zoo import index, layout  # noqa: E402
 from sslzoo.zoo.results import is_name, read_results  # noqa: E402
 
-COLUMNS = ("entry", "recipe", "dataset", "flags", "seed", "without", "minutes", "knn")
+COLUMNS = ("entry", "recipe", "dataset", "flags", "seed", "without")
 # Settings that do not change the weights.
 WATCHING = {"monitor_every", "protocols", "gmm_restarts", "views_per_image"}
 WHOLE = {"epochs", "plateau", "knn"}  # endings of a training that need no other one
@@ -60,7 +58,7 @@ POLL_SECONDS, REPORT_SECONDS, GRACE_SECONDS = 1, 60, 30
 
 @dataclasses.dataclass
 class Entry:
-    """A line of the table: what is to be trained, the parts left out, and what it took and reached when it was."""
+    """A line of the table: what is to be trained, and the parts left out."""
 
     entry: str
     recipe: str
@@ -68,8 +66,6 @@ class Entry:
     flags: str
     seed: int
     without: str = ""
-    minutes: float | None = None
-    knn: float | None = None
 
     @property
     def left_out(self):
@@ -102,17 +98,13 @@ def read_table(path):
 
 def _entry(where, row):
     """A line of the table as an `Entry`."""
-    numbers, values = {"seed": int, "minutes": float, "knn": float}, {}
-    for name in COLUMNS:
-        text = row[name] or ""
-        try:
-            values[name] = numbers.get(name, str)(text) if text or name in ("flags", "without") else None
-        except ValueError as error:
-            raise InvalidInputError(f"{where}: {name} must be a number. Received: {name}={text!r}") from error
-        if isinstance(values[name], float) and not math.isfinite(values[name]):
-            raise InvalidInputError(f"{where}: {name} must be finite. Received: {name}={text!r}")
-    if empty := [name for name in ("entry", "recipe", "dataset", "seed") if values[name] is None]:
+    values = {name: row[name] or "" for name in COLUMNS}
+    if empty := [name for name in ("entry", "recipe", "dataset", "seed") if not values[name]]:
         raise InvalidInputError(f"{where}: {', '.join(empty)} must be given. Received: {row}")
+    try:
+        values["seed"] = int(values["seed"])
+    except ValueError as error:
+        raise InvalidInputError(f"{where}: seed must be a number. Received: seed={values['seed']!r}") from error
     if not is_name(values["entry"]):
         name = values["entry"]
         raise InvalidInputError(f"{where}: a name is of lower-case letters, digits, '-' and '.'. Received: {name!r}")
@@ -123,17 +115,6 @@ def _entry(where, row):
     except ValueError as error:
         raise InvalidInputError(f"{where}: flags must be words ({error}). Received: {values['flags']!r}") from error
     return Entry(**values)
-
-
-def write_table(path, entries):
-    def cell(value):
-        return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
-
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows([cell(getattr(entry, name)) for name in COLUMNS] for entry in entries)
-    write_beside(path, text.getvalue().encode())
 
 
 # ---------------------------------------------------------------- what there is
@@ -216,10 +197,13 @@ def search_path():
 
 
 def show(zoo):
-    """A line per entry."""
+    """A line per entry, with what it took and reached if it is in weights/."""
     for entry in zoo.entries:
-        took = "" if entry.minutes is None else f"{entry.minutes:.0f} min"
-        reached = "" if entry.knn is None else f"kNN {entry.knn:.1f} %"
+        took = reached = ""
+        if (zoo.weights / entry.entry / layout.RESULTS).is_file():
+            results = read_results(zoo.weights / entry.entry)
+            took, values = f"{results['wall_seconds'] / 60:.0f} min", _values(results)
+            reached = f"kNN {values[KNN]:.1f} %" if KNN in values else ""
         print(f"{entry.entry:36} {zoo.state(entry):8} {took:>9} {reached:>12}  {' '.join(entry.words[:-2])}")
 
 
@@ -312,17 +296,13 @@ def report(zoo, running, waiting):
 
 
 def collect(zoo, entry):
-    """Copies a finished run to weights/, without the parts that the table leaves out, and enters its row."""
+    """Copies a finished run to weights/, without the parts that the table leaves out."""
     source = zoo.runs / entry.entry / entry.entry
     gone = [part for part in layout.parts(source) if part in entry.left_out]
     changes = {"left_out": gone} if gone else {}
     target = artefact.copy(source, zoo.weights / entry.entry, without=("model", *gone), **changes)
-    results = read_results(target)
     size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
     print(f"{entry.entry}: {target}, {size / 1e6:.1f} MB", flush=True)
-    values = _values(results)
-    entry.knn = None if KNN not in values else round(values[KNN], 1)
-    entry.minutes = round(results["wall_seconds"] / 60, 1)
 
 
 def check(zoo, entry, scratch):
@@ -391,7 +371,7 @@ def main(argv=None):
         show(zoo)
         return 0
     if options.collect:
-        return collect_all(zoo, Zoo(entries, options.runs), options.table)
+        return collect_all(zoo)
     states = {entry.entry: zoo.state(entry) for entry in zoo.entries}
     waiting = [entry for entry in zoo.entries if states[entry.entry] not in ("current", "trained")]
     failed = train(zoo, waiting, options.jobs, options.budget_minutes)
@@ -400,8 +380,8 @@ def main(argv=None):
     return 1 if failed else 0
 
 
-def collect_all(zoo, everything, table):
-    """--collect: finished runs into weights/; then the table, and whatever differs from the manifest."""
+def collect_all(zoo):
+    """--collect: finished runs into weights/; then whatever differs from the manifest."""
     failed, finished = 0, [entry for entry in zoo.entries if zoo.state(entry) == "trained"]
     for entry in finished:
         try:
@@ -410,7 +390,6 @@ def collect_all(zoo, everything, table):
             failed += 1
             print(f"{entry.entry}: not collected ({type(error).__name__}: {error})", flush=True)
             continue
-        write_table(table, everything.entries)
         done = zoo.runs / entry.entry
         done.rename(done.with_name(f"{entry.entry}.collected-{int(time.time())}"))
     for entry in zoo.entries:
