@@ -22,7 +22,7 @@ IMAGE_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP", "AVIF", "HE
 GREY_MODES = {"1", "L", "LA"}
 DEEP_MODES = {"F", "I", "I;16", "I;16B", "I;16L", "I;16N"}
 MOST_PIXELS = 2**27  # of one image: 134 million, 11,585 x 11,585
-DRAFT = 4
+LEAST_DECODED = 4  # times the side that is wanted: no smaller is a JPEG decoded
 ORIENTATION = 0x0112  # Exif; from 5 on the stored image lies on its side
 COLOURS = {"1": "black and white", "L": "grey", "P": "palette", "RGB": "colour"}
 
@@ -106,7 +106,7 @@ def open_image(path: Path, side: int | None = None):
         image.close()
         raise
     if side is not None:
-        image.draft(None, (DRAFT * side, DRAFT * side))  # a JPEG's alone; others pass over it
+        image.draft(None, (LEAST_DECODED * side, LEAST_DECODED * side))  # a JPEG's alone; others pass over it
     return image
 
 

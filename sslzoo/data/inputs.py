@@ -26,7 +26,7 @@ class Arrays:
     def name(self, index):
         return str(index)
 
-    def read(self, index):
+    def read(self, index, side=None):
         return self.images[index]
 
     def each(self, rows, side):
@@ -57,9 +57,9 @@ class Pictures(Arrays):
         self.background, self.classes = image_files.ground(background), classes
         self.unused, self.heads = list(unused), []
 
-    def read(self, index):
+    def read(self, index, side=None):
         try:
-            with self._open(index) as image:
+            with self._open(index, side) as image:
                 head = image_files.Head.of(image)
                 pixels = image_files.decode(image, self.background)
         except Exception as error:  # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error ...
@@ -70,7 +70,7 @@ class Pictures(Arrays):
         self.heads.append(head)
         return pixels
 
-    def _open(self, index):
+    def _open(self, index, side):
         return contextlib.nullcontext(self.images[index])
 
     def remarks(self):
@@ -81,27 +81,25 @@ class Files(Pictures):
     """Image files."""
 
     received = "'{}'"
-    side = None
 
     def name(self, index):
         return str(self.images[index])
 
     def each(self, rows, side):
         """They are read in several threads, a few ahead."""
-        self.side = side
         threads = streams.threads()
         pool, waiting = ThreadPoolExecutor(threads, "sslzoo-images"), deque()
         try:
             for row in rows:
-                waiting.append(pool.submit(self.read, row))
+                waiting.append(pool.submit(self.read, row, side))
                 if len(waiting) > threads:
                     yield waiting.popleft().result
             yield from (future.result for future in waiting)
         finally:
             pool.shutdown(cancel_futures=True)
 
-    def _open(self, index):
-        return image_files.open_image(self.images[index], self.side)
+    def _open(self, index, side):
+        return image_files.open_image(self.images[index], side)
 
     def identify(self, rows):
         return {"paths": np.array([str(self.images[row]) for row in rows])}
@@ -110,7 +108,7 @@ class Files(Pictures):
 class DeepFiles(Files):
     """TIFF files of more bits or channels than a picture."""
 
-    def read(self, index):
+    def read(self, index, side=None):
         try:
             return tiff.read(self.images[index])
         except Exception as error:  # of a damaged file
