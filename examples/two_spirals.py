@@ -20,7 +20,7 @@ two sides). Representations have length 1, which the paper does not say either. 
     initial weights   He's, which the paper does not name; its biases are 0
     negatives         1024 a step, not 4096
 
-Accuracy in percent under JAX, mean and deviation of ten seeds that no setting was chosen on (a quarter of an hour of
+Accuracy in percent under JAX, mean and deviation of ten seeds that no setting was chosen on (half an hour of
 one core), and the losses of two maps that nobody trained (`by_hand`): along one spiral and back on the other, which a
 line separates, and by the angle. All points in one place have 6.93.
 
