@@ -34,11 +34,11 @@ def read(path):
         return list(csv.DictReader(file))
 
 
-def append(path, row):
+def append(path, row, columns=COLUMNS):
     new = not path.is_file()
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer = csv.DictWriter(file, columns, lineterminator="\n", extrasaction="ignore")
         if new:
             writer.writeheader()
         writer.writerow(row)

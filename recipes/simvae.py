@@ -11,6 +11,7 @@ Paper: Bizeul, Schoelkopf and Allen, "A Probabilistic Model behind Self-Supervis
 """
 
 from sslzoo import training
+from sslzoo.errors import InvalidInputError
 from sslzoo.methods import SimVAE
 from sslzoo.training import RELEASED, VAE_AIRNET, VAE_PAPER, Per
 
@@ -49,6 +50,12 @@ PUBLISHED = {
 
 def main(argv=None):
     run = training.Run("simvae", SETTINGS, VARIANTS, argv, __doc__, PUBLISHED)
+    if run.plan.is_set("prior_variance") and run.settings["centre_variance"] is None:
+        raise InvalidInputError(
+            "prior_variance needs a centre_variance beside it (--set centre_variance=1): with uniform "
+            "centers it is a unit of length, and changes where training starts but not its optimum. "
+            f"Received: prior_variance={run.settings['prior_variance']:g}, centre_variance=None"
+        )
     model = SimVAE(
         run.encoder(posterior=True),
         run.decoder(),

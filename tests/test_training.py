@@ -308,6 +308,7 @@ def test_a_loss_that_is_not_finite_names_the_term_and_keeps_the_good_checkpoint(
         (["--name", "My Model"], errors.InvalidInputError, "Received: --name='My Model'"),
         (["--set", "prior_varience=1"], errors.UnknownNameError, "Did you mean 'prior_variance'"),
         (["--set", "prior_variance"], errors.InvalidInputError, "takes name=value"),
+        (["--set", "prior_variance=0.05"], errors.InvalidInputError, "needs a centre_variance beside it"),
         (["--set", "prior_variance=much"], errors.InvalidInputError, "must be a number, as 0.15 is"),
     ],
 )

@@ -147,7 +147,7 @@ class TorchEncoder:
 def check_images(encoder, images, name="images") -> "str | None":
     """Raise `InvalidInputError` unless `images` are raw images that `encoder` takes; a remark on ones far too dark.
 
-    An encoder of values 0..255 gets such; others say what they take, and any may lie beyond.
+    An encoder that says which values it takes gets such.
     """
     shape = np.shape(images)
     if len(shape) != 4 or not len(images):
@@ -157,10 +157,9 @@ def check_images(encoder, images, name="images") -> "str | None":
     dtype = np.asarray(images[:1]).dtype
     if dtype.kind not in "uif":
         raise InvalidInputError(f"{name} must be numbers in 0..255, uint8 or float. Received: {name} of dtype {dtype}")
-    said, remark = input_range(encoder, None), None
-    if said in (None, (0, 255)):
-        images = images if hasattr(images, "dtype") else np.asarray(images)
-        remark = checks.values(images, name=name, strict=said is not None)
+    said = input_range(encoder, None)
+    images = images if hasattr(images, "dtype") else np.asarray(images)
+    remark = checks.values(images, *(said or (0, 255)), name=name, strict=said is not None)
     expected = image_shape(encoder)
     if not all(want in (None, got) for want, got in zip(expected, shape[1:])):
         raise InvalidInputError(

@@ -182,7 +182,7 @@ def input_range(model, unsaid=(0.0, 255.0)) -> "tuple[float, float] | None":
     for layer in getattr(model, "layers", ()):
         if layer.name == "unit_range":
             ends = (-layer.offset / layer.scale, (1 - layer.offset) / layer.scale)
-            return tuple(float(f"{end:.9g}") for end in ends)
+            return tuple(float(f"{end + 0:.9g}") for end in ends)  # 0, not -0
     return unsaid
 
 
@@ -243,7 +243,7 @@ def guarded(model: keras.Model) -> keras.Model:
         return model
     if len(model.inputs) == 1:
         ends, shape = input_range(model, None), model.input_shape
-        values = f", values {ends[0] + 0:g}..{ends[1]:g}" if ends else ""
+        values = f", values {ends[0]:g}..{ends[1]:g}" if ends else ""
         model.input_spec = keras.InputSpec(shape=shape, name=f"{model.inputs[0].name} {shape}{values}")
     model(model.input)
     return model

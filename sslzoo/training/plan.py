@@ -102,6 +102,10 @@ class Plan:
             numbers["learning_rate"] *= self.images_per_step(numbers) / usual["batch_size"]
         return numbers
 
+    def is_set(self, name: str) -> bool:
+        """Whether --set gives a setting its value."""
+        return any(word.partition("=")[0] == name for word in self.arguments.set)
+
     def images_per_step(self, settings: dict) -> int:
         """Images whose gradients make a step."""
         return settings["batch_size"] * (self.arguments.accumulate or 1)

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 import sslzoo
+from sslzoo import networks
 from sslzoo.errors import InvalidInputError
-from sslzoo.evaluation import features, generation
+from sslzoo.evaluation import check_views, features, generation
 from sslzoo.methods import SimCLR
 from sslzoo.networks import composition
 from sslzoo.training import Run
+from sslzoo.views import Views
 from sslzoo.zoo.results import read_results
 
 
@@ -48,6 +50,30 @@ def test_bands_are_trained_on_published_read_and_evaluated(tmp_path, capsys):
         assert len(list(csv.DictReader(file))) == 2
     seen = generation.as_seen(encoder, test_images[:4])
     np.testing.assert_allclose(seen, (test_images[:4] - low) / (high - low), atol=1e-4)
+
+
+def test_the_brightest_and_darkest_values_may_lie_beyond_a_range_that_was_read_off_images(tmp_path):
+    """One hot pixel in a thousand is beyond the percentiles: it is cut off, and no image is refused for it."""
+    images = np.random.default_rng(0).normal(2000, 600, (24, 8, 8, 1)).clip(0, 9000).round().astype("uint16")
+    low, high = sslzoo.data.value_range(images)
+    assert images.min() < low and images.max() > high
+    views = Views("channels", 2, seed=0, value_range=(low, high))
+    model = SimCLR(networks.encoder("mlp-small", (8, 8, 1), 4, seed=0), views=views, temperature=0.5)
+    model.compile("sgd")
+    model.fit(images, batch_size=12, verbose=0)
+    encoder = composition.compose(views.preprocessor((8, 8, 1)), model.encoder)
+    np.testing.assert_allclose(composition.input_range(encoder), (low, high), rtol=1e-5)
+    assert features(encoder, images).shape == (24, 4)
+    assert check_views(images, "channels", 2, value_range=(low, high)).measures["clipped"] < 0.05
+    standardised = (images - images.mean()) / images.std()
+    for call in (
+        lambda: model.fit(standardised, batch_size=12, verbose=0),
+        lambda: features(encoder, standardised),
+        lambda: check_views(standardised, "channels", 2, value_range=(low, high)),
+        lambda: features(encoder, images.astype("float32") * 16),
+    ):
+        with pytest.raises(InvalidInputError, match=r"images must be values 43\.8.*: undo what"):
+            call()
 
 
 def test_an_encoder_of_pictures_refuses_what_lies_beyond():
