@@ -1,4 +1,4 @@
-"""The one progress line: how far long work is, at a terminal or in a notebook, and nowhere else."""
+"""The one progress line: how far long work is, at a terminal or in a notebook; elsewhere a line each half minute."""
 
 import math
 import shutil
@@ -6,18 +6,24 @@ import sys
 import time
 from collections.abc import Callable
 
+LOGGED = 30  # seconds between two lines in a log
+
 
 def line(what: str, shown: bool | None = None, after: float = 0.0) -> Callable[[int, int], None]:
     """A callable (done, total) that keeps one line of standard error up to date, and clears it at the end.
 
+    In a log, where nothing can be cleared, work of more than `LOGGED` seconds adds a line at most so often.
+
     Args:
         what: str, which work ("embedded").
-        shown: bool; None shows it if somebody looks: standard error is a terminal, or that of a notebook.
+        shown: bool; None shows it in place if somebody looks (standard error is a terminal, or that of a notebook).
         after: seconds to wait first: quick work shows nothing.
     """
     began = time.monotonic()
-    if shown is False or (shown is None and not (sys.stderr.isatty() or in_notebook())):
+    if shown is False:
         return lambda done, total: None
+    if shown is None and not (sys.stderr.isatty() or in_notebook()):
+        return _logged(what, began)
 
     in_place = _notebook_line() if in_notebook() else None
 
@@ -29,6 +35,19 @@ def line(what: str, shown: bool | None = None, after: float = 0.0) -> Callable[[
         else:
             end = "\r" + " " * 60 + "\r" if done == total else ""
             print(f"\r{what}: {done:,} of {total:,}  {end}", end="", file=sys.stderr, flush=True)
+
+    return show
+
+
+def _logged(what, began):
+    last = began
+
+    def show(done, total):
+        nonlocal last
+        now = time.monotonic()
+        if done < total and now - last >= LOGGED:
+            last = now
+            print(f"{what}: {done:,} of {total:,} after {(now - began) / 60:.1f} minutes", file=sys.stderr, flush=True)
 
     return show
 
