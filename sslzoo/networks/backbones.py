@@ -202,7 +202,13 @@ def _preset(which, shape, weights, pooling, options):
             f"Received: name='keras_hub:{which}'"
         ) from error
     options = {"image_shape": (*shape[:2], 3), **options}
-    source = keras_hub.models.Backbone.from_preset(which, load_weights=weights is not None, **options)
+    try:
+        source = keras_hub.models.Backbone.from_preset(which, load_weights=weights is not None, **options)
+    except Exception as error:  # of KerasHub, of the hosts it asks, of what was written there
+        raise MissingDataError(
+            f"KerasHub gives no backbone by that preset ({str(error).partition(chr(10))[0]}); a folder is ./FOLDER. "
+            f"Received: name='keras_hub:{which}'"
+        ) from error
     try:
         converter = keras_hub.layers.ImageConverter.from_preset(which)
         scale, offset = converter.scale or 1.0, converter.offset or 0.0

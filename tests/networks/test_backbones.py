@@ -166,6 +166,17 @@ def test_a_backbone_of_keras_hub(monkeypatch):
     np.testing.assert_allclose(array(network(x)), array(inner(x * 255 / 51 - 2)), atol=1e-5)
 
 
+def test_a_preset_that_keras_hub_does_not_have(monkeypatch):
+    def unknown(name, **options):
+        raise ValueError("Unknown preset identifier.\nA list of them.")
+
+    backbone = types.SimpleNamespace(from_preset=unknown)
+    hub = types.SimpleNamespace(models=types.SimpleNamespace(Backbone=backbone))
+    monkeypatch.setitem(sys.modules, "keras_hub", hub)
+    with pytest.raises(MissingDataError, match=r"\(Unknown preset identifier\.\); .*Received: name='keras_hub:vit'"):
+        networks.backbone("keras_hub:vit", (8, 8, 3))
+
+
 def test_keras_hub_is_asked_for_by_name(monkeypatch):
     monkeypatch.setitem(sys.modules, "keras_hub", None)
     with pytest.raises(ImportError, match="pip install keras-hub"):
