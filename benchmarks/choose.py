@@ -5,9 +5,9 @@
     python benchmarks/choose.py simclr fashion_mnist --set temperature=0.1 --probe
 
 Nine tenths of the training images, shuffled by a fixed seed, train the encoder and are the bank of the neighbours; the
-rest asks. The schedule runs down within the budget of views. Prints the share of right answers (k = 10) by cosine
-neighbors, by those of centered features and by Euclidean ones, with --probe that of a linear probe too, for neighbors
-and probes may want different settings, and writes nothing. All other flags are the recipe's (--set, --seed,
+rest are the queries. The schedule runs down within the budget of views. Prints the share of right answers (k = 10) by
+cosine neighbors, by those of centered features and by Euclidean ones, with --probe that of a linear probe too, for
+neighbors and probes may need different settings, and writes nothing. All other flags are the recipe's (--set, --seed,
 --precision, --data-dir). docs/choices.md has what was tried.
 """
 
@@ -72,7 +72,7 @@ class Trial(training.Run):
 
 
 def trial(method, dataset, budget, words):
-    """Trains and asks once, with the recipe's flags `words`: views seen, and the shares of right answers."""
+    """Trains and measures once, with the recipe's flags `words`: views seen, and the shares of right answers."""
     training.Run, Trial.budget = Trial, budget
     recipe = module_at(RECIPES / f"{method.replace('-', '_')}.py")
     with tempfile.TemporaryDirectory() as folder:
@@ -85,7 +85,7 @@ def main():
     parser.add_argument("method", choices=methods)
     parser.add_argument("dataset")
     parser.add_argument("--budget", type=int, default=Trial.budget, metavar="VIEWS", help="to train for (200000)")
-    parser.add_argument("--probe", action="store_true", help="ask a linear probe too (200 epochs)")
+    parser.add_argument("--probe", action="store_true", help="train a linear probe too (200 epochs)")
     ours, theirs = parser.parse_known_args()
     Trial.probe = ours.probe
     trial(ours.method, ours.dataset, ours.budget, theirs)

@@ -6,7 +6,7 @@
 
 Transfer: digits, MNIST and FashionMNIST across, images fitted to the encoder (`sslzoo.data.fit_images`); logistic
 regression on standardised features of at most 10,000 train images of the other set, 2,000 of its test images.
-Corruption: neighbours (cosine, k = 10) among clean train images of its own set, 10,000 at most, asked with 2,000 test
+Corruption: neighbours (cosine, k = 10) among clean train images of its own set, 10,000 at most, with 2,000 test
 images that have noise, blur, a shift or less contrast; all images are chosen by the same seed. Numbers go to
 benchmarks/measured/transfer.json, which keeps those of entries that were not measured this time.
 """

@@ -10,6 +10,7 @@ from sslzoo import cli
 ROOT = Path(__file__).resolve().parent.parent
 IDIOMS = {  # what is not written -> why, or what is
     r"\btold\b|\btells\b": "people are told; images are distinguished, numbers say, errors name",
+    r"\d ask\b|\brest asks\b|\basks? \d": "'are the queries'",
     r"for want of": "'because there is no'",
     r"\banew\b": "'again'",
     r"of one's own": "'your own'",
