@@ -6,8 +6,8 @@
 Each trial is one of benchmarks/choose.py: nine tenths of the training images train and are the bank of the neighbours,
 the rest are the queries; no test image is used. Every trial sees the same number of views, and the schedule runs down
 within it. A row is written to docs/sweeps/<method>-<dataset>-<setting>-<budget>.csv as soon as it is there, so that the
-next call goes on where this one stopped; the picture of the same name shows every seed, the mean, and its standard error.
-All other flags are the recipe's.
+next call goes on where this one stopped; the picture of the same name shows every seed, the mean and its standard
+error. All other flags are the recipe's.
 """
 
 import argparse
