@@ -193,7 +193,7 @@ class ImageTransform(RandomLayer):
     def check_channels(self, shape):
         if self.colour and shape[-1] not in (1, 3):
             raise InvalidInputError(
-                f"Expected 1 (grey) or 3 (RGB) channels for {type(self).__name__}. "
+                f"Expected 1 (grey) or 3 (RGB) channels for {type(self).__name__}; the policy 'channels' takes any number. "
                 f"Received: images.shape={tuple(shape)}"
             )
 

@@ -290,7 +290,7 @@ def _run(base, images, split, settings, seed, progress) -> dict[str, _Trained]:
             classifier.training.set_weights(probe.training.get_weights())
         if way == "lora":
             add_low_rank(classifier, settings.rank, seed)
-        epoch, last = _fit(classifier, split, settings, way, seed, line(f"{way}: epoch", progress))
+        epoch, last = _fit(classifier, split, settings, way, seed, line(f"{way}, epoch", progress))
         if way == "lora":
             merged = Classifier(base, len(images.classes))
             merged.training.set_weights(classifier.weights())
