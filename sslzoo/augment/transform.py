@@ -193,8 +193,8 @@ class ImageTransform(RandomLayer):
     def check_channels(self, shape):
         if self.colour and shape[-1] not in (1, 3):
             raise InvalidInputError(
-                f"Expected 1 (grey) or 3 (RGB) channels for {type(self).__name__}; the policy 'channels' takes any number. "
-                f"Received: images.shape={tuple(shape)}"
+                f"Expected 1 (grey) or 3 (RGB) channels for {type(self).__name__}; "
+                f"the policy 'channels' takes any number. Received: images.shape={tuple(shape)}"
             )
 
     def _uniform(self, shape, seed, low=0.0, high=1.0):
