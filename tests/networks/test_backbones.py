@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from keras import layers, ops
 
-from sslzoo import networks
+from sslzoo import methods, networks
 from sslzoo.errors import InvalidInputError, MissingDataError, UnknownNameError
 from sslzoo.networks import backbones
 from sslzoo.views import Views
@@ -109,6 +109,29 @@ def test_mixed_precision_ends_in_float32():
     finally:
         keras.config.set_dtype_policy("float32")
     assert network.get_layer("conv1").compute_dtype == "bfloat16" and network.outputs[0].dtype == "float32"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
+def test_photographs_of_224_pixels_train_in_mixed_precision(precision):
+    """A step by `fit`, scaled where float16 needs it: the loss of float32, and weights that are finite and moved."""
+    images = np.random.default_rng(0).integers(0, 256, (4, 224, 224, 3)).astype("uint8")
+    losses = {}
+    for policy in ("float32", precision):
+        keras.config.set_dtype_policy(policy)
+        try:
+            encoder = networks.backbone("keras:MobileNet", (224, 224, 3), alpha=0.25, seed=0)
+            model = methods.SimCLR(encoder, views=Views("photos", 2, seed=0), temperature=0.5)
+            model.compile(keras.optimizers.SGD(0.01))
+            before = encoder.get_weights()
+            fitted = model.fit(images, batch_size=4, epochs=6, verbose=0, shuffle=False)  # float16 may pass over a few
+            losses[policy] = fitted.history["loss"][0]
+        finally:
+            keras.config.set_dtype_policy("float32")
+    after = encoder.get_weights()
+    assert losses[precision] == pytest.approx(losses["float32"], rel=0.02)
+    assert all(np.isfinite(value).all() for value in after)
+    assert not np.array_equal(before[0], after[0])
 
 
 # ------------------------------------------------------------------ functions of one's own, and KerasHub
