@@ -127,6 +127,7 @@ def import_keras_for(scripts: str) -> None:
         quiet_backends()
     try:
         check_environment()
+        check_backend()
         with hushed() if ours else contextlib.nullcontext():
             import keras  # noqa: F401
     except (SSLZooError, ImportError) as error:
