@@ -315,6 +315,12 @@ def test_no_network_at_all(hub, monkeypatch):
         fetch(hub)
 
 
+def test_offline_nothing_is_published_or_looked_at(hub, monkeypatch):
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(HubError, match=r"Offline mode is on \(HF_HUB_OFFLINE\), and this needs the Hub. Unset it"):
+        hubs.remote(NAME)
+
+
 def test_a_full_disk_is_said_to_be_full(hub, monkeypatch):
     def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")

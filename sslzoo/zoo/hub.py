@@ -361,11 +361,11 @@ def api(token: str | None):
 
 
 @contextlib.contextmanager
-def explained(doing: str, repository: str, token: str | None = None, held: str = ""):
+def explained(doing: str, repository: str, token: str | None = None, held: str | None = None):
     """While open, whatever the client stumbles over becomes a HubError that says what to do.
 
     Args:
-        held: what can be had without the Hub, said where it cannot be reached.
+        held: what can be had without the Hub, said where it cannot be reached; None for what needs the Hub itself.
     """
     try:
         yield
@@ -398,13 +398,14 @@ def _advice(error, status, repository, held):
     """What to do about a fault: the first row that has its type or its status, subclasses before their bases."""
     from huggingface_hub import constants, errors
 
+    online = "Go online once, or set SSLZOO_WEIGHTS"
     page, endpoint, log_in = url(repository), _endpoint(), "log in with `hf auth login`, or set HF_TOKEN"
     unreached = (
-        f"{endpoint} cannot be reached, or the connection broke. Check network, proxy (HTTPS_PROXY), HF_ENDPOINT{held}"
+        f"{endpoint} cannot be reached, or the connection broke. Check network, proxy (HTTPS_PROXY), HF_ENDPOINT"
+        + (held or "")
     )
-    offline = (
-        "Offline mode is on (HF_HUB_OFFLINE), and the cache lacks this. Go online once, or set SSLZOO_WEIGHTS" + held
-    )
+    offline = "Offline mode is on (HF_HUB_OFFLINE), and "
+    offline += "this needs the Hub. Unset it" if held is None else f"the cache lacks this. {online}{held}"
     damaged = f"The cache of this repository is damaged; remove it from {constants.HF_HUB_CACHE}"
     disk = f"The cache {constants.HF_HUB_CACHE} cannot be written. Make room or give permission, or set HF_HOME"
     token = "Take one that may (https://huggingface.co/settings/tokens), or publish under a name of your own"
