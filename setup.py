@@ -9,18 +9,25 @@ from setuptools.command.build_py import build_py
 
 ENCODER = ("config.json", "metadata.json", "model.weights.h5", "results.json")
 FIRST = ("simvae-", "simclr-", "moco-", "vicreg-")  # methods whose encoders come first; then all others, by name
-MOST = 95_000_000  # bytes of encoders: a package index takes files of 100 MB
+SHOWN = ("simvae-digits", "simvae-mnist")  # whose decoders README shows
+MOST = 98_000_000  # bytes of models: a package index takes files of 100 MB
 
 
-def encoders(weights=Path("weights"), most=MOST):
-    """Folders of the encoders that a wheel carries: in that order, up to `most` bytes."""
+def files(folder):
+    """Files of a model that a wheel carries: paths relative to its folder."""
+    decoder = [f"decoder/{file}" for file in ENCODER[:3]] if folder.name in SHOWN else []
+    return [*ENCODER, *decoder]
+
+
+def models(weights=Path("weights"), most=MOST):
+    """Folders of the models that a wheel carries: in that order, up to `most` bytes."""
 
     def rank(folder):
         places = [place for place, method in enumerate(FIRST) if folder.name.startswith(method)]
         return places[0] if places else len(FIRST), folder.name
 
     for folder in sorted((path.parent for path in weights.glob("*/results.json")), key=rank):
-        most -= sum((folder / file).stat().st_size for file in ENCODER)
+        most -= sum((folder / file).stat().st_size for file in files(folder))
         if most < 0:
             return
         yield folder
@@ -32,7 +39,7 @@ class BuildWithNeighbours(build_py):
         if self.editable_mode:
             return
         carried = [Path("weights_manifest.json"), *Path("recipes").glob("*.py")]
-        carried += [folder / file for folder in encoders() for file in ENCODER]
+        carried += [folder / file for folder in models() for file in files(folder)]
         for file in carried:
             target = Path(self.build_lib) / "sslzoo" / file
             target.parent.mkdir(parents=True, exist_ok=True)

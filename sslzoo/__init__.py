@@ -49,12 +49,4 @@ _ROOMS = {
 __all__ = sorted(["__version__", *_HOMES, *_ROOMS])
 
 
-_resolve, __dir__ = lazy.names(__name__, {**_HOMES, **dict.fromkeys(_ROOMS, "")})
-
-
-def __getattr__(name):
-    if _HOMES.get(name, "").startswith(("evaluation", "downstream")):  # which imports Keras at once
-        from sslzoo.environment import check_backend
-
-        check_backend()
-    return _resolve(name)
+__getattr__, __dir__ = lazy.names(__name__, {**_HOMES, **dict.fromkeys(_ROOMS, "")})

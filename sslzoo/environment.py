@@ -17,6 +17,8 @@ INSTALL = (
     "pip install 'sslzoo[tensorflow]', and so on"
 )
 
+MOST_SHOWN = 4000  # characters of an error: a path may have as many as somebody likes
+
 
 def check_environment() -> None:
     """Refuses a variable that names nothing, before Keras fails at it or the zoo passes over it.
@@ -117,7 +119,8 @@ def in_a_line(error: Exception, advice: str = "") -> str:
         message = f"{type(error).__name__}: {error.strerror or error}. {advice}{where}"
     else:
         message = f"{error}. {INSTALL}"
-    return printable(" ".join(message.split()))
+    message = printable(" ".join(message.split()))
+    return message if len(message) <= MOST_SHOWN else f"{message[: MOST_SHOWN // 2]} ... {message[-MOST_SHOWN // 2 :]}"
 
 
 def import_keras_for(scripts: str) -> None:
@@ -127,6 +130,7 @@ def import_keras_for(scripts: str) -> None:
         quiet_backends()
     try:
         check_environment()
+        check_backend()
         with hushed() if ours else contextlib.nullcontext():
             import keras  # noqa: F401
     except (SSLZooError, ImportError) as error:

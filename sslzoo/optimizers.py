@@ -8,6 +8,9 @@ w <- w - v. PyTorch, and so the peers' LARS, has it outside: v <- momentum v + g
 the two are one rule; under a schedule they differ by what the rate changes in about 1 / (1 - momentum) steps.
 """
 
+import sslzoo.backend  # noqa: F401 - before Keras
+
+# isort: split
 import math
 import re
 

@@ -5,14 +5,19 @@ batch; the program they run is one, so losses compare all images of a batch. Aro
 own: files are written by the first, and whatever ends training must end it in all of them after the same step.
 """
 
+import atexit
 import contextlib
+import functools
 import hashlib
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 
 import keras
 import numpy as np
 
-from sslzoo.errors import ArtefactError
+from sslzoo.errors import ArtefactError, printable
 
 
 def count() -> int:
@@ -31,6 +36,71 @@ def index() -> int:
     import jax
 
     return jax.process_index()
+
+
+@contextlib.contextmanager
+def joining():
+    """Inside, this process joins the others, and is told how to end when one of them is lost.
+
+    By itself JAX then ends it by SIGABRT under pages of C++; `jax.distributed.initialize` has no argument for another
+    way. JAX 0.10 fails at calling what it is given, which ends it, too: so a shell that outlives it has the last word.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            from jax._src.lib import _jax as library
+
+            join = library.get_distributed_runtime_client
+            stack.callback(setattr, library, "get_distributed_runtime_client", join)
+            library.get_distributed_runtime_client = functools.partial(
+                join, missed_heartbeat_callback=lambda *_: _end()
+            )
+        except (ImportError, AttributeError):  # another JAX
+            pass
+        yield
+    if os.name == "posix":
+        import jax
+
+        text = (
+            f"Process {jax.process_index()} of {jax.process_count()} was ended: another was lost, or it was killed. "
+            "Start all of them again, with --resume."
+        )
+        command = ["sh", "-c", 'read -r end || echo "$0" >&2', text]
+        _witness.append(subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True))
+        atexit.register(_dismiss)
+
+
+_witness = []  # the shell that sees this process end
+
+
+def _dismiss():
+    while _witness:
+        _witness.pop().communicate(b"end\n")
+
+
+def end_if_lost(error: Exception) -> None:
+    """Ends this process, with 1 and one line, after an error of what several compute together. Others pass.
+
+    JAX raises ValueError of its own where a step fails at once, and JaxRuntimeError where it fails later.
+    """
+    if count() > 1:
+        import jax
+
+        if isinstance(error, jax.errors.JaxRuntimeError) or type(error) is ValueError:
+            _end(f"{type(error).__name__}: {error}")
+
+
+def _end(reason="it is not heard of any more"):
+    """At once: JAX, at the end of Python, would wait for the others for minutes."""
+    _dismiss()
+    print(
+        f"Process {index()} of {count()} cannot go on: another has ended, or cannot be reached, or they cannot compute "
+        "together. Start all of them again, with --resume. "
+        f"Received: {printable(' '.join(reason.split()))[:300]}",
+        file=sys.stderr,
+        flush=True,
+    )
+    sys.stdout.flush()
+    os._exit(1)
 
 
 def any_of(flag: bool) -> bool:

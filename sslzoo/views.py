@@ -9,6 +9,9 @@
 A policy is a list of steps; a step is a Keras layer, of `sslzoo.augment` or any image layer of Keras or KerasCV.
 """
 
+import sslzoo.backend  # noqa: F401 - before Keras
+
+# isort: split
 import math
 import warnings
 

@@ -165,8 +165,8 @@ class Disk:
 
     def leave(self, kilobytes=2**20):
         """Leaves so much room beside what is held already."""
-        used = shutil.disk_usage(self.folder).used // 1024
-        subprocess.run(["mount", "-o", f"remount,size={used + kilobytes}k", str(self.folder)], check=True)
+        size = max(4, shutil.disk_usage(self.folder).used // 1024 + kilobytes)  # 0 were no limit, for good
+        subprocess.run(["mount", "-o", f"remount,size={size}k", str(self.folder)], check=True)
 
     def close(self):
         if self.is_own:

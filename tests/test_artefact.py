@@ -864,7 +864,20 @@ def test_paths_and_names_that_lead_nowhere(folder, monkeypatch, tmp_path):
     for path in ("me/enc", "https://huggingface.co/me/enc", "https://huggingface.co/me/enc/tree/main", "me/enc/"):
         with pytest.raises(ArtefactError, match="Did you mean hf://me/enc, on the Hub"):
             sslzoo.load(path)
-    for path in ("hf://me/enc/", "hf://me/enc/tree/main", "hf://https://huggingface.co/me/enc"):
+    for path in (
+        "me/enc@v1",
+        "https://huggingface.co/me/enc/tree/v1",
+        "https://hf.co/me/enc/blob/v1/README.md?x=1#top",
+    ):
+        with pytest.raises(ArtefactError, match="Did you mean hf://me/enc@v1, on the Hub"):
+            sslzoo.load(path)
+    for path in (
+        "hf://me/enc/",
+        "hf://me/enc ",
+        "hf://me/enc?x=1",
+        "hf://me/enc/tree/main",
+        "hf://https://huggingface.co/me/enc",
+    ):
         with pytest.raises(InvalidInputError, match="Did you mean hf://me/enc, on the Hub"):
             sslzoo.load(path)
     with pytest.raises(ArtefactError, match=r"A model folder holds config\.json"):

@@ -20,7 +20,18 @@ import sslzoo
 
 
 @pytest.mark.parametrize(
-    "call", ['sslzoo.load("simvae-digits")', 'sslzoo.evaluate("simvae-digits", "digits")', "sslzoo.embed"]
+    "call",
+    [
+        'sslzoo.load("simvae-digits")',
+        'sslzoo.evaluate("simvae-digits", "digits")',
+        "sslzoo.embed",
+        "sslzoo.data.load",
+        "from sslzoo.methods import SimVAE",
+        "import sslzoo.views",
+        "import sslzoo.optimizers",
+        "from sslzoo.publishing import write",
+        "from sslzoo.training import Run",
+    ],
 )
 def test_a_backend_that_is_not_installed_is_named_in_one_sentence(call, tmp_path):
     environment = os.environ | {"PYTHONPATH": str(ROOT), "KERAS_HOME": str(tmp_path)}

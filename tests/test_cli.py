@@ -567,6 +567,21 @@ def test_inputs_that_lead_nowhere_are_told_before_any_work(sslzoo_, tmp_path, mo
     assert code == 2 and not out and message in err and not Path("out.npz").exists()
 
 
+def test_a_pattern_is_expanded_where_the_shell_does_not(sslzoo_, tmp_path):
+    for name in ("b.png", "a.png", "c.jpg", "[d].png"):
+        paint(tmp_path / name)
+    code, out, _ = sslzoo_("embed", "simvae-digits", str(tmp_path / "*.png"), str(tmp_path / "[d].png"), "-o", "-")
+    names = [Path(line.partition(",")[0]).name for line in out.splitlines()[1:]]
+    assert code == 0 and names == ["[d].png", "a.png", "b.png", "[d].png"]
+    code, _, err = sslzoo_("embed", "simvae-digits", str(tmp_path / "*.gif"), "-o", "-")
+    assert code == 2 and "*.gif" in err
+
+
+def test_an_error_is_no_longer_than_one_reads(sslzoo_):
+    code, _, err = sslzoo_("embed", "simvae-digits", "x" * 100_000, "-o", "-")
+    assert code == 2 and err.startswith("sslzoo: ") and err.count("\n") == 1 and len(err) < 5000
+
+
 @pytest.mark.skipif(os.name == "nt" or sys.platform == "darwin", reason="their file names are text")
 def test_names_that_are_no_text_are_embedded_and_printed(tmp_path):
     folder = os.fsencode(tmp_path / "in")

@@ -315,6 +315,12 @@ def test_no_network_at_all(hub, monkeypatch):
         fetch(hub)
 
 
+def test_offline_nothing_is_published_or_looked_at(hub, monkeypatch):
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(HubError, match=r"Offline mode is on \(HF_HUB_OFFLINE\), and this needs the Hub. Unset it"):
+        hubs.remote(NAME)
+
+
 def test_a_full_disk_is_said_to_be_full(hub, monkeypatch):
     def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -407,6 +413,58 @@ def test_a_cache_without_links_is_checked_by_the_hashes_at_hand_without_warnings
     (folder / "config.json").write_bytes(FILES["config.json"])
     with pytest.warns(UserWarning, match="Neither results.json nor the cache has a hash"):
         fetch(hub, hashes=None)
+
+
+def as_folder(entry):
+    entry.unlink()
+    entry.mkdir()
+
+
+def as_link_to_another(entry):
+    target = os.path.realpath(entry.parent / PART[1])
+    entry.unlink()
+    entry.symlink_to(target)
+
+
+@pytest.mark.parametrize("become", [as_folder, as_link_to_another])
+def test_an_entry_that_is_no_file_of_its_own_is_downloaded_again(hub, become):
+    become(fetch(hub) / "config.json")
+    assert_fetched(fetch(hub))
+    assert held() == {file: FILES[file] for file in PART}
+
+
+def test_damaged_results_are_downloaded_again_where_no_hash_is_known(hub, monkeypatch):
+    """A plain file, of a commit that nobody pinned."""
+    file = "results.json"
+    entry = fetch(hub, hashes=None, files=[file]) / file
+    for damaged in (b'{"name": "mod', b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"):
+        entry.unlink()
+        entry.write_bytes(damaged)
+        assert (fetch(hub, hashes=None, files=[file]) / file).read_bytes() == FILES[file]
+    entry.unlink()
+    entry.write_bytes(b"{")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(IntegrityError, match=r"in the cache was damaged .* has been removed"):
+        fetch(hub, hashes=None, files=[file])
+
+
+def test_offline_a_branch_that_is_not_cached_names_the_commit_that_is(hub, monkeypatch):
+    fetch(hub)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(HubError, match=f"HF_HUB_OFFLINE.*; the cache holds hf://{NAME}@{hub.commit}"):
+        hubs.fetch(NAME, None, PART)
+    with pytest.raises(HubError) as caught:
+        hubs.fetch(NAME, "0" * 40, PART)
+    assert "the cache holds" not in str(caught.value)
+
+
+def test_a_cache_that_names_no_commit_is_said_to_be_damaged(hub, monkeypatch):
+    hubs.fetch(NAME, None, PART)
+    [name] = cache().glob("*/refs/main")
+    name.write_text("../../x")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(HubError, match="The cache of this repository is damaged; remove it from"):
+        hubs.fetch(NAME, None, PART)
 
 
 def test_unverified_files_are_taken_as_they_are(hub):

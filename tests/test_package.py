@@ -49,6 +49,7 @@ FLOW = [
     "lazy",
     "errors",
     "environment",
+    "backend",
     "checks",
     "files",
     "processes",

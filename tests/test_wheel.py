@@ -22,6 +22,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(sslzoo.__file__).parent.parent
 COMMITTED = sorted(path.parent for path in (ROOT / "weights").glob("*/results.json"))
 ENCODER = ("config.json", "metadata.json", "model.weights.h5", "results.json")
+DECODERS = {f"weights/{name}/decoder/{file}" for name in ("simvae-digits", "simvae-mnist") for file in ENCODER[:3]}
 
 
 @pytest.fixture(scope="module")
@@ -52,13 +53,13 @@ def installed(wheel, tmp_path_factory):
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", "env"], cwd=root, check=True)
     scripts = root / "env" / ("Scripts" if os.name == "nt" else "bin")
     python = scripts / "python"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("SSLZOO_", "PYTHON"))}
     pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-deps", "--no-index", "-q", str(wheel)]
-    subprocess.run(pip, cwd=root, check=True)
+    subprocess.run(pip, cwd=root, env=environment, check=True)
     # What sslzoo depends on is this environment's; as a plain line of paths it brings no editable install along.
     [site] = {path for path in (root / "env").rglob("site-packages") if path.is_dir() and "lib64" not in path.parts}
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     (root / "elsewhere").mkdir()
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("SSLZOO_", "PYTHON"))}
     environment |= {"HF_HUB_OFFLINE": "1", "PATH": f"{scripts}{os.pathsep}{environment['PATH']}"}
 
     def run(*command, code=0):
@@ -82,7 +83,7 @@ def test_the_wheel_carries_encoders_recipes_and_the_manifest_and_is_small(wheel)
     assert folders <= {folder.name for folder in COMMITTED}
     assert {name for name in carried if name.startswith("weights/")} == {
         f"weights/{folder}/{file}" for folder in folders for file in ENCODER
-    }
+    } | DECODERS
     first = [folder.name for folder in COMMITTED if folder.name.startswith(("simvae-", "simclr-", "moco-", "vicreg-"))]
     assert set(first) <= folders
 
@@ -100,7 +101,7 @@ def test_what_does_not_fit_is_left_out_by_rank_and_not_by_size(tmp_path):
         (900, ["simvae-b", "simclr-a", "vicreg-a", "ball-a", "wmse-a"]),
         (815, ["simvae-b", "simclr-a", "vicreg-a"]),
     ):
-        assert [folder.name for folder in setup.encoders(tmp_path, most)] == expected
+        assert [folder.name for folder in setup.models(tmp_path, most)] == expected
 
 
 def test_carried_encoders_load_without_checkout_and_network(installed):
@@ -128,8 +129,8 @@ print(json.dumps(answer))
 
 def test_what_the_wheel_leaves_out_says_where_it_is(installed):
     recipe = index.read(ROOT / index.FILE)["simvae-digits"]["recipe"]
-    _, err = installed("python", "-c", 'import sslzoo; sslzoo.load("simvae-digits", part="decoder")', code=1)
-    assert "HubError: part 'decoder' of simvae-digits is not published yet" in err
+    _, err = installed("python", "-c", 'import sslzoo; sslzoo.load("simvae-digits", part="posterior")', code=1)
+    assert "HubError: part 'posterior' of simvae-digits is not published yet" in err
     assert "the folder weights/ of a checkout, which holds weights/simvae-digits" in err
     assert "SSLZOO_WEIGHTS" in err and recipe in err
 
@@ -137,7 +138,15 @@ def test_what_the_wheel_leaves_out_says_where_it_is(installed):
 def test_carried_files_verify(installed):
     out, _ = installed("sslzoo", "verify", "simvae-digits", "--json")
     [finding] = json.loads(out)
-    assert finding["ok"] and finding["files"] == len(ENCODER) - 1 and "site-packages" in finding["place"]
+    assert finding["ok"] and finding["files"] == len(ENCODER) + 1 and "site-packages" in finding["place"]
+
+
+def test_the_first_snippet_of_the_readme_runs(installed):
+    [snippet] = re.findall(
+        r"## Load an encoder\n\n```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL
+    )
+    out, _ = installed("python", "-c", snippet + "print(features.shape, again.shape)")
+    assert out.splitlines()[-1] == "(360, 10) (360, 8, 8, 1)"
 
 
 def test_an_installed_recipe_trains_and_what_it_wrote_loads(installed):

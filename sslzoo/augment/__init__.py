@@ -8,6 +8,7 @@ and so the numbers, are torchvision's, because that is what papers print.
 its own draws from its own `seed`, or from `seed=` given in the call.
 """
 
+import sslzoo.backend  # noqa: F401 - before Keras
 from sslzoo.augment.colour import ColorJitter, Grayscale, Lab, Solarize
 from sslzoo.augment.geometry import (
     Flip,

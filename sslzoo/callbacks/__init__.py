@@ -1,5 +1,6 @@
 """What watches a run: its checkpoint, its journal and time, its health, and neighbours while it trains."""
 
+import sslzoo.backend  # noqa: F401 - before Keras
 from sslzoo.callbacks.checkpoint import Checkpoint, Journal, Scalars
 from sslzoo.callbacks.ending import Pace, Stopwatch, UntilKNN
 from sslzoo.callbacks.health import CollapseWarning

@@ -5,6 +5,7 @@ batches = sslzoo.data.pipeline((images, labels), None, 128, seed=0)   # a tf.dat
 batches = sslzoo.data.Batches(images, labels, 128, seed=0)            # the same batches without TensorFlow
 """
 
+import sslzoo.backend  # noqa: F401 - before Keras
 from sslzoo.data.batches import Batches, Stacked, epoch_order, pipeline
 from sslzoo.data.catalogue import CELEBA_ATTRIBUTES, DatasetInfo, celeba_task, class_names, info
 from sslzoo.data.image_files import fit_images

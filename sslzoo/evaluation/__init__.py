@@ -9,6 +9,7 @@
 `sslzoo.evaluation.outliers` recognises images of other sets by the slope of a density.
 """
 
+import sslzoo.backend  # noqa: F401 - before Keras
 from sslzoo.evaluation import generation, style
 from sslzoo.evaluation.clustering import fit_gmm, hungarian_accuracy, minibatch_scores, scores
 from sslzoo.evaluation.embedding import Embedding, embed

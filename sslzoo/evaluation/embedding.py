@@ -22,6 +22,7 @@ from sslzoo.evaluation.features import (
     load_encoder,
     outputs_of,
 )
+from sslzoo.networks.composition import input_range
 
 
 @dataclasses.dataclass(repr=False)
@@ -189,8 +190,8 @@ def embed(
         `Embedding`, one row per image that was read.
 
     Raises:
-        InvalidInputError: an encoder that is none, images that are none, one that cannot be read (on_error="fail") or
-            none that can, or features with NaN or infinite values.
+        InvalidInputError: an encoder that is none, images that are none, or of values that the encoder does not take,
+            one that cannot be read (on_error="fail") or none that can, or features with NaN or infinite values.
         MissingDataError: no such path, or a folder without images.
         UnknownNameError, ArtefactError, ...: as `sslzoo.load`.
     """
@@ -213,7 +214,10 @@ def embed(
                 raise
             skipped.append((source.name(index), str(error.__cause__ or error)))
         if pending and (len(pending) == batch_size or index + 1 == len(source)):
-            batches.append(outputs_of(encoder, np.stack(pending), batch_size))
+            batch = np.stack(pending)
+            if input_range(encoder, None) == (0, 255):
+                checks.values(batch)
+            batches.append(outputs_of(encoder, batch, batch_size))
             pending.clear()
         if progress:
             progress(index + 1, len(source))

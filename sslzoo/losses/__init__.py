@@ -5,6 +5,7 @@ They take arrays or tensors, of any float dtype; shapes and numbers other than t
 assume `import numpy as np` and `from sslzoo import losses`; that of `X_terms` is that of `X`.
 """
 
+import sslzoo.backend  # noqa: F401 - before Keras
 from sslzoo.losses.clustering import (
     cluster_terms,
     proto_cpc,

@@ -1,5 +1,8 @@
 """The methods, one file each. `METHODS` maps the name used by recipes, weights and tests to the class."""
 
+import sslzoo.backend  # noqa: F401 - before Keras
+
+# isort: split
 import keras
 
 from sslzoo.methods.align_uniform import AlignUniform

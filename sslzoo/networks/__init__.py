@@ -5,6 +5,7 @@ the preprocessing of its views when it is saved. Examples assume `import numpy a
 `from sslzoo import networks`.
 """
 
+import sslzoo.backend  # noqa: F401 - before Keras
 from sslzoo.networks.backbones import backbone
 from sslzoo.networks.centre_of_mass import centre_of_mass_encoder
 from sslzoo.networks.composition import at_size, compose, without_preprocessing

@@ -1,5 +1,8 @@
 """Trained models written as folders, whole or not at all. `sslzoo.zoo.layout` says what such a folder holds."""
 
+import sslzoo.backend  # noqa: F401 - before Keras
+
+# isort: split
 import contextlib
 import io
 import json

@@ -40,7 +40,8 @@ def join(number: int | None, shared: str) -> None:
     if os.environ.get("KERAS_DISTRIBUTION_PROCESS_ID") == "0":
         check_port(where)
     try:
-        keras.distribution.initialize(num_processes=number)
+        with processes.joining():
+            keras.distribution.initialize(num_processes=number)
     except (ValueError, RuntimeError) as error:
         raise InvalidInputError(
             "--processes needs KERAS_DISTRIBUTION_PROCESS_ID (0, 1, ...) and KERAS_DISTRIBUTION_JOB_ADDRESSES "

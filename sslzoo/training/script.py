@@ -4,6 +4,7 @@ import contextlib
 import sys
 from collections.abc import Callable
 
+from sslzoo import processes
 from sslzoo.environment import in_a_line
 from sslzoo.errors import SSLZooError
 
@@ -11,7 +12,8 @@ from sslzoo.errors import SSLZooError
 def script(main: Callable) -> None:
     """Run a recipe's `main` from the shell: what the user can mend is one line, without a traceback.
 
-    Exit codes are those of `sslzoo`: 0 all went well, 2 an error that the message explains, 130 after Ctrl-C.
+    Exit codes are those of `sslzoo`: 0 all went well, 1 another process of the run was lost, 2 an error that the
+    message explains, 130 after Ctrl-C.
     """
     if hasattr(sys.stdout, "reconfigure"):
         # Whoever reads a log or a pipe sees each line as it comes; letters that it has not are written as escapes.
@@ -26,6 +28,9 @@ def script(main: Callable) -> None:
     except KeyboardInterrupt:
         print("Interrupted. If the run had a checkpoint, go on with --resume.", file=sys.stderr)
         sys.exit(130)
+    except Exception as error:
+        processes.end_if_lost(error)
+        raise
     finally:
         sys.stdout = stream
 

@@ -11,16 +11,18 @@ import errno
 import hashlib
 import os
 import re
+import shutil
 import threading
 import time
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
-from sslzoo.errors import HubError, IntegrityError, InvalidInputError, SSLZooError
+from sslzoo.errors import ArtefactError, HubError, IntegrityError, InvalidInputError, SSLZooError
 from sslzoo.files import sha256
 from sslzoo.zoo import index
-from sslzoo.zoo.layout import RESULTS
+from sslzoo.zoo.layout import RESULTS, part_files
+from sslzoo.zoo.results import parse_results
 
 TIMEOUT = 30.0  # seconds for one answer about a repository
 
@@ -131,6 +133,17 @@ def fetch(
     return folder
 
 
+def _held(repository):
+    """What the cache has of a repository, by the addresses that need no network; "" if it has nothing."""
+    from huggingface_hub import constants
+    from huggingface_hub.file_download import repo_folder_name
+
+    folder = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=repository, repo_type="model") / "snapshots"
+    commits = sorted(path.name for path in folder.glob("*") if cached(repository, path.name, part_files("encoder")))
+    addresses = ", ".join(f"{index.SCHEME}{repository}@{commit}" for commit in commits)
+    return f"; the cache holds {addresses}" if addresses else ""
+
+
 def _root(path, file):
     """Folder of the commit that a cached file belongs to."""
     return Path(path).parents[file.count("/")]
@@ -160,7 +173,8 @@ class _Source:
                 return held
             if held is not None and optional:  # known not to exist
                 return None
-        with explained(f"fetch {self}", self.repository, self.token), _names_checked(self):
+        held = "" if re.fullmatch(index.COMMIT, self.revision) else _held(self.repository)
+        with explained(f"fetch {self}", self.repository, self.token, held), _names_checked(self):
             try:
                 return _persistently(
                     lambda: huggingface_hub.hf_hub_download(
@@ -244,11 +258,13 @@ def _check_place(path, file):
 
 def _check_content(source, path, expected):
     """Raise if a cached file is another than it should be, also after a second download."""
-    difference = _difference(path, expected)
+    difference = _difference(path, expected) or _unreadable(path, expected)
     if difference is None:
         return
     if not os.path.islink(path):  # a file system without links, where the client keeps a file that is there
         _discard(path)
+    elif _difference(path, None) is None:  # a link to another file, which is whole
+        os.unlink(path)
     try:
         path = source.fetch(again=True)  # replaces the file at one stroke: others may be reading it
     except HubError as error:
@@ -269,6 +285,8 @@ def _difference(path, expected):
     """In words, how a cached file differs from what it should be; None if it does not."""
     try:
         if expected is None:
+            if not os.path.isfile(path):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
             # The cache names a file as the Hub does: sha256 of large files, git's hash of small ones.
             expected = os.path.basename(os.path.realpath(path)) if os.path.islink(path) else ""
             if not _HASH.fullmatch(expected):  # a file system without links
@@ -281,9 +299,21 @@ def _difference(path, expected):
         return f"a readable file. Received: {error}"
 
 
+def _unreadable(path, expected):
+    """In words, why results.json cannot be read, where no hash can tell that it is damaged; None if it can."""
+    if expected is None and os.path.basename(path) == RESULTS and not os.path.islink(path):
+        try:
+            parse_results(Path(path).read_bytes(), path)
+        except ArtefactError as error:
+            return f"a file that can be read. Received: {error}"
+    return None
+
+
 def _discard(path):
     """Removes a file from the cache, so that the next attempt downloads it."""
     for place in {os.path.realpath(path), path}:
+        if os.path.isdir(place) and not os.path.islink(place):
+            shutil.rmtree(place)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(place)
 
@@ -331,8 +361,12 @@ def api(token: str | None):
 
 
 @contextlib.contextmanager
-def explained(doing: str, repository: str, token: str | None = None):
-    """While open, whatever the client stumbles over becomes a HubError that says what to do."""
+def explained(doing: str, repository: str, token: str | None = None, held: str | None = None):
+    """While open, whatever the client stumbles over becomes a HubError that says what to do.
+
+    Args:
+        held: what can be had without the Hub, said where it cannot be reached; None for what needs the Hub itself.
+    """
     try:
         yield
     except SSLZooError:
@@ -342,7 +376,7 @@ def explained(doing: str, repository: str, token: str | None = None):
         status = _status(fault)
         kind = f"status {status}" if status is not None else type(fault).__name__
         reason = " ".join(str(fault).split())[:400] or "no reason given"
-        message = f"Could not {doing}. {_advice(fault, status, repository)}. Received: {kind}: {reason}"
+        message = f"Could not {doing}. {_advice(fault, status, repository, held)}. Received: {kind}: {reason}"
         safe = _without_secrets(message, token)
         # A cause would be printed beside the message, with what was taken out of it.
         cause = error if _without_secrets(f"{error}{fault}", token) == f"{error}{fault}" else None
@@ -360,15 +394,19 @@ def _origin(error):
     return error
 
 
-def _advice(error, status, repository):
+def _advice(error, status, repository, held):
     """What to do about a fault: the first row that has its type or its status, subclasses before their bases."""
     from huggingface_hub import constants, errors
 
+    online = "Go online once, or set SSLZOO_WEIGHTS"
     page, endpoint, log_in = url(repository), _endpoint(), "log in with `hf auth login`, or set HF_TOKEN"
     unreached = (
         f"{endpoint} cannot be reached, or the connection broke. Check network, proxy (HTTPS_PROXY), HF_ENDPOINT"
+        + (held or "")
     )
-    offline = "Offline mode is on (HF_HUB_OFFLINE), and the cache lacks this. Go online once, or set SSLZOO_WEIGHTS"
+    offline = "Offline mode is on (HF_HUB_OFFLINE), and "
+    offline += "this needs the Hub. Unset it" if held is None else f"the cache lacks this. {online}{held}"
+    damaged = f"The cache of this repository is damaged; remove it from {constants.HF_HUB_CACHE}"
     disk = f"The cache {constants.HF_HUB_CACHE} cannot be written. Make room or give permission, or set HF_HOME"
     token = "Take one that may (https://huggingface.co/settings/tokens), or publish under a name of your own"
     table = [
@@ -381,6 +419,7 @@ def _advice(error, status, repository):
         ((), (403,), f"The token does not allow this, to read or to write. {token}"),
         ((), (412,), "Somebody else changed the repository meanwhile. Look at it, then try again"),
         ((), (429, *range(500, 600)), f"The Hub ({endpoint}) is busy or has a fault of its own. Try again later"),
+        *([(ValueError, (), damaged)] if constants.HF_HUB_OFFLINE else []),
         (
             (ValueError, errors.FileMetadataError),
             range(600),

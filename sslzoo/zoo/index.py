@@ -58,14 +58,17 @@ def is_repository(value: object) -> bool:
 
 def hint(address: str) -> str:
     """ " Did you mean hf://...?" of a name without its scheme, or of a page's address; "" of what is neither."""
-    words = [word for word in address.split("/") if word]
+    page, _, revision = re.split("[?#]", address.strip())[0].partition("@")
+    words = [word for word in page.split("/") if word]
     while len(words) > 2 and re.fullmatch(r"(hf|https?):", words[0], re.IGNORECASE):
         words = words[1:]
     if len(words) > 2 and re.fullmatch(r"[\w-]+(\.[\w-]+)+(:\d+)?", words[0]):
         words = words[1:]
     name, rest = "/".join(words[:2]), words[2:3]
     is_one = is_repository(name) and rest in ([], ["tree"], ["blob"], ["resolve"])
-    return f" Did you mean {SCHEME}{name}, on the Hub?" if is_one and address != SCHEME + name else ""
+    revision = revision or "".join(word for word in words[3:4] if word != "main")
+    meant = f"{SCHEME}{name}@{revision}" if revision else SCHEME + name
+    return f" Did you mean {meant}, on the Hub?" if is_one and address != meant else ""
 
 
 def _is_parts(value):

@@ -86,8 +86,9 @@ def _differences(expected, present):
 
 def _local(entry, folder):
     expected, ignored = _expected(folder, entry), {"sha256"}
-    if index.is_installed(folder):  # which carries encoders, and leaves other parts to the Hub or a checkout
-        expected = {file: digest for file, digest in expected.items() if "/" not in file}
+    if index.is_installed(folder):  # which carries encoders, and leaves most other parts to the Hub or a checkout
+        carried = {"", *layout.parts(folder)}
+        expected = {file: digest for file, digest in expected.items() if file.rpartition("/")[0] in carried}
         ignored |= {"parts", "bytes"}
     sealed = [file for file in layout.files(folder) if file in expected or Path(file).name not in _UNSEALED]
     problems = _differences(expected, {file: sha256(folder / file) for file in sealed})

@@ -80,3 +80,20 @@ def test_an_encoder_of_pictures_refuses_what_lies_beyond():
     encoder = sslzoo.load("simvae-digits")
     with pytest.raises(InvalidInputError, match=r"values 0..255: undo .* Received: images in 0..4000"):
         features(encoder, np.linspace(0, 4000, 128).reshape(2, 8, 8, 1))
+
+
+@pytest.mark.parametrize("low, high", [(0, 4000), (-1, 1), (-3, 3), (0, 1e30)])
+def test_embed_refuses_what_lies_beyond_too(low, high, tmp_path):
+    images = np.linspace(low, high, 256, dtype="float32").reshape(4, 8, 8, 1)
+    with pytest.raises(InvalidInputError, match=r"values 0..255: undo"):
+        sslzoo.embed("simvae-digits", images)
+    tifffile = pytest.importorskip("tifffile")
+    for index, image in enumerate(images):
+        tifffile.imwrite(tmp_path / f"{index}.tif", image[..., 0])
+    with pytest.raises(InvalidInputError, match=r"values 0..255: undo"):
+        sslzoo.embed("simvae-digits", tmp_path)
+
+
+def test_images_that_are_enlarged_stay_in_their_range():
+    images = np.random.default_rng(0).choice([0.0, 255.0], (4, 5, 7, 1)).astype("float32")
+    assert sslzoo.embed("simvae-digits", images).features.shape == (4, 10)

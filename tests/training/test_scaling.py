@@ -2,6 +2,10 @@
 
 import json
 import os
+import signal
+import socket
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -245,6 +249,43 @@ else:
     raise AssertionError("it trained")
 """)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.skipif(BACKEND != "jax" or os.name != "posix", reason="keras.distribution.initialize is JAX's")
+@pytest.mark.parametrize("killed", [0, 1])
+def test_a_process_that_is_killed_ends_the_other_in_words(killed):
+    code = """
+import os, signal
+from sslzoo import processes
+from sslzoo.training import devices, script
+def main():
+    devices.join(2, "alike")
+    if index == killed:
+        os.kill(os.getpid(), signal.SIGKILL)
+    while True:
+        processes.any_of(False)
+script(main)
+"""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        address = f"localhost:{free.getsockname()[1]}"
+    path = os.pathsep.join([str(Path(sslzoo.__file__).parent.parent), *sys.path])
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", f"index, killed = {index}, {killed}\n{code}"],
+            env=os.environ
+            | {"PYTHONPATH": path}
+            | {"KERAS_DISTRIBUTION_PROCESS_ID": str(index), "KERAS_DISTRIBUTION_JOB_ADDRESSES": address},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for index in range(2)
+    ]
+    told = [process.communicate(timeout=600)[1] for process in started]
+    assert started[killed].returncode == -signal.SIGKILL and started[1 - killed].returncode not in (0, -signal.SIGKILL)
+    last = told[1 - killed].splitlines()[-1]
+    assert "tart all of them again, with --resume" in last and "Traceback" not in told[1 - killed], told
 
 
 @pytest.mark.skipif(BACKEND != "jax", reason="keras.distribution.initialize is JAX's")
