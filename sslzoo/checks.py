@@ -32,7 +32,7 @@ def values(images, low: float = 0.0, high: float = 255.0, name: str = "images", 
     """Raw images (an array or tensor) against the values that are black and white to whoever takes them.
 
     Nothing lies beyond 0..255 and 0..1. Other ranges were read off images (`sslzoo.data.value_range`), whose brightest
-    and darkest values lie beyond: so may up to half of them.
+    and darkest values lie beyond, and so may whole empty regions: a tenth must lie within.
 
     Returns:
         A remark on images that fill less than a hundredth of `low..high`, as images in 0..1 do; None of all others.
@@ -49,7 +49,7 @@ def values(images, low: float = 0.0, high: float = 255.0, name: str = "images", 
         raise InvalidInputError(f"{name} must be finite. {received}")
     if whole and (least < low or most > high):
         some = array(some[:1000])
-        if (low, high) in ((0, 255), (0, 1)) or ((some < low) | (some > high)).mean() > 0.5:
+        if (low, high) in ((0, 255), (0, 1)) or ((some < low) | (some > high)).mean() > 0.9:
             raise InvalidInputError(
                 f"{name} must be values {low:g}..{high:g}: undo what standardised or scaled them. {received}"
             )

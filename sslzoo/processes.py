@@ -7,7 +7,6 @@ own: files are written by the first, and whatever ends training must end it in a
 
 import atexit
 import contextlib
-import functools
 import hashlib
 import os
 import subprocess
@@ -38,35 +37,23 @@ def index() -> int:
     return jax.process_index()
 
 
-@contextlib.contextmanager
-def joining():
-    """Inside, this process joins the others, and is told how to end when one of them is lost.
+def say_when_lost() -> None:
+    """From here on a sentence says how this process ended, if another one of them was lost.
 
-    By itself JAX then ends it by SIGABRT under pages of C++; `jax.distributed.initialize` has no argument for another
-    way. JAX 0.10 fails at calling what it is given, which ends it, too: so a shell that outlives it has the last word.
+    JAX ends it by SIGABRT under pages of C++; `jax.distributed.initialize` has no argument for another way. So a shell
+    that outlives it has the last word.
     """
-    with contextlib.ExitStack() as stack:
-        try:
-            from jax._src.lib import _jax as library
+    if os.name != "posix":
+        return
+    import jax
 
-            join = library.get_distributed_runtime_client
-            stack.callback(setattr, library, "get_distributed_runtime_client", join)
-            library.get_distributed_runtime_client = functools.partial(
-                join, missed_heartbeat_callback=lambda *_: _end()
-            )
-        except (ImportError, AttributeError):  # another JAX
-            pass
-        yield
-    if os.name == "posix":
-        import jax
-
-        text = (
-            f"Process {jax.process_index()} of {jax.process_count()} was ended: another was lost, or it was killed. "
-            "Start all of them again, with --resume."
-        )
-        command = ["sh", "-c", 'read -r end || echo "$0" >&2', text]
-        _witness.append(subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True))
-        atexit.register(_dismiss)
+    text = (
+        f"Process {jax.process_index()} of {jax.process_count()} was ended: another was lost, or it was killed. "
+        "Start all of them again, with --resume."
+    )
+    command = ["sh", "-c", 'read -r end || echo "$0" >&2', text]
+    _witness.append(subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True))
+    atexit.register(_dismiss)
 
 
 _witness = []  # the shell that sees this process end
@@ -89,7 +76,7 @@ def end_if_lost(error: Exception) -> None:
             _end(f"{type(error).__name__}: {error}")
 
 
-def _end(reason="it is not heard of any more"):
+def _end(reason):
     """At once: JAX, at the end of Python, would wait for the others for minutes."""
     _dismiss()
     print(

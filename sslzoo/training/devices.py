@@ -40,14 +40,14 @@ def join(number: int | None, shared: str) -> None:
     if os.environ.get("KERAS_DISTRIBUTION_PROCESS_ID") == "0":
         check_port(where)
     try:
-        with processes.joining():
-            keras.distribution.initialize(num_processes=number)
+        keras.distribution.initialize(num_processes=number)
     except (ValueError, RuntimeError) as error:
         raise InvalidInputError(
             "--processes needs KERAS_DISTRIBUTION_PROCESS_ID (0, 1, ...) and KERAS_DISTRIBUTION_JOB_ADDRESSES "
             f"(host:port of process 0), or SLURM, and the other processes ({' '.join(str(error).split())}). "
             f"Received: --processes={number}"
         ) from error
+    processes.say_when_lost()
     keras.distribution.set_distribution(keras.distribution.DataParallel(auto_shard_dataset=False))
     if processes.index() > 0:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - until the process ends
