@@ -66,7 +66,7 @@ PY
 measure() {
     unpack
     local size=512 steps=20 rounds=3 fuse=32 views=(32 96 224) batch=256 record=() peers=(scan torch lightly)
-    [ -n "${SMALL:-}" ] && size=8 steps=1 rounds=1 fuse=1 views=(32 96) batch=2 peers=(scan) &&
+    [ -n "${SMALL:-}" ] && size=2 steps=1 rounds=1 fuse=1 views=(32 96) batch=2 peers=(scan) &&
         record=(--limit 64 --epochs 1 --batch-size 16)
     command -v nvidia-smi >/dev/null && nvidia-smi >"$OUT/nvidia-smi.txt"
     check || exit 1
