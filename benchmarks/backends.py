@@ -60,7 +60,8 @@ def figures(rounds, steps, only=""):
     for name, precision in itertools.product([name for name in STEPS if only in name], PRECISIONS):
         network, shape, policy, side, latents, batch, views = STEPS[name]
         keras.config.set_dtype_policy(precision)
-        model = _model(network, shape, Views(policy, views, size=side, seed=0), latents)
+        seen = shape if side is None else (side, side, shape[-1])
+        model = _model(network, seen, Views(policy, views, size=side, seed=0), latents)
         images = random.integers(0, 256, (batch * steps, *shape), "uint8")
         batches = data.Batches(images, None, batch, seed=0)
 
