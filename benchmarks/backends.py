@@ -98,7 +98,7 @@ def _median(action, views, rounds, clock):
     return sorted(seconds)[len(seconds) // 2]
 
 
-def main():
+def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     installed = [name for name in ("jax", "tensorflow", "torch") if importlib.util.find_spec(name)]
     parser.add_argument("--backends", nargs="+", choices=installed, default=installed)
@@ -106,7 +106,7 @@ def main():
     parser.add_argument("--steps", type=int, default=4, help="training steps of a round (4)")
     parser.add_argument("--of-this-backend", action="store_true", help="print the figures of KERAS_BACKEND as JSON")
     parser.add_argument("--only", default="", metavar="TEXT", help="lines with this in their name")
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     if not any(options.only in line for line in (*STEPS, *(f"views {policy}" for policy in POLICIES))):
         parser.error(f"No line has this in its name. Received: --only {options.only}")
     one_core()
