@@ -4,7 +4,7 @@
 #   bash benchmarks/gpu.sh pack          # here: gpu_kit/ with code, three wheels and CIFAR-10, under 60 MiB (git ignores it)
 #   bash gpu_kit/gpu.sh measure          # there, first call, ten minutes: machine, digits, throughput, views, record, profile
 #   bash gpu_kit/gpu.sh strong           # there, second call, ten minutes: ResNet-18 on CIFAR-10 by the strong recipe
-#   bash benchmarks/gpu.sh rehearse      # here: both calls at small size on this CPU, Python 3.12, without network
+#   bash benchmarks/gpu.sh --rehearse    # here: both calls at small size on this CPU, Python 3.12, without network
 #
 # The machine needs Linux, Python 3.12 with JAX, PyTorch, NumPy, SciPy, scikit-learn, Pillow, Matplotlib, h5py and
 # huggingface-hub; no Keras, no network. What comes out lies in $OUT (gpu_out): texts, results.json (a row a line),
@@ -66,7 +66,7 @@ PY
 measure() {
     unpack
     local size=512 steps=20 rounds=3 fuse=32 views=(32 96 224) batch=256 record=() peers=(scan torch lightly)
-    [ -n "${SMALL:-}" ] && size=8 steps=1 rounds=1 fuse=1 views=(32 96) batch=2 peers=(scan) &&
+    [ -n "${SMALL:-}" ] && size=2 steps=1 rounds=1 fuse=1 views=(32 96) batch=2 peers=(scan) &&
         record=(--limit 64 --epochs 1 --batch-size 16)
     command -v nvidia-smi >/dev/null && nvidia-smi >"$OUT/nvidia-smi.txt"
     check || exit 1
@@ -98,13 +98,15 @@ strong() {
 }
 
 rehearse() {
-    pack
-    local place
+    local place began=$SECONDS
     place=$(mktemp -d)
+    pack
+    echo "== pack: $((SECONDS - began)) s" && began=$SECONDS
     ${PYTHON312:-python3.12} -m venv "$place/venv" || exit 1
     python=$place/venv/bin/python
     "$python" -m pip install -q torch==2.13.0 jax numpy scipy scikit-learn pillow matplotlib h5py huggingface-hub \
         threadpoolctl ml-dtypes absl-py rich packaging || exit 1
+    echo "== a fresh environment: $((SECONDS - began)) s"
     local alone=() # no network, where a user may ask for that
     unshare -rn true 2>/dev/null && alone=(unshare -rn)
     for call in measure strong; do
@@ -117,5 +119,6 @@ rehearse() {
 
 case ${1:-} in
 pack | measure | strong | rehearse) "$1" ;;
+--rehearse) rehearse ;;
 *) sed -n '2,13s/^# \{0,1\}//p' "$0" && exit 2 ;;
 esac

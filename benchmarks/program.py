@@ -3,14 +3,17 @@
     KERAS_BACKEND=jax python benchmarks/program.py
     KERAS_BACKEND=jax python benchmarks/program.py --network airnet --precision mixed_bfloat16 --fuse-steps 4
 
-SimCLR trains for two epochs in a process whose programs XLA writes down (`--xla_dump_to`); the largest with a loop is
-the one that trains. Counted in it, after optimisation:
+SimCLR trains for two epochs, as a recipe does, in a process whose programs XLA writes down (`--xla_dump_to`); the
+largest with a loop is the one that trains. Counted in it, after optimisation:
 
-    loops         `while` with a known number of turns: one for all fused steps, and those of views that scan
-    kernels       fusions, calls of libraries, dots and convolutions: what a device is asked to start
-    transposes    of arrays of four axes, and copies of such, inside any computation but parameters' own layouts
-    donated       arrays whose memory the program gives back updated, of all it takes
-    bytes         of images that go to the device in an epoch
+    loops of steps        `while` of as many turns as there are fused steps: one
+    other loops           those of random numbers, which a GPU draws without
+    kernels               fusions, calls of libraries, dots and convolutions: what a device is asked to start
+    transposes            of arrays of four axes, a kernel each; and those in a fusion, where they are another order of
+                          reading
+    copies                of such arrays, a kernel each
+    donated               arrays whose memory the program gives back updated, of all it takes
+    bytes                 of the batches that go to the device in an epoch
 """
 
 import argparse
@@ -29,7 +32,8 @@ def train(options):
     import numpy as np
 
     from sslzoo import data, methods, networks
-    from sslzoo.methods.pretrainer import fuses_its_steps
+    from sslzoo.methods.fusing import fuses_its_steps
+    from sslzoo.training import fusing
     from sslzoo.views import Views
 
     keras.config.set_dtype_policy(options.precision)
@@ -38,12 +42,12 @@ def train(options):
     encoder = networks.encoder(options.network, shape, None if options.network in ("airnet", "resnet18") else 64)
     head = networks.projector(encoder.output_shape[-1], (512, 128), seed=1)
     model = methods.SimCLR(encoder, head, Views("simclr-cifar10", 2, seed=0))
-    model(images[:2])
     model.compile(keras.optimizers.SGD(0.01, momentum=0.9), steps_per_execution=options.fuse_steps)
     fused = options.fuse_steps if fuses_its_steps() else 1
+    fusing.build(model, (images[:2],))
     batches = data.Batches(images, None, options.batch_size, seed=0, repeat=fused > 1, steps_per_execution=fused)
     model.fit(batches, epochs=2, steps_per_epoch=len(batches), shuffle=False, verbose=0)
-    print(images.nbytes)
+    print(sum(array.nbytes for batch in batches for array in keras.tree.flatten(batch) if array is not None))
 
 
 def computations(text):
@@ -60,22 +64,28 @@ def computations(text):
     return found
 
 
-def counts(text):
-    """What is counted in one module."""
-    lines = [line for body in computations(text).values() for line in body]
-    kinds = Counter(match[1] for line in lines if (match := re.search(r" = .*? ([a-z][a-z\-]*)\(", line)))
-    four = re.compile(r"= \w+\[\d+,\d+,\d+,\d+\]\S* (transpose|copy)\(")
+def counts(text, steps):
+    """What is counted in one module, of so many steps."""
+    bodies = computations(text)
+    fused = {
+        name for body in bodies.values() for line in body for name in re.findall(r" fusion\(.*calls=%?([\w.\-]+)", line)
+    }
+    inside = [line for name, body in bodies.items() for line in body if name in fused]
+    alone = [line for name, body in bodies.items() for line in body if name not in fused]
+    kinds = Counter(match[1] for line in alone if (match := re.search(r" = .*? ([a-z][a-z\-]*)\(", line)))
+    four = r"= \w+\[\d+,\d+,\d+,\d+\]\S* {}\("
+    of_steps = sum(" while(" in line and f'"known_trip_count":{{"n":"{steps}"}}' in line for line in alone)
     header = text.split("\n", 1)[0]
-    aliases = (
-        header.split("input_output_alias={", 1)[1].split("entry_computation_layout", 1)[0] if "alias" in header else ""
-    )
+    aliases = header.split("input_output_alias={", 1)[-1].split("entry_computation_layout", 1)[0]
     return {
-        "loops": kinds["while"],
-        "of them with a known number of turns": sum("known_trip_count" in line for line in lines),
+        "loops of steps": of_steps,
+        "other loops": kinds["while"] - of_steps,
         "kernels": sum(kinds[kind] for kind in ("fusion", "custom-call", "dot", "convolution", "call")),
-        "transposes and copies of four axes": sum(bool(four.search(line)) for line in lines),
+        "transposes of four axes": sum(bool(re.search(four.format("transpose"), line)) for line in alone),
+        "such transposes inside fusions": sum(bool(re.search(four.format("transpose"), line)) for line in inside),
+        "copies of four axes": sum(bool(re.search(four.format("copy"), line)) for line in alone),
         "donated arrays": aliases.count("-alias)"),
-        "arrays taken": len(re.findall(r"= \S+ parameter\(\d+\)", "\n".join(computations(text).get(entry(text), [])))),
+        "arrays taken": len(re.findall(r"= \S+ parameter\(\d+\)", "\n".join(bodies.get(entry(text), [])))),
     }
 
 
@@ -110,9 +120,9 @@ def main(argv=None):
     training = max((text for text in texts if " while(" in text), key=len, default=max(texts, key=len))
     print(f"{'programs compiled':40}{len(texts):>12,}")
     print(f"{'of them of more than a hundred lines':40}{sum(text.count(chr(10)) > 100 for text in texts):>12,}")
-    for name, count in counts(training).items():
+    for name, count in counts(training, options.fuse_steps).items():
         print(f"{name:40}{count:>12,}")
-    print(f"{'bytes of images an epoch':40}{int(done.stdout.split()[-1]):>12,}")
+    print(f"{'bytes an epoch':40}{int(done.stdout.split()[-1]):>12,}")
 
 
 if __name__ == "__main__":

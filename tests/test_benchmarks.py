@@ -61,6 +61,7 @@ def test_exports_are_compared_and_timed(benchmark, capfd):
 @pytest.mark.parametrize(
     ("name", "arguments", "message"),
     [
+        ("backends", ["--only", "resnet"], "No line has this in its name. Received: --only resnet"),
         ("exports", ["--images", "0"], "--images must be greater than 0. Received: 0"),
         ("exports", ["simvae-digits", "--write"], "--write takes all entries and backends"),
         ("throughput", ["--batch-size", "0"], "--batch-size must be greater than 0. Received: 0"),
@@ -77,3 +78,37 @@ def test_what_cannot_be_measured_is_refused(name, arguments, message, benchmark,
         benchmark(name).main(arguments)
     said = capsys.readouterr()
     assert caught.value.code == 2 and message in said.err and not said.out
+
+
+MODULE = """HloModule jit_program, input_output_alias={ {0}: (0, {}, may-alias) }, entry_computation_layout={()->f32[]}
+
+%fused_computation.1 (p: f32[2,3,4,5]) -> f32[2,3,5,4] {
+  ROOT %t.1 = f32[2,3,5,4]{3,2,1,0} transpose(%p), dimensions={0,1,3,2}
+}
+
+%body.1 (s: f32[2,3,4,5]) -> f32[2,3,4,5] {
+  %f.1 = f32[2,3,5,4]{3,2,1,0} fusion(%s), kind=kLoop, calls=%fused_computation.1
+  %c.1 = f32[2,3,4,5]{3,2,1,0} copy(%s)
+  %draw = (u32[]) while(%d), condition=%c, body=%b, backend_config={"known_trip_count":{"n":"5"}}
+}
+
+ENTRY %main.1 (a: f32[2,3,4,5], b: u8[4]) -> f32[2,3,4,5] {
+  %a = f32[2,3,4,5]{3,2,1,0} parameter(0)
+  %b = u8[4]{0} parameter(1)
+  ROOT %w = f32[2,3,4,5]{3,2,1,0} while(%a), condition=%c, body=%body.1, backend_config={"known_trip_count":{"n":"4"}}
+}
+"""
+
+
+def test_a_transpose_in_a_fusion_is_no_kernel(benchmark):
+    found = benchmark("program").counts(MODULE, 4)
+    assert found == {
+        "loops of steps": 1,
+        "other loops": 1,
+        "kernels": 1,
+        "transposes of four axes": 0,
+        "such transposes inside fusions": 1,
+        "copies of four axes": 1,
+        "donated arrays": 1,
+        "arrays taken": 2,
+    }

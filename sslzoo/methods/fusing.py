@@ -63,11 +63,17 @@ def fused_steps(model):
         groups = *groups, model.optimizer.variables, model.metrics_variables
         shardings = None, tuple([variable.value.sharding for variable in group] for group in groups)
     program = jax.jit(program, donate_argnums=0, out_shardings=shardings)
+    ahead = None, None  # (iterator, what it gave ahead)
 
     def run(state, iterator):
-        batch = next(iterator)
+        nonlocal ahead
+        batch = ahead[1] if ahead[0] is iterator else None
+        batch = next(iterator) if batch is None else batch
         if isinstance(batch, Stacked):
-            return program(state, *batch)
+            logs, state = program(state, *batch)
+            # Keras reads the logs next, which waits for the device: the stack that comes next is made while it works.
+            ahead = iterator, next(iterator, None)
+            return logs, state
         batches = [batch, *itertools.islice(iterator, model.steps_per_execution - 1)]
         for _, alike in itertools.groupby(batches, key=lambda batch: keras.tree.map_structure(np.shape, batch)):
             logs, state = program(state, *_stack(list(alike)))

@@ -105,14 +105,16 @@ def use(wanted: str | None) -> int:
 def suitable_backend(network: str, precision: str = "float32") -> str | None:
     """The backend that trains a network fastest on this machine, of those installed; None: there is none.
 
-    JAX, but on a CPU TensorFlow for convolutions and for what has instructions for bfloat16 (`benchmarks/backends.py`
-    measures both).
+    JAX, but on a CPU TensorFlow for convolutions and for what has instructions for bfloat16; without such instructions
+    PyTorch for convolutions in float32 (`benchmarks/backends.py` measures all three).
     """
     convolutions_on_cpu = not network.startswith("mlp") and not has_gpu()
-    bfloat16_on_cpu = precision == "mixed_bfloat16" and bfloat16_helps(network)
+    in_bfloat16 = precision == "mixed_bfloat16" and bfloat16_helps(network)
     order = ("jax", "tensorflow", "torch")
-    if convolutions_on_cpu or bfloat16_on_cpu:
+    if in_bfloat16 or (convolutions_on_cpu and computes_in_bfloat16() is not False):
         order = ("tensorflow", "jax", "torch")
+    elif convolutions_on_cpu and precision == "float32":
+        order = ("torch", "tensorflow", "jax")
     return next((name for name in order if is_installed(name)), None)
 
 
@@ -127,8 +129,8 @@ def bfloat16_helps(network: str) -> bool:
 def computes_in_bfloat16() -> bool | None:
     """Whether the processor has instructions for bfloat16; None: this system does not say.
 
-    Where it has none, each number is converted: `airnet` under TensorFlow trained 9 times slower than in float32 on two
-    such cores (12 views a second, 106 in float32), and 1.7 times slower under JAX.
+    Where it has none, each number is converted: a step of `airnet` took 8 times as long as in float32 under TensorFlow,
+    15 times under PyTorch, and as long under JAX (`benchmarks/backends.py --only airnet`, AVX2).
     """
     if not CPU_FLAGS.exists():
         return None

@@ -45,7 +45,7 @@ def announce(run) -> None:
     if arguments.precision == "float32" and not run.initial_epoch and devices.bfloat16_helps(network):
         print("This CPU computes in bfloat16: KERAS_BACKEND=tensorflow with --precision mixed_bfloat16 is faster.")
     if arguments.precision == "mixed_bfloat16" and not devices.has_gpu() and devices.computes_in_bfloat16() is False:
-        print("This CPU has no instructions for bfloat16: --precision float32 is up to nine times faster.")
+        print("This CPU has no instructions for bfloat16: --precision float32 is up to fifteen times faster.")
     if accumulated > 1:
         print(
             f"--accumulate {accumulated}: each loss still compares the {settings['batch_size']} images of one batch. "

@@ -88,6 +88,8 @@ class Run(Builders):
         self.tracker = callbacks.Tracker(self.arguments.log, self.name) if self.arguments.log else None
         devices.join(self.arguments.processes, plan.shared())
         self.devices = devices.use(self.arguments.devices)
+        # Before what takes seconds: Keras imports TensorFlow, images are read, and a step is measured.
+        print(f"{self.name} ({self.variant}) goes to {self.out}, by the {keras.backend.backend()} backend.")
         if self.arguments.precision != "float32":
             keras.config.set_dtype_policy(self.arguments.precision)
         with hushed():  # the first time, Keras imports TensorFlow for it

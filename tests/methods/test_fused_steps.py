@@ -59,26 +59,40 @@ def test_seven_steps_in_one_program_are_seven_steps(name, form):
 
 
 @pytest.mark.skipif(not OURS, reason="Keras' own elsewhere")
-def test_an_epoch_takes_as_few_programs_as_it_can_and_one_array_each(monkeypatch):
+def test_an_epoch_takes_as_few_programs_as_it_can_and_each_stack_is_made_while_one_works(monkeypatch):
+    """Keras reads the logs of a program right after it, and so waits for the device."""
+    import jax
+
+    happened, jit = [], jax.jit
+
+    def recording(function, **options):
+        program = jit(function, **options)
+
+        def call(state, x, y):
+            happened.append(x.shape)
+            return program(state, x, y)
+
+        return call
+
+    class Logs(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            happened.append("logs")
+
+    class Stream(data.Batches):
+        def __getitem__(self, position):
+            happened.append(position)
+            return super().__getitem__(position)
+
     model, images = compiled("simclr", 7)
-    stream = data.Batches(images, None, 12, seed=3, repeat=True, steps_per_execution=7)
-    model.make_train_function()
-    run, seen = model.train_function, []
-    monkeypatch.setattr(model, "train_function", lambda state, iterator: run(state, Recorder(iterator, seen)))
-    model.fit(stream, steps_per_epoch=STEPS, epochs=2, verbose=0, shuffle=False)
-    assert [stack.x.shape for stack in seen] == [(12, 7, 8, 8, 1), (12, 7, 8, 8, 1), (12, 1, 8, 8, 1)] * 2
+    stream = Stream(images, None, 12, seed=3, repeat=True, steps_per_execution=7)
+    with monkeypatch.context() as patch:
+        patch.setattr(jax, "jit", recording)
+        model.make_train_function()
+    model.fit(stream, steps_per_epoch=STEPS, epochs=2, verbose=0, shuffle=False, callbacks=[Logs()])
+    shapes = [(12, 7, 8, 8, 1), (12, 7, 8, 8, 1), (12, 1, 8, 8, 1)] * 2
+    expected = [event for position, shape in enumerate(shapes, 1) for event in (shape, position, "logs")]
+    assert happened[-len(expected) :] == expected
     assert int(keras.ops.convert_to_numpy(model.optimizer.iterations)) == 2 * STEPS
-
-
-class Recorder:
-    """An iterator that keeps what it gave."""
-
-    def __init__(self, iterator, seen):
-        self.iterator, self.seen = iterator, seen
-
-    def __next__(self):
-        self.seen.append(next(self.iterator))
-        return self.seen[-1]
 
 
 @pytest.mark.skipif(BACKEND != "torch" or VERSION >= (3, 16), reason="this is about PyTorch before Keras 3.16")

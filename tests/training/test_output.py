@@ -63,7 +63,8 @@ def test_a_recipe_at_a_terminal(tmp_path):
     assert recipe.wait(60) == 0, text[-2000:]
     lines = seen(text, width=10**6)
     begun = next(row for row, line in enumerate(lines) if "steps x 2 epochs" in line)
-    assert all(line.startswith("On this machine") for line in lines[:begun]), lines[:begun]  # no log of a backend
+    assert lines[0].startswith(f"vicreg-digits (zoo) goes to {tmp_path / 'run'}, by the "), lines[:begun]
+    assert all(line.startswith("On this machine") for line in lines[1:begun]), lines[:begun]  # no log of a backend
     assert sum(line.startswith("Epoch ") for line in lines) == 2 and sum(" an epoch, " in line for line in lines) == 1
     assert sum(bool(re.search(r"loss: .*knn: .*health_rank: ", line)) for line in lines) == 2, lines[begun:]
 
