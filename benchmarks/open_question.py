@@ -1,0 +1,136 @@
+"""What makes SimVAE and beta-VAE alike on small grey images: the pull, the push, or different images in a step?
+
+    KERAS_BACKEND=jax python benchmarks/open_question.py mnist                  # every system and batch, three seeds
+    KERAS_BACKEND=jax python benchmarks/open_question.py fashion_mnist --seeds 0
+    python benchmarks/open_question.py                                          # table and figure of what there is
+
+Each trial is one of benchmarks/choose.py: nine tenths of the training images train and are the bank of the neighbors,
+the rest are the queries; no test image is used. Every trial sees the same number of views, in steps of 320. A row is
+written to docs/sweeps/open-question-<dataset>-<budget>.csv as soon as it is there, so that the next call goes on where
+this one stopped; the figure of the same name shows every seed and the mean.
+"""
+
+import argparse
+import time
+
+import choose
+import keras
+import numpy as np
+import sweep
+
+from sslzoo.evaluation.pictures import BLUE, GREY, INK, ORANGE, PALE, new_figure, save_figure
+
+DATASETS = {"mnist": "MNIST", "fashion_mnist": "FashionMNIST"}
+KEY = ("system", "images", "views_per_image", "seed")
+COLUMNS = (*KEY, "backend", "views", "seconds", "cosine", "centered", "euclidean")
+# Label -> the recipe and what is changed in it.
+SYSTEMS = {
+    "SimVAE, uniform centers": ("simvae", ()),
+    **{
+        f"SimVAE, N(0, 1) centers, prior variance {variance}": (
+            "simvae",
+            (f"prior_variance={variance}", "centre_variance=1.0"),
+        )
+        for variance in (0.02, 0.05, 0.15, 0.5)
+    },
+    "beta-VAE (likelihood variance 0.01)": ("beta-vae", ()),
+    "VAE (Bernoulli)": ("vae", ("likelihood=bernoulli",)),
+}
+BATCHES = ((32, 10), (160, 2), (320, 1))  # images x views of each; SimVAE takes two views at least
+READINGS = {"euclidean": "Euclidean", "centered": "cosine, centered"}
+
+
+def path_of(dataset, budget):
+    return sweep.FOLDER / f"open-question-{dataset}-{budget}.csv"
+
+
+def trials(seeds):
+    """(system, images, views, seed) of every trial, seed by seed."""
+    for seed in seeds:
+        for system, (method, _) in SYSTEMS.items():
+            for images, views in BATCHES:
+                if views > 1 or method != "simvae":
+                    yield system, images, views, seed
+
+
+def run(dataset, budget, seeds, words):
+    path = path_of(dataset, budget)
+    done = {tuple(row[name] for name in KEY) for row in sweep.read(path)}
+    left = [each for each in trials(seeds) if tuple(map(str, each)) not in done]
+    for i, (system, images, views, seed) in enumerate(left):
+        method, changes = SYSTEMS[system]
+        print(f"{dataset}, trial {i + 1} of {len(left)}: {system}, {images} x {views}, seed {seed}", flush=True)
+        began = time.monotonic()
+        settings = (f"batch_size={images}", f"num_views={views}", *changes)
+        numbers = choose.trial(method, dataset, budget, ["--set", *settings, "--seed", str(seed), *words])
+        keras.backend.clear_session()
+        numbers = {name: round(value, 4) if isinstance(value, float) else value for name, value in numbers.items()}
+        row = dict(zip(KEY, (system, images, views, seed))) | {"backend": keras.backend.backend()} | numbers
+        sweep.append(path, row | {"seconds": round(time.monotonic() - began)}, COLUMNS)
+
+
+def summary(dataset, budget):
+    """(system, images, views) -> {reading: all seeds' percent}."""
+    found = {}
+    for row in sweep.read(path_of(dataset, budget)):
+        at = found.setdefault((row["system"], int(row["images"]), int(row["views_per_image"])), {})
+        for reading in READINGS:
+            at.setdefault(reading, []).append(100 * float(row[reading]))
+    return found
+
+
+def cell(values):
+    """Mean and standard error over seeds, as the tables have them."""
+    if not values:
+        return "–"
+    mean = f"{np.mean(values):.1f}"
+    return f"{mean} ± {np.std(values, ddof=1) / len(values) ** 0.5:.1f}" if values[1:] else mean
+
+
+def table(found):
+    head = " | ".join(f"{images} x {views}, {name}" for images, views in BATCHES for name in READINGS.values())
+    lines = [f"| system | {head} |", "|---|" + "---:|" * (len(BATCHES) * len(READINGS))]
+    for system in SYSTEMS:
+        cells = [cell(found.get((system, *batch), {}).get(name)) for batch in BATCHES for name in READINGS]
+        lines.append(f"| {system} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def draw(found, dataset, path):
+    """Every seed as a dot and the mean as a stroke, a row a system and a color a batch, by Euclidean neighbors."""
+    systems = list(SYSTEMS)
+    figure, axes = new_figure(9.0, 1.6 + 0.5 * len(systems), f"Equal views in three batches, {DATASETS[dataset]}")
+    for shift, batch, color in zip((-0.24, 0.0, 0.24), BATCHES, (BLUE, ORANGE, INK)):
+        axes.plot([], [], "o", color=color, label=f"{batch[0]} images x {batch[1]}")
+        for place, system in enumerate(systems):
+            values = found.get((system, *batch), {}).get("euclidean")
+            if values:
+                axes.plot(values, [place + shift] * len(values), "o", color=color, markersize=4, alpha=0.5)
+                axes.plot([np.mean(values)], [place + shift], "|", color=color, markersize=11, markeredgewidth=2)
+    axes.set_yticks(range(len(systems)), systems)
+    axes.invert_yaxis()
+    axes.set_xlabel("kNN on held-out training images (Euclidean, k = 10), %", color=GREY)
+    axes.grid(axis="x", color=PALE, linewidth=0.8)
+    axes.tick_params(colors=GREY, length=0)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=9, labelcolor=GREY)
+    return save_figure(figure, path)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("datasets", nargs="*", choices=[*DATASETS, []])
+    parser.add_argument("--budget", type=int, default=600_000, metavar="VIEWS", help="of each trial (600000)")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    ours, theirs = parser.parse_known_args()
+    for dataset in ours.datasets:
+        run(dataset, ours.budget, ours.seeds, theirs)
+    for dataset in DATASETS:
+        found = summary(dataset, ours.budget)
+        if found:
+            print(f"{DATASETS[dataset]}, {ours.budget:,} views\n\n{table(found)}\n")
+            draw(found, dataset, path_of(dataset, ours.budget).with_suffix(".png"))
+
+
+if __name__ == "__main__":
+    main()
