@@ -88,7 +88,7 @@ GENERATIVE = ("SimVAE", "VAE", "BetaVAE", "CRVAE")
 ONE_SEED = 2.0  # points beyond which a difference of single seeds is called one; seeds on digits vary by less
 # What is known of the images that the entries were trained on.
 COPIES = {"cifar10": "The copy of the images at hand had gone through JPEG (about 1 kB an image)."}
-UNEQUAL = {"likelihood_variance": "Likelihood variances", "latent_dim": "Numbers per image"}  # what tables must tell
+UNEQUAL = {"likelihood_variance": "Likelihood variances", "latent_dim": "Representation sizes"}  # what tables must say
 TEMPERATURES = {"simvae": 0.7, "mutual-information": 0.07}  # of the papers
 EARLIER = "\\*"  # after a number that is not of the published files as they are, or was measured in another way
 SEEDS = 3  # of either side, before a claim is said to hold or to fail
@@ -643,10 +643,10 @@ def claims(entries, ablated=()):
     """Rows of the table of claims, of entries and of runs that change a setting: claim, data set, verdict, numbers."""
     asked = asked_of(entries, ablated)
     found = discoveries(one for *_, comparisons in asked for one in comparisons)
-    return [[text, data, *told(comparisons, found)] for text, data, comparisons in asked]
+    return [[text, data, *verdict_of(comparisons, found)] for text, data, comparisons in asked]
 
 
-def told(comparisons, found):
+def verdict_of(comparisons, found):
     """Verdict and numbers of a row."""
     words = []
     for _, alike in itertools.groupby(comparisons, key=lambda one: (one.one.name, one.other.name)):
@@ -843,11 +843,11 @@ def settings_cells(entry):
     )
 
 
-SETTINGS_HEADER = ["encoder", "network", "numbers of an image", "head", "images x views a step"]
+SETTINGS_HEADER = ["encoder", "network", "representation size", "head", "images x views a step"]
 SETTINGS_HEADER += ["optimizer and rate", "schedule", "temperature", "likelihood variance", "precision"]
 SETTINGS_NOTE = (
-    "As they were trained: numbers of an image in its representation, widths of the head behind it that the loss sees "
-    "(none for methods that rebuild images), images and views of each in a step."
+    "As they were trained: dimensions of the representation, widths of the head between it and the loss (none for "
+    "methods that reconstruct images), images and views of each in a step."
 )
 NOTES = {
     "Table 5 of SimVAE: linear probe and GMM": " On CIFAR-10 its GMM column of discriminative methods seems moved by a "
@@ -855,7 +855,7 @@ NOTES = {
     "Table 6 of SimVAE: ARI and NMI of clusters": " For SimCLR and MoCo on CIFAR-10 the paper prints an ARI twice the "
     "NMI: its columns are probably exchanged there.",
     "Table 7 of SimVAE: reconstruction and generation": " FID takes the weights of InceptionV3; where they could not "
-    "be had, a Fréchet distance in another space stands under *Decoders*, and compares with no FID.",
+    "be had, a Fréchet distance in another space stands under *Decoders*; it is not comparable with an FID.",
     "Table 8 of the workshop version: likelihood": " Its likelihoods hold a constant that it does not state, so only "
     "differences compare, and it does not say what p(z) of a single image is.",
 }
@@ -876,22 +876,24 @@ ABLATION_NOTE = (
 DECODER_NOTE = (
     "Squared error per pixel of test images in 0..1 (*fitted*: through a decoder trained on the frozen features); "
     "Fréchet distance between test images and images of class-wise Gaussians, in the named space; importance-weighted "
-    "negative log-likelihood in nats per image, which compares at equal likelihood variance only."
+    "negative log-likelihood in nats per image, comparable at equal likelihood variance only."
 )
 CLAIM_COLUMNS = ("claim", "data", "verdict", "numbers")
 CLAIM_NOTE = (
-    "Differences in points, of entries that saw equally many views, to a tenth, through the same network to as many "
-    "numbers; content by kNN (cosine, k = 10; Euclidean, at its best k of 1..15, as the SimVAE paper has it), linear "
-    "probe (to its end) and MLP probe (last epoch, where it took as many steps as MNIST's take); style by factor. "
-    "Clusters are left out: which mixture is likeliest hangs on luck. {tested} comparisons have three seeds on either "
-    "side; of them {found} are called differences (bold): Welch's t over seeds, adjusted over this whole table "
-    f"(Benjamini and Hochberg, false discovery rate {FALSE_DISCOVERIES:.0%}). A claim holds or fails once two of its "
-    "measures say so and none says otherwise, in part if not all do; it is mixed if two say so and two otherwise; one "
-    "alone is no verdict. With fewer seeds it is open: a difference of single seeds counts beyond "
-    f"{ONE_SEED:g} points, and the word says where it leans, a lead to follow and not a result. Errors are over seeds: "
-    "that the test images are few (360 of the digits) is not in them. Of several values of a setting, each is compared "
-    "with the one that should be worst: fewest views in a group, the largest variance. Where pairs saw different "
-    "numbers of views, each number has a row."
+    "- **Compared**: entries of one data set, network and representation size that saw equally many views (to a "
+    "tenth). Where pairs saw different numbers of views, each number has a row.\n"
+    "- **Content**: kNN (cosine, k = 10; Euclidean at its best k of 1..15, as in the SimVAE paper), the linear probe "
+    "(trained to its end) and the MLP probe (last epoch, where it took as many steps as on MNIST). **Style**: R2 by "
+    "factor. Clusters are left out: which mixture is the likeliest depends on chance.\n"
+    "- **Numbers** are differences in percentage points. {tested} comparisons have three seeds on either side; {found} "
+    "of them are significant (bold): Welch's t over seeds, adjusted over this whole table by Benjamini and Hochberg at "
+    f"a false discovery rate of {FALSE_DISCOVERIES:.0%}. The variance due to few test images (360 of the digits) is "
+    "not included.\n"
+    "- **Verdict**: a claim holds or fails once two of its measures agree and none disagrees, in part if not all of "
+    "them are significant; it is mixed if two agree and two disagree; one measure is not enough. With fewer than three "
+    f"seeds it is open: a difference of single seeds beyond {ONE_SEED:g} points only says where it leans.\n"
+    "- **Settings with several values** are compared with the value that should be worst: the fewest views in a "
+    "group, the largest variance."
 )
 OUTLIER_NOTE = (
     "AUROC of test images against images of another set, fitted to their shape: by the cosine to the 50th nearest "
