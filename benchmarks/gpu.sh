@@ -19,7 +19,7 @@ pack() {
     rm -rf "$kit" && mkdir -p "$kit/wheels"
     "$python" -m pip download -q --no-deps --only-binary=:all: --python-version 3.12 \
         --platform manylinux_2_28_x86_64 -d "$kit/wheels" keras namex optree || exit 1
-    "$python" "$here/gpu.py" pack "$kit/images.npz" ${TFDS_DATA_DIR:+--data-dir "$TFDS_DATA_DIR"} 2>/dev/null || exit 1
+    "$python" "$here/gpu.py" pack "$kit/images.npz" ${TFDS_DATA_DIR:+--data-dir "$TFDS_DATA_DIR"} || exit 1
     (cd "$root" && git ls-files -z sslzoo recipes benchmarks weights_manifest.json pyproject.toml README.md |
         tar czf "$kit/code.tar.gz" --null -T -) || exit 1
     cp "$here/gpu.sh" "$kit/gpu.sh"

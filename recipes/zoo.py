@@ -268,7 +268,8 @@ def train(zoo, waiting, jobs=1, budget_minutes=None):
 def start(zoo, entry, jobs):
     """Starts a run: entry, its process, its log."""
     folder = zoo.runs / entry.entry
-    environment = {**os.environ, "KERAS_BACKEND": zoo.backend(entry)}
+    # Unbuffered: the log has each line as it comes, and the error last.
+    environment = {**os.environ, "KERAS_BACKEND": zoo.backend(entry), "PYTHONUNBUFFERED": "1"}
     environment["PYTHONPATH"] = search_path()
     if jobs > 1:  # or the first would take the whole GPU
         environment.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
