@@ -11,10 +11,7 @@ this one stopped; the figure of the same name shows every seed and the mean.
 """
 
 import argparse
-import time
 
-import choose
-import keras
 import numpy as np
 import sweep
 
@@ -60,13 +57,9 @@ def run(dataset, budget, seeds, words):
     for i, (system, images, views, seed) in enumerate(left):
         method, changes = SYSTEMS[system]
         print(f"{dataset}, trial {i + 1} of {len(left)}: {system}, {images} x {views}, seed {seed}", flush=True)
-        began = time.monotonic()
-        settings = (f"batch_size={images}", f"num_views={views}", *changes)
-        numbers = choose.trial(method, dataset, budget, ["--set", *settings, "--seed", str(seed), *words])
-        keras.backend.clear_session()
-        numbers = {name: round(value, 4) if isinstance(value, float) else value for name, value in numbers.items()}
-        row = dict(zip(KEY, (system, images, views, seed))) | {"backend": keras.backend.backend()} | numbers
-        sweep.append(path, row | {"seconds": round(time.monotonic() - began)}, COLUMNS)
+        changes = (f"batch_size={images}", f"num_views={views}", *changes)
+        found = sweep.measured(method, dataset, budget, changes, seed, words)
+        sweep.append(path, dict(zip(KEY, (system, images, views, seed))) | found, COLUMNS)
 
 
 def summary(dataset, budget):
@@ -119,7 +112,7 @@ def draw(found, dataset, path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("datasets", nargs="*", choices=[*DATASETS, []])
+    parser.add_argument("datasets", nargs="*", choices=[*DATASETS, []])  # argparse holds none against them
     parser.add_argument("--budget", type=int, default=600_000, metavar="VIEWS", help="of each trial (600000)")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     ours, theirs = parser.parse_known_args()

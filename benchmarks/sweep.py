@@ -44,6 +44,15 @@ def append(path, row, columns=COLUMNS):
         writer.writerow(row)
 
 
+def measured(method, dataset, budget, changes, seed, words):
+    """What one trial gives: the columns of a row that say nothing of its settings, and the centered neighbors."""
+    began = time.monotonic()
+    numbers = choose.trial(method, dataset, budget, ["--set", *changes, "--seed", str(seed), *words])
+    keras.backend.clear_session()
+    numbers = {name: round(value, 4) if isinstance(value, float) else value for name, value in numbers.items()}
+    return {"backend": keras.backend.backend()} | numbers | {"seconds": round(time.monotonic() - began)}
+
+
 def tried(changes):
     """Value of the setting that a sweep is about."""
     return changes.split(",")[0].split("=")[1]
@@ -87,13 +96,8 @@ def main():
         for changes in ours.tries:
             if (changes, seed) in done:
                 continue
-            began = time.monotonic()
-            words = ["--set", *changes.split(","), "--seed", str(seed), *theirs]
-            numbers = choose.trial(ours.method, ours.dataset, ours.budget, words)
-            keras.backend.clear_session()
-            numbers = {name: round(value, 4) if isinstance(value, float) else value for name, value in numbers.items()}
-            row = {"changes": changes, "seed": seed, "backend": keras.backend.backend()} | numbers
-            append(path, row | {"seconds": round(time.monotonic() - began)})
+            found = measured(ours.method, ours.dataset, ours.budget, changes.split(","), seed, theirs)
+            append(path, {"changes": changes, "seed": seed} | found)
     rows = read(path)
     found, views = summary(rows), int(rows[-1]["views"])
     for changes, (mean, error, values) in found.items():

@@ -207,6 +207,7 @@ class Acted(recipe.Zoo):
 def quick(monkeypatch):
     monkeypatch.setattr(recipe, "POLL_SECONDS", 0.05)
     monkeypatch.setattr(recipe, "GRACE_SECONDS", 1)
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # or a log would be in order by itself
 
 
 def test_one_that_fails_is_reported_and_the_others_go_on(tmp_path, capsys):
