@@ -33,7 +33,7 @@ def models(weights=Path("weights"), most=MOST):
         yield folder
 
 
-class BuildWithNeighbours(build_py):
+class BuildWithNeighbors(build_py):
     def run(self):
         super().run()
         if self.editable_mode:
@@ -47,4 +47,4 @@ class BuildWithNeighbours(build_py):
 
 
 if __name__ == "__main__":
-    setup(cmdclass={"build_py": BuildWithNeighbours})
+    setup(cmdclass={"build_py": BuildWithNeighbors})

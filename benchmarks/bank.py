@@ -1,4 +1,4 @@
-"""Nearest neighbours in a memory bank, inside a compiled step: `losses.nearest` against a score matrix and `top_k`.
+"""Nearest neighbors in a memory bank, inside a compiled step: `losses.nearest` against a score matrix and `top_k`.
 
     KERAS_BACKEND=jax python benchmarks/bank.py                        # top 4096 of 50,000 x 128 for a batch of 256
     KERAS_BACKEND=torch python benchmarks/bank.py --rounds 9

@@ -4,7 +4,7 @@
     python benchmarks/choose.py simclr cifar10 --budget 300000 --set temperature=0.5 --precision mixed_bfloat16
     python benchmarks/choose.py simclr fashion_mnist --set temperature=0.1 --probe
 
-Nine tenths of the training images, shuffled by a fixed seed, train the encoder and are the bank of the neighbours; the
+Nine tenths of the training images, shuffled by a fixed seed, train the encoder and are the bank of the neighbors; the
 rest are the queries. The schedule runs down within the budget of views. Prints the share of right answers (k = 10) by
 cosine neighbors, by those of centered features and by Euclidean ones, with --probe that of a linear probe too, for
 neighbors and probes may need different settings, and writes nothing. All other flags are the recipe's (--set, --seed,
@@ -56,7 +56,7 @@ class Trial(training.Run):
         for images, labels in ((self.images, self.labels), self.validation):
             sides += [evaluation.features(encoder, images), labels]
         cosine, euclidean = (evaluation.knn_accuracy(*sides, k=10, metric=metric) for metric in ("cosine", "euclidean"))
-        mean = sides[0].mean(axis=0)  # a uniform centre leaves the origin free
+        mean = sides[0].mean(axis=0)  # a uniform center leaves the origin free
         centered = evaluation.knn_accuracy(sides[0] - mean, sides[1], sides[2] - mean, sides[3], k=10, metric="cosine")
         print(
             f"{self.name}: {' '.join(self.arguments.set) or 'as in the recipe'}, seed {self.seed}, "

@@ -24,7 +24,7 @@ DRAWN = 6  # encoders of a set that its picture shows, the best first
 PAGE = """# Few labels
 
 Written by `python benchmarks/few_labels.py`; do not edit. Test accuracy in percent with so many labels of each class on
-frozen features, by logistic regression on standardised features: mean and standard deviation of ten draws, the same for
+frozen features, by logistic regression on standardized features: mean and standard deviation of ten draws, the same for
 all encoders of a set. Which encoder comes first with 64 labels need not be first with one.
 """
 

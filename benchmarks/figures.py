@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from sslzoo.errors import InvalidInputError, choose
-from sslzoo.evaluation.pictures import BLUE, CLASS_COLOURS, GREY, INK, ORANGE, PALE, Picture, new_figure, save_figure
+from sslzoo.evaluation.pictures import BLUE, CLASS_COLORS, GRAY, INK, ORANGE, PALE, Picture, new_figure, save_figure
 
 
 def tradeoff(
@@ -31,7 +31,7 @@ def tradeoff(
     """
     if not points:
         raise InvalidInputError("A picture of content and style takes at least one encoder. Received: none")
-    kinds = {"generative": BLUE, "discriminative": ORANGE, "untrained": GREY}
+    kinds = {"generative": BLUE, "discriminative": ORANGE, "untrained": GRAY}
     points = sorted(points, key=lambda point: point[2])
     figure, axes = new_figure(7.8, max(4.4, 1.4 + 0.21 * len(points)), title)
     content, style = (100 * np.array([point[i] for point in points], float) for i in (1, 2))
@@ -69,16 +69,16 @@ def tradeoff(
                 "relpos": (0, 0.5),
             },
         )
-    axes.set_xlabel("content: kNN accuracy, %", color=GREY)
-    axes.set_ylabel("style kept, %", color=GREY)
+    axes.set_xlabel("content: kNN accuracy, %", color=GRAY)
+    axes.set_ylabel("style kept, %", color=GRAY)
     axes.grid(color=PALE, linewidth=0.8)
-    axes.tick_params(colors=GREY, length=0)
+    axes.tick_params(colors=GRAY, length=0)
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_title(title, loc="left", color=INK, fontsize=12, fontweight="bold", pad=26)
     axes.legend(
         frameon=False,
         fontsize=9,
-        labelcolor=GREY,
+        labelcolor=GRAY,
         ncols=3,
         loc="lower left",
         bbox_to_anchor=(-0.02, 1),
@@ -88,7 +88,7 @@ def tradeoff(
 
 
 def _spread(heights, gap):
-    """Heights in 0..1, from below, moved apart until `gap` lies between neighbours: names that cover none other."""
+    """Heights in 0..1, from below, moved apart until `gap` lies between neighbors: names that cover none other."""
     heights = np.clip(heights, 0, 1)
     for i in range(1, len(heights)):
         heights[i] = max(heights[i], heights[i - 1] + gap)
@@ -130,16 +130,16 @@ def sweep(
     figure, axes = new_figure(6.2, 4.0, title)
     places = np.arange(len(values))
     for place, numbers in zip(places, seeds):
-        axes.plot([place] * len(numbers), numbers, ".", color=GREY, alpha=0.5, zorder=0)
-    colours = (BLUE, ORANGE, *CLASS_COLOURS) if len(series) <= 2 else CLASS_COLOURS
-    for (name, pairs), colour, marker in zip(series.items(), itertools.cycle(colours), itertools.cycle("osD^v")):
+        axes.plot([place] * len(numbers), numbers, ".", color=GRAY, alpha=0.5, zorder=0)
+    colors = (BLUE, ORANGE, *CLASS_COLORS) if len(series) <= 2 else CLASS_COLORS
+    for (name, pairs), color, marker in zip(series.items(), itertools.cycle(colors), itertools.cycle("osD^v")):
         means, errors = np.array(pairs, float).T
-        axes.errorbar(places, means, errors, color=colour, marker=marker, markersize=5, capsize=3, label=name)
+        axes.errorbar(places, means, errors, color=color, marker=marker, markersize=5, capsize=3, label=name)
     axes.set_xticks(places, values)
-    axes.set_xlabel(setting, color=GREY)
-    axes.set_ylabel("%", color=GREY)
+    axes.set_xlabel(setting, color=GRAY)
+    axes.set_ylabel("%", color=GRAY)
     axes.grid(axis="y", color=PALE, linewidth=0.8)
-    axes.tick_params(colors=GREY, length=0)
+    axes.tick_params(colors=GRAY, length=0)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=9, labelcolor=GREY)
+    axes.legend(frameon=False, fontsize=9, labelcolor=GRAY)
     return save_figure(figure, path)

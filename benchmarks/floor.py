@@ -17,7 +17,7 @@ from pathlib import Path
 from sslzoo import data, evaluation, networks
 from sslzoo.evaluation import pictures
 from sslzoo.files import module_at, write_beside
-from sslzoo.publishing import artefact
+from sslzoo.publishing import artifact
 from sslzoo.training.settings import SETUPS
 from sslzoo.views import Views
 from sslzoo.zoo.results import SCHEMA, check_results
@@ -31,7 +31,7 @@ def encoder(dataset, image_shape, seed):
     setup = SETUPS[dataset]
     network = networks.encoder(setup["network"], image_shape, setup["latent_dim"], seed=seed)
     model = networks.compose(Views(setup["policy"], 1).preprocessor(image_shape), network, name=f"random-{dataset}")
-    artefact.round_to_float16(model)
+    artifact.round_to_float16(model)
     return model
 
 
@@ -70,14 +70,14 @@ def publish(model, made, options):
     features = evaluation.features(model, shown)
     with tempfile.TemporaryDirectory() as place:
         drawn = [
-            pictures.neighbours(shown, features, Path(place, "neighbours.png"), seed=made["seeds"][0]),
+            pictures.neighbors(shown, features, Path(place, "neighbors.png"), seed=made["seeds"][0]),
             pictures.embedding(
                 features, labels, Path(place, "embedding.png"), names=data.class_names(made["dataset"], labels)
             ),
         ]
         target = options.weights / made["name"]
         files = {file.name: file for file in drawn}
-        artefact.write(target, model, **made, pictures=files, float16=True, overwrite=True)
+        artifact.write(target, model, **made, pictures=files, float16=True, overwrite=True)
     if options.weights == WEIGHTS:
         module_at(ROOT / "recipes" / "zoo.py").enter(target)
     return target

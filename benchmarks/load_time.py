@@ -65,13 +65,13 @@ def in_own_process(first, folder, manifest, arguments):
 
 
 def write_models(folder):
-    """A freshly initialised encoder of each kind, as model folders. "resnet18" has 11 million weights, 45 MB."""
+    """A freshly initialized encoder of each kind, as model folders. "resnet18" has 11 million weights, 45 MB."""
     from sslzoo import networks
-    from sslzoo.publishing import artefact
+    from sslzoo.publishing import artifact
 
     for name, shape in NETWORKS.items():
         encoder = compose(None, networks.encoder(name, shape, 64, seed=0))
-        yield artefact.write(folder / name, encoder)
+        yield artifact.write(folder / name, encoder)
 
 
 def main():

@@ -7,7 +7,7 @@
 
 Features are computed once an entry, for all protocols. Files of weights are not touched. What was not measured on
 these files, or in another way than today's, stands in results.json as `outdated`, protocol by protocol, until it is
-measured again; the card says so. --check holds numbers of the same machine to 0.05 points by neighbours and linear
+measured again; the card says so. --check holds numbers of the same machine to 0.05 points by neighbors and linear
 probes, and to 0.5 by clusters. An entry that cannot be measured so (it has no decoder, say) is told, the others go on,
 and the exit status is 1. `python benchmarks/tables.py` afterwards.
 """
@@ -23,7 +23,7 @@ from sslzoo.errors import SSLZooError
 from sslzoo.evaluation import Report
 from sslzoo.evaluation.report import options_of
 from sslzoo.files import module_at
-from sslzoo.publishing import artefact, manifest
+from sslzoo.publishing import artifact, manifest
 from sslzoo.zoo import layout
 from sslzoo.zoo.results import read_results
 
@@ -70,7 +70,7 @@ def write(folder, report):
     merged = reports.merge(Report.from_dict(record), report) if record else report
     papers = {metric["name"]: metric["paper"] for metric in results["metrics"] if metric.get("paper") is not None}
     outdated = [name for name in results.get("outdated", []) if name not in report]
-    artefact.seal(folder, metrics=merged.metrics(papers), evaluation=merged.to_dict(), outdated=outdated)
+    artifact.seal(folder, metrics=merged.metrics(papers), evaluation=merged.to_dict(), outdated=outdated)
 
 
 def differences(results, report):
@@ -94,7 +94,7 @@ def main(argv=None):
     add = parser.add_argument
     add("entries", nargs="*", metavar="NAME", help="names of entries, or patterns such as '*-mnist'")
     add("--all", action="store_true", help="all entries")
-    add("--check", action="store_true", help="write nothing; list what differs, by neighbours, probes and clusters")
+    add("--check", action="store_true", help="write nothing; list what differs, by neighbors, probes and clusters")
     add("--protocols", nargs="+", choices=evaluation.ALL_PROTOCOLS, metavar="P", help="what to measure (all it has)")
     add("--outdated", action="store_true", help="only what is outdated of it")
     add("--extractor", help="of the Fréchet distance (inception)")

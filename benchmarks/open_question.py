@@ -1,4 +1,4 @@
-"""What makes SimVAE and beta-VAE alike on small grey images: the pull, the push, or different images in a step?
+"""What makes SimVAE and beta-VAE alike on small gray images: the pull, the push, or different images in a step?
 
     KERAS_BACKEND=jax python benchmarks/open_question.py mnist                  # every system and batch, three seeds
     KERAS_BACKEND=jax python benchmarks/open_question.py fashion_mnist --seeds 0
@@ -15,7 +15,7 @@ import argparse
 import numpy as np
 import sweep
 
-from sslzoo.evaluation.pictures import BLUE, GREY, INK, ORANGE, PALE, new_figure, save_figure
+from sslzoo.evaluation.pictures import BLUE, GRAY, INK, ORANGE, PALE, new_figure, save_figure
 
 DATASETS = {"mnist": "MNIST", "fashion_mnist": "FashionMNIST"}
 KEY = ("system", "images", "views_per_image", "seed")
@@ -26,7 +26,7 @@ SYSTEMS = {
     **{
         f"SimVAE, N(0, 1) centers, prior variance {variance}": (
             "simvae",
-            (f"prior_variance={variance}", "centre_variance=1.0"),
+            (f"prior_variance={variance}", "center_variance=1.0"),
         )
         for variance in (0.02, 0.05, 0.15, 0.5)
     },
@@ -102,11 +102,11 @@ def draw(found, dataset, path):
                 axes.plot([np.mean(values)], [place + shift], "|", color=color, markersize=11, markeredgewidth=2)
     axes.set_yticks(range(len(systems)), systems)
     axes.invert_yaxis()
-    axes.set_xlabel("kNN on held-out training images (Euclidean, k = 10), %", color=GREY)
+    axes.set_xlabel("kNN on held-out training images (Euclidean, k = 10), %", color=GRAY)
     axes.grid(axis="x", color=PALE, linewidth=0.8)
-    axes.tick_params(colors=GREY, length=0)
+    axes.tick_params(colors=GRAY, length=0)
     axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=9, labelcolor=GREY)
+    axes.legend(frameon=False, fontsize=9, labelcolor=GRAY)
     return save_figure(figure, path)
 
 

@@ -18,7 +18,7 @@ from sslzoo.data.image_files import decode, fitted, open_image
 
 
 def photograph(path, random, size=(4000, 3000)):
-    """A file of random smooth colours and a camera's noise."""
+    """A file of random smooth colors and a camera's noise."""
     smooth = Image.fromarray(random.integers(0, 256, (30, 40, 3), "uint8")).resize(size)
     noise = random.integers(-6, 7, (size[1], size[0], 3), "int16")
     Image.fromarray((np.asarray(smooth) + noise).clip(0, 255).astype("uint8")).save(path, quality=92)

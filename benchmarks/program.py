@@ -4,7 +4,7 @@
     KERAS_BACKEND=jax python benchmarks/program.py --network airnet --precision mixed_bfloat16 --fuse-steps 4
 
 SimCLR trains for two epochs, as a recipe does, in a process whose programs XLA writes down (`--xla_dump_to`); the
-largest with a loop is the one that trains. Counted in it, after optimisation:
+largest with a loop is the one that trains. Counted in it, after optimization:
 
     loops of steps        `while` of as many turns as there are fused steps: one
     other loops           those of random numbers, which a GPU draws without

@@ -57,7 +57,7 @@ def entered(method, dataset, words, weights):
     """Results of the entry that the same flags trained from seed 0, without what it says of its files.
 
     Raises:
-        ArtefactError: there is no such entry.
+        ArtifactError: there is no such entry.
         InvalidInputError: other flags, another backend, or settings that the recipe has no more made it.
     """
     folder = weights / f"{method}-{dataset.replace('_', '-')}"

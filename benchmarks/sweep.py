@@ -3,7 +3,7 @@
     KERAS_BACKEND=jax python benchmarks/sweep.py lejepa digits --try weight=0.01 --try weight=0.05 --try weight=0.2
     python benchmarks/sweep.py simvae mnist --budget 3600000 --try num_views=2,batch_size=160 --try num_views=10
 
-Each trial is one of benchmarks/choose.py: nine tenths of the training images train and are the bank of the neighbours,
+Each trial is one of benchmarks/choose.py: nine tenths of the training images train and are the bank of the neighbors,
 the rest are the queries; no test image is used. Every trial sees the same number of views, and the schedule runs down
 within it. A row is written to docs/sweeps/<method>-<dataset>-<setting>-<budget>.csv as soon as it is there, so that the
 next call goes on where this one stopped; the picture of the same name shows every seed, the mean and its standard
@@ -59,7 +59,7 @@ def tried(changes):
 
 
 def summary(rows):
-    """changes -> (mean, standard error, all seeds' values) of the cosine neighbours, in percent, numbers in order."""
+    """changes -> (mean, standard error, all seeds' values) of the cosine neighbors, in percent, numbers in order."""
 
     def place(row):
         try:

@@ -67,9 +67,9 @@ STATED = {
 }
 # What was tried of what might make the difference, and what it did.
 CAUSES = {
-    ("simvae", "mnist"): "Tried: views, from 3.6 M to 14 M of which each method gained neighbours; and the likelihood "
+    ("simvae", "mnist"): "Tried: views, from 3.6 M to 14 M of which each method gained neighbors; and the likelihood "
     "of the VAE. By squared error at variance 1, which the paper's text has and which does not suit images of black "
-    "and white, it has 74.2 ± 2.0 % of held-out neighbours after 300,000 views of a small network, by cross-entropy "
+    "and white, it has 74.2 ± 2.0 % of held-out neighbors after 300,000 views of a small network, by cross-entropy "
     "89.8 ± 0.7, level with beta-VAE (90.4 ± 0.3; three seeds). MoCo's settings the paper does not give.",
     ("simvae", "cifar10"): "Not tried: a ResNet for as many views as the paper's. An untrained network has 13 to 16 in "
     "the paper, near the 10 of guessing, and more here: what theirs lost of an image, the paper does not say.",
@@ -79,7 +79,7 @@ CAUSES = {
     ): "No setting of Barlow Twins was tried; it and SwAV have the setup of this zoo, not the paper's.",
 }
 CAUSES_OF_ERRORS = {
-    ("simvae", "mnist"): "The authors' code trains grey images by cross-entropy, ours by squared error, which is what "
+    ("simvae", "mnist"): "The authors' code trains gray images by cross-entropy, ours by squared error, which is what "
     "is measured."
 }
 VIEWS = operator.attrgetter("views")  # what entries must have equal, unless another budget is asked for
@@ -864,7 +864,7 @@ STYLE_NOTE = (
     "guessing), where the crop was and how large, how far the hue was turned and the brightness factor (R2, 0 by "
     "guessing): `sslzoo.evaluation.style`. *Style kept* is the mean of the R2, none below 0, without the "
     "flip: no views turn images upside down, so that no encoder was trained to ignore it. The paper asks for the hair "
-    "colour in CelebA instead. kNN: cosine, k = 10."
+    "color in CelebA instead. kNN: cosine, k = 10."
 )
 ABLATION_NOTE = (
     "SimVAE with one setting changed and all others as its entry has them; images of a step times views in a group "
@@ -949,7 +949,7 @@ ZOO_HEADER = ["encoder", "kNN", "linear probe", "MLP probe", "clusters", "style 
 
 
 def zoo_by_dataset(weights):
-    """Data set -> results of its entries, the best neighbours first; toys last."""
+    """Data set -> results of its entries, the best neighbors first; toys last."""
     found = {}
     for file in sorted(weights.glob("*/results.json")):
         results = read_results(file.parent)
@@ -984,7 +984,7 @@ def zoo_tables(weights):
 
 
 def zoo_in_short(weights):
-    """Lines of one table: of each data set but toys the two best neighbours and SimVAE."""
+    """Lines of one table: of each data set but toys the two best neighbors and SimVAE."""
     rows = []
     for dataset, models in zoo_by_dataset(weights).items():
         chosen = [*models[:2], *(r for r in models[2:] if r["name"] == f"simvae-{dataset.replace('_', '-')}")]

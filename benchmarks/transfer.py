@@ -5,8 +5,8 @@
     python benchmarks/transfer.py                       # write docs/transfer.md again
 
 Transfer: digits, MNIST and FashionMNIST across, images fitted to the encoder (`sslzoo.data.fit_images`); logistic
-regression on standardised features of at most 10,000 train images of the other set, 2,000 of its test images.
-Corruption: neighbours (cosine, k = 10) among clean train images of its own set, 10,000 at most, with 2,000 test
+regression on standardized features of at most 10,000 train images of the other set, 2,000 of its test images.
+Corruption: neighbors (cosine, k = 10) among clean train images of its own set, 10,000 at most, with 2,000 test
 images that have noise, blur, a shift or less contrast; all images are chosen by the same seed. Numbers go to
 benchmarks/measured/transfer.json, which keeps those of entries that were not measured this time.
 """
@@ -33,7 +33,7 @@ TRAIN, TEST = 10_000, 2_000
 PAGE = """# Transfer and corruption
 
 Written by `python benchmarks/transfer.py`; do not edit. In percent. *To* another set: logistic regression on
-standardised features of its images, fitted to the encoder's size. Then neighbours (cosine, k = 10) among clean train
+standardized features of its images, fitted to the encoder's size. Then neighbors (cosine, k = 10) among clean train
 images, of test images as they are and with **noise** (standard deviation a fifth of the range), **blur** (a Gaussian of
 a fourteenth of the side), a **shift** (a tenth of the side, right and down, black behind) and half the **contrast**.
 """
@@ -132,7 +132,7 @@ def draw(numbers, docs):
         best = sorted(entries, key=lambda name: -sum(entries[name][each] for each in columns))[:5]
         shown = [*best, *(name for name in entries if name.startswith("random-") and name not in best)]
         series = {name: [(100 * entries[name][each], math.nan) for each in columns] for name in shown}
-        title = f"Neighbours under corruption: {KNOWN[dataset].title}"
+        title = f"Neighbors under corruption: {KNOWN[dataset].title}"
         figures.sweep(columns, series, docs / picture(dataset), setting="test images", title=title)
 
 

@@ -182,9 +182,9 @@ def draw(rows, path):
         some = [row for row in rows if (row["dataset"], row["family"], row["accuracy"]) == (dataset, family, "knn")]
         dots = []
         for row in some:
-            colour = charts.ORANGE if row["low"] > 0 else charts.GREY
+            color = charts.ORANGE if row["low"] > 0 else charts.GRAY
             label = PREFERENCES[row["measure"]].label
-            dots.append(charts.Row(label, row["spearman"], row["low"], row["high"], colour))
+            dots.append(charts.Row(label, row["spearman"], row["low"], row["high"], color))
         panels.append((f"{dataset}, {family}: {some[0]['encoders']} encoders", dots))
     title = "Rank correlation (x 100) of label-free measures with kNN accuracy; orange: interval above 0"
     return charts.intervals(panels, path, title)

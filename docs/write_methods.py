@@ -19,9 +19,9 @@ HEAD = """# One reading of all methods
 Written by `python docs/write_methods.py` from the classes in `sslzoo.methods`; do not edit.
 
 Each method fits the same model ([SimVAE](https://arxiv.org/abs/2402.01399), eq. 3-5): the views x of one image have
-latents z around one centre that nobody knows. Its evidence lower bound is a sum of three parts,
+latents z around one center that nobody knows. Its evidence lower bound is a sum of three parts,
 
-    log p(views) >= E_q [ log p(x | z) ]  +  H[ q(z | x) ]  +  E_q [ log p(z, of all views | one centre) ]
+    log p(views) >= E_q [ log p(x | z) ]  +  H[ q(z | x) ]  +  E_q [ log p(z, of all views | one center) ]
                     reconstruction           entropy           prior
 
 A *prior* alone would put all images on one point. What keeps them apart is the *reconstruction*, or what a method has

@@ -16,7 +16,7 @@ def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     zoo = ["simclr-digits", "simvae-digits", "random-digits"]
     parser.add_argument("encoders", nargs="*", default=zoo, help="names, folders or hf:// addresses")
-    parser.add_argument("--dataset", default="digits", help="labelled data set (digits)")
+    parser.add_argument("--dataset", default="digits", help="labeled data set (digits)")
     parser.add_argument("--data-dir", help="folder of prepared TFDS data sets")
     parser.add_argument("--out", default="comparison.png", help="picture to write (comparison.png)")
     arguments = parser.parse_args(argv)

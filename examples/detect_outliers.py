@@ -9,8 +9,8 @@ length of the gradient, by its pixels, of the log-sum-exp of the network's outpu
 number is the AUROC, with images of the network's own data as positives. 0.5 is guessing, and less than that means that
 the others look more typical than the data itself, which happens. The network is the part "projection" of a model
 (the logits of GEDI and JEM), or its encoder where it has none. Images of another shape are cropped, resized and turned
-to grey or colour. An encoder that thresholds its pixels has no slope, and no number. The picture shows how the scores
-are spread. `sslzoo evaluate NAME DATASET --protocols outliers` gives the same number and that of nearest neighbours.
+to gray or color. An encoder that thresholds its pixels has no slope, and no number. The picture shows how the scores
+are spread. `sslzoo evaluate NAME DATASET --protocols outliers` gives the same number and that of nearest neighbors.
 """
 
 import argparse
@@ -25,8 +25,8 @@ from sslzoo import data
 from sslzoo.evaluation import outliers
 from sslzoo.zoo import layout
 
-PAGE, INK, GREY = "#fbfaf7", "#222222", "#77736b"
-COLOURS = ("#2f6690", "#c2572b", "#d9a441", "#5b8c5a", "#7b5e7b")
+PAGE, INK, GRAY = "#fbfaf7", "#222222", "#77736b"
+COLORS = ("#2f6690", "#c2572b", "#d9a441", "#5b8c5a", "#7b5e7b")
 
 
 def load(name):
@@ -47,19 +47,19 @@ def draw(found, aurocs, path, inside):
         axes = figure.add_axes([0.06, bottom, 0.9, 2.1 / height], facecolor=PAGE)
         lengths = {name: np.log10(np.maximum(-values, 1e-30)) for name, values in scores.items()}
         bins = np.linspace(min(map(np.min, lengths.values())), max(map(np.max, lengths.values())) + 1e-9, 60)
-        for (name, values), colour in zip(lengths.items(), COLOURS * 4):
+        for (name, values), color in zip(lengths.items(), COLORS * 4):
             told = aurocs[model].get(name)
             label = f"{name}: its own data" if name == inside else f"{name}, AUROC {told:.3f}"
-            axes.hist(values, bins, density=True, histtype="stepfilled", alpha=0.45, color=colour, label=label)
-            axes.hist(values, bins, density=True, histtype="step", color=colour, linewidth=1.4)
+            axes.hist(values, bins, density=True, histtype="stepfilled", alpha=0.45, color=color, label=label)
+            axes.hist(values, bins, density=True, histtype="step", color=color, linewidth=1.4)
         axes.set_title(Path(model).name, fontsize=10, color=INK, loc="left", pad=3)
         axes.set_yticks([])
-        axes.tick_params(length=0, colors=GREY)
+        axes.tick_params(length=0, colors=GRAY)
         for side in ("top", "left", "right"):
             axes.spines[side].set_visible(False)
         axes.spines["bottom"].set_color("#e6e2d8")
         axes.legend(frameon=False, labelcolor=INK)
-    axes.set_xlabel("log10 of the slope of log p(x): typical on the left, outliers on the right", color=GREY)
+    axes.set_xlabel("log10 of the slope of log p(x): typical on the left, outliers on the right", color=GRAY)
     figure.savefig(path, facecolor=PAGE)
 
 

@@ -27,7 +27,7 @@ tell, for the least of each is known: 0 for the rule, minus log 10 times its wei
 than 10 above both together begins again from other weights, at most twice (`--restarts`), and the one with the lowest
 terms counts: a choice by the training loss, without labels. GEDI alone has no rule, and begins once.
 
-Weights were chosen by the accuracy on 3,000 labelled training images that are in no sum. Accuracy and NMI on test
+Weights were chosen by the accuracy on 3,000 labeled training images that are in no sum. Accuracy and NMI on test
 images, seed 0, under TensorFlow (10,000 sums: --epochs 12, without beginning again; NeSy and GEDI with 100 sums: JAX),
 and the paper's medians:
 
@@ -236,7 +236,7 @@ def make(method, settings, seed, world):
 
 
 def train(method, sums, settings, world, images, seed):
-    """A model trained from the initial weights, order and noise of that seed; `images` standardise its outputs."""
+    """A model trained from the initial weights, order and noise of that seed; `images` standardize its outputs."""
     keras.utils.set_random_seed(seed)
     model = make(method, settings, seed, world)
     model.standardize(images)
@@ -268,7 +268,7 @@ def attempts(run, seed, restarts):
     return sorted(models, key=excess)
 
 
-PAGE, INK, GREY = "#fbfaf7", "#222222", "#77736b"
+PAGE, INK, GRAY = "#fbfaf7", "#222222", "#77736b"
 
 
 def picture(path, tables):
@@ -283,7 +283,7 @@ def picture(path, tables):
         accuracy = np.trace(table) / table.sum()
         panel.set_title(f"{method}, {count:,} sums: {accuracy:.2f}", fontsize=9.5, color=INK, loc="left")
         panel.set(xticks=range(10), yticks=range(10), xlabel="taken for", ylabel="digit")
-        panel.tick_params(length=0, labelsize=8, colors=GREY)
+        panel.tick_params(length=0, labelsize=8, colors=GRAY)
     for panel in axes[len(tables) :]:
         panel.set_axis_off()
     figure.tight_layout()

@@ -5,7 +5,7 @@
 
 Every test image is searched for among the train images. Prints the precision at k, the share of the k nearest images
 that are of the query's class, by the encoder's features and by raw pixels, and draws one query per class with what was
-found: frames say which neighbours are of the query's class.
+found: frames say which neighbors are of the query's class.
 """
 
 import argparse
@@ -17,15 +17,15 @@ from matplotlib.figure import Figure
 import sslzoo
 from sslzoo.evaluation import features, nearest
 
-RIGHT, WRONG = "#0072B2", "#D55E00"  # told apart under every colour blindness
+RIGHT, WRONG = "#0072B2", "#D55E00"  # told apart under every color blindness
 
 
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--encoder", default="simvae-digits", help="name, folder or hf:// address (simvae-digits)")
-    parser.add_argument("--dataset", default="digits", help="labelled data set of that image size (digits)")
+    parser.add_argument("--dataset", default="digits", help="labeled data set of that image size (digits)")
     parser.add_argument("--data-dir", help="folder of prepared TFDS data sets")
-    parser.add_argument("--k", type=int, default=10, help="neighbours of each query (10)")
+    parser.add_argument("--k", type=int, default=10, help="neighbors of each query (10)")
     parser.add_argument("--queries", type=int, default=2000, help="search for at most that many test images (2000)")
     parser.add_argument("--seed", type=int, default=0, help="which queries are drawn (0)")
     parser.add_argument("--out", default="embed_and_search.png", help="picture to write (embed_and_search.png)")
@@ -40,13 +40,13 @@ def main(argv=None):
     found, _ = nearest(bank, wanted, arguments.k, "cosine")
     by_pixels, _ = nearest(images.reshape(len(images), -1), queries.reshape(len(queries), -1), arguments.k, "cosine")
 
-    print(f"{len(queries):,} queries among {len(images):,} images, {arguments.k} neighbours by cosine similarity")
+    print(f"{len(queries):,} queries among {len(images):,} images, {arguments.k} neighbors by cosine similarity")
     precision = {}
-    for name, neighbours, width in (
+    for name, neighbors, width in (
         (arguments.encoder, found, bank.shape[1]),
         ("raw pixels", by_pixels, images[0].size),
     ):
-        precision[name] = np.mean(labels[neighbours] == query_labels[:, None])
+        precision[name] = np.mean(labels[neighbors] == query_labels[:, None])
         print(f"precision@{arguments.k} by {name}, {width:,} numbers per image: {100 * precision[name]:.1f} %")
 
     random = np.random.default_rng(arguments.seed)
@@ -56,15 +56,15 @@ def main(argv=None):
     return precision
 
 
-def draw(queries, neighbours, right, path):
-    """One row per query: the query, then its neighbours (rows, k, H, W, C), framed by whether they are right."""
+def draw(queries, neighbors, right, path):
+    """One row per query: the query, then its neighbors (rows, k, H, W, C), framed by whether they are right."""
     rows, columns = right.shape
     figure = Figure(figsize=(0.62 * (columns + 1.4), 0.62 * rows + 0.7), dpi=120, layout="constrained")
     ratios = {"width_ratios": [1, 0.25, *[1] * columns]}
     grid = figure.subplots(rows, columns + 2, squeeze=False, gridspec_kw=ratios)
     for row in range(rows):
         grid[row, 1].set_axis_off()
-        for axes, image in zip(grid[row, [0, *range(2, columns + 2)]], [queries[row], *neighbours[row]]):
+        for axes, image in zip(grid[row, [0, *range(2, columns + 2)]], [queries[row], *neighbors[row]]):
             axes.imshow(image.squeeze(), cmap="gray", vmin=0, vmax=255)
             axes.set(xticks=[], yticks=[])
         grid[row, 0].spines[:].set_visible(False)

@@ -3,8 +3,8 @@
     python examples/finetune.py                                   # simclr-cifar10, 50 labels a class of CIFAR-10
     python examples/finetune.py --encoder simvae-digits --dataset digits --per-class 10
 
-All three have the same labelled images; a fifth of them choose, and test images only measure. Prints test accuracy with
-95 % intervals, over seeds where there are several (which draw the labelled images, the batches and the weights), and
+All three have the same labeled images; a fifth of them choose, and test images only measure. Prints test accuracy with
+95 % intervals, over seeds where there are several (which draw the labeled images, the batches and the weights), and
 draws them.
 """
 
@@ -22,9 +22,9 @@ WAYS = {"probe": "#6b6b6b", "full": "#0072B2", "scratch": "#D55E00"}
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--encoder", default="simclr-cifar10", help="name, folder or hf:// address (simclr-cifar10)")
-    parser.add_argument("--dataset", default="cifar10", help="labelled data set (cifar10)")
+    parser.add_argument("--dataset", default="cifar10", help="labeled data set (cifar10)")
     parser.add_argument("--data-dir", help="folder of prepared TFDS data sets")
-    parser.add_argument("--per-class", type=int, default=50, help="labelled images of each class (50)")
+    parser.add_argument("--per-class", type=int, default=50, help="labeled images of each class (50)")
     parser.add_argument("--epochs", type=int, default=50, help="at most (50)")
     parser.add_argument("--seeds", type=int, default=1, help="repetitions (1)")
     parser.add_argument("--out", default="finetune.png", help="picture to write (finetune.png)")
@@ -50,9 +50,9 @@ def draw(report, title, path):
     """A bar for each way, with its interval."""
     figure = Figure(figsize=(5, 3.4), dpi=120, layout="constrained")
     axes = figure.subplots()
-    for way, colour in WAYS.items():
+    for way, color in WAYS.items():
         value, low, high = (report[way][name] for name in ("accuracy", "accuracy_low", "accuracy_high"))
-        axes.bar(way, value, color=colour, width=0.6, yerr=[[value - low], [high - value]], capsize=4)
+        axes.bar(way, value, color=color, width=0.6, yerr=[[value - low], [high - value]], capsize=4)
     axes.set_title(title, loc="left", fontsize=11)
     axes.set(ylabel="test accuracy", ylim=(0, 1))
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))

@@ -11,7 +11,7 @@ invariance, log 2 for the prior.
 
 Networks, weights, batches of 400 fresh points, 7,000 steps and Langevin settings are the paper's, and initial weights
 are drawn as PyTorch, the paper's framework, draws them: with Keras' biases of 0 the circles are one to a network of
-ReLUs (`redraw`). It leaves open how the points are made: here sets are centred, have a noise of 0.05 and fit the box
+ReLUs (`redraw`). It leaves open how the points are made: here sets are centered, have a noise of 0.05 and fit the box
 from -1.25 to 1.25 in which chains start anew. Four things differ. The density has the first 1,000 steps to itself
 (`generative_steps`), so that clusters are cut out of features that follow the sets; otherwise a line through the middle
 often comes first, and stays. The learning rate is 3e-3 (the paper has 1e-3). And densities are held near each other a
@@ -141,12 +141,12 @@ def images(points):
 
 
 def make(variant, seed):
-    """A method on the paper's networks: 2-100-100-2 and 2-4-2; SwAV and Barlow Twins normalise all hidden layers."""
-    normalised = variant in ("SwAV", "Barlow Twins")
+    """A method on the paper's networks: 2-100-100-2 and 2-4-2; SwAV and Barlow Twins normalize all hidden layers."""
+    normalized = variant in ("SwAV", "Barlow Twins")
     pixel = keras.Input((1, 1, 2))
-    trunk = networks.projector(2, (100, 100, 2), batch_norm=normalised, seed=seed, name="trunk")
+    trunk = networks.projector(2, (100, 100, 2), batch_norm=normalized, seed=seed, name="trunk")
     encoder = keras.Model(pixel, trunk(keras.layers.Flatten()(pixel)), name="encoder")
-    head = networks.projector(2, (4, 2), batch_norm=normalised, seed=seed + 1)
+    head = networks.projector(2, (4, 2), batch_norm=normalized, seed=seed + 1)
     redraw(seed, trunk, head)
     if variant == "SwAV":
         return SwAV(encoder, 2, head, freeze_prototypes=0, seed=seed)
@@ -238,8 +238,8 @@ def experiment(dataset, variant, seed, steps):
 
 # ------------------------------------------------------------------ the picture
 
-PAGE, INK, GREY = "#fbfaf7", "#222222", "#77736b"
-SIDES = ("#c2572b", "#2f6690")  # rust and blue, told apart under every colour blindness
+PAGE, INK, GRAY = "#fbfaf7", "#222222", "#77736b"
+SIDES = ("#c2572b", "#2f6690")  # rust and blue, told apart under every color blindness
 OPTIMA = {"invariance": 0.0, "prior": 10 * np.log(2)}
 
 
@@ -268,16 +268,16 @@ def picture(path, runs, means):
         for column, variant in enumerate(variants):
             run = first[dataset, variant]
             axes = figure.add_subplot(grid[2 * row, column], facecolor=PAGE)
-            colours = [SIDES[cluster] for cluster in run["clusters"]]
-            axes.scatter(*run["points"].T, s=3, c=colours, linewidths=0)
+            colors = [SIDES[cluster] for cluster in run["clusters"]]
+            axes.scatter(*run["points"].T, s=3, c=colors, linewidths=0)
             axes.set_title(f"{variant}   {means[dataset, variant]:.2f}", fontsize=9.5, color=INK, loc="left", pad=3)
             _bare(axes)
             if column == 0:
-                axes.set_ylabel(f"{dataset}: clusters", fontsize=9, color=GREY)
+                axes.set_ylabel(f"{dataset}: clusters", fontsize=9, color=GRAY)
             axes = figure.add_subplot(grid[2 * row + 1, column], facecolor=PAGE)
             if run["density"] is None or not np.isfinite(run["density"]).all():
                 axes.text(
-                    0.5, 0.5, "no density", ha="center", va="center", color=GREY, fontsize=9, transform=axes.transAxes
+                    0.5, 0.5, "no density", ha="center", va="center", color=GRAY, fontsize=9, transform=axes.transAxes
                 )
             else:
                 low, high = np.quantile(run["density"], [0.05, 1.0])
@@ -291,7 +291,7 @@ def picture(path, runs, means):
                 )
             _bare(axes)
             if column == 0:
-                axes.set_ylabel(f"{dataset}: log density", fontsize=9, color=GREY)
+                axes.set_ylabel(f"{dataset}: log density", fontsize=9, color=GRAY)
     for row, dataset in enumerate(gedi):
         history = first[dataset, "GEDI"]["history"]
         for column, term in enumerate(("generative", "invariance", "prior")):
@@ -301,7 +301,7 @@ def picture(path, runs, means):
             if term in OPTIMA:
                 axes.axhline(OPTIMA[term], color=SIDES[0], linestyle=(0, (4, 3)), linewidth=1.1)
             axes.set_title(f"GEDI, {dataset}: {term}", fontsize=9.5, color=INK, loc="left", pad=3)
-            axes.tick_params(length=0, labelsize=7.5, colors=GREY)
+            axes.tick_params(length=0, labelsize=7.5, colors=GRAY)
             for side in axes.spines.values():
                 side.set_color("#e6e2d8")
     figure.savefig(path, facecolor=PAGE)

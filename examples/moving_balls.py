@@ -4,7 +4,7 @@
     python examples/moving_balls.py --size 256 --optimizer sgd        # nearest to the paper; hours on a CPU
 
 The experiment of "InfoNCE is a variational autoencoder", section 4. An encoder of two convolutions gives six numbers
-for a frame, the centres of mass of three maps. InfoNCE trains it to find the next frame of the video among others, with
+for a frame, the centers of mass of three maps. InfoNCE trains it to find the next frame of the video among others, with
 one of two critics, each of which is a prior:
 
     linear      log f(z, z') = z^T W z'                 next latents lie far out in some direction
@@ -21,7 +21,7 @@ least squares on its frozen output: fitted on the first 700 frames, measured on 
     supervised                               2.4     2.6     2.4     2.5
 
 The first line predicts each ball's mean position; the second decodes the encoder before any training, whose maps are
-random mixtures of the balls, so that their centres already say something. The linear prior finds coral in each of the
+random mixtures of the balls, so that their centers already say something. The linear prior finds coral in each of the
 three videos, lime in one, sky in none: what it has not told apart is decoded to the middle between the balls in
 question. More training hardly mends that: after 100 epochs the first video still gives one ball, after 70 the second
 gives two.
@@ -42,7 +42,7 @@ from matplotlib.figure import Figure
 
 from sslzoo.data import moving_balls
 from sslzoo.methods import InfoNCE
-from sslzoo.networks import BilinearCritic, GaussianCritic, centre_of_mass_encoder
+from sslzoo.networks import BilinearCritic, GaussianCritic, center_of_mass_encoder
 
 VIDEO, DIAMETER = 256, 32  # pixels
 TRAINING = 700  # of 900 frames
@@ -84,7 +84,7 @@ def encode(encoder, images, size):
 def train(method, frames, positions, settings, seed):
     """A trained encoder, and its critic if it has one."""
     keras.utils.set_random_seed(seed)  # of the order of frames
-    encoder = centre_of_mass_encoder(frames.shape[1:], maps=len(BALLS), seed=seed)
+    encoder = center_of_mass_encoder(frames.shape[1:], maps=len(BALLS), seed=seed)
     kind, rate = {"adam": (keras.optimizers.Adam, 0.02), "sgd": (keras.optimizers.SGD, 0.005)}[settings.optimizer]
     optimizer = kind(settings.learning_rate or rate)
     if method == "supervised":
@@ -124,7 +124,7 @@ def next_place(encoder, critic, positions, t, size, grid=32):
 
 # ------------------------------------------------------------------ the picture
 
-PAPER, INK, GREY = "#fbfaf7", "#222222", "#77736b"
+PAPER, INK, GRAY = "#fbfaf7", "#222222", "#77736b"
 SHADES = {"linear": "#c9a227", "gaussian": "#3c6e9f", "supervised": "#5b8c5a"}
 
 
@@ -146,7 +146,7 @@ def picture(path, images, positions, decoded, errors, baseline, densities, t):
         "Positions of three balls, decoded by least squares from six numbers for each frame of a "
         "video; frames that no encoder was trained on",
         fontsize=11,
-        color=GREY,
+        color=GRAY,
     )
 
     def panel(place, title, image=None):
@@ -159,7 +159,7 @@ def picture(path, images, positions, decoded, errors, baseline, densities, t):
                 side.set_visible(False)
         return axes
 
-    colours = np.array(moving_balls.COLOURS) / 255
+    colors = np.array(moving_balls.COLORS) / 255
 
     # A: where they come from and where they go
     ghost = 0.35 * images[t - 1].astype(float) + 0.65 * images[t]
@@ -171,9 +171,9 @@ def picture(path, images, positions, decoded, errors, baseline, densities, t):
     # B to D: true and decoded
     for column, (method, name) in enumerate(METHODS.items(), 1):
         axes = panel(grid[0, 3 * column : 3 * column + 3], f"{' BCD'[column]}   {name}", 0.55 * images[t] / 255)
-        for ball, colour in enumerate(colours):
+        for ball, color in enumerate(colors):
             (x, y), (found_x, found_y) = positions[t, ball], decoded[method][t, ball]
-            axes.plot([x, found_x], [y, found_y], color=colour, linewidth=1.2, alpha=0.8)
+            axes.plot([x, found_x], [y, found_y], color=color, linewidth=1.2, alpha=0.8)
             axes.plot(found_x, found_y, "o", markersize=11, markerfacecolor="none", color="white", markeredgewidth=1.6)
             axes.plot(found_x, found_y, ".", markersize=4, color="white", clip_on=True)
 
@@ -183,27 +183,27 @@ def picture(path, images, positions, decoded, errors, baseline, densities, t):
     axes = figure.add_axes(
         [box.x0 + labels, box.y0 + ticks, box.width - labels - 0.02, box.height - ticks], facecolor=PAPER
     )
-    title = "E   mean distance from the true centre, pixels; a dot for each ball and video"
+    title = "E   mean distance from the true center, pixels; a dot for each ball and video"
     axes.set_title(title, x=-labels / (box.width - labels - 0.02), loc="left", fontsize=11, color=INK, pad=6)
     for row, method in enumerate(reversed(METHODS)):
         per_ball = errors[method]  # (seeds, balls)
         mean = per_ball.mean()
         axes.barh(row, mean, height=0.56, color=SHADES[method], zorder=2)
         axes.text(per_ball.max() + 2, row, f"{mean:.1f}", va="center", fontsize=11, color=INK, fontweight="bold")
-        for ball, colour in enumerate(colours):
+        for ball, color in enumerate(colors):
             axes.scatter(
                 per_ball[:, ball],
                 row + np.linspace(-0.12, 0.12, 3)[ball] + np.zeros(len(per_ball)),
                 s=26,
-                color=colour,
+                color=color,
                 edgecolor=INK,
                 linewidth=0.6,
                 zorder=3,
             )
-    axes.axvline(baseline, color=GREY, linestyle=(0, (4, 3)), linewidth=1.2)
-    axes.text(baseline - 1.5, 2.62, "predicting the mean position", ha="right", va="center", fontsize=9.5, color=GREY)
+    axes.axvline(baseline, color=GRAY, linestyle=(0, (4, 3)), linewidth=1.2)
+    axes.text(baseline - 1.5, 2.62, "predicting the mean position", ha="right", va="center", fontsize=9.5, color=GRAY)
     axes.set(yticks=range(3), yticklabels=reversed(METHODS.values()), xlim=(0, baseline * 1.06), ylim=(-0.5, 2.8))
-    axes.tick_params(length=0, colors=GREY, labelsize=10)
+    axes.tick_params(length=0, colors=GRAY, labelsize=10)
     for label in axes.get_yticklabels():
         label.set(color=INK, fontsize=11)
     axes.grid(axis="x", color="#e6e2d8", linewidth=0.8, zorder=0)
@@ -218,10 +218,8 @@ def picture(path, images, positions, decoded, errors, baseline, densities, t):
         )
         axes.images[0].set(cmap="magma", clim=(0, 1), interpolation="bilinear")
         for where, style in ((positions[t, 0], {"markerfacecolor": "none"}), (positions[t + 1, 0], {})):
-            axes.plot(
-                *where, "o", markersize=9, color=colours[0], markeredgewidth=1.6, markeredgecolor="white", **style
-            )
-    axes.text(1, -0.06, "ring: now    dot: next", transform=axes.transAxes, ha="right", fontsize=9.5, color=GREY)
+            axes.plot(*where, "o", markersize=9, color=colors[0], markeredgewidth=1.6, markeredgecolor="white", **style)
+    axes.text(1, -0.06, "ring: now    dot: next", transform=axes.transAxes, ha="right", fontsize=9.5, color=GRAY)
     figure.savefig(path, facecolor=PAPER)
 
 
@@ -248,7 +246,7 @@ def main(argv=None):
 
         mean_positions = positions[:TRAINING].mean(0)
         baselines.append(np.linalg.norm(positions - mean_positions, axis=2)[TRAINING:].mean(0))
-        start = centre_of_mass_encoder(frames.shape[1:], maps=len(BALLS), seed=seed)
+        start = center_of_mass_encoder(frames.shape[1:], maps=len(BALLS), seed=seed)
         untrained.append(measure(start, images, positions, settings.size)[1])
         for method in METHODS:
             clock = time.perf_counter()

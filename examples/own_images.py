@@ -5,9 +5,9 @@
 
 Four pictures that scikit-learn and matplotlib bring along are cut into 2,000 tiles of 96 pixels: those to train on from
 the left seven tenths of each picture, those to ask for from the rest, so no tile is asked for that training has seen a
-part of. SimCLR learns without labels. Then each tile of the right names its picture by its nearest neighbours among
+part of. SimCLR learns without labels. Then each tile of the right names its picture by its nearest neighbors among
 those of the left: by raw pixels, by the network before training and by the trained one. The sheet shows some tiles and
-their neighbours. For images of your own: docs/own_images.md.
+their neighbors. For images of your own: docs/own_images.md.
 """
 
 import argparse
@@ -34,8 +34,8 @@ def photographs():
     found["hopper"] = np.asarray(Image.open(matplotlib.cbook.get_sample_data("grace_hopper.jpg")))
     heights = matplotlib.cbook.get_sample_data("jacksboro_fault_dem.npz")["elevation"].astype("float64")
     low, high = np.percentile(heights, (1, 99))
-    grey = (255 * np.clip((heights - low) / (high - low), 0, 1)).astype("uint8")
-    return found | {"jacksboro": np.repeat(grey[..., None], 3, axis=-1)}
+    gray = (255 * np.clip((heights - low) / (high - low), 0, 1)).astype("uint8")
+    return found | {"jacksboro": np.repeat(gray[..., None], 3, axis=-1)}
 
 
 def tiles(found, count, is_test, seed=0):
@@ -53,8 +53,8 @@ def tiles(found, count, is_test, seed=0):
     return np.stack(cut), labels
 
 
-def neighbours(bank, queries):
-    """Share of tiles whose five nearest neighbours name their picture, by the cosine of (features, labels)."""
+def neighbors(bank, queries):
+    """Share of tiles whose five nearest neighbors name their picture, by the cosine of (features, labels)."""
     nearest = KNeighborsClassifier(5, metric="cosine").fit(*bank)
     return nearest.score(*queries)
 
@@ -82,12 +82,12 @@ def main(arguments=None):
     asked = options.tiles // 5
     (images, labels), (queries, wanted) = tiles(found, options.tiles - asked, False), tiles(found, asked, True)
     flat = [(x.reshape(len(x), -1) / 255.0, y) for x, y in ((images, labels), (queries, wanted))]
-    rows = {"raw pixels": (neighbours(*flat),)}
+    rows = {"raw pixels": (neighbors(*flat),)}
     for name in options.networks:
         encoders = train(name, NETWORKS.get(name, {}), images, options.epochs)
         features = [[evaluation.features(encoder, x) for x in (images, queries)] for encoder in encoders]
-        rows[name] = tuple(neighbours((bank, labels), (ask, wanted)) for bank, ask in features)
-    pictures.neighbours(queries, features[-1][1], options.out, seed=0)
+        rows[name] = tuple(neighbors((bank, labels), (ask, wanted)) for bank, ask in features)
+    pictures.neighbors(queries, features[-1][1], options.out, seed=0)
     print(f"{'':24}  untrained    trained  (of {asked} tiles; guessing: {1 / len(found):.2f})")
     for name, shares in rows.items():
         print(f"{name:24}  " + "  ".join(f"{share:9.3f}" for share in shares))

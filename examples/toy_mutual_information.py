@@ -4,7 +4,7 @@
 
 Table 1 of "On Mutual Information in Contrastive Learning for Visual Representations" (arXiv 2005.13149). (X, Y) is a
 pair of Gaussians of correlation 0.2, so I(X; Y) = 0.0204 nats. Two networks g and h of five layers, 10 wide, learn a
-critic f(x, y) = g(x) . h(y) from 2000 pairs by maximising InfoNCE, or VINCE: InfoNCE with 100 negatives from those
+critic f(x, y) = g(x) . h(y) from 2000 pairs by maximizing InfoNCE, or VINCE: InfoNCE with 100 negatives from those
 p percent of the points whose representation is nearest to that of the positive.
 
 The paper estimates 0.0135 with InfoNCE, 0.0124 with VINCE at 90 %, 0.0022 at 75 %, and next to nothing below. Seen
@@ -14,7 +14,7 @@ what the best critic is worth wherever one was learned at all.
 
 A negative is drawn here as one of the 100 nearest among 100 / p points, which for p = 5 are all 2000; each step draws
 the points anew, one draw for the batch. The paper leaves open on which pairs it measures, the size of the output and
-whether it is normalised; here 20,000 fresh pairs, 10, and not.
+whether it is normalized; here 20,000 fresh pairs, 10, and not.
 
 Two columns need no training, with |y - y_1| for the distance. "analytic" is the estimate with the best critic,
 log p(y | x) / p(y): what the negatives alone cost. "blind" is the best of c |y|, c = 0.1, 0.3 and 1, critics that never
@@ -126,7 +126,7 @@ def untrained(percent, pairs):
 
 # ------------------------------------------------------------------ the picture
 
-PAGE, INK, GREY, BLUE, GOLD = "#fbfaf7", "#222222", "#77736b", "#3c6e9f", "#c9a227"
+PAGE, INK, GRAY, BLUE, GOLD = "#fbfaf7", "#222222", "#77736b", "#3c6e9f", "#c9a227"
 
 
 def picture(path, estimates, exact, blind):
@@ -138,14 +138,14 @@ def picture(path, estimates, exact, blind):
         0.875,
         "Mutual information of two Gaussians in nats, by the share of the points that negatives come from",
         fontsize=10.5,
-        color=GREY,
+        color=GRAY,
     )
     axes = figure.add_axes([0.09, 0.12, 0.87, 0.68], facecolor=PAGE)
     place = np.arange(len(PERCENT))
     axes.axhline(TRUE, color=INK, linewidth=1.2)
     axes.text(5.42, TRUE + 0.003, f"true, {TRUE:.4f}", ha="center", fontsize=10, color=INK)
     axes.axhline(0, color="#e6e2d8", linewidth=1, zorder=0)
-    axes.plot(place, exact, "--", color=GREY, linewidth=1.4, label="best critic")
+    axes.plot(place, exact, "--", color=GRAY, linewidth=1.4, label="best critic")
     axes.plot(place, blind, ":", color="#7a4f9a", linewidth=1.4, label="critic that never sees x")
     axes.errorbar(
         place - 0.06,
@@ -158,7 +158,7 @@ def picture(path, estimates, exact, blind):
     )
     axes.plot(place + 0.06, PAPER, "D", color=GOLD, markersize=6, label="the paper's table 1")
     axes.set(xticks=place, xticklabels=["100 %\nInfoNCE", *(f"{p} %" for p in PERCENT[1:])], xlim=(-0.4, 6.4))
-    axes.tick_params(length=0, colors=GREY, labelsize=10)
+    axes.tick_params(length=0, colors=GRAY, labelsize=10)
     axes.grid(axis="y", color="#e6e2d8", linewidth=0.8)
     axes.legend(frameon=False, fontsize=10, labelcolor=INK)
     for side in axes.spines.values():

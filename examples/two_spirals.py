@@ -8,7 +8,7 @@ in each coordinate. Instance discrimination with a memory bank trains a network 
 views of a point in one place on a circle; logistic regression then tells the spirals apart on that circle.
 
 Without noise views hide nothing, and any arrangement of the points is as good as any other; with noise as wide as the
-plane they say nothing. In between the network must put neighbours on a spiral side by side. Accuracy is that of
+plane they say nothing. In between the network must put neighbors on a spiral side by side. Accuracy is that of
 held-out points without noise, one half of them.
 
 The paper's: 10,000 points, 10,000 steps of 128, temperature 0.07, bank momentum 0.5, SGD at 0.03 with momentum 0.9 and
@@ -156,8 +156,8 @@ def by_hand(points, labels, eta, temperature=0.07, count=1024, anchors=512):
 
 # ------------------------------------------------------------------ the picture
 
-PAGE, INK, GREY = "#fbfaf7", "#222222", "#77736b"
-COLOURS = np.array(["#c9602b", "#3c6e9f"])
+PAGE, INK, GRAY = "#fbfaf7", "#222222", "#77736b"
+COLORS = np.array(["#c9602b", "#3c6e9f"])
 
 
 def picture(path, points, labels, places, accuracy):
@@ -170,7 +170,7 @@ def picture(path, points, labels, places, accuracy):
         "Points of two spirals, and where instance discrimination puts them, by the width of the "
         "noise that makes a view",
         fontsize=11,
-        color=GREY,
+        color=GRAY,
     )
     some, rng = slice(0, 1500), np.random.default_rng(0)
     panels = [("the points", points.reshape(-1, 2)[some], 2.2)]
@@ -179,7 +179,7 @@ def picture(path, points, labels, places, accuracy):
         panels.append((f"noise {eta:g}: accuracy {100 * accuracy[eta][0]:.0f} %", z[some] * spread, 1.35))
     for column, (title, where, limit) in enumerate(panels):
         axes = figure.add_axes([0.05 + 0.235 * column, 0.50, 0.215, 0.34], facecolor=PAGE)
-        axes.scatter(*where.T, s=3, color=COLOURS[labels[some]], alpha=0.6, linewidths=0)
+        axes.scatter(*where.T, s=3, color=COLORS[labels[some]], alpha=0.6, linewidths=0)
         axes.set(xlim=(-limit, limit), ylim=(-limit, limit), xticks=[], yticks=[], aspect="equal")
         axes.set_title(title, loc="left", fontsize=11, color=INK)
         for side in axes.spines.values():
@@ -187,11 +187,11 @@ def picture(path, points, labels, places, accuracy):
     axes = figure.add_axes([0.08, 0.10, 0.87, 0.30], facecolor=PAGE)
     place = np.arange(len(accuracy))
     found = 100 * np.array(list(accuracy.values()))
-    axes.plot(place, found, "o", color=GREY, alpha=0.5, markersize=4)
+    axes.plot(place, found, "o", color=GRAY, alpha=0.5, markersize=4)
     axes.plot(place, found.mean(axis=1), "o-", color=INK, linewidth=1.6)
     axes.set_title(f"{found.shape[1]} seeds, and their mean", loc="left", fontsize=11, color=INK)
-    axes.axhline(50, color=GREY, linestyle=(0, (4, 3)), linewidth=1)
-    axes.text(0.06, 46, "chance", fontsize=10, color=GREY)
+    axes.axhline(50, color=GRAY, linestyle=(0, (4, 3)), linewidth=1)
+    axes.text(0.06, 46, "chance", fontsize=10, color=GRAY)
     axes.set(
         xticks=place,
         xticklabels=[f"{eta:g}" for eta in accuracy],
@@ -199,7 +199,7 @@ def picture(path, points, labels, places, accuracy):
         ylabel="accuracy, %",
         ylim=(40, 102),
     )
-    axes.tick_params(length=0, colors=GREY)
+    axes.tick_params(length=0, colors=GRAY)
     axes.grid(axis="y", color="#e6e2d8", linewidth=0.8)
     for side in axes.spines.values():
         side.set_visible(False)

@@ -45,8 +45,8 @@ VIEWS = {
     "crops of up to all": {f"[{low:g}, 1]": crop(low, 1.0) for low in (0.9, 0.6, 0.3, 0.1)},
     "crops of little": {f"[0.02, {high:g}]": crop(0.02, high) for high in (0.3, 0.1, 0.04)},
 }
-COLOURS = dict(zip(VIEWS, ("#222222", "#8a5a3c", "#5b8c5a", "#3c6e9f", "#7a4f9a")))
-PAGE, INK, GREY = "#fbfaf7", "#222222", "#77736b"
+COLORS = dict(zip(VIEWS, ("#222222", "#8a5a3c", "#5b8c5a", "#3c6e9f", "#7a4f9a")))
+PAGE, INK, GRAY = "#fbfaf7", "#222222", "#77736b"
 
 
 def measure(steps, train, test, settings):
@@ -75,12 +75,12 @@ def picture(path, found):
     FigureCanvasAgg(figure)
     figure.text(0.07, 0.94, "Between too much in common and too little", fontsize=16, fontweight="bold", color=INK)
     figure.text(
-        0.07, 0.895, "Instance discrimination on 8x8 digits, once for each way of making views", fontsize=11, color=GREY
+        0.07, 0.895, "Instance discrimination on 8x8 digits, once for each way of making views", fontsize=11, color=GRAY
     )
     axes = figure.add_axes([0.08, 0.11, 0.88, 0.73], facecolor=PAGE)
     for family, rows in found.items():
         information, accuracy = np.array(list(rows.values())).T
-        axes.plot(information, 100 * accuracy, "o-", color=COLOURS[family], linewidth=1.3, markersize=7, label=family)
+        axes.plot(information, 100 * accuracy, "o-", color=COLORS[family], linewidth=1.3, markersize=7, label=family)
         for place, (name, x, y) in enumerate(zip(rows, information, 100 * accuracy)):
             if family not in ("none", "flips"):
                 # Points of the last family lie on each other: their names stand above one another.
@@ -91,14 +91,14 @@ def picture(path, found):
                     offset,
                     textcoords="offset points",
                     fontsize=9,
-                    color=COLOURS[family],
+                    color=COLORS[family],
                 )
     axes.set(
         xlabel="information that a view and the memory of its image share, nats (a lower bound)",
-        ylabel="nearest neighbour of the right class, %",
+        ylabel="nearest neighbor of the right class, %",
     )
     axes.margins(0.08)
-    axes.tick_params(length=0, colors=GREY)
+    axes.tick_params(length=0, colors=GRAY)
     axes.grid(color="#e6e2d8", linewidth=0.8)
     axes.legend(frameon=False, fontsize=10, labelcolor=INK)
     for side in axes.spines.values():

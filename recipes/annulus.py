@@ -20,10 +20,10 @@ SETTINGS = {
     "views_per_image": Per(mnist=30, fashion_mnist=30), "num_views": 1, "head": None, "fill_bank": True,
     "neighbors": Per(4096, digits=256), "shrinking": 0.0, "inner": None,
     "clusters": Per(300, digits=50), "clusterings": 10, "cluster_every": Per(1, digits=20),
-    "temperature": Per(0.2, colour=0.05), "momentum": 0.5,
+    "temperature": Per(0.2, color=0.05), "momentum": 0.5,
 }
 
-# paper: networks, views and optimiser of the SimVAE paper's tables, which lack this method. mi: those of its own paper.
+# paper: networks, views and optimizer of the SimVAE paper's tables, which lack this method. mi: those of its own paper.
 # plus: the ball shrinks to a tenth of the images in half of the training, and its inner tenth is left out instead of
 # clusters, as the authors' later code has it.
 VARIANTS = {

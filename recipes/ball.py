@@ -17,10 +17,10 @@ from sslzoo.training import AIRNET, MI, PAPER, Per, Variant
 # of the training in which the ball shrinks from all images to `neighbors`.
 SETTINGS = {
     "views_per_image": Per(mnist=30, fashion_mnist=30), "num_views": 1, "head": None, "fill_bank": True,
-    "neighbors": Per(4096, digits=256), "shrinking": 0.0, "temperature": Per(0.2, colour=0.05), "momentum": 0.5,
+    "neighbors": Per(4096, digits=256), "shrinking": 0.0, "temperature": Per(0.2, color=0.05), "momentum": 0.5,
 }
 
-# paper: networks, views and optimiser of the SimVAE paper's tables, which lack this method. mi: those of its own paper.
+# paper: networks, views and optimizer of the SimVAE paper's tables, which lack this method. mi: those of its own paper.
 # plus: down to a tenth of the images in half of the training, as the authors' later code has it.
 VARIANTS = {
     "zoo": AIRNET | {"temperature": 0.1},

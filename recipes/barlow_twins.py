@@ -17,11 +17,11 @@ from sslzoo.training import PAPER, STRONG, Per
 # held-out images of digits).
 SETTINGS = {
     "head": None, "scale": 1.0,
-    "off_diagonal_weight": Per(0.0051, digits=0.05, mnist=0.05, fashion_mnist=0.05, grey_images=0.05),
+    "off_diagonal_weight": Per(0.0051, digits=0.05, mnist=0.05, fashion_mnist=0.05, gray_images=0.05),
 }
 
 # paper: the protocol of the SimVAE paper, which does not train this method. strong: as solo-learn trains it, but for
-# solarising both views at 0.1 in place of one at 0.2; lightly reports 84.2 % (kNN of 200, best epoch, 128 images a
+# solarizing both views at 0.1 in place of one at 0.2; lightly reports 84.2 % (kNN of 200, best epoch, 128 images a
 # step) after 200 epochs, solo-learn 92.1 % (online probe) after 1000.
 VARIANTS = {
     "paper": PAPER | {"learning_rate": 1e-4},

@@ -20,7 +20,7 @@ SETTINGS = {
 }
 
 # strong: as solo-learn trains it, which reports 92.6 % (online probe) after 1000 epochs; lightly has 86.8 % (kNN of
-# 200, best epoch) after 200, by SGD. There, only the second view of an image is ever solarised, with probability 0.2;
+# 200, best epoch) after 200, by SGD. There, only the second view of an image is ever solarized, with probability 0.2;
 # here either may be, with half of that.
 VARIANTS = {
     "zoo": AIRNET | {"predictor": 512},

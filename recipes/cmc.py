@@ -1,4 +1,4 @@
-"""Train CMC: the lightness and the colour of a crop find each other's memory.
+"""Train CMC: the lightness and the color of a crop find each other's memory.
 
     python recipes/cmc.py                                                     # digits: their upper and lower halves
     KERAS_BACKEND=jax python recipes/cmc.py --dataset cifar10
@@ -20,11 +20,11 @@ from sslzoo.training import AIRNET, MI, PAPER, Per
 SETTINGS = {
     "num_views": 1, "head": None, "fill_bank": True, "negatives": 4096, "neighbors": None, "clusters": None,
     "shrinking": 0.0,
-    "policy": Per(colour="mi-cifar10-lab"),
-    "temperature": Per(0.2, colour=0.05), "momentum": 0.5,
+    "policy": Per(color="mi-cifar10-lab"),
+    "temperature": Per(0.2, color=0.05), "momentum": 0.5,
 }
 
-# paper: networks, views and optimiser of the SimVAE paper's tables, which lack this method. mi: those of its own paper.
+# paper: networks, views and optimizer of the SimVAE paper's tables, which lack this method. mi: those of its own paper.
 VARIANTS = {
     "zoo": AIRNET | {"policy": "mi-cifar10-lab", "policy_changes": {}, "temperature": 0.1},
     "paper": PAPER,

@@ -15,12 +15,12 @@ from sslzoo.training import PAPER, STRONG, Per
 
 # The invariance is a mean over coordinates, so its weight goes with their number: the authors' 250 is for 64 of them.
 SETTINGS = {
-    "head": None, "invariance_weight": Per(256.0, digits=40.0, mnist=40.0, fashion_mnist=40.0, grey_images=40.0),
+    "head": None, "invariance_weight": Per(256.0, digits=40.0, mnist=40.0, fashion_mnist=40.0, gray_images=40.0),
     "regularizer": 1e-6, "momentum": 0.01, "normalize": True,
 }
 
 # paper: the protocol of the SimVAE paper, which does not train this method. strong: the authors' own CIFAR-10 run, but
-# for one policy for both views, between their two (blur 1 and 0.1, solarise 0 and 0.2); they report 93.2 % (linear)
+# for one policy for both views, between their two (blur 1 and 0.1, solarize 0 and 0.2); they report 93.2 % (linear)
 # after 1000 epochs.
 VARIANTS = {
     "paper": PAPER | {"learning_rate": 1e-4},

@@ -16,7 +16,7 @@ from sslzoo.training import AIRNET, STRONG, Per
 SETTINGS = {
     "batch_size": Per(128, cifar10=256, cifar100=256, svhn_cropped=256),
     "head": None, "sigma": None,
-    "temperature": Per(0.7, colour=0.05),
+    "temperature": Per(0.7, color=0.05),
 }
 
 # strong: SimCLR's, at lightly's temperature for DCL.

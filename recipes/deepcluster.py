@@ -21,7 +21,7 @@ SETTINGS = {
     "clusters": 100, "recluster_every": Per(1, digits=10),
 }
 
-# paper: networks, views and optimiser of the SimVAE paper's tables, whose section 3.3 discusses this method and does
+# paper: networks, views and optimizer of the SimVAE paper's tables, whose section 3.3 discusses this method and does
 # not train it; one view, as in the original. strong: networks and views of the CIFAR-10 benchmarks, rate and decay of
 # the original; no library reports a number for it there (solo-learn's 88.9 % is DeepCluster-v2's, another method).
 VARIANTS = {

@@ -18,11 +18,11 @@ RELEASED = {
     "sgld_steps": 10, "step_size": 0.05, "noise": 0.01, "max_noise": 0.05, "cooling": 3.0, "clip": 1.0,
     "buffer_size": 50_000, "restart": Per(0.2, mnist=0.4),
     "policy": Per("ebclr-cifar10", digits="ebclr-mnist", mnist="ebclr-mnist", fashion_mnist="ebclr-mnist",
-                  grey_images="ebclr-mnist"),
-    "flip": Per(None, colour="horizontal", svhn_cropped=None),
+                  gray_images="ebclr-mnist"),
+    "flip": Per(None, color="horizontal", svhn_cropped=None),
 }
 
-# A network and budget for a CPU: GEDI's ResNet, which has no batch normalisation either; the rate is higher, since the
+# A network and budget for a CPU: GEDI's ResNet, which has no batch normalization either; the rate is higher, since the
 # steps are fewer, and crops are milder, since small networks learn little from slivers. On MNIST the dense layers of
 # GEDI's entry, so that the two can be compared.
 SETTINGS = RELEASED | {
@@ -32,7 +32,7 @@ SETTINGS = RELEASED | {
     "views_per_image": Per(4, digits=120, mnist=20, fashion_mnist=20), "batch_size": 64,
 }
 
-# paper: its ResNet-18 without normalisation is not in the zoo; GEDI's at full width stands for it.
+# paper: its ResNet-18 without normalization is not in the zoo; GEDI's at full width stands for it.
 VARIANTS = {
     "zoo": Variant(),
     "paper": Variant(

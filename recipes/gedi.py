@@ -17,8 +17,8 @@ from sslzoo.training import Per, Variant
 # distinguished from those of the data set.
 TABLE_9 = {
     "network": "resnet8-gedi", "latent_dim": None, "num_views": 1, "clusters": Per(10, cifar100=100),
-    "policy": Per("gedi-mnist", colour="gedi-cifar10", cifar100="gedi-cifar100", svhn_cropped="gedi-svhn"),
-    "flip": Per(None, colour="horizontal", svhn_cropped=None),
+    "policy": Per("gedi-mnist", color="gedi-cifar10", cifar100="gedi-cifar100", svhn_cropped="gedi-svhn"),
+    "flip": Per(None, color="horizontal", svhn_cropped=None),
     "sgld_steps": 20, "step_size": 1.0, "noise": 0.01, "buffer_size": 10_000, "restart": 0.05, "data_noise": 0.03,
     "generative_weight": 1.0, "invariance_weight": 50.0, "prior_weight": Per(25.0, cifar100=50.0),
     "energy_decay": 0.0, "batch_size": Per(64, mnist=60), "generative_epochs": 0,

@@ -18,10 +18,10 @@ from sslzoo.training import AIRNET, MI, PAPER, Per
 # 60,000. Fewer views than other methods have: the bank takes their time.
 SETTINGS = {
     "views_per_image": Per(mnist=160, fashion_mnist=160), "num_views": 1, "head": None,
-    "fill_bank": True, "negatives": 4096, "temperature": Per(0.2, colour=0.05), "momentum": 0.5,
+    "fill_bank": True, "negatives": 4096, "temperature": Per(0.2, color=0.05), "momentum": 0.5,
 }
 
-# paper: networks, views and optimiser of the SimVAE paper's tables, which lack this method. mi: those of its own paper.
+# paper: networks, views and optimizer of the SimVAE paper's tables, which lack this method. mi: those of its own paper.
 VARIANTS = {
     "zoo": AIRNET | {"temperature": 0.1},
     "paper": PAPER,

@@ -12,7 +12,7 @@ from sslzoo import training
 from sslzoo.methods import LeJEPA
 from sslzoo.training import AIRNET, STRONG, Per
 
-# local_views: beside the num_views, which alone make the centre, of local_size pixels (None: that of the images), that
+# local_views: beside the num_views, which alone make the center, of local_size pixels (None: that of the images), that
 # show local_scale of the image.
 SETTINGS = {
     "num_views": 4, "batch_size": 64, "head": None, "slices": Per(256, cifar10=1024),

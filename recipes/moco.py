@@ -16,10 +16,10 @@ from sslzoo.training import AIRNET, PAPER, STRONG, Per
 # A queue holds an eighth of the images at most; folders are often small, and 4096 images are enough for theirs.
 SETTINGS = {
     "batch_size": Per(128, digits=32, cifar10=256, cifar100=256, svhn_cropped=256),
-    "head": None, "queue_size": Per(4096, digits=128, grey_images=512, colour_images=512),
+    "head": None, "queue_size": Per(4096, digits=128, gray_images=512, color_images=512),
     "momentum": 0.99, "symmetric": True,
     # As SimCLR's: far lower in 64 numbers per image (docs/choices.md).
-    "temperature": Per(0.7, colour=0.05),
+    "temperature": Per(0.7, color=0.05),
 }
 
 # paper: the SimVAE paper's tables, where the loss sees the representation itself; it gives no settings of MoCo, so

@@ -1,4 +1,4 @@
-"""Train NNCLR: the positive of a view is the nearest recent neighbour of the other view.
+"""Train NNCLR: the positive of a view is the nearest recent neighbor of the other view.
 
     python recipes/nnclr.py                                          # digits
     KERAS_BACKEND=jax python recipes/nnclr.py --dataset mnist
@@ -15,7 +15,7 @@ from sslzoo.training import AIRNET, STRONG, Per
 # A queue holds an eighth of the images at most.
 SETTINGS = {
     "batch_size": Per(128, digits=32), "head": (256, 64), "predictor": 256,
-    "queue_size": Per(4096, digits=128, grey_images=512, colour_images=512), "temperature": 0.1,
+    "queue_size": Per(4096, digits=128, gray_images=512, color_images=512), "temperature": 0.1,
 }
 
 # strong: as lightly trains it, which reports 81.5 % (kNN of 200, best epoch) after 200 epochs of 512 images, 89.2 after

@@ -25,7 +25,7 @@ SETTINGS = {
     "fill_class_vectors": Per(True, digits=False),
 }
 
-# paper: networks, views and optimiser of the SimVAE paper's tables, which discuss this method and do not train it; the
+# paper: networks, views and optimizer of the SimVAE paper's tables, which discuss this method and do not train it; the
 # plain softmax of its section 3.3. strong: networks and views of the CIFAR-10 benchmarks; no library reports a number
 # for it there.
 VARIANTS = {

@@ -19,7 +19,7 @@ SETTINGS = {
     "momentum": 0.99, "prior_momentum": 0.9,
 }
 
-# paper: networks, views and optimiser of the SimVAE paper's tables, which have no row for ProtoCPC; nor has the GEDI
+# paper: networks, views and optimizer of the SimVAE paper's tables, which have no row for ProtoCPC; nor has the GEDI
 # paper, which derives the objective. strong: networks and views of the CIFAR-10 benchmarks, with the rate of SwAV
 # there; no library reports a number for it.
 VARIANTS = {

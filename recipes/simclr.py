@@ -16,11 +16,11 @@ from sslzoo.methods import SimCLR
 from sslzoo.training import AIRNET, PAPER, STRONG, Per
 
 # Zoo and paper: the loss sees the representation itself. Temperatures: 0.7 is the paper's; in 64 numbers per image
-# a far lower one is better by every measure, in ten by neighbours alone (docs/choices.md).
+# a far lower one is better by every measure, in ten by neighbors alone (docs/choices.md).
 SETTINGS = {
     "batch_size": Per(128, cifar10=256, cifar100=256, svhn_cropped=256),
     "learning_rate": Per(1e-3, cifar10=4e-3, cifar100=4e-3, svhn_cropped=4e-3),
-    "head": None, "temperature": Per(0.7, colour=0.05),
+    "head": None, "temperature": Per(0.7, color=0.05),
 }
 
 # paper: the SimVAE paper's tables. strong: as solo-learn trains it; lightly reports 84.8 % (kNN of 200, best epoch)

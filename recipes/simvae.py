@@ -1,4 +1,4 @@
-"""Train SimVAE: J views of an image, rebuilt from latents drawn around one unknown centre.
+"""Train SimVAE: J views of an image, rebuilt from latents drawn around one unknown center.
 
     python recipes/simvae.py                                          # digits, under 3 minutes: kNN 96.9 %
     KERAS_BACKEND=jax python recipes/simvae.py --dataset mnist        # `simvae-mnist`, 44 minutes: kNN 97.5 %
@@ -21,7 +21,7 @@ SETTINGS = {
     "batch_size": Per(12, mnist=32, fashion_mnist=32, cifar10=24, cifar100=24, svhn_cropped=24),
     "learning_rate": Per(1e-3, mnist=2e-3, fashion_mnist=2e-3, cifar10=2e-3, cifar100=2e-3, svhn_cropped=2e-3),
     "likelihood": "gaussian", "likelihood_variance": 0.01,
-    "prior_variance": 0.15, "centre_variance": None, "entropy_weight": 1.0,
+    "prior_variance": 0.15, "center_variance": None, "entropy_weight": 1.0,
 }
 
 # paper: as its text says, typos mended. released: as the authors' code runs, lost logarithm included. workshop: the
@@ -31,7 +31,7 @@ VARIANTS = {
     "paper": VAE_PAPER | {"batch_size": 12},
     "released": RELEASED | {
         "likelihood": Per(mnist="bernoulli", fashion_mnist="bernoulli"), "likelihood_variance": 0.01005,
-        "num_views": 2, "batch_size": 64, "centre_variance": 1.0, "entropy_weight": 6.283185307,
+        "num_views": 2, "batch_size": 64, "center_variance": 1.0, "entropy_weight": 6.283185307,
         "adam_epsilon": 1e-4 / 64,  # the code's 1e-4 belongs to a loss summed over its 64 images
     },
     "workshop": VAE_PAPER | {
@@ -50,17 +50,17 @@ PUBLISHED = {
 
 def main(argv=None):
     run = training.Run("simvae", SETTINGS, VARIANTS, argv, __doc__, PUBLISHED)
-    if run.plan.is_set("prior_variance") and run.settings["centre_variance"] is None:
+    if run.plan.is_set("prior_variance") and run.settings["center_variance"] is None:
         raise InvalidInputError(
-            "prior_variance needs a centre_variance beside it (--set centre_variance=1): with uniform "
+            "prior_variance needs a center_variance beside it (--set center_variance=1): with uniform "
             "centers it is a unit of length, and changes where training starts but not its optimum. "
-            f"Received: prior_variance={run.settings['prior_variance']:g}, centre_variance=None"
+            f"Received: prior_variance={run.settings['prior_variance']:g}, center_variance=None"
         )
     model = SimVAE(
         run.encoder(posterior=True),
         run.decoder(),
         run.views(),
-        **run.options("prior_variance", "centre_variance", "entropy_weight", "likelihood", "likelihood_variance"),
+        **run.options("prior_variance", "center_variance", "entropy_weight", "likelihood", "likelihood_variance"),
         seed=run.seed,
     )
     run.prepare(model)

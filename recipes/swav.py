@@ -25,7 +25,7 @@ SETTINGS = {
     "local_views": 0, "local_size": None, "local_scale": (0.05, 0.4),
 }
 
-# paper: networks, views and optimiser of the SimVAE paper's tables, which have no row for SwAV. strong: as solo-learn
+# paper: networks, views and optimizer of the SimVAE paper's tables, which have no row for SwAV. strong: as solo-learn
 # trains it; lightly reports 84.2 % (kNN of 200, best epoch) after 200 epochs of 512 images, solo-learn 89.2 % (probe
 # trained along) after 1000. multi-crop: the same with four crops of 16 pixels that only predict. gedi: the GEDI paper's
 # baseline, which leaves the number of prototypes open; its classes are taken.

@@ -1,4 +1,4 @@
-"""Train VISReg: views of an image lie together; scale, shape and centre of all embeddings are those of N(0, I).
+"""Train VISReg: views of an image lie together; scale, shape and center of all embeddings are those of N(0, I).
 
     python recipes/visreg.py                                          # digits
     KERAS_BACKEND=jax python recipes/visreg.py --dataset mnist
@@ -11,7 +11,7 @@ from sslzoo import training
 from sslzoo.methods import VISReg
 from sslzoo.training import AIRNET, STRONG, Per
 
-# local_views: beside the num_views, which alone make the centre, of the same size, that show local_scale of the image.
+# local_views: beside the num_views, which alone make the center, of the same size, that show local_scale of the image.
 SETTINGS = {
     "num_views": 4, "batch_size": 64, "head": None, "weight": 0.6, "slices": Per(256, cifar10=1024),
     "local_views": 0, "local_scale": (0.05, 0.3),

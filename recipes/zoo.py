@@ -38,7 +38,7 @@ if importlib.util.find_spec("tensorflow") is None and INSTALLED:  # Keras' own d
 
 from sslzoo.errors import InvalidInputError, SSLZooError, choose  # noqa: E402
 from sslzoo.files import module_at  # noqa: E402
-from sslzoo.publishing import artefact, manifest  # noqa: E402
+from sslzoo.publishing import artifact, manifest  # noqa: E402
 from sslzoo.training import devices, flags  # noqa: E402
 from sslzoo.training.folder import read as read_record  # noqa: E402
 from sslzoo.training.settings import resolve  # noqa: E402
@@ -301,7 +301,7 @@ def collect(zoo, entry):
     source = zoo.runs / entry.entry / entry.entry
     gone = [part for part in layout.parts(source) if part in entry.left_out]
     changes = {"left_out": gone} if gone else {}
-    target = artefact.copy(source, zoo.weights / entry.entry, without=("model", *gone), **changes)
+    target = artifact.copy(source, zoo.weights / entry.entry, without=("model", *gone), **changes)
     size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
     print(f"{entry.entry}: {target}, {size / 1e6:.1f} MB", flush=True)
 

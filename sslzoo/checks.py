@@ -51,7 +51,7 @@ def values(images, low: float = 0.0, high: float = 255.0, name: str = "images", 
         some = array(some[:1000])
         if (low, high) in ((0, 255), (0, 1)) or ((some < low) | (some > high)).mean() > 0.9:
             raise InvalidInputError(
-                f"{name} must be values {low:g}..{high:g}: undo what standardised or scaled them. {received}"
+                f"{name} must be values {low:g}..{high:g}: undo what standardized or scaled them. {received}"
             )
     if least < low or not low < most <= low + (high - low) / 100:
         return None

@@ -8,7 +8,9 @@ import difflib
 import re
 from collections.abc import Iterable
 
-# What moves a terminal's cursor, changes its colours or the direction of text, or cannot be printed at all (the halves
+from sslzoo import renamed
+
+# What moves a terminal's cursor, changes its colors or the direction of text, or cannot be printed at all (the halves
 # of characters that file names of unknown encoding come as). Tabs and line ends stay.
 _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufffe\uffff\ud800-\udfff]"
@@ -45,15 +47,15 @@ class MissingDataError(SSLZooError, FileNotFoundError):
     """Data was looked for and is not there; the message says where, and how to get it."""
 
 
-class ArtefactError(SSLZooError, ValueError):
+class ArtifactError(SSLZooError, ValueError):
     """A model folder or a checkpoint is incomplete, damaged, or belongs to another run."""
 
 
-class MissingPartError(ArtefactError):
+class MissingPartError(ArtifactError):
     """A model folder is whole, but lacks the part that was asked for."""
 
 
-class IntegrityError(ArtefactError):
+class IntegrityError(ArtifactError):
     """A file is not the one that was published: its hash differs from the one in the manifest or on the Hub."""
 
 
@@ -108,3 +110,6 @@ def nearest(name, known, most=3):
 def plain(name):
     """The letters and digits of a name in lower case: SimVAE_MNIST and simvae-mnist are one."""
     return "".join(filter(str.isalnum, str(name).lower()))
+
+
+__getattr__ = renamed.names(__name__, ArtefactError=ArtifactError)

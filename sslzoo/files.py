@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
-from sslzoo.errors import ArtefactError
+from sslzoo.errors import ArtifactError
 
 try:
     import fcntl
@@ -117,9 +117,9 @@ def sha256(path: "str | os.PathLike") -> str:
 
 
 def refuse_pointer(content: bytes, path: object) -> None:
-    """Raise `ArtefactError` of what a clone without Git LFS has in place of a large file."""
+    """Raise `ArtifactError` of what a clone without Git LFS has in place of a large file."""
     if content.startswith(b"version https://git-lfs"):
-        raise ArtefactError(f"This is a pointer of Git LFS, fetch the file by `git lfs pull`. Received: '{path}'")
+        raise ArtifactError(f"This is a pointer of Git LFS, fetch the file by `git lfs pull`. Received: '{path}'")
 
 
 def module_at(path: Path) -> ModuleType:
@@ -139,7 +139,7 @@ def read_json(path: Path) -> object:
     """What a JSON file holds.
 
     Raises:
-        ArtefactError: there is none, it is damaged, or larger than `MOST_JSON` bytes.
+        ArtifactError: there is none, it is damaged, or larger than `MOST_JSON` bytes.
     """
     try:
         with open(path, "rb") as file:
@@ -148,4 +148,4 @@ def read_json(path: Path) -> object:
             raise ValueError(f"larger than {MOST_JSON:,} bytes")
         return json.loads(content.decode("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise ArtefactError(f"Expected a JSON file ({error}). Received: {str(path)!r}") from error
+        raise ArtifactError(f"Expected a JSON file ({error}). Received: {str(path)!r}") from error

@@ -41,7 +41,7 @@ class L2SGD(keras.optimizers.SGD):
         momentum: float in [0, 1].
         weight_decay: float >= 0, the penalty is weight_decay / 2 |w|^2.
         exclude_bias_and_norm: bool, no penalty on variables of fewer than two dimensions: biases, and the scales and
-            offsets of normalisation.
+            offsets of normalization.
         nesterov: bool, w <- w - (momentum v + rate (g + weight_decay w)) in the last step.
         **kwargs: what every Keras optimizer takes (`name`, `clipnorm`, `gradient_accumulation_steps` ...).
 
@@ -63,7 +63,7 @@ class L2SGD(keras.optimizers.SGD):
         self.exclude_bias_and_norm = exclude_bias_and_norm
 
     def is_excluded(self, variable) -> bool:
-        """Whether `variable` is a bias, or a scale or offset of normalisation, and those are left out."""
+        """Whether `variable` is a bias, or a scale or offset of normalization, and those are left out."""
         return self.exclude_bias_and_norm and len(variable.shape) < 2
 
     def decay_of(self, variable) -> float:
@@ -147,7 +147,7 @@ class LARS(L2SGD):
         trust_coefficient: float > 0, the paper's eta.
         clip: bool, limit the variable's own rate by the global one instead of multiplying the two.
         exclude_bias_and_norm: bool, variables of fewer than two dimensions (biases, and the scales and offsets of
-            normalisation) are trained by SGD with the same momentum, without ratio and penalty, as in SimCLR and BYOL.
+            normalization) are trained by SGD with the same momentum, without ratio and penalty, as in SimCLR and BYOL.
         epsilon: float >= 0, so that a vanishing gradient does not make a full step. The paper has none.
         nesterov, **kwargs: as in `L2SGD`.
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 import keras
 import numpy as np
 
-from sslzoo.errors import ArtefactError, printable
+from sslzoo.errors import ArtifactError, printable
 
 
 def count() -> int:
@@ -120,11 +120,11 @@ def check_alike(identity: str) -> None:
     """Refuses processes of which one says another text than the first. All must ask.
 
     Raises:
-        ArtefactError: in all of them.
+        ArtifactError: in all of them.
     """
     ours = np.frombuffer(hashlib.sha256(identity.encode("utf-8", "surrogatepass")).digest(), "uint32")
     if any_of(not np.array_equal(array_of_first(ours), ours)):
-        raise ArtefactError(
+        raise ArtifactError(
             "Processes of one run must be started alike: with the same recipe, settings and images. "
             f"Received: process {index()} of {count()}, and they differ"
         )
@@ -139,7 +139,7 @@ def by_first(action: Callable):
         except Exception as error:
             fault = error
     if any_of(fault is not None):
-        raise fault or ArtefactError("Process 0 cannot go on, and says why. Received: an error there")
+        raise fault or ArtifactError("Process 0 cannot go on, and says why. Received: an error there")
     return given
 
 

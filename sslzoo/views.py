@@ -103,7 +103,7 @@ POLICIES = {
     },
     # GEDI, table 7: moons and circles, points (B, 2) in the units of the data.
     "gedi-toy": {"noise": 0.03},
-    # EBCLR's released configurations: SimCLR's views with noise, in [-1, 1]. Grey images are cropped only.
+    # EBCLR's released configurations: SimCLR's views with noise, in [-1, 1]. Gray images are cropped only.
     "ebclr-cifar10": {
         "crop": _SIMCLR_CROP,
         "flip": "horizontal",
@@ -123,7 +123,7 @@ POLICIES = {
         "jitter": _EVEN,
         "normalize": _IMAGENET,
     },
-    # The same for CMC (section B.3): no grey views, and Lab at the end. The code of CMC does not jitter: `jitter=None`.
+    # The same for CMC (section B.3): no gray views, and Lab at the end. The code of CMC does not jitter: `jitter=None`.
     "mi-cifar10-lab": {
         "crop": _SIMCLR_CROP | {"scale": (0.2, 1.0)},
         "flip": "horizontal",
@@ -166,7 +166,7 @@ POLICIES = {
         "jitter": _MILD | {"saturation": 0.0, "hue": 0.0},
         "blur": None,
     },
-    # Channels that are no colours: nothing mixes them.
+    # Channels that are no colors: nothing mixes them.
     "channels": {
         "crop": _SIMCLR_CROP | {"scale": (0.2, 1.0)},
         "flip": "horizontal",
@@ -280,7 +280,7 @@ class Views(RandomLayer):
         num_views: int, in place of the constructor's for this call.
 
     Returns of a call:
-        float32 (B, J, h, w, C), or (J, h, w, C) of one image; range [0, 1] unless the policy normalises. `size` is
+        float32 (B, J, h, w, C), or (J, h, w, C) of one image; range [0, 1] unless the policy normalizes. `size` is
         theirs when training, `eval_size` otherwise.
 
     Steps: any Keras layer from images (B, H, W, C) in [0, 1] to images. Say `value_range=(0, 1)` where a layer asks for
@@ -480,7 +480,7 @@ class Views(RandomLayer):
         if len(shape) not in (3, 4):
             expected = "images (B, H, W, C), or one image (H, W, C)"
         elif len(shape) == 3 and (shape[-1] is None or shape[-1] > 4):
-            expected = "images (B, H, W, C), or one image (H, W, C) with C <= 4 (grey images have a last axis of 1)"
+            expected = "images (B, H, W, C), or one image (H, W, C) with C <= 4 (gray images have a last axis of 1)"
         elif any(side is None for side in shape[-3:]):
             expected = "images (B, H, W, C) with H, W and C known (use `ensure_shape` inside `tf.data`)"
         if expected:

@@ -38,7 +38,7 @@ class Flips(keras.layers.Layer):
 
 
 def posterior_encoder(seed=1):
-    """With batch normalisation, so that statistics are part of what is tested."""
+    """With batch normalization, so that statistics are part of what is tested."""
     x = image = keras.Input(IMAGE_SHAPE)
     x = keras.layers.Dense(12, name="hidden")(keras.layers.Flatten()(x))
     x = keras.layers.Activation("silu")(keras.layers.BatchNormalization(momentum=0.5, name="norm")(x))
@@ -55,7 +55,7 @@ def plain_encoder(seed=1):
 
 
 def head(seed=3, size=6):
-    """A projector with batch normalisation, so that its statistics are part of what is tested."""
+    """A projector with batch normalization, so that its statistics are part of what is tested."""
     return projector(LATENT, (8, size), seed=seed)
 
 
@@ -90,7 +90,7 @@ CASES = {
     "beta-vae": (2, vae_family(methods.BetaVAE, beta=2.0)),
     "cr-vae": (2, vae_family(methods.CRVAE)),
     "simvae": (3, vae_family(methods.SimVAE)),
-    "simvae-gaussian-centre": (3, vae_family(methods.SimVAE, centre_variance=1.0, likelihood="bernoulli")),
+    "simvae-gaussian-center": (3, vae_family(methods.SimVAE, center_variance=1.0, likelihood="bernoulli")),
     "simclr": (2, joint_embedding(methods.SimCLR)),
     "simclr-projector": (2, joint_embedding(methods.SimCLR, with_head=True)),
     "dcl": (2, joint_embedding(methods.DCL)),

@@ -117,8 +117,8 @@ def test_boxes_are_distributed_as_torchvision_draws_them():
     for name, statistic in {
         "area": lambda b: b[:, 2] * b[:, 3] / (height * width),
         "log ratio": lambda b: np.log(b[:, 3] / b[:, 2]),
-        "centre y": lambda b: b[:, 0] + b[:, 2] / 2,
-        "centre x": lambda b: b[:, 1] + b[:, 3] / 2,
+        "center y": lambda b: b[:, 0] + b[:, 2] / 2,
+        "center x": lambda b: b[:, 1] + b[:, 3] / 2,
     }.items():
         distance = scipy.stats.ks_2samp(statistic(ours), statistic(theirs)).statistic
         assert distance < 0.02, name  # 1.63 sqrt(2 / 20,000) = 0.016 is the 1% quantile
@@ -234,13 +234,13 @@ def test_blur_draws_a_width_for_each_image():
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# Colour
+# Color
 
 
 def reference_jitter(image, factors, order):
     """torchvision's ColorJitter on one float64 RGB image; `factors` by name, `order` the names from first to last."""
 
-    def grey(x):
+    def gray(x):
         return x @ np.array([0.299, 0.587, 0.114])
 
     for name in order:
@@ -248,9 +248,9 @@ def reference_jitter(image, factors, order):
         if name == "brightness":
             image = image * factor
         elif name == "contrast":
-            image = factor * image + (1 - factor) * grey(image).mean()
+            image = factor * image + (1 - factor) * gray(image).mean()
         elif name == "saturation":
-            image = factor * image + (1 - factor) * grey(image)[..., None]
+            image = factor * image + (1 - factor) * gray(image)[..., None]
         else:
             hsv = np.array([colorsys.rgb_to_hsv(*pixel) for pixel in image.reshape(-1, 3)])
             hsv[:, 0] = (hsv[:, 0] + factor) % 1.0
@@ -315,7 +315,7 @@ def test_jitter_applies_each_operation_once_when_draws_tie():
     np.testing.assert_allclose(ours[0], reference_jitter(images[0].astype("float64"), factors, order), atol=1e-5)
 
 
-def test_grey_images_have_no_saturation_or_hue():
+def test_gray_images_have_no_saturation_or_hue():
     images = pictures(4, 5, 5, 1)
     assert np.array_equal(run(augment.ColorJitter(saturation=0.9, hue=0.5), images), images)
     ours = run(augment.ColorJitter(contrast=(0.5, 0.5)), images)
@@ -541,7 +541,7 @@ def test_a_seed_may_be_a_tensor():
         (lambda: augment.GaussianNoise(-1.0), "stddev"),
         (lambda: augment.Threshold(0.0), "value"),
         (lambda: augment.Normalize(0.5, 0.0), "std"),
-        (lambda: augment.Normalize("grey", 1.0), "mean"),
+        (lambda: augment.Normalize("gray", 1.0), "mean"),
         (lambda: augment.RandomApply(lambda x: x), "step"),
         (lambda: augment.Grayscale(0.5, seed=-1), "seed"),
         (lambda: augment.Grayscale(0.5, seed=2**31), "seed"),
@@ -556,8 +556,8 @@ def test_wrong_arguments(make, message):
 @pytest.mark.parametrize(
     "step, shape, message",
     [
-        (augment.ColorJitter(0.4), (2, 8, 8, 4), "1 .grey. or 3 .RGB. channels"),
-        (augment.Grayscale(), (2, 8, 8, 2), "1 .grey. or 3 .RGB. channels"),
+        (augment.ColorJitter(0.4), (2, 8, 8, 4), "1 .gray. or 3 .RGB. channels"),
+        (augment.Grayscale(), (2, 8, 8, 2), "1 .gray. or 3 .RGB. channels"),
         (augment.HorizontalFlip(), (2, 8), "images .B, H, W, C."),
         (augment.QuarterTurn(), (2, 8, 6, 1), "square images"),
         (augment.RandomShift(4), (2, 4, 8, 1), "sides above 4"),
@@ -579,7 +579,7 @@ def test_wrong_seeds(seed):
 # ----------------------------------------------------------------------------------------------------------------------
 # Lab
 
-# sRGB colour -> L*a*b* under D65, as published in tables of colour converters (Lindbloom's, to two decimals).
+# sRGB color -> L*a*b* under D65, as published in tables of color converters (Lindbloom's, to two decimals).
 LAB = {
     (0, 0, 0): (0.0, 0.0, 0.0),
     (255, 255, 255): (100.0, 0.0, 0.0),
@@ -593,13 +593,13 @@ LAB = {
 }
 
 
-def test_lab_equals_published_colours():
-    colours = np.array(list(LAB), "float32").reshape(1, 3, 3, 3) / 255
-    found = array(augment.Lab(scaled=False)(colours)).reshape(-1, 3)
+def test_lab_equals_published_colors():
+    colors = np.array(list(LAB), "float32").reshape(1, 3, 3, 3) / 255
+    found = array(augment.Lab(scaled=False)(colors)).reshape(-1, 3)
     np.testing.assert_allclose(found, list(LAB.values()), atol=0.02)
 
 
-def test_scaled_lab_fills_minus_one_to_one_over_all_colours():
+def test_scaled_lab_fills_minus_one_to_one_over_all_colors():
     levels = np.linspace(0, 1, 18, dtype="float32")
     cube = np.stack(np.meshgrid(levels, levels, levels), axis=-1).reshape(1, 18 * 18, 18, 3)
     plain, scaled = (array(augment.Lab(scaled=flag)(cube)).reshape(-1, 3) for flag in (False, True))
@@ -608,20 +608,20 @@ def test_scaled_lab_fills_minus_one_to_one_over_all_colours():
     np.testing.assert_allclose(scaled, (plain - [50, 6.025, -6.6895]) / [50, 92.208, 101.1675], rtol=1e-4, atol=1e-5)
 
 
-def test_lab_of_grey_has_no_colour_and_grows_with_it():
-    grey = np.repeat(np.linspace(0, 1, 64, dtype="float32").reshape(1, 8, 8, 1), 3, axis=-1)
-    found = array(augment.Lab(scaled=False)(grey)).reshape(-1, 3)
+def test_lab_of_gray_has_no_color_and_grows_with_it():
+    gray = np.repeat(np.linspace(0, 1, 64, dtype="float32").reshape(1, 8, 8, 1), 3, axis=-1)
+    found = array(augment.Lab(scaled=False)(gray)).reshape(-1, 3)
     assert (np.diff(found[:, 0]) > 0).all() and np.abs(found[:, 1:]).max() < 0.02
 
 
 def test_lab_has_finite_gradients_everywhere():
     from oracle import gradient
 
-    for colours in (np.zeros((1, 2, 2, 3), "float32"), np.full((1, 2, 2, 3), 0.04045, "float32"), pictures(1, 2, 2, 3)):
-        (slope,) = gradient(lambda x: ops.sum(ops.square(augment.Lab()(x))), colours)
+    for colors in (np.zeros((1, 2, 2, 3), "float32"), np.full((1, 2, 2, 3), 0.04045, "float32"), pictures(1, 2, 2, 3)):
+        (slope,) = gradient(lambda x: ops.sum(ops.square(augment.Lab()(x))), colors)
         assert np.isfinite(slope).all() and np.abs(slope).max() > 0
 
 
-def test_lab_wants_colours():
+def test_lab_wants_colors():
     with pytest.raises(InvalidInputError, match=r"RGB, of 3 channels. Received: images.shape=\(2, 4, 4, 1\)"):
         augment.Lab()(pictures(2, 4, 4, 1))

@@ -12,7 +12,7 @@ def results(**changes):
         "name": "simvae-mnist",
         "method": "SimVAE",
         "dataset": "mnist",
-        "description": "J views are rebuilt from latents drawn around one centre.",
+        "description": "J views are rebuilt from latents drawn around one center.",
         "recipe": "KERAS_BACKEND=jax python recipes/simvae.py --dataset mnist",
         "settings": {"num_views": 10, "widths": [500, 2000], "flip": None, "rule": "a | b"},
         "seeds": [0, 1],

@@ -25,7 +25,7 @@ from sslzoo import cli, evaluation, networks, publishing, zoo
 from sslzoo.cli import measuring
 from sslzoo.errors import HubError, MissingDataError
 from sslzoo.networks.composition import compose
-from sslzoo.publishing import artefact, manifest
+from sslzoo.publishing import artifact, manifest
 from sslzoo.zoo import index, loading
 
 ROOT = Path(sslzoo.__file__).parent.parent
@@ -66,10 +66,10 @@ def shelf(tmp_path_factory):
     x = keras.Input(SHAPE, name="images")
     preprocessor = keras.Model(x, layers.Rescaling(1 / 255)(x))
     parts = {"encoder": compose(preprocessor, posterior, "mean"), "posterior": compose(preprocessor, posterior)}
-    colour = keras.Input((6, 10, 3), name="images")
-    small = keras.Model(colour, layers.GlobalAveragePooling2D()(layers.Rescaling(1 / 255)(colour)))
-    artefact.write(root / "weights" / "simvae-digits", **parts, **facts("simvae-digits", "SimVAE", "digits", METRICS))
-    artefact.write(root / "weights" / "mean-photos", small, **facts("mean-photos", "Mean", "photos", []))
+    color = keras.Input((6, 10, 3), name="images")
+    small = keras.Model(color, layers.GlobalAveragePooling2D()(layers.Rescaling(1 / 255)(color)))
+    artifact.write(root / "weights" / "simvae-digits", **parts, **facts("simvae-digits", "SimVAE", "digits", METRICS))
+    artifact.write(root / "weights" / "mean-photos", small, **facts("mean-photos", "Mean", "photos", []))
     for folder in (root / "weights").iterdir():
         manifest.refresh(folder, file=root / "manifest.json")
     return root
@@ -447,7 +447,7 @@ def test_embed_labels_a_folder_with_classes(sslzoo_, tmp_path):
 
 
 def test_embed_says_what_it_did_to_images_of_other_kinds(sslzoo_, tmp_path):
-    """Cropped around the middle and averaged, as `sslzoo.data` does it, and turned grey."""
+    """Cropped around the middle and averaged, as `sslzoo.data` does it, and turned gray."""
     square = np.random.default_rng(0).integers(0, 256, (8, 8), "uint8").repeat(64, 0).repeat(64, 1)
     (tmp_path / "in").mkdir()
     Image.fromarray(np.pad(square, ((0, 0), (50, 50)), constant_values=255)).save("in/b.png")
@@ -457,20 +457,20 @@ def test_embed_says_what_it_did_to_images_of_other_kinds(sslzoo_, tmp_path):
     code, _, err = sslzoo_("embed", "simvae-digits", "in", "-o", "out.npz")
     assert code == 0
     assert err.splitlines() == [
-        "sslzoo: 1 of 3 images were converted from colour to grey",
+        "sslzoo: 1 of 3 images were converted from color to gray",
         "sslzoo: 1 of 3 images were cropped and resized to 8 x 8 pixels",
         "sslzoo: 2 of 3 images were resized to 8 x 8 pixels",
     ]
-    colour, wide, grey = load("out.npz")["features"]
-    np.testing.assert_allclose([wide, grey], expected, atol=1e-6)
-    np.testing.assert_allclose(colour, grey, atol=1e-6)
+    color, wide, gray = load("out.npz")["features"]
+    np.testing.assert_allclose([wide, gray], expected, atol=1e-6)
+    np.testing.assert_allclose(color, gray, atol=1e-6)
 
 
-def test_embed_fits_grey_images_to_an_oblong_colour_encoder(sslzoo_, tmp_path):
-    paint(tmp_path / "grey.png", (20, 20))
+def test_embed_fits_gray_images_to_an_oblong_color_encoder(sslzoo_, tmp_path):
+    paint(tmp_path / "gray.png", (20, 20))
     Image.new("RGB", (40, 24), (255, 102, 0)).save(tmp_path / "orange.png")
-    code, _, err = sslzoo_("embed", "mean-photos", "grey.png", "orange.png", "-o", "out.npz")
-    assert code == 0 and "1 of 2 images were converted from grey to colour" in err
+    code, _, err = sslzoo_("embed", "mean-photos", "gray.png", "orange.png", "-o", "out.npz")
+    assert code == 0 and "1 of 2 images were converted from gray to color" in err
     features = load("out.npz")["features"]
     np.testing.assert_allclose(features[1], [1.0, 0.4, 0.0], atol=1e-6)
     assert features[0].std() < 1e-6
@@ -679,7 +679,7 @@ def test_evaluate_leaves_standard_output_to_the_answer(sslzoo_, monkeypatch):
 
 def test_evaluate_tells_what_does_not_fit(sslzoo_):
     code, out, err = sslzoo_("evaluate", "mean-photos", "--dataset", "digits", "--protocols", "knn")
-    assert code == 0 and "converted from grey to colour" in out and "resized to 6 x 10 pixels" in out
+    assert code == 0 and "converted from gray to color" in out and "resized to 6 x 10 pixels" in out
     code, _, err = sslzoo_("evaluate", "simvae-digits", "--dataset", "digit")
     assert code == 2 and "Did you mean 'digits'" in err
 
@@ -713,13 +713,13 @@ def test_evaluate_leaves_no_picture_of_an_earlier_evaluation(sslzoo_, tmp_path):
     (pictures / "classes.png").write_bytes(b"somebody's")
     (pictures / "mine.png").write_bytes(b"mine")
     assert sslzoo_(*words, "--protocols", "linear")[0] == 0
-    ours, theirs = {"confusion_linear.png", "neighbours.png", "embedding.png"}, {"classes.png", "mine.png"}
+    ours, theirs = {"confusion_linear.png", "neighbors.png", "embedding.png"}, {"classes.png", "mine.png"}
     assert {path.name for path in pictures.iterdir()} == ours | theirs  # there was no report that they belonged to
     before = (pictures / "embedding.png").stat().st_mtime_ns
     assert sslzoo_(*words, "--protocols", "mlp")[0] == 0
     assert {path.name for path in pictures.iterdir()} == {
         "confusion_mlp.png",
-        "neighbours.png",
+        "neighbors.png",
         "embedding.png",
         "mine.png",
     }
@@ -826,11 +826,11 @@ def test_manifest_enters_folders(sslzoo_, shelf, monkeypatch):
     assert sslzoo_("manifest", folder) == (0, f"{folder}: entered\n", "")
     assert sslzoo_("manifest", folder)[1] == f"{folder}: unchanged\n"
     assert index.read("new.json") == {"simvae-digits": index.read(shelf / "manifest.json")["simvae-digits"]}
-    code, out, _ = sslzoo_("manifest", folder, "--manifest", "other.json", "--organisation", "me", "--json")
+    code, out, _ = sslzoo_("manifest", folder, "--manifest", "other.json", "--organization", "me", "--json")
     assert code == 0 and json.loads(out) == {"manifest": "other.json", "changed": {str(folder): True}}
     assert index.read("other.json")["simvae-digits"]["repository"] == "me/simvae-digits"
     code, _, err = sslzoo_("manifest", "nowhere")
-    assert code == 2 and err.startswith("sslzoo: ArtefactError") and err.count("\n") == 1
+    assert code == 2 and err.startswith("sslzoo: ArtifactError") and err.count("\n") == 1
     monkeypatch.delenv("SSLZOO_MANIFEST")
     monkeypatch.setattr(index, "path", lambda: Path(index.__file__).parents[1] / index.FILE)
     code, _, err = sslzoo_("manifest", folder)
@@ -844,7 +844,7 @@ def test_names_say_their_recipe(sslzoo_, shelf, monkeypatch, tmp_path):
     """Another variant or seed than the default has a tag, and all that goes by name follows."""
     tagged = "simvae-digits.seed1"
     encoder = {"encoder": zoo.load("simvae-digits")}
-    folder = artefact.write(tmp_path / "weights" / tagged, **encoder, **facts(tagged, "SimVAE", "digits", METRICS))
+    folder = artifact.write(tmp_path / "weights" / tagged, **encoder, **facts(tagged, "SimVAE", "digits", METRICS))
     shutil.copy(shelf / "manifest.json", "both.json")
     monkeypatch.setenv("SSLZOO_MANIFEST", "both.json")
     monkeypatch.setenv("SSLZOO_WEIGHTS", str(tmp_path / "weights"))

@@ -95,7 +95,7 @@ def test_celeb_a_is_cropped_resized_and_yields_attributes(tmp_path):
 def test_celeba_tasks():
     attributes = np.zeros((5, 40), "int64")
     attributes[[0, 3], 20] = 1  # male
-    attributes[0, 9] = attributes[2, 17] = attributes[3, 4] = 1  # blond, grey, bald
+    attributes[0, 9] = attributes[2, 17] = attributes[3, 4] = 1  # blond, gray, bald
     attributes[4, [8, 11]] = 1  # black and brown: out
     rows, labels = data.celeba_task(attributes, "gender")
     np.testing.assert_array_equal((rows, labels), ([0, 1, 2, 3, 4], [1, 0, 0, 1, 0]))
@@ -321,7 +321,7 @@ def save(folder, name, value, size=(6, 5), mode="L"):
     return path
 
 
-def test_plain_folder_is_sorted_and_unlabelled(tmp_path):
+def test_plain_folder_is_sorted_and_unlabeled(tmp_path):
     for name, value in {"b/x.png": 20, "a.png": 10, "b/a.PNG": 15, ".hidden/z.png": 99, "c.bmp": 30}.items():
         save(tmp_path, name, value)
     (tmp_path / "notes.txt").write_text("not an image")
@@ -346,7 +346,7 @@ def test_folder_with_splits_and_classes(tmp_path):
     assert data.load(tmp_path, "train")[1] is None
 
 
-def test_one_colour_image_makes_a_colour_set(tmp_path):
+def test_one_color_image_makes_a_color_set(tmp_path):
     save(tmp_path, "a.png", 7)
     save(tmp_path, "b.png", (1, 2, 3), mode="RGB")
     save(tmp_path, "c.png", (4, 5, 6, 255), mode="RGBA")
@@ -375,13 +375,13 @@ def test_sizes_must_agree_or_be_made_to(tmp_path):
         data.load("digits", "train", image_size=4)
 
 
-def test_image_size_crops_the_centre(tmp_path):
+def test_image_size_crops_the_center(tmp_path):
     pixels = np.zeros((8, 16), "uint8")
     pixels[:, 4:8], pixels[:, 8:12], pixels[:, 12:] = 100, 200, 50
     Image.fromarray(pixels).save(tmp_path / "a.png")
     images, _ = data.load(tmp_path, "train", image_size=8)
     np.testing.assert_array_equal(images[0, ..., 0], pixels[:, 4:12])
-    # Antialiased: a checkerboard comes out grey, not black or white.
+    # Antialiased: a checkerboard comes out gray, not black or white.
     Image.fromarray((np.indices((32, 32)).sum(axis=0) % 2 * 255).astype("uint8")).save(tmp_path / "a.png")
     images, _ = data.load(tmp_path, "train", image_size=8)
     assert images.min() > 120 and images.max() < 136
@@ -474,13 +474,13 @@ def test_folders_as_classes_with_a_share_held_out(tmp_path):
         data.load(tmp_path, "train", labels="folders")
 
 
-def deep_png(colour, channels):
+def deep_png(color, channels):
     """A PNG of 16 bits a channel, 4 x 4."""
 
     def chunk(kind, content):
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
-    head = chunk(b"IHDR", struct.pack(">IIBBBBB", 4, 4, 16, colour, 0, 0, 0))
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", 4, 4, 16, color, 0, 0, 0))
     rows = zlib.compress(4 * (b"\0" + bytes(range(8 * channels))))
     return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
 
@@ -495,9 +495,9 @@ POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 16 16\n%%EndComments\
 REFUSED_IMAGES = {  # what -> content of a file called b.png, what the error says
     "PostScript": (POSTSCRIPT, "cannot be read"),
     "PDF": (b"%PDF-1.4\n", "cannot be read"),
-    "16-bit colour": (deep_png(2, 3), "8 bits per channel"),
-    "16-bit colour with transparency": (deep_png(6, 4), "8 bits per channel"),
-    "16-bit grey with transparency": (deep_png(4, 2), "8 bits per channel"),
+    "16-bit color": (deep_png(2, 3), "8 bits per channel"),
+    "16-bit color with transparency": (deep_png(6, 4), "8 bits per channel"),
+    "16-bit gray with transparency": (deep_png(4, 2), "8 bits per channel"),
     "16-bit PPM": (b"P6 4 4 65535\n" + bytes(96), "8 bits per channel"),
     "too many pixels": (flat_png(12_000), "at most 134,217,728 pixels"),
 }
@@ -1093,12 +1093,12 @@ def test_one_odd_size_does_not_crop_all(tmp_path):
         data.load(tmp_path, "train")
 
 
-def test_one_colour_image_is_said(tmp_path):
+def test_one_color_image_is_said(tmp_path):
     save(tmp_path, "train/a.png", 7)
     save(tmp_path, "test/b.png", (1, 2, 3), mode="RGB")
     images, _, remarks = remarks_of(tmp_path)
     assert images.shape[-1] == 3  # of all splits, which one encoder sees
-    assert "1 of 2 images are grey and were read as colour, as the others are." in remarks
+    assert "1 of 2 images are gray and were read as color, as the others are." in remarks
 
 
 def test_a_class_of_one_image_stays_in_training(tmp_path):

@@ -15,7 +15,7 @@ from sslzoo import training
 from sslzoo.errors import InvalidInputError
 from sslzoo.methods import METHODS
 from sslzoo.methods.pretrainer import ROLES
-from sslzoo.publishing import artefact
+from sslzoo.publishing import artifact
 from sslzoo.zoo.results import read_results
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -353,7 +353,7 @@ def test_an_entry_that_cannot_be_measured_is_told_and_the_others_go_on(tmp_path,
 def test_what_is_measured_again_is_no_longer_outdated_and_differences_are_told(tmp_path, capsys):
     folder = tmp_path / "simvae-digits"
     shutil.copytree(ROOT / "weights" / "simvae-digits", folder)
-    artefact.seal(folder, outdated=["knn", "mlp"])
+    artifact.seal(folder, outdated=["knn", "mlp"])
     words = ["simvae-digits", "--protocols", "knn", "--weights", str(tmp_path)]
     assert measure.main(words) == 0
     results = read_results(folder)
@@ -364,7 +364,7 @@ def test_what_is_measured_again_is_no_longer_outdated_and_differences_are_told(t
     assert measure.main([*words, "--check"]) == 0
     assert "simvae-digits: as published (knn 0.9" in capsys.readouterr().out
     results["evaluation"]["numbers"]["knn"]["cosine_k10_accuracy"]["value"] -= 0.01
-    artefact.seal(folder, evaluation=results["evaluation"])
+    artifact.seal(folder, evaluation=results["evaluation"])
     assert measure.main([*words, "--check"]) == 1
     assert "simvae-digits: differs (knn 0.9" in (told := capsys.readouterr().out)
     assert "\n  knn.cosine_k10_accuracy: published " in told and before != (folder / "results.json").read_bytes()

@@ -46,7 +46,7 @@ class Break(keras.callbacks.Callback):
         self.steps += 1
         if self.steps in self.at:
             self.before = state(self.model)
-            kernel = self.model.cluster_head.trainable_variables[0]  # no normalisation comes after it
+            kernel = self.model.cluster_head.trainable_variables[0]  # no normalization comes after it
             kernel.assign(array(kernel) + self.value)
 
 

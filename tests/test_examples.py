@@ -35,8 +35,8 @@ def pixels(path):
         return np.asarray(image.convert("RGB")).astype("int64")
 
 
-def share_of(image, colour, tolerance=12):
-    wanted = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)])
+def share_of(image, color, tolerance=12):
+    wanted = np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)])
     return np.mean(np.abs(image - wanted).max(axis=-1) <= tolerance)
 
 
@@ -84,7 +84,7 @@ def test_frames_tell_right_from_wrong(tmp_path):
     shares = []
     for right in (True, False):
         module.draw(images[:, 0], images, np.full((2, 3), right), tmp_path / "grid.png")
-        shares.append([share_of(pixels(tmp_path / "grid.png"), colour) for colour in (module.RIGHT, module.WRONG)])
+        shares.append([share_of(pixels(tmp_path / "grid.png"), color) for color in (module.RIGHT, module.WRONG)])
     assert shares[0][0] > 0.005 and shares[0][1] == 0
     assert shares[1][1] > 0.002 and shares[1][0] == 0
 
@@ -96,7 +96,7 @@ def test_finetune(capsys):
     out = capsys.readouterr().out
     for way in module.WAYS:
         assert f"{way:<8} {100 * report[way]['accuracy']:5.1f} %" in out
-    assert all(share_of(pixels("bars.png"), colour) > 5e-4 for colour in module.WAYS.values())
+    assert all(share_of(pixels("bars.png"), color) > 5e-4 for color in module.WAYS.values())
 
 
 def test_reconstruct_and_sample(capsys):

@@ -95,7 +95,7 @@ rng = np.random.default_rng(7)
 # What examples leave out.
 OPTIONS = {
     "sinkhorn": {"weights": rng.uniform(size=32)},
-    "group_prior": {"centre_variance": 1.0},
+    "group_prior": {"center_variance": 1.0},
     "corinfomax_terms": {"covariances": np.stack([np.eye(8)] * 2)},
     "proto_cpc": {"prior": rng.dirichlet(np.ones(5))},
     "swapped_prediction": {"queue": rng.uniform(-1, 1, (2, 16, 5)), "queue_weights": np.ones(16)},

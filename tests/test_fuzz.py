@@ -25,7 +25,7 @@ from keras import layers, ops
 
 import sslzoo
 from sslzoo import networks
-from sslzoo.errors import ArtefactError, SSLZooError
+from sslzoo.errors import ArtifactError, SSLZooError
 from sslzoo.files import read_json
 from sslzoo.networks.composition import check_config, compose
 from sslzoo.zoo import layout, reading, weights
@@ -354,7 +354,7 @@ def test_a_payload_is_refused_wherever_it_stands(texts, payload):
             if node is config and key in ("class_name", "compile_config"):
                 continue  # without the first it is no model, the second is never used
             former, node[key] = node[key], payload
-            with pytest.raises(ArtefactError):
+            with pytest.raises(ArtifactError):
                 check_config(config)
             node[key] = former
         check_config(config)
@@ -375,7 +375,7 @@ def test_what_is_built_touches_nothing_else(folders, tmp_path, monkeypatch):
         content = mutate(originals[name], rng)
         try:
             check_config(json.loads(content))
-        except (ArtefactError, ValueError, RecursionError):
+        except (ArtifactError, ValueError, RecursionError):
             continue
         (copies[name] / layout.CONFIG).write_bytes(content)
         with watched(tmp_path):
@@ -405,7 +405,7 @@ def test_a_claim_to_all_memory_is_refused(folders, tmp_path, name, size):
             claimed += 1
     assert claimed
     (folder / layout.CONFIG).write_text(json.dumps(config), "utf-8")
-    with pytest.raises(ArtefactError, match="more numbers than their file holds"):
+    with pytest.raises(ArtifactError, match="more numbers than their file holds"):
         reading.read(folder)
 
 
@@ -430,11 +430,11 @@ def layer(make, shape=(8, 8)):
 
 N = 2**28
 CLAIMS = {  # what a small file asks for -> model of a given size, what is changed in its configuration
-    "kernel initialiser left out": (layer(lambda n: layers.Dense(n)), without("kernel_initializer")),
-    "kernel initialiser null": (layer(lambda n: layers.Dense(n, kernel_initializer=None)), None),
+    "kernel initializer left out": (layer(lambda n: layers.Dense(n)), without("kernel_initializer")),
+    "kernel initializer null": (layer(lambda n: layers.Dense(n, kernel_initializer=None)), None),
     "half precision": (layer(lambda n: layers.Dense(n, dtype="float16")), None),
     "embedding": (layer(lambda n: layers.Embedding(n, 2), (8,)), None),
-    "embedding without initialiser": (layer(lambda n: layers.Embedding(n, 2), (8,)), without("embeddings_initializer")),
+    "embedding without initializer": (layer(lambda n: layers.Embedding(n, 2), (8,)), without("embeddings_initializer")),
     "recurrent": (layer(lambda n: layers.LSTM(n)), None),
     "bidirectional": (layer(lambda n: layers.Bidirectional(layers.GRU(n))), None),
     "spectral": (layer(lambda n: layers.SpectralNormalization(layers.Dense(n))), None),
@@ -456,7 +456,7 @@ def test_a_claim_is_counted_however_it_is_made(tmp_path, what):
     for node, key in sized:
         node[key] = N
     path.write_text(json.dumps(config), "utf-8")
-    with pytest.raises(ArtefactError, match="more numbers than their file holds"):
+    with pytest.raises(ArtifactError, match="more numbers than their file holds"):
         reading.read(tmp_path / "model")
 
 
@@ -472,7 +472,7 @@ def test_layers_that_remember_the_batch_before_are_refused_before_they_take_memo
         if key in ("batch_shape", "shape", "input_shape") and node[key] in ([2, 8, 8], [2, 2]):
             node[key][0] = 2**50  # no machine has as much: Keras would fail otherwise
     path.write_text(json.dumps(config), "utf-8")
-    with pytest.raises(ArtefactError, match="remember the batch before"):
+    with pytest.raises(ArtifactError, match="remember the batch before"):
         reading.read(tmp_path / "True")
 
 
@@ -495,7 +495,7 @@ def test_many_names_of_the_same_weights_count_once(folders, tmp_path):
         if key == "units" and node[key] > 64:
             node[key] *= 100
     (folder / layout.CONFIG).write_text(json.dumps(config), "utf-8")
-    with pytest.raises(ArtefactError, match="more numbers than their file holds"):
+    with pytest.raises(ArtifactError, match="more numbers than their file holds"):
         reading.read(folder)
 
 
@@ -510,7 +510,7 @@ def test_weights_that_claim_more_than_their_file_holds_are_refused(folders, tmp_
         dataset = file.create_dataset("layers/dense/vars/0", shape, "float32", **options)
         if "compression" in options:
             dataset[...] = np.zeros(shape, "float32")
-    with pytest.raises(ArtefactError, match=r"packed at most 8 times|more bytes than it has|larger than the file"):
+    with pytest.raises(ArtifactError, match=r"packed at most 8 times|more bytes than it has|larger than the file"):
         reading.read(folder)
 
 
@@ -578,7 +578,7 @@ def test_weights_that_would_fill_memory_or_read_beyond_it_are_refused(folders, t
     folder = Path(shutil.copytree(folders["plain"], tmp_path / "plain"))
     with h5py.File(folder / layout.WEIGHTS, "a") as file:
         spoil(file)
-    with pytest.raises(ArtefactError, match=message):
+    with pytest.raises(ArtifactError, match=message):
         reading.read(folder)
 
 
@@ -597,7 +597,7 @@ def test_damaged_keras_files_are_refused(folders, tmp_path):
     reading.read(path)
     for cut in range(0, len(whole), len(whole) // 20):
         path.write_bytes(whole[:cut])
-        with pytest.raises(ArtefactError):
+        with pytest.raises(ArtifactError):
             reading.read(path)
     for at in random.Random(2).sample(range(len(whole)), 20):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])

@@ -268,7 +268,7 @@ def test_every_method_has_something_to_try_against_every_sign(name):
 def test_a_teacher_and_a_plain_head_are_known(batch_norm):
     encoder = contract.plain_encoder()
     head = networks.projector(encoder.output_shape[-1], (6, 4), batch_norm=batch_norm)
-    teacher, plain = "a slower teacher, with momentum nearer 1 (now 0.9)", "batch normalisation in the head"
+    teacher, plain = "a slower teacher, with momentum nearer 1 (now 0.9)", "batch normalization in the head"
     told = advise(methods.MoCo(encoder, head, momentum=0.9, temperature=0.25), "complete")
     expected = ["a lower temperature (now 0.25)", teacher, plain, "longer warm-up"]
     assert told == [words for words in expected if words != plain or not batch_norm]  # no optimizer, no learning rate

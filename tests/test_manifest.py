@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from sslzoo.errors import ArtefactError, InvalidInputError, ManifestError
+from sslzoo.errors import ArtifactError, InvalidInputError, ManifestError
 from sslzoo.files import sha256
-from sslzoo.publishing import artefact, manifest
+from sslzoo.publishing import artifact, manifest
 from sslzoo.zoo import index, layout
 from sslzoo.zoo.results import is_name, read_results
 
@@ -53,7 +53,7 @@ def test_committed_weights_are_what_the_manifest_says(folder):
     made = index.entry(folder, f"sslzoo/{folder.name}")
     assert entries[folder.name] | {"revision": None} == made
     results = read_results(folder)
-    assert results["files"] == artefact.hashes(folder) and made["metrics"] and made["parameters"] > 0
+    assert results["files"] == artifact.hashes(folder) and made["metrics"] and made["parameters"] > 0
     assert "licence" not in results and (results.get("ended") == "epochs" or results["views_seen"] == 0)
 
 
@@ -148,7 +148,7 @@ def test_plain_paths_are_allowed(path):
     "changes, message",
     [
         ({"method": ""}, r"\['method'\] must be a text of at most 10,000 characters. Received: ''"),
-        ({"repository": "no-slash"}, r"\['repository'\] must be .organisation/name"),
+        ({"repository": "no-slash"}, r"\['repository'\] must be .organization/name"),
         ({"repository": "../x"}, r"\['repository'\]"),
         ({"repository": "a/b/c"}, r"\['repository'\]"),
         ({"repository": "a/b\n"}, r"\['repository'\]"),
@@ -326,7 +326,7 @@ def model_folder(path, weights=b"weights", name="simvae-mnist"):
     (path / "model.weights.h5").write_bytes(weights)
     (path / "README.md").write_text("# Card")
     (path / "results.json").write_text(json.dumps(results))
-    artefact.seal(path)
+    artifact.seal(path)
     return path
 
 
@@ -346,10 +346,10 @@ def test_entries_of_incomplete_folders_are_refused(tmp_path):
     del results["files"], results["features"]
     (folder / "results.json").write_text(json.dumps(results))
     assert "features" not in index.entry(folder)  # what nobody knows is left out
-    with pytest.raises(ArtefactError, match="must have the hashes of the model's files; `sslzoo seal"):
+    with pytest.raises(ArtifactError, match="must have the hashes of the model's files; `sslzoo seal"):
         manifest.refresh(folder, file=tmp_path / "m.json")
     (folder / "results.json").unlink()
-    with pytest.raises(ArtefactError, match=r"holds results\.json"):
+    with pytest.raises(ArtifactError, match=r"holds results\.json"):
         index.entry(folder)
 
 
@@ -363,7 +363,7 @@ def test_refreshing_keeps_the_pin_only_while_the_files_are_the_same(tmp_path):
     assert not manifest.refresh(folder, file=file)
     assert file.read_bytes() == before
     (folder / "model.weights.h5").write_bytes(b"others")
-    artefact.seal(folder)
+    artifact.seal(folder)
     assert manifest.refresh(folder, file=file)
     [found] = index.read(file).values()
     assert found["repository"] == "me/mine" and found["revision"] is None

@@ -77,8 +77,8 @@ def test_the_balls_go_everywhere(papers):
 def test_pixels_are_where_the_positions_say(papers):
     images, positions = papers
     for t in (0, 450, 899):
-        for ball, colour in enumerate(balls.COLOURS):
-            solid = (images[t] == colour).all(axis=2)
+        for ball, color in enumerate(balls.COLORS):
+            solid = (images[t] == color).all(axis=2)
             y, x = np.nonzero(solid)
             np.testing.assert_allclose([x.mean(), y.mean()], positions[t, ball], atol=0.1)
             assert solid.sum() == pytest.approx(np.pi * 16**2, rel=0.1)
@@ -86,8 +86,8 @@ def test_pixels_are_where_the_positions_say(papers):
 
 def test_edges_are_anti_aliased_and_cover_the_area_of_the_disc():
     image = balls.draw([[[100.25, 60.5]]], 256, 32)[0].astype("float64")
-    background, colour = np.array(balls.BACKGROUND), np.array(balls.COLOURS[0])
-    cover = (image - background)[..., 0] / (colour - background)[0]
+    background, color = np.array(balls.BACKGROUND), np.array(balls.COLORS[0])
+    cover = (image - background)[..., 0] / (color - background)[0]
     assert ((cover > 0.05) & (cover < 0.95)).sum() > 50
     assert cover.sum() == pytest.approx(np.pi * 16**2, rel=0.01)
     rows, columns = np.mgrid[:256, :256]

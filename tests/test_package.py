@@ -47,6 +47,7 @@ def place(path):
 # The rooms in the order in which data flows through them. Nothing imports what stands to its right.
 FLOW = [
     "lazy",
+    "renamed",
     "errors",
     "environment",
     "backend",

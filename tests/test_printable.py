@@ -24,14 +24,14 @@ HOSTILE = {
 @pytest.mark.parametrize("text", HOSTILE)
 def test_control_characters_are_written_out(text):
     assert printable(text) == HOSTILE[text]
-    for error in (errors.ArtefactError(text), errors.HubError(text), errors.MissingDataError(text)):
+    for error in (errors.ArtifactError(text), errors.HubError(text), errors.MissingDataError(text)):
         assert str(error) == HOSTILE[text]
     str(errors.TrainingError(text)).encode("utf-8")
 
 
 def test_what_can_be_read_stays():
     text = "Émile's 写真 🦓 (5 × 5)\n\tnext line"
-    assert printable(text) == text and str(errors.ArtefactError(text)) == text
+    assert printable(text) == text and str(errors.ArtifactError(text)) == text
 
 
 def test_a_manifest_says_nothing_to_the_terminal(tmp_path, monkeypatch, capsys):

@@ -79,7 +79,7 @@ def test_links_and_pictures_are_there_and_nothing_comes_from_other_hosts(site):
 
 
 def test_the_page_of_digits_has_the_published_weights():
-    """What its script decodes is what Keras computes with, and its neighbours are of Keras' features."""
+    """What its script decodes is what Keras computes with, and its neighbors are of Keras' features."""
     digit = module_at(ROOT / "docs" / "site" / "digit.py")
     images = digit.digits()[:20]
     expected = sslzoo.load("simvae-mnist").predict(images[..., None], verbose=0)

@@ -85,12 +85,12 @@ def test_teacher_starts_equal_is_frozen_and_keeps_batch_statistics_of_its_own():
         assert ours is not theirs
         np.testing.assert_array_equal(array(ours), array(theirs))
     x = np.random.default_rng(0).normal(size=(8, 3)).astype("float32")
-    # frozen variables, not layers: batch normalisation still takes the batch's own statistics
+    # frozen variables, not layers: batch normalization still takes the batch's own statistics
     np.testing.assert_allclose(array(teacher(x, training=True)), array(student(x, training=True)), atol=1e-6)
 
 
 class Scaled(keras.layers.Layer):
-    """A layer of the user's own, not registered with Keras, which says what its initialiser is."""
+    """A layer of the user's own, not registered with Keras, which says what its initializer is."""
 
     def __init__(self, initializer="ones", **kwargs):
         super().__init__(**kwargs)
@@ -120,7 +120,7 @@ def students():
 @pytest.mark.parametrize("kind", ["functional", "sequential", "nested"])
 def test_a_teacher_is_made_without_drawing_anything(kind, monkeypatch):
     """Values that the student's replace at once cost a compilation each under JAX; the teacher's layers say as ever
-    how they would have been initialised."""
+    how they would have been initialized."""
     student = students()[kind]
     monkeypatch.setattr(keras.initializers.VarianceScaling, "__call__", lambda *args, **kwargs: 1 / 0)
     teacher = state.make_teacher(student)
@@ -220,8 +220,8 @@ def test_opposite_vectors_leave_a_row_as_it_was():
 # ---------------------------------------------------------------- input gradients
 
 
-def normalised(seed=0, dropout=0.5):
-    """A model with batch normalisation and dropout: both write state when they train."""
+def normalized(seed=0, dropout=0.5):
+    """A model with batch normalization and dropout: both write state when they train."""
     x = inputs = keras.Input((3,))
     x = keras.layers.BatchNormalization(momentum=0.5)(keras.layers.Dense(4, activation="tanh")(x))
     x = keras.layers.Dropout(dropout, seed=1)(x)
@@ -234,12 +234,12 @@ def points(rows=5, seed=0):
 
 def test_the_gradient_of_a_quadratic_is_minus_x():
     x = points()
-    found = state.input_gradient(normalised(), lambda t: -0.5 * ops.sum(t**2, axis=1), x)
+    found = state.input_gradient(normalized(), lambda t: -0.5 * ops.sum(t**2, axis=1), x)
     np.testing.assert_allclose(array(found), -x, rtol=1e-6)
 
 
 def test_input_gradient_of_a_network_equals_differences():
-    model, x = normalised(), points().astype("float64")
+    model, x = normalized(), points().astype("float64")
     found = array(state.input_gradient(model, lambda t: ops.logsumexp(model(t, training=False), axis=1), points()))
 
     def value(x):
@@ -253,12 +253,12 @@ def test_input_gradient_of_a_network_equals_differences():
 
 
 def test_a_function_that_ignores_its_input_has_gradient_zero():
-    found = state.input_gradient(normalised(), lambda t: ops.ones((5,)), points())
+    found = state.input_gradient(normalized(), lambda t: ops.ones((5,)), points())
     np.testing.assert_array_equal(array(found), 0.0)
 
 
 def test_input_gradient_leaves_no_trace_even_of_layers_in_training():
-    model = normalised()
+    model = normalized()
     before = [array(v) for v in model.variables]
     state.input_gradient(model, lambda t: model(t, training=True), points())
     for old, new in zip(before, model.variables):
@@ -287,13 +287,13 @@ class Ascent(keras.Model):
 @pytest.mark.parametrize("inside", [True, False])
 def test_inside_a_compiled_training_step_it_is_a_constant_and_leaves_statistics_alone(inside):
     """The step equals one by hand on the moved points: nothing of the way to them was differentiated."""
-    model, twin, x = Ascent(normalised(dropout=0.0), inside), normalised(dropout=0.0), points(8)
+    model, twin, x = Ascent(normalized(dropout=0.0), inside), normalized(dropout=0.0), points(8)
     moved = x + array(state.input_gradient(twin, lambda t: twin(t, training=inside), x))
     model.compile(keras.optimizers.SGD(0.1))
     model.fit(x, batch_size=8, verbose=0)
     expected = Ascent(twin, None)
     expected.compile(keras.optimizers.SGD(0.1))
     expected.fit(moved, batch_size=8, verbose=0)
-    for ours, theirs, start in zip(model.network.weights, twin.weights, normalised(dropout=0.0).weights):
+    for ours, theirs, start in zip(model.network.weights, twin.weights, normalized(dropout=0.0).weights):
         np.testing.assert_allclose(array(ours), array(theirs), atol=1e-6, err_msg=ours.path)
         assert np.array_equal(array(ours), array(start)) == (not ours.trainable), ours.path

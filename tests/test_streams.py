@@ -21,7 +21,7 @@ HAS_TENSORFLOW = importlib.util.find_spec("tensorflow") is not None
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory):
-    """40 pictures in two classes, grey and colour, of two sizes; one that is cut short and one that is empty."""
+    """40 pictures in two classes, gray and color, of two sizes; one that is cut short and one that is empty."""
     root = tmp_path_factory.mktemp("photos")
     rng = np.random.default_rng(0)
     for n in range(40):

@@ -1,4 +1,4 @@
-"""Recipes as a user runs them: artefacts, exact resume after SIGKILL, early ends, and the wrong ways."""
+"""Recipes as a user runs them: artifacts, exact resume after SIGKILL, early ends, and the wrong ways."""
 
 import csv
 import importlib.util
@@ -77,7 +77,7 @@ def finished(tmp_path_factory):
     return out, train("simvae", out, "--epochs", 3, "--remark", "The images went through JPEG.", "--remark", "Twice.")
 
 
-def test_artefact_holds_a_loadable_encoder_and_everything_around_it(finished):
+def test_artifact_holds_a_loadable_encoder_and_everything_around_it(finished):
     out, folder = finished
     assert folder == out / "simvae-digits"
     results = json.loads((folder / "results.json").read_text())
@@ -165,7 +165,7 @@ def test_every_method_has_the_same_budget_of_cifar10():
 
 @pytest.mark.parametrize("name", RECIPE_NAMES)
 def test_the_papers_variants_keep_the_papers_networks(name):
-    """They name one for every set of colour images; "convnet" is in no paper."""
+    """They name one for every set of color images; "convnet" is in no paper."""
     module = recipe(name)
     tables = {name for name, variant in module.VARIANTS.items() if variant.settings.get("flip") == "vertical"}
     for variant in {"paper", "released", "workshop"} & tables:  # those of the SimVAE papers; GEDI's have their own
@@ -245,7 +245,7 @@ def test_a_killed_run_resumes_to_the_weights_of_an_uninterrupted_one(where, tmp_
 
 
 @fused
-def test_max_minutes_leaves_an_artefact_and_the_last_whole_epoch(fused, tmp_path, capsys):
+def test_max_minutes_leaves_an_artifact_and_the_last_whole_epoch(fused, tmp_path, capsys):
     out = tmp_path / "run"
     folder = train("simvae", out, "--epochs", 100_000, "--max-minutes", 0.05, "--fuse-steps", fused)
     assert re.search(r"stopped after (the steps that were planned for )?--max-minutes", capsys.readouterr().out)
@@ -308,7 +308,7 @@ def test_a_loss_that_is_not_finite_names_the_term_and_keeps_the_good_checkpoint(
         (["--name", "My Model"], errors.InvalidInputError, "Received: --name='My Model'"),
         (["--set", "prior_varience=1"], errors.UnknownNameError, "Did you mean 'prior_variance'"),
         (["--set", "prior_variance"], errors.InvalidInputError, "takes name=value"),
-        (["--set", "prior_variance=0.05"], errors.InvalidInputError, "needs a centre_variance beside it"),
+        (["--set", "prior_variance=0.05"], errors.InvalidInputError, "needs a center_variance beside it"),
         (["--set", "prior_variance=much"], errors.InvalidInputError, "must be a number, as 0.15 is"),
     ],
 )
@@ -321,14 +321,14 @@ def test_wrong_flags_are_refused_before_anything_is_trained(arguments, error, me
 
 def test_a_folder_with_another_run_is_refused(finished, tmp_path):
     out, _ = finished
-    with pytest.raises(errors.ArtefactError, match=r"holds a run already.*--resume"):
+    with pytest.raises(errors.ArtifactError, match=r"holds a run already.*--resume"):
         train("simvae", out, "--epochs", 3)
-    with pytest.raises(errors.ArtefactError, match=r"seed=1 \(was 0\)"):
+    with pytest.raises(errors.ArtifactError, match=r"seed=1 \(was 0\)"):
         train("simvae", out, "--epochs", 3, "--resume", "--seed", 1)
-    with pytest.raises(errors.ArtefactError, match="method='vae'"):
+    with pytest.raises(errors.ArtifactError, match="method='vae'"):
         train("vae", out, "--epochs", 3, "--resume")
     (tmp_path / "thesis.tex").write_text("mine")
-    with pytest.raises(errors.ArtefactError, match=r"new, empty.*thesis\.tex"):
+    with pytest.raises(errors.ArtifactError, match=r"new, empty.*thesis\.tex"):
         train("simvae", tmp_path)
     assert (tmp_path / "thesis.tex").read_text() == "mine"
 
@@ -347,12 +347,12 @@ def test_a_damaged_or_foreign_checkpoint_is_refused(tmp_path):
     np.savez(no_note, note=np.array(json.dumps({"epochs_done": 1})))
     for damaged in (whole[: len(whole) // 2], b"", no_note.getvalue()):
         (tmp_path / "checkpoint.npz").write_bytes(damaged)
-        with pytest.raises(errors.ArtefactError, match=r"cannot be read \(checkpoint\.npz: .+\)"):
+        with pytest.raises(errors.ArtifactError, match=r"cannot be read \(checkpoint\.npz: .+\)"):
             keeper.restore(model)
     (tmp_path / "checkpoint.npz").write_bytes(whole)
     other = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
     other.compile(optimizer="sgd", loss="mse")
-    with pytest.raises(errors.ArtefactError, match="belongs to another model"):
+    with pytest.raises(errors.ArtifactError, match="belongs to another model"):
         keeper.restore(other)
 
 
@@ -426,28 +426,28 @@ def test_other_versions_are_told(tmp_path, monkeypatch):
 
 # What can be told at the start: arrays of the data set -> what is said before the first step (None: a reason for no
 # probes, and the run goes on).
-def grey(count, size=8):
+def gray(count, size=8):
     return np.random.default_rng(0).integers(0, 256, (count, size, size, 1), "uint8")
 
 
 LABELS = np.arange(96) % 3
 SETS = {
-    "one class": ({"y_train": 0 * LABELS, "x_test": grey(9), "y_test": 0 * LABELS[:9]}, None, "Labels of one class"),
+    "one class": ({"y_train": 0 * LABELS, "x_test": gray(9), "y_test": 0 * LABELS[:9]}, None, "Labels of one class"),
     "one-hot": (
-        {"y_train": np.eye(3, dtype=int)[LABELS], "x_test": grey(9), "y_test": np.eye(3, dtype=int)[LABELS[:9]]},
+        {"y_train": np.eye(3, dtype=int)[LABELS], "x_test": gray(9), "y_test": np.eye(3, dtype=int)[LABELS[:9]]},
         None,
         "Labels of 3 columns",
     ),
-    "test without labels": ({"y_train": LABELS, "x_test": grey(9)}, None, "No labels in the test split"),
-    "test of one image": ({"y_train": LABELS, "x_test": grey(1), "y_test": LABELS[:1]}, None, "of one image"),
-    "test of unknown classes": ({"y_train": LABELS, "x_test": grey(9), "y_test": LABELS[:9] + 2}, None, "has not"),
+    "test without labels": ({"y_train": LABELS, "x_test": gray(9)}, None, "No labels in the test split"),
+    "test of one image": ({"y_train": LABELS, "x_test": gray(1), "y_test": LABELS[:1]}, None, "of one image"),
+    "test of unknown classes": ({"y_train": LABELS, "x_test": gray(9), "y_test": LABELS[:9] + 2}, None, "has not"),
     "test of another size": (
-        {"y_train": LABELS, "x_test": grey(9, 4), "y_test": LABELS[:9]},
+        {"y_train": LABELS, "x_test": gray(9, 4), "y_test": LABELS[:9]},
         errors.InvalidInputError,
         "Test images must have the shape",
     ),
     "test of 0..1": (
-        {"y_train": LABELS, "x_test": grey(9) / 255, "y_test": LABELS[:9]},
+        {"y_train": LABELS, "x_test": gray(9) / 255, "y_test": LABELS[:9]},
         errors.InvalidInputError,
         "scaled to 0..1",
     ),
@@ -457,7 +457,7 @@ SETS = {
 @pytest.mark.parametrize("what", SETS)
 def test_what_can_be_told_at_the_start_is_told_at_the_start(what, tmp_path):
     arrays, error, message = SETS[what]
-    np.savez(tmp_path / "set.npz", x_train=grey(96), **arrays)
+    np.savez(tmp_path / "set.npz", x_train=gray(96), **arrays)
     arguments = ["--dataset", str(tmp_path / "set.npz"), "--out", str(tmp_path / "run"), "--batch-size", "24"]
     if error is None:
         assert message in training.Run("simvae", {"num_views": 2}, argv=arguments).examples.no_test
@@ -486,7 +486,7 @@ def test_a_run_that_failed_in_its_first_step_does_not_block_the_next(small_run):
     (run.out / ".run.json.123.part").write_text("{")
     assert small_run("--batch-size", "12").settings["batch_size"] == 12
     (run.out / "checkpoint.npz").write_bytes(b"")
-    with pytest.raises(errors.ArtefactError, match="holds a run already"):
+    with pytest.raises(errors.ArtifactError, match="holds a run already"):
         small_run()
 
 
@@ -494,19 +494,19 @@ def test_a_run_that_failed_in_its_first_step_does_not_block_the_next(small_run):
 def test_a_record_that_is_none_is_said_to_be_none(small_run, content):
     run = small_run()
     (run.out / "run.json").write_text(content)
-    with pytest.raises(errors.ArtefactError, match="record must be JSON"):
+    with pytest.raises(errors.ArtifactError, match="record must be JSON"):
         small_run("--resume")
 
 
 def test_resume_knows_its_data_and_names_the_key_that_differs(small_run, tmp_path):
-    np.savez(tmp_path / "set.npz", images=grey(96))
+    np.savez(tmp_path / "set.npz", images=gray(96))
     run = small_run("--dataset", str(tmp_path / "set.npz"))
     (run.out / "run.json").write_text(json.dumps(run.identity))
     small_run("--dataset", str(tmp_path / "set.npz"), "--resume")
-    with pytest.raises(errors.ArtefactError, match=r"Received: epochs=7 \(was \d+\)"):
+    with pytest.raises(errors.ArtifactError, match=r"Received: epochs=7 \(was \d+\)"):
         small_run("--dataset", str(tmp_path / "set.npz"), "--resume", "--epochs", "7")
-    np.savez(tmp_path / "set.npz", images=255 - grey(96))
-    with pytest.raises(errors.ArtefactError, match=r"the images of the run.*Received: images\.sha256="):
+    np.savez(tmp_path / "set.npz", images=255 - gray(96))
+    with pytest.raises(errors.ArtifactError, match=r"the images of the run.*Received: images\.sha256="):
         small_run("--dataset", str(tmp_path / "set.npz"), "--resume")
 
 
@@ -515,7 +515,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_training(small_run, m
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("tempfile.TemporaryFile", refuse)
-    with pytest.raises(errors.ArtefactError, match=r"can be written \(Permission denied\)\. Received: --out="):
+    with pytest.raises(errors.ArtifactError, match=r"can be written \(Permission denied\)\. Received: --out="):
         small_run()
 
 
@@ -533,7 +533,7 @@ def test_two_processes_do_not_train_in_one_folder(small_run, tmp_path):
     with subprocess.Popen([sys.executable, "-c", HOLD, tmp_path / "run"], stdout=subprocess.PIPE, text=True) as other:
         try:
             assert other.stdout.readline() == "True\n"
-            with pytest.raises(errors.ArtefactError, match="Another process trains in this folder"):
+            with pytest.raises(errors.ArtifactError, match="Another process trains in this folder"):
                 small_run()
         finally:
             other.kill()
@@ -546,7 +546,7 @@ def test_a_model_is_written_even_if_it_cannot_be_evaluated_or_drawn(tmp_path, mo
 
     monkeypatch.setattr(outcome, "evaluate", fail)
     monkeypatch.setattr(outcome, "draw", fail)
-    with pytest.raises(errors.ArtefactError, match=r"trained and written.*ZeroDivisionError: in the probes"):
+    with pytest.raises(errors.ArtifactError, match=r"trained and written.*ZeroDivisionError: in the probes"):
         train("simvae", tmp_path / "run", "--epochs", 1, "--num-views", 2)
     folder = tmp_path / "run" / "simvae-digits"
     assert sslzoo.load(folder).output_shape == (None, 10)
@@ -666,9 +666,9 @@ def test_queues_are_checked_against_the_images(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def colour_images(tmp_path):
-    np.savez(tmp_path / "colour.npz", images=np.random.default_rng(0).integers(0, 256, (600, 16, 16, 3), "uint8"))
-    return str(tmp_path / "colour.npz")
+def color_images(tmp_path):
+    np.savez(tmp_path / "color.npz", images=np.random.default_rng(0).integers(0, 256, (600, 16, 16, 3), "uint8"))
+    return str(tmp_path / "color.npz")
 
 
 class Ready(Exception):
@@ -699,7 +699,7 @@ def test_without_a_head_the_predictor_stands_on_the_encoder(name, tmp_path, stop
 def test_strong_settings_reach_the_run(name, tmp_path, stopped):
     argv = [
         "--dataset",
-        colour_images(tmp_path),
+        color_images(tmp_path),
         "--variant",
         "strong",
         "--batch-size",
@@ -720,7 +720,7 @@ def test_strong_settings_reach_the_run(name, tmp_path, stopped):
     assert type(run.optimizer()).__name__ == {"lars": "LARS", "sgd": "L2SGD"}[expected["optimizer"]]
 
 
-def test_strong_is_for_colour_images(tmp_path):
+def test_strong_is_for_color_images(tmp_path):
     with pytest.raises(errors.InvalidInputError, match=r"Variant strong is for cifar10.*Received: --dataset digits"):
         recipe("simclr").main(["--variant", "strong", "--out", str(tmp_path / "run")])
 
@@ -753,15 +753,15 @@ def test_a_folder_of_photographs_from_end_to_end(tmp_path, capsys):
     told = capsys.readouterr().out
     assert "2 folders in it look like classes" in told and "resized to 18 x 18" in told and "bad.png" in told
     assert folder.name == "simclr-my-pics" and sslzoo.load(folder).input_shape == (None, 18, 18, 1)
-    for picture in ("views", "neighbours", "curves"):
+    for picture in ("views", "neighbors", "curves"):
         assert (folder / "pictures" / f"{picture}.png").read_bytes().startswith(b"\x89PNG")
     card, results = (folder / "README.md").read_text(), json.loads((folder / "results.json").read_text())
     assert str(tmp_path) not in card and "bad.png" not in card and "apache" not in card
     assert results["license"] == "unknown" and "'my pics/'" in results["recipe"]
     assert any(remark == "1 of 33 images could not be read and were left out." for remark in results["remarks"])
 
-    labelled = ["--on-error", "skip", "--labels", "folders", "--test-share", "0.25", "--licence", "cc-by-4.0"]
-    folder = recipe("simclr").main([*small, "--out", str(tmp_path / "labelled"), *labelled])
+    labeled = ["--on-error", "skip", "--labels", "folders", "--test-share", "0.25", "--licence", "cc-by-4.0"]
+    folder = recipe("simclr").main([*small, "--out", str(tmp_path / "labeled"), *labeled])
     results = json.loads((folder / "results.json").read_text())
     assert results["license"] == "cc-by-4.0" and results["metrics"] and results["evaluation"]["data"]["test"] == 8
     report = sslzoo.evaluate(folder, root, ("knn",), labels="folders", test_share=0.25, on_error="skip")
@@ -774,11 +774,11 @@ def test_a_folder_of_photographs_from_end_to_end(tmp_path, capsys):
 @pytest.mark.slow
 def test_a_run_is_extended_by_more_epochs_and_the_card_says_so(tmp_path):
     train("vae", tmp_path, "--epochs", 2)
-    with pytest.raises(errors.ArtefactError) as caught:
+    with pytest.raises(errors.ArtifactError) as caught:
         train("vae", tmp_path, "--epochs", 3, "--resume", "--seed", 1, "--name", "vae-digits")
     told = str(caught.value)
     assert "seed=1 (was 0)" in told and "batch_size" not in told and "epochs" not in told
-    with pytest.raises(errors.ArtefactError, match=r"epochs=1 \(was 2\)"):
+    with pytest.raises(errors.ArtifactError, match=r"epochs=1 \(was 2\)"):
         train("vae", tmp_path, "--epochs", 1, "--resume")
     folder = train("vae", tmp_path, "--epochs", 4, "--resume")
     assert [int(row["epoch"]) for row in rows(tmp_path)] == [1, 2, 3, 4]
@@ -823,7 +823,7 @@ def test_memory_is_that_of_the_device_where_there_is_one(monkeypatch):
 
 @pytest.mark.slow
 def test_a_run_whose_accuracy_stalls_ends_and_is_measured_as_banks_were(tmp_path, monkeypatch, capsys):
-    """A bank that never changes, and weights that hardly do, find the same neighbours at every look."""
+    """A bank that never changes, and weights that hardly do, find the same neighbors at every look."""
     monkeypatch.setattr(PlateauRate.__init__, "__defaults__", (1, 2))
     settings = ["schedule=plateau", "probe_on_views=2", "momentum=1"]
     flags = ["--epochs", 9, "--learning-rate", 1e-12, "--set", *settings]

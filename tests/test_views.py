@@ -158,7 +158,7 @@ def test_every_image_and_every_view_draws_its_own():
 
 
 def test_crop_area_of_views_follows_the_policy():
-    # The mean of a linear ramp in a crop is the ramp at the centre, its slope the width of the crop.
+    # The mean of a linear ramp in a crop is the ramp at the center, its slope the width of the crop.
     ramp = np.broadcast_to(np.arange(32, dtype="float32")[None, None, :, None], (200, 32, 32, 1))
     out = make(Views([augment.RandomResizedCrop(scale=(0.4, 1.0), ratio=(0.75, 1.3))], 8), ramp) * 255
     width = (out[:, :, 16, 20, 0] - out[:, :, 16, 12, 0]).ravel() / 8 * 32
@@ -546,7 +546,7 @@ def test_wrong_arguments(call, message):
         ("simvae-mnist", np.zeros((1, 28, 28, 1), "bool"), "dtype=bool"),
         ("simvae-mnist", np.zeros((1, 28, 28, 1), "complex64"), "dtype=complex64"),
         ("simvae-mnist", np.full((1, 28, 28, 1), "a"), "dtype=<U1"),
-        ("simvae-cifar10", np.zeros((1, 32, 32, 4), "uint8"), "1 .grey. or 3 .RGB. channels"),
+        ("simvae-cifar10", np.zeros((1, 32, 32, 4), "uint8"), "1 .gray. or 3 .RGB. channels"),
         ("gedi-svhn", np.zeros((1, 4, 4, 3), "uint8"), "sides above 4"),
     ],
 )
@@ -590,7 +590,7 @@ def test_domain_policies_hold_what_they_say():
     assert "QuarterTurn" in steps_of("satellite") and steps_of("satellite")["ColorJitter"].hue == (0.0, 0.0)
     assert "QuarterTurn" in steps_of("microscopy") and "GaussianBlur" in steps_of("microscopy")
     assert steps_of("xray")["Rotation"].degrees == 10 and not any("Flip" in step for step in steps_of("xray"))
-    assert not any(step.colour for step in policy("channels"))
+    assert not any(step.color for step in policy("channels"))
 
 
 def test_any_channels_and_a_range_of_their_own():

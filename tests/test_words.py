@@ -3,9 +3,12 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+from keras.ops import convert_to_numpy as array
 
-from sslzoo import cli
+from sslzoo import cli, errors, losses, networks
+from sslzoo.evaluation import pictures
 
 ROOT = Path(__file__).resolve().parent.parent
 IDIOMS = {  # what is not written -> why, or what is
@@ -19,11 +22,17 @@ IDIOMS = {  # what is not written -> why, or what is
     r"\bby turns\b": "'alternately'",
     r"\bin small\b": "'at small scale'",
     r"\b(it|that|which) says so\b": "say what it says",
-    r"\bwherefrom|whereof|whereupon|nought\b": "old",
 }
+BRITISH = re.compile(  # Keras is American
+    r"(?i)[a-z_]*(neighbour|colour|favour|behaviour|centre|centri|grey|artefact|labelled|modelling|licence"
+    r"|(normal|standard|organ|initial|regular|minim|maxim|optim|serial|factor|recogn)is(e|ing|er|ation))\w*"
+)
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "sslzoo/publishing/card.md")),
     *sorted((ROOT / "docs").glob("*.md")),
+]
+CODE = [
+    path for room in ("sslzoo", "recipes", "benchmarks", "examples") for path in sorted((ROOT / room).rglob("*.py"))
 ]
 
 
@@ -41,3 +50,34 @@ def test_help_has_no_idiom():
     commands = next(action for action in parser._actions if hasattr(action, "choices") and action.choices)
     for text in (parser.format_help(), *(command.format_help() for command in commands.choices.values())):
         assert not faults(text)
+
+
+def test_spelling_is_that_of_keras():
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {match[0]}"
+        for path in (*PAGES, *CODE)
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        for match in BRITISH.finditer(line)
+        if not is_old(line, match)
+    ]
+    assert not found
+
+
+def is_old(line, match):
+    """Whether the word is an old name that still works."""
+    return "renamed." in line or match[0] in ("licence", "centre_variance")
+
+
+def test_old_spellings_work_and_warn():
+    with pytest.warns(DeprecationWarning, match="neighbours is neighbors now"):
+        assert pictures.neighbours is pictures.neighbors
+    with pytest.warns(DeprecationWarning, match="centre_of_mass_encoder is"):
+        assert networks.centre_of_mass_encoder is networks.center_of_mass_encoder
+    with pytest.warns(DeprecationWarning, match="ArtefactError is"):
+        assert errors.ArtefactError is errors.ArtifactError
+    z = np.arange(12, dtype="float32").reshape(2, 3, 2)
+    with pytest.warns(DeprecationWarning, match="centre_variance is center_variance now"):
+        old = losses.group_prior(z, 0.15, centre_variance=2.0)
+    np.testing.assert_array_equal(array(old), array(losses.group_prior(z, 0.15, center_variance=2.0)))
+    with pytest.raises(AttributeError, match="no attribute 'neighbor'"):
+        _ = pictures.neighbor

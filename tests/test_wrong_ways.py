@@ -147,7 +147,7 @@ SHELL = {
     "publish x ''": "REPO: must not be empty",
     "publish x me/it --manifest=": "--manifest: must not be empty",
     "manifest ''": "FOLDER: must not be empty",
-    "manifest x --organisation=": "--organisation: must not be empty",
+    "manifest x --organization=": "--organization: must not be empty",
     "verify ''": "NAME: must not be empty",
     "train ''": "METHOD: must not be empty",
 }
@@ -188,7 +188,7 @@ CALLS = {
     "embed": lambda n: sslzoo.embed(None, IMAGES, batch_size=n),
     "search": lambda n: evaluation.search(evaluation.Embedding(FEATURES), 0, k=n),
     "outliers": lambda n: outliers.scores(networks.encoder("mlp-small", (8, 8, 1), 2), IMAGES, seed=n),
-    "picture of neighbours": lambda n: pictures.neighbors(IMAGES, FEATURES, "none.png", seed=n),
+    "picture of neighbors": lambda n: pictures.neighbors(IMAGES, FEATURES, "none.png", seed=n),
     "picture of features": lambda n: pictures.embedding(FEATURES, LABELS, "none.png", seed=n),
     "data.load": lambda n: data.load("nowhere", "train", seed=n),
     "data.Batches": lambda n: data.Batches(IMAGES, None, 3, seed=n),

@@ -24,7 +24,7 @@ from keras import layers, ops
 import sslzoo
 from sslzoo import cli, networks, publishing
 from sslzoo.errors import (
-    ArtefactError,
+    ArtifactError,
     HubError,
     IntegrityError,
     InvalidInputError,
@@ -34,7 +34,7 @@ from sslzoo.errors import (
     UnknownNameError,
 )
 from sslzoo.networks.composition import compose
-from sslzoo.publishing import artefact, hub_commit, manifest
+from sslzoo.publishing import artifact, hub_commit, manifest
 from sslzoo.zoo import index, layout
 from sslzoo.zoo.results import read_results
 
@@ -75,7 +75,7 @@ def results(**changes):
 
 
 def write(folder, parts, results, **options):
-    return artefact.write(folder, **parts, **results, **options)
+    return artifact.write(folder, **parts, **results, **options)
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +168,7 @@ def test_a_folder_that_changes_while_it_is_read_is_not_published(hub, folder, mo
         return made | {"sha256": "0" * 64}
 
     monkeypatch.setattr(manifest, "sealed_entry", entry)
-    with pytest.raises(ArtefactError, match="changed while it was read"):
+    with pytest.raises(ArtifactError, match="changed while it was read"):
         publishing.publish(folder, REPOSITORY)
     assert not hub.repositories and not index.read()
 
@@ -285,7 +285,7 @@ def test_what_is_not_published_says_so(hub, written):
 
 def test_parts_that_are_not_there_are_named_without_asking(published):
     with pytest.raises(
-        ArtefactError, match=r"has the parts encoder, decoder. Received: part='posterior' of 'vae-digits'"
+        ArtifactError, match=r"has the parts encoder, decoder. Received: part='posterior' of 'vae-digits'"
     ):
         sslzoo.load(NAME, part="posterior")
     assert published.requests == []
@@ -307,7 +307,7 @@ def test_anyones_repository(published, monkeypatch):
         sslzoo.load(f"hf://{REPOSITORY}@{commit}")
     with pytest.raises(InvalidInputError, match=r"must name one revision.*@v1', revision='v2'"):
         sslzoo.load(f"hf://{REPOSITORY}@v1", revision="v2")
-    with pytest.raises(InvalidInputError, match="organisation/name"):
+    with pytest.raises(InvalidInputError, match="organization/name"):
         sslzoo.load("hf://nobody")
     with pytest.raises(HubError, match="no repository"):
         sslzoo.load("hf://nobody/nothing")
@@ -370,7 +370,7 @@ def spoiled(folder, how):
             group = next(iter(file["layers"]))
             del file["layers"][group]
             file["layers"][group] = h5py.ExternalLink("/etc/passwd", "/x")
-    artefact.seal(folder)  # as whoever means harm would
+    artifact.seal(folder)  # as whoever means harm would
     return {file: (folder / file).read_bytes() for file in layout.files(folder)}
 
 
@@ -388,7 +388,7 @@ def spoiled(folder, how):
 @pytest.mark.parametrize("verify", [True, False])
 def test_hostile_repositories_are_refused(hub, folder, how, message, verify):
     hub.add("evil/model", spoiled(folder, how))
-    with pytest.raises(ArtefactError, match=message):
+    with pytest.raises(ArtifactError, match=message):
         sslzoo.load("hf://evil/model", verify=verify)
 
 
@@ -543,7 +543,7 @@ def truncate(path):
 )
 def test_what_is_no_sound_model_is_not_published(hub, folder, spoil, message):
     found = spoil(folder)
-    with pytest.raises(ArtefactError, match=message):
+    with pytest.raises(ArtifactError, match=message):
         publishing.publish(found if isinstance(found, Path) and not found.exists() else folder, REPOSITORY)
     assert hub.requests == [] and index.read() == {}
 
@@ -698,7 +698,7 @@ def test_a_local_model_loads_without_the_hubs_client(written, tmp_path):
 def test_every_error_is_the_packages_own():
     for kind in (HubError, IntegrityError, ManifestError):
         assert issubclass(kind, SSLZooError)
-    assert issubclass(IntegrityError, ArtefactError) and issubclass(HubError, OSError)
+    assert issubclass(IntegrityError, ArtifactError) and issubclass(HubError, OSError)
 
 
 # ---------------------------------------------------------------- names, precision and range of what is loaded
@@ -780,5 +780,5 @@ def test_the_folder_of_a_run_opens_its_one_model(tmp_path):
     assert sslzoo.load(tmp_path / "run").name == "simvae-digits"
     assert str(sslzoo.info(tmp_path / "run")).endswith(f'encoder = sslzoo.load("{tmp_path / "run"}")')
     shutil.copytree(ROOT / "weights" / "simvae-digits", tmp_path / "run" / "another")
-    with pytest.raises(ArtefactError, match="another, simvae-digits"):
+    with pytest.raises(ArtifactError, match="another, simvae-digits"):
         sslzoo.load(tmp_path / "run")

@@ -72,7 +72,7 @@
     find("numbers").append(label);
     return slider;
   });
-  const neighbours = Array.from({ length: 12 }, () => {
+  const neighbors = Array.from({ length: 12 }, () => {
     const canvas = Object.assign(document.createElement("canvas"), { width: 28, height: 28 });
     find("near").append(canvas);
     return canvas;
@@ -84,13 +84,13 @@
       slider.nextSibling.textContent = numbers[i].toFixed(2);
     });
     show(rebuilt, Array.from(decode(numbers), (v) => 255 * v));
-    nearest(numbers, neighbours.length).forEach((row, place) => {
+    nearest(numbers, neighbors.length).forEach((row, place) => {
       const [x, y] = [28 * (row % across), 28 * Math.floor(row / across)];
-      neighbours[place].getContext("2d").drawImage(sheet, x, y, 28, 28, 0, 0, 28, 28);
+      neighbors[place].getContext("2d").drawImage(sheet, x, y, 28, 28, 0, 0, 28, 28);
     });
   };
 
-  // The drawing, as MNIST's digits were prepared: 20 pixels high or wide, centre of mass in the middle
+  // The drawing, as MNIST's digits were prepared: 20 pixels high or wide, center of mass in the middle
   const prepare = () => {
     const { width, height } = ink;
     const pixels = pen.getImageData(0, 0, width, height).data;

@@ -1,6 +1,6 @@
 """The page "Draw a digit": the published `simvae-mnist` as plain JavaScript.
 
-    python docs/site/digit.py    # writes digits.png, the test digits among which neighbours are looked for
+    python docs/site/digit.py    # writes digits.png, the test digits among which neighbors are looked for
 
 The weights are those of weights/simvae-mnist, layer by layer, and go into a script of their own, so that the page works
 from disk, too, where a browser fetches no files.

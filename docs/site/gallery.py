@@ -16,7 +16,7 @@ COLUMNS = {  # metric -> head of its column
     "gmm.accuracy": "clusters",
     "style.kept": "style kept",
 }
-SHOWN = ("embedding.png", "neighbours.png", "reconstructions.png", "samples.png", "views.png")  # in this order
+SHOWN = ("embedding.png", "neighbors.png", "reconstructions.png", "samples.png", "views.png")  # in this order
 
 
 def entries():

@@ -9,7 +9,7 @@ its own draws from its own `seed`, or from `seed=` given in the call.
 """
 
 import sslzoo.backend  # noqa: F401 - before Keras
-from sslzoo.augment.colour import ColorJitter, Grayscale, Lab, Solarize
+from sslzoo.augment.color import ColorJitter, Grayscale, Lab, Solarize
 from sslzoo.augment.geometry import (
     Flip,
     GaussianBlur,

@@ -20,7 +20,7 @@ CROP_TRIES = 10  # proposals per image before torchvision falls back to the cent
 class SeparableTransform(ImageTransform):
     """Base of the transforms that two matrices per view describe, one for its rows and one for its columns.
 
-    Where a GPU computes float32 products in TF32, pixels carry an error of up to 2**-11, an eighth of a grey level.
+    Where a GPU computes float32 products in TF32, pixels carry an error of up to 2**-11, an eighth of a gray level.
 
     Call arguments: as `ImageTransform`, and
         num_views: int J. Views per image; the result is (B * J, h, w, C), the views of one image in a row.
@@ -226,7 +226,7 @@ class RandomShift(SeparableTransform):
 class GaussianBlur(SeparableTransform):
     """Blurs each image by a Gaussian of its own width, with a probability; the border is reflected.
 
-    torchvision's `GaussianBlur(kernel_size, sigma)`: the kernel is exp(-t^2 / 2 sigma^2) at whole t, normalised.
+    torchvision's `GaussianBlur(kernel_size, sigma)`: the kernel is exp(-t^2 / 2 sigma^2) at whole t, normalized.
 
     Example:
         import numpy as np
@@ -280,7 +280,7 @@ class GaussianBlur(SeparableTransform):
         high = nx.where(source == size - 1, beyond, 2.0 * (size - 1) - target - source)
         precision = (
             -0.5 / nx.square(nx.maximum(sigma, 1e-3))[:, None, None]
-        )  # at 1e-3 pixels nothing reaches a neighbour
+        )  # at 1e-3 pixels nothing reaches a neighbor
 
         def weight(distance):
             inside = nx.abs(distance) <= self.kernel_size // 2

@@ -136,8 +136,8 @@ class ImageTransform(RandomLayer):
 
     # Deterministic transforms (False) act at inference too; random ones leave images as they are then.
     random = True
-    # Colour means grey (one channel, nothing to do) or RGB (three).
-    colour = False
+    # Color means gray (one channel, nothing to do) or RGB (three).
+    color = False
 
     def build(self, input_shape):
         if self.random:
@@ -191,9 +191,9 @@ class ImageTransform(RandomLayer):
         return len(shape) == 3
 
     def check_channels(self, shape):
-        if self.colour and shape[-1] not in (1, 3):
+        if self.color and shape[-1] not in (1, 3):
             raise InvalidInputError(
-                f"Expected 1 (grey) or 3 (RGB) channels for {type(self).__name__}; "
+                f"Expected 1 (gray) or 3 (RGB) channels for {type(self).__name__}; "
                 f"the policy 'channels' takes any number. Received: images.shape={tuple(shape)}"
             )
 

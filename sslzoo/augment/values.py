@@ -1,4 +1,4 @@
-"""Transforms of single values: noise, threshold, normalisation."""
+"""Transforms of single values: noise, threshold, normalization."""
 
 import math
 

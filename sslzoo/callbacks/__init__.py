@@ -1,4 +1,4 @@
-"""What watches a run: its checkpoint, its journal and time, its health, and neighbours while it trains."""
+"""What watches a run: its checkpoint, its journal and time, its health, and neighbors while it trains."""
 
 import sslzoo.backend  # noqa: F401 - before Keras
 from sslzoo.callbacks.checkpoint import Checkpoint, Journal, Scalars

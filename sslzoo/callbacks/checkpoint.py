@@ -16,7 +16,7 @@ import numpy as np
 
 from sslzoo import checks, processes
 from sslzoo.callbacks.ending import Stopwatch
-from sslzoo.errors import ArtefactError, TrainingError
+from sslzoo.errors import ArtifactError, TrainingError
 from sslzoo.evaluation.report import versions
 from sslzoo.files import write_beside
 from sslzoo.methods.steps import StepCounter
@@ -163,7 +163,7 @@ class Checkpoint(keras.callbacks.Callback):
             int, the number of epochs the file's run had finished; 0 where there is no file yet.
 
         Raises:
-            ArtefactError: the file is damaged, or was written by another model.
+            ArtifactError: the file is damaged, or was written by another model.
         """
         files = [path for path in (self.path, self.previous) if path.exists()]
         if not files:
@@ -171,7 +171,7 @@ class Checkpoint(keras.callbacks.Callback):
         variables = _variables(model)
         note, arrays = self._read(files)
         if [array.shape for array in arrays] != [tuple(variable.shape) for variable in variables]:
-            raise ArtefactError(
+            raise ArtifactError(
                 f"The checkpoint belongs to another model: expected {len(variables)} variables with the shapes of this "
                 f"one. Received: {len(arrays)} arrays in path={self.path}"
             )
@@ -206,7 +206,7 @@ class Checkpoint(keras.callbacks.Callback):
                 done = note["epochs_done"]
                 self.remarks.append(f"The newest checkpoint was damaged; the run went on after epoch {done}.")
             return note, arrays
-        raise ArtefactError(
+        raise ArtifactError(
             f"The checkpoint cannot be read ({'; '.join(faults)}). Delete it to start over. Received: path={self.path}"
         )
 

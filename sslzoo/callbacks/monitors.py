@@ -1,4 +1,4 @@
-"""What watches a representation while it trains: neighbours, health, and whether the loss is a number."""
+"""What watches a representation while it trains: neighbors, health, and whether the loss is a number."""
 
 import functools
 import warnings
@@ -20,7 +20,7 @@ from sslzoo.methods.steps import Monitor, StepCounter
 
 
 class KNNMonitor(Monitor):
-    """kNN accuracy of the representations as `knn` in the logs, on labelled images of its own.
+    """kNN accuracy of the representations as `knn` in the logs, on labeled images of its own.
 
     A bank and queries are held out of the *training* split, seen without augmentation; test data is never touched.
     10,000 bank and 2,000 query images of MNIST take about a second.
@@ -41,10 +41,10 @@ class KNNMonitor(Monitor):
     Args:
         encoder: Keras model, raw images -> (N, L), that shares its variables with the model in training
             (`Pretrainer.live_encoder`).
-        bank: (images, labels), what neighbours are taken from.
+        bank: (images, labels), what neighbors are taken from.
         queries: (images, labels), what is classified.
         every: int, epochs between two looks; the last epoch is always looked at.
-        k: int, neighbours; cosine distance, majority vote.
+        k: int, neighbors; cosine distance, majority vote.
     """
 
     def __init__(self, encoder: keras.Model, bank: tuple, queries: tuple, every: int = 1, k: int = 10):
@@ -76,7 +76,7 @@ class Health(EndsTraining, Monitor):
     | key | what | healthy |
     |---|---|---|
     | `chance` | loss of a model that distinguishes nothing (`Pretrainer.chance_level`) | above `loss` |
-    | `health_std` | standard deviation of normalised features, x sqrt(D) | near 1 *; 0 is complete collapse |
+    | `health_std` | standard deviation of normalized features, x sqrt(D) | near 1 *; 0 is complete collapse |
     | `health_rank` | effective rank of what the loss compares | many of D |
     | `health_encoder_rank` | effective rank of the encoder's features, where a head follows them | many of L |
     | `health_alignment` | squared distance of two views of an image | small, 0..4 |

@@ -93,7 +93,7 @@ TYPES = {
 
 # ------------------------------------------------------------------ what several commands take
 
-MODEL = argument("name", metavar="NAME", help="a name of `sslzoo list`, a model folder, or hf://organisation/name")
+MODEL = argument("name", metavar="NAME", help="a name of `sslzoo list`, a model folder, or hf://organization/name")
 REVISION = argument("--revision", help="commit, tag or branch of its repository on the Hub (the one that is pinned)")
 FOLDERS = argument("folders", nargs="+", type="path", metavar="FOLDER", help="model folders")
 LABELS = argument("--labels", choices=("folders",), help="the folders in a folder of images are classes")

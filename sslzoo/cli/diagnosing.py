@@ -20,7 +20,7 @@ ORDERS += ("separation", "lidar")  # of `sslzoo.downstream.diagnosis`, which imp
         "--compare", nargs="+", action="extend", default=[], metavar="E", help="other encoders, put in order with it"
     ),
     argument("--by", choices=ORDERS, metavar="M", help=f"the order's measure, of {', '.join(ORDERS)} (lidar)"),
-    argument("--html", type="path", metavar="FILE", help="write a page with nearest neighbours"),
+    argument("--html", type="path", metavar="FILE", help="write a page with nearest neighbors"),
     argument("--force", action="store_true", help="replace that page if it exists"),
     argument("--split", help="split of a folder, .npz or data set that has several (train of a data set)"),
     argument("--data-dir", help="folder of prepared TFDS data sets"),

@@ -20,7 +20,7 @@ def explore(features, html, title, force, **options):
     """Write a page that shows all images as a map.
 
     Images whose features are alike lie beside each other. The page shows thumbnails
-    where the pointer is, the nearest images of one that is clicked, and colours by
+    where the pointer is, the nearest images of one that is clicked, and colors by
     class or cluster; it needs no other file. The map is t-SNE of 50 principal
     components of 5,000 images, half a minute's work; each other image is placed
     between the three nearest of those.

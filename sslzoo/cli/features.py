@@ -28,7 +28,7 @@ EMBEDDINGS = ("encoder", "posterior", "projection")  # parts that turn images in
     argument("--part", choices=EMBEDDINGS, default="encoder", help="what to embed with (encoder)"),
     argument("--split", help="split of a folder or .npz that has several"),
     LABELS,
-    argument("--background", default="white", metavar="COLOUR", help="what transparent images are laid on (white)"),
+    argument("--background", default="white", metavar="COLOR", help="what transparent images are laid on (white)"),
     batch_size(256),
     ON_ERROR,
 )
@@ -39,8 +39,8 @@ def embed(name, inputs, output, force, **options):
     and `labels` (N,) if there were any, with the names of the `classes`; or a .csv
     of the same, a row for each image, which - writes to standard output; or a
     .parquet of path, label and vector, for pandas and viewers of embeddings. Images of
-    another size are cropped around their middle and resized, colour is turned to
-    grey or grey to colour, as the encoder needs it. A folder is read with all
+    another size are cropped around their middle and resized, color is turned to
+    gray or gray to color, as the encoder needs it. A folder is read with all
     folders below it; its sub-folders train, validation and test are splits, and
     theirs are classes; --labels folders takes the folders in it for classes.
     --part posterior writes means as `features`, and `log_var`; IMAGES - reads paths
@@ -146,8 +146,8 @@ def search(features, query, k, model, html, force):
     matches = evaluation.search(bank, query, k, model)
     if html:
         evaluation.page(str(bank.paths[query]) if is_row and bank.paths is not None else query, matches, html)
-    labelled = any(match.label is not None for match in matches)
-    rows = [["SIMILARITY", "IMAGE", *["CLASS"] * labelled]]
-    rows += [[f"{match.similarity:.3f}", str(match.image), *[str(match.label)] * labelled] for match in matches]
+    labeled = any(match.label is not None for match in matches)
+    rows = [["SIMILARITY", "IMAGE", *["CLASS"] * labeled]]
+    rows += [[f"{match.similarity:.3f}", str(match.image), *[str(match.label)] * labeled] for match in matches]
     written = f"\nWrote {html}\n" if html else ""
     return Answer([vars(match) for match in matches], f"{table(rows, right={0})}\n{written}")

@@ -47,7 +47,7 @@ MODES = ("full", "probe", "lora")  # of `sslzoo.downstream.finetuning`, which im
     argument("--force", action="store_true", dest="overwrite", help="replace a model that F holds"),
 )
 def finetune(encoder, dataset, out, **options):
-    """Make a classifier of an encoder and labelled images.
+    """Make a classifier of an encoder and labeled images.
 
     Fits a dense layer by logistic regression, then trains all layers at a small
     rate, lower for earlier ones; images that are held out choose what stays. Prints
@@ -75,7 +75,7 @@ def finetune(encoder, dataset, out, **options):
     argument("--html", type="path", metavar="FILE", help="write a page of thumbnails, too"),
     argument("--force", action="store_true", help="replace these files if they exist"),
     argument("--split", help="split of a folder or .npz that has several"),
-    argument("--background", default="white", metavar="COLOUR", help="what transparent images are laid on (white)"),
+    argument("--background", default="white", metavar="COLOR", help="what transparent images are laid on (white)"),
     batch_size(256),
     ON_ERROR,
 )

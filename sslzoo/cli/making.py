@@ -44,7 +44,7 @@ def train(method, flags):
 
 @command(
     argument("folder", type="path", metavar="FOLDER", help="a model folder"),
-    argument("repository", metavar="REPO", help="organisation/name on the Hub; made if need be"),
+    argument("repository", metavar="REPO", help="organization/name on the Hub; made if need be"),
     argument("--private", action="store_true", default=None, help="make a repository that only you may see"),
     argument("--public", action="store_false", dest="private", help="make a repository that everyone may see"),
     argument("--create-pr", action="store_true", help="open a pull request instead of a commit"),
@@ -61,7 +61,7 @@ def publish(folder, repository, **options):
     machine is logged in with (hf auth login).
 
     examples:
-      sslzoo publish runs/simvae-mnist/simvae-mnist my-organisation/simvae-mnist
+      sslzoo publish runs/simvae-mnist/simvae-mnist my-organization/simvae-mnist
       sslzoo publish weights/simvae-mnist sslzoo/simvae-mnist --create-pr
     """
     done = publishing.publish(folder, repository, **options)
@@ -94,10 +94,10 @@ def seal(folders):
 
 @command(
     FOLDERS,
-    argument("--organisation", default="sslzoo", metavar="O", help="on the Hub, for models that are new (sslzoo)"),
+    argument("--organization", default="sslzoo", metavar="O", help="on the Hub, for models that are new (sslzoo)"),
     argument("--manifest", type="path", metavar="FILE", help="the manifest to change (the checkout's)"),
 )
-def manifest(folders, organisation, manifest):
+def manifest(folders, organization, manifest):
     """Enter model folders in the manifest of published models.
 
     Enters the numbers and the hashes of each folder's files under its name, after
@@ -105,7 +105,7 @@ def manifest(folders, organisation, manifest):
 
     examples:
       sslzoo manifest weights/*
-      sslzoo manifest weights/simvae-mnist --organisation me
+      sslzoo manifest weights/simvae-mnist --organization me
     """
     from sslzoo.publishing.manifest import refresh
 
@@ -115,5 +115,5 @@ def manifest(folders, organisation, manifest):
             "An installed package's manifest is not changed: name another by --manifest or SSLZOO_MANIFEST. "
             f"Received: '{file}'"
         )
-    changed = {str(folder): refresh(folder, organisation, file) for folder in folders}
+    changed = {str(folder): refresh(folder, organization, file) for folder in folders}
     return Answer({"manifest": str(file), "changed": changed}, changes(changed, "entered"))

@@ -1,4 +1,4 @@
-"""What is known of the data sets that go by a name: shapes, classes, splits, licences, and CelebA's tasks."""
+"""What is known of the data sets that go by a name: shapes, classes, splits, licenses, and CelebA's tasks."""
 
 import dataclasses
 from types import MappingProxyType
@@ -17,7 +17,7 @@ _ATTRIBUTES = """
     Wearing_Necktie Young
 """
 CELEBA_ATTRIBUTES = tuple(_ATTRIBUTES.split())
-CELEBA_CROP = 178  # pixels: the largest centred square of the 218 x 178 aligned images
+CELEBA_CROP = 178  # pixels: the largest centered square of the 218 x 178 aligned images
 CELEBA_SIZE = 64
 
 
@@ -132,7 +132,7 @@ KNOWN = {
             "non-commercial research only",
             "Liu, Luo, Wang and Tang, Deep Learning Face Attributes in the Wild, ICCV 2015",
             labels="attributes",
-            remark="Centre-cropped to 178 x 178 and resized to 64 x 64 (bilinear, antialiased).",
+            remark="Center-cropped to 178 x 178 and resized to 64 x 64 (bilinear, antialiased).",
         ),
     )
 }
@@ -170,7 +170,7 @@ def celeba_task(attributes: np.ndarray, task: str) -> tuple[np.ndarray, np.ndarr
 
     Args:
         attributes: int (N, 40) of 0 and 1, the labels of `celeb_a`.
-        task: "gender" (attribute Male, all images), or "hair" (0 bald, 1 black, 2 blond, 3 brown, 4 grey; only images
+        task: "gender" (attribute Male, all images), or "hair" (0 bald, 1 black, 2 blond, 3 brown, 4 gray; only images
             that carry exactly one of the five).
 
     Returns:

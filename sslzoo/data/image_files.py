@@ -19,12 +19,12 @@ IMAGE_SUFFIXES = HEIF_SUFFIXES | {
 }
 # What Pillow may take a file for, whatever its name says. It knows sixty formats, and hands PostScript to Ghostscript.
 IMAGE_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP", "AVIF", "HEIF")
-GREY_MODES = {"1", "L", "LA"}
+GRAY_MODES = {"1", "L", "LA"}
 DEEP_MODES = {"F", "I", "I;16", "I;16B", "I;16L", "I;16N"}
 MOST_PIXELS = 2**27  # of one image: 134 million, 11,585 x 11,585
 LEAST_DECODED = 4  # times the side that is wanted: no smaller is a JPEG decoded
 ORIENTATION = 0x0112  # Exif; from 5 on the stored image lies on its side
-COLOURS = {"1": "black and white", "L": "grey", "P": "palette", "RGB": "colour"}
+COLORS = {"1": "black and white", "L": "gray", "P": "palette", "RGB": "color"}
 
 
 class Head(NamedTuple):
@@ -52,8 +52,8 @@ class Head(NamedTuple):
             return cls.of(image)
 
     @property
-    def is_grey(self) -> bool:
-        return self.mode in GREY_MODES
+    def is_gray(self) -> bool:
+        return self.mode in GRAY_MODES
 
 
 class Remark(str):
@@ -73,7 +73,7 @@ class Remark(str):
 
 
 def remarks_on(heads: Sequence[Head]) -> list[str]:
-    """What decoding does to images with such heads, beyond their size and colours."""
+    """What decoding does to images with such heads, beyond their size and colors."""
     done = {
         "have a transparency channel and were laid on a ground (background)": sum(head.transparent for head in heads),
         "have several frames or pages, of which the first was read": sum(head.frames for head in heads),
@@ -87,7 +87,7 @@ def open_image(path: Path, side: int | None = None):
     Args:
         path: file.
         side: pixels that its larger side will have, if that is known. A JPEG is then decoded at a half, a quarter or an
-            eighth of its size, but no smaller than four times of this; averaged down it differs by a grey level or two
+            eighth of its size, but no smaller than four times of this; averaged down it differs by a gray level or two
             (`benchmarks/photographs.py`).
 
     Raises:
@@ -125,7 +125,7 @@ def _formats():
 
 def check_image(image) -> None:
     """Raise InvalidInputError if a Pillow image has more than 8 bits a channel, or too many pixels."""
-    if image.mode in DEEP_MODES or _has_deep_colours(image):
+    if image.mode in DEEP_MODES or _has_deep_colors(image):
         raise InvalidInputError(
             "Expected images of 8 bits per channel; this one has more, and cutting it to 8 is not ours to choose "
             "(of TIFF files alone, pip install tifffile has them read as they are). "
@@ -137,7 +137,7 @@ def check_image(image) -> None:
         )
 
 
-def _has_deep_colours(image):
+def _has_deep_colors(image):
     """Whether the file has 16 bits a channel, which Pillow cuts to 8 without a word where there are several."""
     arguments = image.tile[0][3] if getattr(image, "tile", None) else ""
     parts = arguments if isinstance(arguments, tuple) else (arguments,)
@@ -146,10 +146,10 @@ def _has_deep_colours(image):
 
 
 def ground(background: "str | tuple[int, int, int]") -> tuple[int, int, int]:
-    """The colour (red, green, blue), 0..255, that transparent images are laid on, of Pillow's name for it.
+    """The color (red, green, blue), 0..255, that transparent images are laid on, of Pillow's name for it.
 
     Raises:
-        InvalidInputError: no such colour.
+        InvalidInputError: no such color.
     """
     from PIL import ImageColor
 
@@ -159,8 +159,7 @@ def ground(background: "str | tuple[int, int, int]") -> tuple[int, int, int]:
         return ImageColor.getrgb(background)[:3]
     except (ValueError, AttributeError, TypeError) as error:
         raise InvalidInputError(
-            "background must be the name of a colour, such as 'white' or '#ffcc00'. "
-            f"Received: background={background!r}"
+            f"background must be the name of a color, such as 'white' or '#ffcc00'. Received: background={background!r}"
         ) from error
 
 
@@ -176,7 +175,7 @@ def decode(image, background: "str | tuple[int, int, int]" = "white"):
     image = ImageOps.exif_transpose(image)
     if not _is_transparent(image):
         return image
-    mode = "L" if image.mode in GREY_MODES else "RGB"
+    mode = "L" if image.mode in GRAY_MODES else "RGB"
     image = image.convert("LA" if mode == "L" else "RGBA")
     opaque = Image.new("RGB", image.size, ground(background)).convert(mode)
     opaque.paste(image.convert(mode), mask=image.getchannel("A"))
@@ -231,12 +230,12 @@ class Fit:
             pixels = np.rint(image).astype("uint8")
             image = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
         if self.channels is None:
-            self.channels = 1 if image.mode in GREY_MODES else 3
+            self.channels = 1 if image.mode in GRAY_MODES else 3
         if None in (self.height, self.width):
             self.height, self.width = image.height, image.width
         mode = "L" if self.channels == 1 else "RGB"
         if image.mode != mode:
-            self.done[f"converted from {COLOURS.get(image.mode, image.mode)} to {COLOURS[mode]}"] += 1
+            self.done[f"converted from {COLORS.get(image.mode, image.mode)} to {COLORS[mode]}"] += 1
         size = (self.width, self.height)
         if image.size != size:
             cut = image.width * self.height != image.height * self.width

@@ -118,7 +118,7 @@ class ImageFolder:
         test_share: float in [0, 1), with labels="folders" and no splits: the share of each class that makes the split
             "test", at least one image of each, and never all.
         seed: int, of that choice.
-        background: str, the colour that transparent images are laid on.
+        background: str, the color that transparent images are laid on.
 
     Attributes:
         splits: tuple of str.
@@ -126,7 +126,7 @@ class ImageFolder:
 
     def __init__(self, root, labels=None, test_share=0.0, seed=0, background="white"):
         self.root = Path(root).expanduser()
-        self.labelled = labels is not None and bool(choose("labels", labels, ("folders",)))
+        self.labeled = labels is not None and bool(choose("labels", labels, ("folders",)))
         self.test_share = checks.number(0, 1, test_share=test_share)
         self.seed = seed
         self.background = ground(background)
@@ -136,7 +136,7 @@ class ImageFolder:
                 "`test_share` is for a folder without splits of its own. "
                 f"Received: {os.fspath(self.root)!r} with {', '.join(self._own_splits.values())}"
             )
-        if test_share and (not self.labelled or test_share == 1):
+        if test_share and (not self.labeled or test_share == 1):
             raise InvalidInputError(
                 f"`test_share` must be less than 1, and needs labels='folders'. Received: {test_share=}, {labels=}"
             )
@@ -167,7 +167,7 @@ class ImageFolder:
     @property
     def classes(self) -> list[str] | None:
         """Names of the classes in the order of their labels; None without."""
-        wanted = self.labelled or self._own_splits
+        wanted = self.labeled or self._own_splits
         return self.class_folders if wanted and len(self.class_folders) > 1 else None
 
     @property
@@ -203,7 +203,7 @@ class ImageFolder:
 
     def _labels(self, listed):
         loose = self._loose(listed)
-        if self.labelled and (loose or self.classes is None):
+        if self.labeled and (loose or self.classes is None):
             raise InvalidInputError(
                 "labels='folders' needs each image in one of at least two folders, its class. "
                 f"Received: {loose[0] if loose else self.root}"
@@ -283,7 +283,7 @@ class ImageFolder:
         bad = {file: self.heads[file] for file in files if not isinstance(self.heads[file], Head)}
         rows = [row for row, file in enumerate(files) if file not in bad]
         if rows:
-            channels, dtype = 1 if all(head.is_grey for head in heads) else 3, "uint8"
+            channels, dtype = 1 if all(head.is_gray for head in heads) else 3, "uint8"
             if self.is_deep:
                 channels, dtype = self._common_mode(heads)
             size = self._size(image_size, heads, remarks)
@@ -298,9 +298,9 @@ class ImageFolder:
             left_out = f"{len(bad):,} of {len(files):,} images could not be read and were left out"
             remarks.append(Remark(f"{left_out}: {_listed(bad)}.", public=f"{left_out}."))
         remarks += remarks_on([self.heads[files[row]] for row in rows])
-        grey = sum(head.is_grey for head in heads)
-        if channels == 3 and grey:
-            remarks.append(f"{grey:,} of {len(heads):,} images are grey and were read as colour, as the others are.")
+        gray = sum(head.is_gray for head in heads)
+        if channels == 3 and gray:
+            remarks.append(f"{gray:,} of {len(heads):,} images are gray and were read as color, as the others are.")
         return images, None if labels is None else labels[rows], remarks
 
     def _common_mode(self, heads):
@@ -328,7 +328,7 @@ class ImageFolder:
         side = min(int(np.median(shorter)), AUTO_SIDE)
         remarks.append(
             f"The images differ in size (shorter sides of {shorter[0]} to {shorter[-1]} pixels): each was cropped "
-            f"to its centred square and resized to {side} x {side}; --image-size chooses another size."
+            f"to its centered square and resized to {side} x {side}; --image-size chooses another size."
         )
         return side, side
 
@@ -341,7 +341,7 @@ class ImageFolder:
         raise InvalidInputError(
             f"Expected one size; {odd} is {sizes[odd][1]} x {sizes[odd][0]} pixels (height x width), {files[0]} "
             f"{sizes[files[0]][1]} x {sizes[files[0]][0]}. Pass `image_size` (--image-size), such as "
-            f"{int(np.median([min(size) for size in sizes.values()]))}, to crop each to its centred square and resize "
+            f"{int(np.median([min(size) for size in sizes.values()]))}, to crop each to its centered square and resize "
             "it. Received: image_size=None"
         )
 

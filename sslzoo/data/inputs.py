@@ -125,7 +125,7 @@ def source_of(
             `.npz` with `images`; or a list of folders and image files.
         split: of a folder or `.npz` that has several.
         labels: "folders", for one folder: the folders in it are classes.
-        background: colour that transparent images are laid on.
+        background: color that transparent images are laid on.
         skip: whether files of a list that are gone may be found so when they are read.
 
     Raises:

@@ -1,6 +1,6 @@
 """A video of balls that bounce in a square: data in which time, not augmentation, says what belongs together.
 
-Section 4 of "InfoNCE is a variational autoencoder": three coloured balls, each moving by its diameter from frame to
+Section 4 of "InfoNCE is a variational autoencoder": three colored balls, each moving by its diameter from frame to
 frame in a direction that hardly changes. What a good representation holds is known here, namely where the balls are.
 """
 
@@ -10,11 +10,7 @@ from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 
 BACKGROUND = (20, 24, 38)
-COLOURS = (
-    (255, 127, 80),
-    (64, 196, 255),
-    (178, 235, 96),
-)  # coral, sky, lime; further balls would look like one of them
+COLORS = ((255, 127, 80), (64, 196, 255), (178, 235, 96))  # coral, sky, lime; further balls would look like one of them
 TURN = 2.0  # degrees
 TRIES = 64  # of one ball, then of one frame
 
@@ -37,14 +33,14 @@ def moving_balls(
     Args:
         frames: int, T.
         size: int, S, height and width of a frame in pixels.
-        num_balls: int from 1 to 3, one colour each.
+        num_balls: int from 1 to 3, one color each.
         diameter: float, pixels; an eighth of the size by default, as in the paper (32 of 256).
         step: float, pixels from frame to frame; the diameter by default, as in the paper.
         seed: int >= 0. NumPy draws the video: equal on every backend.
 
     Returns:
         images: uint8 array (T, S, S, 3), RGB.
-        positions: float32 array (T, num_balls, 2), x (to the right) and y (down) of the centres in pixels. The centre
+        positions: float32 array (T, num_balls, 2), x (to the right) and y (down) of the centers in pixels. The center
             of the top left pixel is (0, 0), so a ball touches the left wall at x = diameter / 2 - 1/2.
 
     Raises:
@@ -56,8 +52,8 @@ def moving_balls(
     checks.count(frames=frames, num_balls=num_balls)
     checks.count(2, size=size)
     checks.seed(needed=True, seed=seed)
-    if num_balls > len(COLOURS):
-        raise InvalidInputError(f"num_balls must be at most {len(COLOURS)}. Received: num_balls={num_balls}")
+    if num_balls > len(COLORS):
+        raise InvalidInputError(f"num_balls must be at most {len(COLORS)}. Received: num_balls={num_balls}")
     diameter = size / 8 if diameter is None else diameter
     step = diameter if step is None else step
     if not (diameter > 0 and step > 0 and diameter + step <= size):
@@ -84,9 +80,9 @@ def draw(positions: np.ndarray, size: int, diameter: float) -> np.ndarray:
         InvalidInputError: positions of another shape.
     """
     positions = np.asarray(positions, "float64")
-    if positions.ndim != 3 or positions.shape[1] > len(COLOURS) or positions.shape[2] != 2:
+    if positions.ndim != 3 or positions.shape[1] > len(COLORS) or positions.shape[2] != 2:
         raise InvalidInputError(
-            f"positions must have the shape (frames, balls, 2), with at most {len(COLOURS)} balls. "
+            f"positions must have the shape (frames, balls, 2), with at most {len(COLORS)} balls. "
             f"Received: positions of shape {positions.shape}"
         )
     images = np.empty((len(positions), size, size, 3), "uint8")
@@ -94,12 +90,12 @@ def draw(positions: np.ndarray, size: int, diameter: float) -> np.ndarray:
     pixels = np.arange(size)
     reach = int(np.ceil(diameter / 2)) + 1  # pixels beyond it are not touched by a ball
     for image, places in zip(images, positions):
-        for (x, y), colour in zip(places, COLOURS):
+        for (x, y), color in zip(places, COLORS):
             columns, rows = (slice(max(0, round(c) - reach), max(0, round(c) + reach + 1)) for c in (x, y))
             patch = image[rows, columns]
             distance = np.hypot(pixels[columns] - x, pixels[rows, None] - y)
             cover = np.clip(diameter / 2 + 0.5 - distance, 0.0, 1.0)[..., None]
-            patch[:] = np.rint(patch + cover * (np.array(colour) - patch.astype("float64")))
+            patch[:] = np.rint(patch + cover * (np.array(color) - patch.astype("float64")))
     return images
 
 

@@ -8,10 +8,10 @@
   `data_dir`, else from the folder in the environment variable `TFDS_DATA_DIR`, else from TFDS' default
   (`~/tensorflow_datasets`); what is not there, TFDS downloads.
 * the path of an `.npz` file. The arrays `<split>_images` and `<split>_labels`, or `x_<split>` and `y_<split>` as in
-  Keras' own files (where (N, H, W) is grey), make the split `<split>`; plain `images` and `labels` make the split
+  Keras' own files (where (N, H, W) is gray), make the split `<split>`; plain `images` and `labels` make the split
   "train". Labels are optional.
-* the path of a folder of images (`ImageFolder`), sorted by path. Images are read as grey if all of the folder are, else
-  as colour; photographs are turned upright; transparent images are laid on white, or another `background`; of several
+* the path of a folder of images (`ImageFolder`), sorted by path. Images are read as gray if all of the folder are, else
+  as color; photographs are turned upright; transparent images are laid on white, or another `background`; of several
   frames or pages the first is read. What is no image is passed over, and counted in a remark.
 
 A known name wins over a file of that name; write `./mnist` to mean the file.
@@ -71,8 +71,8 @@ def load(
             `sslzoo.data`.
         split: "train", "test", or another that `splits(name)` gives ("validation" of celeb_a, "extra" of svhn_cropped).
         data_dir: TFDS folder, which must exist; used for the known sets other than `digits`.
-        image_size: int, for a folder of images only: each image is cropped to its largest centred square and resized to
-            (image_size, image_size), bilinear and antialiased. None: all images must share one size. "auto": where they
+        image_size: int, for a folder of images only: each image is cropped to the largest square in its middle and
+            resized to that, bilinear and antialiased. None: all images must share one size. "auto": where they
             do not, the size that nine in ten share, or else the median of their shorter sides, at most 64.
         labels: "folders", for a folder of images: the folders in it (in its splits) are classes, numbered by their
             sorted names. None: where a folder has splits and all images of a split lie in folders, they are classes.
@@ -86,7 +86,7 @@ def load(
         stream: for a folder of images only. True leaves them in their files, to be read batch by batch; each is read
             once beforehand, to name the bad ones. "auto" does so where they would take more than half of the memory
             that is free. Weights that are trained on them are the same.
-        background: str, colour that transparent images of a folder are laid on: a name, or "#rrggbb".
+        background: str, color that transparent images of a folder are laid on: a name, or "#rrggbb".
 
     Returns:
         `(images, labels)`: images uint8 (N, H, W, C) in 0..255 with C = 1 or 3 (of an `.npz`, uint8, uint16 or
@@ -148,8 +148,8 @@ def check(images, labels=None) -> tuple[np.ndarray, np.ndarray | None]:
     if not isinstance(images, streams.StreamedImages):  # which are what they should be
         images = checks.array(images)
     if images.ndim != 4:
-        grey = " (for grey images, add a channel axis: images[..., None])" if images.ndim == 3 else ""
-        raise errors.InvalidInputError(f"Expected images of shape (N, H, W, C){grey}. Received: shape={images.shape}")
+        gray = " (for gray images, add a channel axis: images[..., None])" if images.ndim == 3 else ""
+        raise errors.InvalidInputError(f"Expected images of shape (N, H, W, C){gray}. Received: shape={images.shape}")
     width, channels = images.shape[2:]
     first = images.shape[1] in (1, 3) and width == channels and channels not in (1, 3)
     if 0 in images.shape or channels > MOST_CHANNELS or first:

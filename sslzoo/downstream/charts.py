@@ -5,23 +5,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from sslzoo.evaluation.pictures import BLUE, GREY, INK, ORANGE, PALE, Picture, new_figure, save_figure
+from sslzoo.evaluation.pictures import BLUE, GRAY, INK, ORANGE, PALE, Picture, new_figure, save_figure
 
-__all__ = ["BLUE", "GREY", "ORANGE", "Row", "intervals"]
+__all__ = ["BLUE", "GRAY", "ORANGE", "Row", "intervals"]
 
 
 class Row(NamedTuple):
     """A share with its interval, drawn in percent.
 
     Attributes:
-        name: str. value, low, high: float. colour: str, of the dot and its bar.
+        name: str. value, low, high: float. color: str, of the dot and its bar.
     """
 
     name: str
     value: float
     low: float
     high: float
-    colour: str = BLUE
+    color: str = BLUE
 
 
 def intervals(
@@ -46,13 +46,13 @@ def intervals(
 
 def _dots(axes, title, rows):
     for height, row in enumerate(rows):
-        axes.plot([100 * row.low, 100 * row.high], [height, height], color=row.colour, linewidth=2.2, alpha=0.55)
-        axes.plot(100 * row.value, height, "o", color=row.colour, markersize=6)
+        axes.plot([100 * row.low, 100 * row.high], [height, height], color=row.color, linewidth=2.2, alpha=0.55)
+        axes.plot(100 * row.value, height, "o", color=row.color, markersize=6)
     axes.set_yticks(range(len(rows)), [row.name for row in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_title(title, loc="left", color=INK, fontsize=10.5)
     if min((row.low for row in rows), default=1) <= 0:
-        axes.axvline(0, color=GREY, linewidth=0.9)
+        axes.axvline(0, color=GRAY, linewidth=0.9)
     axes.grid(axis="x", color=PALE, linewidth=0.8)
-    axes.tick_params(colors=GREY, length=0, labelsize=9)
+    axes.tick_params(colors=GRAY, length=0, labelsize=9)
     axes.spines[:].set_visible(False)

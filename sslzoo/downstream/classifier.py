@@ -46,7 +46,7 @@ class Classifier:
 
 
 def fit_head(head: keras.layers.Dense, features, labels, held_out, held_out_labels, weighted: bool) -> float:
-    """Logistic regression on standardised features, put into a dense layer that takes them as they are.
+    """Logistic regression on standardized features, put into a dense layer that takes them as they are.
 
     Args:
         head: (B, L) -> logits (B, K), built.
@@ -78,7 +78,7 @@ def fit_head(head: keras.layers.Dense, features, labels, held_out, held_out_labe
 
 
 def add_low_rank(classifier: Classifier, rank: int, seed: int) -> int:
-    """Leaves a classifier its head and low-rank terms of its other kernels to train; normalisation stays as it is.
+    """Leaves a classifier its head and low-rank terms of its other kernels to train; normalization stays as it is.
 
     Returns how many kernels have such terms.
     """

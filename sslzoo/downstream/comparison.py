@@ -233,9 +233,9 @@ class Comparison:
             panels.append((f"{protocol}: accuracy, %", rows))
             rows = []
             for pair in (pair for pair in self.pairs if pair.protocol == protocol):
-                colour = charts.ORANGE if pair.differs else charts.GREY
+                color = charts.ORANGE if pair.differs else charts.GRAY
                 name = f"{pair.first} \u2212 {pair.second}"
-                rows.append(charts.Row(name, pair.difference, pair.low, pair.high, colour))
+                rows.append(charts.Row(name, pair.difference, pair.low, pair.high, color))
             panels.append((f"{protocol}: difference, points (orange: beyond chance)", rows))
         return charts.intervals(panels, path, f"{self.dataset}, {self.test:,} test images")
 
@@ -271,7 +271,7 @@ def _logistic(train, classes, test, truth, seed):
 PROTOCOLS = {"knn": _knn, "logistic": _logistic}
 _SAID = {
     "knn": f"the class that most of the {K} nearest train images have, by the cosine of features",
-    "logistic": "logistic regression of standardised features, its strength chosen on held-out train images",
+    "logistic": "logistic regression of standardized features, its strength chosen on held-out train images",
 }
 
 
@@ -306,7 +306,7 @@ def compare(
             features (train (N, L), test (M, L)) of the images, in their order.
         dataset, test, data_dir, image_size, labels, test_share, on_error, attribute: as in `sslzoo.evaluate`. Of
             features alone, `(train labels, test labels)` will do as `dataset`.
-        protocols: of "knn" (k = 10, cosine) and "logistic" (regression on standardised features).
+        protocols: of "knn" (k = 10, cosine) and "logistic" (regression on standardized features).
         max_train: int, use that many train images, chosen at random, the same for all; None for all.
         batch_size: int, images per call of an encoder.
         seed: int, of the choice of images, and of what logistic regression chooses its strength on.
@@ -419,9 +419,9 @@ class _Reader:
         return subject, remarks + subject.take_some(self.max_train) + subject.check_images()
 
     def _of_features(self, name, pair):
-        labelled = self._labels()
+        labeled = self._labels()
         train, test = (check_features(rows, f"{split} features of {name}", np.float32) for rows, split in _splits(pair))
-        for rows, labels, split in zip((train, test), (labelled.train_labels, labelled.test_labels), ("train", "test")):
+        for rows, labels, split in zip((train, test), (labeled.train_labels, labeled.test_labels), ("train", "test")):
             if len(rows) != len(labels):
                 raise InvalidInputError(
                     f"{split} features of {name} must have a row for each of {len(labels):,} {split} labels. "
@@ -431,7 +431,7 @@ class _Reader:
             raise InvalidInputError(
                 f"Features of {name} must be two arrays (rows, L) of the same L. Received: {train.shape}, {test.shape}"
             )
-        subject = dataclasses.replace(labelled, train_images=train, test_images=test)
+        subject = dataclasses.replace(labeled, train_images=train, test_images=test)
         subject.take_some(self.max_train)
         return subject
 
@@ -448,7 +448,7 @@ class _Reader:
         if shape not in self.known:
             name, train, test, remarks = datasets.read(self.dataset, self.test, self.data_dir, shape, **self.reading)
             subject = Subject(None, name, *train, *test, seed=self.seed)
-            if not subject.labelled:
+            if not subject.labeled:
                 raise InvalidInputError(f"Encoders are compared by classes. Received: {name} without labels")
             subject.take_classes(self.attribute)
             self.known[shape] = _checked(subject), remarks

@@ -268,7 +268,7 @@ class Diagnosis:
         from sslzoo.evaluation import pictures
 
         if not self.shows_images:
-            raise InvalidInputError("Neighbours are shown of grey or colour images. Received: images=None")
+            raise InvalidInputError("Neighbors are shown of gray or color images. Received: images=None")
         return pictures.neighbors(self.images, self.features, path)
 
     @property
@@ -277,7 +277,7 @@ class Diagnosis:
         return self.images is not None and self.images.shape[-1] in (1, 3)
 
     def page(self, path: "str | os.PathLike") -> Path:
-        """Writes the verdict, the table and the nearest neighbours as one HTML file that needs no other."""
+        """Writes the verdict, the table and the nearest neighbors as one HTML file that needs no other."""
         from sslzoo.downstream.pages import diagnosis_page
 
         return write_beside(path, diagnosis_page(self).encode("utf-8", "backslashreplace"))
@@ -312,7 +312,7 @@ def diagnose(
         encoder: name, folder or address for `sslzoo.load`; an `.onnx`; a Keras model; a `torch.nn.Module`; any
             callable, images (B, H, W, C) -> (B, L); or features: an array (N, L), an `Embedding`, or its `.npz`.
         images: as `sslzoo.embed` takes them, or the name of a data set. Of features optional, an array (N, H, W, C) in
-            their order, to show neighbours.
+            their order, to show neighbors.
         views: str, a policy for random views; None for the one that the encoder was trained with, if that is known, or
             one for images of this size; False for none. Or an array of views (M, J, H, W, C), raw images; of features
             (M, J, L), without which features have no measures of views.

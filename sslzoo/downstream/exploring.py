@@ -1,4 +1,4 @@
-"""A map of images by their features, as one page: thumbnails on hover, neighbours on click, nothing to install."""
+"""A map of images by their features, as one page: thumbnails on hover, neighbors on click, nothing to install."""
 
 import base64
 import html as markup
@@ -18,7 +18,7 @@ from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation.embedding import Embedding
 from sslzoo.evaluation.features import check_features, check_labels
 from sslzoo.evaluation.neighbors import nearest
-from sslzoo.evaluation.pictures import CLASS_COLOURS
+from sslzoo.evaluation.pictures import CLASS_COLORS
 from sslzoo.evaluation.search import read_features
 from sslzoo.files import write_beside
 
@@ -48,10 +48,10 @@ def explore(
         sslzoo.explore("features.npz", "map.html")                    # what `sslzoo embed` wrote of files
         sslzoo.explore(features, "map.html", images=images, labels=labels)
 
-    The page needs no other file and no other host. The map is t-SNE (neighbours stay neighbours, distances and sizes of
+    The page needs no other file and no other host. The map is t-SNE (neighbors stay neighbors, distances and sizes of
     clusters mean little) of the first 50 principal components of 5,000 images, chosen at random, which takes half a
     minute; each other image is placed between the three nearest of those. Clusters are k-means of unit features.
-    Neighbours are the nearest of all by cosine.
+    Neighbors are the nearest of all by cosine.
 
     Args:
         features: array (N, L), N from 3 to 50,000, an `Embedding`, or the `.npz` or `.parquet` that `sslzoo embed`
@@ -82,7 +82,7 @@ def explore(
     tile = int(np.clip(_PIXELS / np.ceil(np.sqrt(len(bank))), *_TILES))
     sprite = None if source is None else _sprite(source, len(bank), tile)
     points, how = _points(bank.features, seed)
-    near = _neighbours(bank.features, min(neighbors, len(bank) - 1))
+    near = _neighbors(bank.features, min(neighbors, len(bank) - 1))
     groups = _groups(bank, clusters, seed)
     record = {
         "about": f"{len(bank):,} images, {bank.shape[1]:,} features each; {how}",
@@ -155,7 +155,7 @@ def _as_picture(image):
 
 
 def _sprite(source, count, tile):
-    """All thumbnails in one sheet, row by row, as a data address of a JPEG; images that cannot be read stay grey."""
+    """All thumbnails in one sheet, row by row, as a data address of a JPEG; images that cannot be read stay gray."""
     columns = int(np.ceil(np.sqrt(count)))
     rows = -(-count // columns)
     sheet = Image.new("RGB", (columns * tile, rows * tile), "#808080")
@@ -206,7 +206,7 @@ def _in_frame(points):
     return (points - (low + high) / 2) / max((high - low).max(), 1e-12) + 0.5
 
 
-def _neighbours(features, k):
+def _neighbors(features, k):
     """The k nearest other rows of each row."""
     rows, _ = nearest(features, features, k + 1, "cosine")
     others = np.where(rows == np.arange(len(rows))[:, None], -1, rows)
@@ -215,7 +215,7 @@ def _neighbours(features, k):
 
 
 def _groups(bank, clusters, seed):
-    """What points are coloured by: classes, where there are, and clusters."""
+    """What points are colored by: classes, where there are, and clusters."""
     groups = []
     if bank.labels is not None:
         values, numbers = np.unique(bank.labels, return_inverse=True)
@@ -240,13 +240,13 @@ def _clusters(features, count, seed):
 
 
 def _group(name, numbers, names):
-    colours = list(CLASS_COLOURS)
-    if len(names) > len(colours):
+    colors = list(CLASS_COLORS)
+    if len(names) > len(colors):
         from matplotlib import colormaps
         from matplotlib.colors import to_hex
 
-        colours = [to_hex(colour) for colour in colormaps["turbo"](np.linspace(0.02, 0.98, len(names)))]
-    return {"name": name, "names": names, "colours": colours[: len(names)], "of": _encoded(numbers, np.uint16)}
+        colors = [to_hex(color) for color in colormaps["turbo"](np.linspace(0.02, 0.98, len(names)))]
+    return {"name": name, "names": names, "colors": colors[: len(names)], "of": _encoded(numbers, np.uint16)}
 
 
 def _encoded(array, dtype):

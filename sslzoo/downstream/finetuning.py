@@ -1,4 +1,4 @@
-"""`finetune`: a classifier from an encoder and labelled images, beside its probe and the same network from scratch."""
+"""`finetune`: a classifier from an encoder and labeled images, beside its probe and the same network from scratch."""
 
 import dataclasses
 import os
@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from sslzoo import augment, checks, data, networks, publishing, views, zoo
-from sslzoo.downstream import labelled
+from sslzoo.downstream import labeled
 from sslzoo.downstream.classifier import Classifier, GradedAdam, add_low_rank, depth_factors, fit_head
 from sslzoo.downstream.comparison import wilson
 from sslzoo.errors import InvalidInputError, SSLZooError, choose
@@ -21,7 +21,7 @@ from sslzoo.evaluation.report import versions
 from sslzoo.networks.backbones import widening
 from sslzoo.networks.composition import as_functional
 from sslzoo.progress import line
-from sslzoo.publishing.artefact import check_target
+from sslzoo.publishing.artifact import check_target
 from sslzoo.training.settings import SETUPS
 from sslzoo.zoo.index import SCHEME
 from sslzoo.zoo.results import is_license, is_name
@@ -33,7 +33,7 @@ MODES = {
     "scratch": "the same network from random weights",
 }
 # Of Adam. That of "full" is the best of 1e-4, 3e-4, 1e-3 and 3e-3 for simclr-cifar10 with 50 labels a class, on train
-# images that were not among the labelled ones; of "lora" 1e-3 to 3e-2 differ by a point; "scratch" was not tried.
+# images that were not among the labeled ones; of "lora" 1e-3 to 3e-2 differ by a point; "scratch" was not tried.
 RATES = {"full": 1e-3, "lora": 1e-3, "scratch": 1e-3}
 LEAST_STEPS = 20  # of an epoch: few images are seen several times in one
 PATIENCE = 10  # epochs without more held-out images right
@@ -72,7 +72,7 @@ class _Settings:
 
 
 class _Split(NamedTuple):
-    """Labelled images that train, and those held out of them, which choose; `weights` as `class_weights` gives them."""
+    """Labeled images that train, and those held out of them, which choose; `weights` as `class_weights` gives them."""
 
     images: "np.ndarray | data.StreamedImages"
     labels: np.ndarray
@@ -124,9 +124,9 @@ def finetune(
         classifier.predict(images)        # raw images (B, H, W, C), values 0..255 -> probabilities (B, K)
         sslzoo.load("runs/photos")        # the same model
 
-    A dense layer is fitted first, by logistic regression on standardised features; then what `mode` says is trained on
+    A dense layer is fitted first, by logistic regression on standardized features; then what `mode` says is trained on
     images that are shifted by up to an eighth of their side, and mirrored where that makes sense. A share of the
-    labelled images is held out: they choose the penalty of the regression and the epoch that is kept, and where no
+    labeled images is held out: they choose the penalty of the regression and the epoch that is kept, and where no
     epoch has more of them right than the regression, that stays. (Their loss would stop the training of few images
     long before their accuracy is at its best.) Test images choose nothing. Where the largest class
     has one and a half times the images of the smallest or more, all classes weigh the same in every loss.
@@ -141,7 +141,7 @@ def finetune(
         mode: "full", all layers: the first at `depth_decay` of the rate, the last at the whole, in equal ratios
             between; "lora", low-rank terms of dense and convolution kernels, which are added to them in the end; or
             "probe", the dense layer alone.
-        labels: int, labelled images of each class to use, drawn at random; None for all. ("folders", as other
+        labels: int, labeled images of each class to use, drawn at random; None for all. ("folders", as other
             functions take it, says what is so anyway.)
         test_share: of data without test images: the share of each class that becomes them; 0 stands for a fifth.
         out: folder to write the classifier to, as `sslzoo.publishing.write` does, its class names in `classes` of
@@ -151,7 +151,7 @@ def finetune(
         epochs: int, at most, of 20 steps or more; training ends 10 epochs after the best.
         batch_size: int. learning_rate: of Adam, None for that of the mode.
         depth_decay: in 0..1. rank: int, of the low-rank terms.
-        held_out: share of the labelled images of each class that is held out.
+        held_out: share of the labeled images of each class that is held out.
         flip: whether images are mirrored; None: all but digits and house numbers.
         scratch: whether the same network is trained from scratch, for comparison.
         image_size: int, of a folder's images, where the encoder takes any size; None: as `sslzoo.data.load`'s "auto".
@@ -168,7 +168,7 @@ def finetune(
         its 95 % interval, binomial (Wilson) of one seed.
 
     Raises:
-        UnknownNameError, MissingDataError, ArtefactError, ...: as `sslzoo.load` and `sslzoo.data.load`.
+        UnknownNameError, MissingDataError, ArtifactError, ...: as `sslzoo.load` and `sslzoo.data.load`.
         InvalidInputError: an argument out of range; no labels, one class, or a class with fewer images than needed; an
             encoder that is no Keras model of core layers.
     """
@@ -187,7 +187,7 @@ def finetune(
     if pretrained and not is_backbone:
         raise InvalidInputError(f"pretrained is for backbones, such as 'keras:ResNet50'. Received: {encoder=}")
     base = None if is_backbone else _checked(load_encoder(encoder))
-    images = labelled.read(
+    images = labeled.read(
         dataset,
         (None, None, None) if base is None else image_shape(base),
         image_size=image_size,
@@ -254,18 +254,18 @@ def _from_elsewhere(name, images, pretrained, seed):
 
 def _is_mirrored(images):
     """Whether a data set's images mean the same when mirrored, as far as it is known."""
-    return SETUPS.get(images.name, SETUPS["colour images"])["flip"] == "horizontal"
+    return SETUPS.get(images.name, SETUPS["color images"])["flip"] == "horizontal"
 
 
 def _split(images, settings, seed):
     labels = images.train_labels
     rows = np.arange(len(labels))
     if settings.labels is not None:
-        rows = labelled.draw(labels, settings.labels, images.classes, seed)
-    held = labelled.split_off(labels[rows], settings.held_out, seed)
+        rows = labeled.draw(labels, settings.labels, images.classes, seed)
+    held = labeled.split_off(labels[rows], settings.held_out, seed)
     train, kept = rows[~held], rows[held]
-    weights = labelled.class_weights(labels[train])
-    learned, chosen = (labelled.some(images.train_images, each) for each in (train, kept))
+    weights = labeled.class_weights(labels[train])
+    learned, chosen = (labeled.some(images.train_images, each) for each in (train, kept))
     return _Split(learned, labels[train], chosen, labels[kept], weights)
 
 
@@ -278,7 +278,7 @@ def _run(base, images, split, settings, seed, progress) -> dict[str, _Trained]:
     probe = Classifier(base, len(images.classes))
     rows = [features(probe.features, some) for some in (split.images, split.held_images)]
     penalty = fit_head(probe.head, rows[0], split.labels, rows[1], split.held_labels, split.weights is not None)
-    runs["probe"] = _measured(probe, images, f"{MODES['probe']}, standardised; C = {penalty:g}", began)
+    runs["probe"] = _measured(probe, images, f"{MODES['probe']}, standardized; C = {penalty:g}", began)
     for way in settings.ways:
         if way == "probe":
             continue
@@ -318,7 +318,7 @@ def _fit(classifier, split, settings, way, seed, show) -> tuple[int, int]:
     weights = np.ones(len(split.held_labels), "float32")
     if split.weights is not None:
         weights = np.array([split.weights[label] for label in split.held_labels.tolist()], "float32")
-    held = labelled.Weighed(split.held_images, split.held_labels, weights)
+    held = labeled.Weighed(split.held_images, split.held_labels, weights)
     before = model.evaluate(held, verbose=0, return_dict=True)["accuracy"]
     start = model.get_weights()
     batch_size = min(settings.batch_size, len(split.images))
@@ -365,7 +365,7 @@ def _report(base, encoder, images, split, runs, settings, seed):
     name = str(encoder) if isinstance(encoder, (str, os.PathLike)) else base.name
     used = len(split.labels) + len(split.held_labels)
     counts = {"name": images.name, "train": used, "test": len(truth), "features": base.output_shape[-1]}
-    remarks = [*images.remarks, f"{len(split.held_labels):,} of the {used:,} labelled images were held out to choose."]
+    remarks = [*images.remarks, f"{len(split.held_labels):,} of the {used:,} labeled images were held out to choose."]
     if split.weights is not None:
         counted = np.bincount(split.labels)
         remarks.append(

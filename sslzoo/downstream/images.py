@@ -69,7 +69,7 @@ def default_policy(shape: tuple) -> str:
 def views_of(
     images: np.ndarray, name: str, num_views: int, seed: int = 0, value_range: tuple = (0.0, 255.0)
 ) -> np.ndarray:
-    """Random views of images by a policy, but for the steps that an encoder does itself (normalisation, thresholds).
+    """Random views of images by a policy, but for the steps that an encoder does itself (normalization, thresholds).
 
     Args:
         images: array (N, H, W, C), values in `value_range`.

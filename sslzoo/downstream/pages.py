@@ -9,7 +9,7 @@ _PAGE = """<!doctype html>
 <title>{title}</title>
 <style>
 body {{ font: 15px/1.45 sans-serif; margin: 2rem auto; max-width: 62rem; padding: 0 1rem; color: #222; }}
-.verdict {{ padding: .7rem 1rem; border-left: 6px solid {colour}; background: #f5f5f5; }}
+.verdict {{ padding: .7rem 1rem; border-left: 6px solid {color}; background: #f5f5f5; }}
 table {{ border-collapse: collapse; }}
 td {{ padding: .15rem 1.2rem .15rem 0; }}
 td:nth-child(2) {{ text-align: right; font-variant-numeric: tabular-nums; }}
@@ -24,7 +24,7 @@ pre {{ overflow-x: auto; }}
 
 
 def diagnosis_page(diagnosis, others: str = "") -> str:
-    """The page of a `Diagnosis`: verdict, what to try, measures, nearest neighbours.
+    """The page of a `Diagnosis`: verdict, what to try, measures, nearest neighbors.
 
     Args:
         diagnosis: `Diagnosis`.
@@ -43,12 +43,12 @@ def diagnosis_page(diagnosis, others: str = "") -> str:
         parts.append(f"<h2>Beside others</h2><pre>{escape(others)}</pre>")
     if diagnosis.shows_images:
         picture = base64.b64encode(diagnosis.neighbors().png).decode()
-        parts.append("<h2>Nearest neighbours</h2>")
-        parts.append(f'<img src="data:image/png;base64,{picture}" alt="images, left, and their nearest neighbours">')
+        parts.append("<h2>Nearest neighbors</h2>")
+        parts.append(f'<img src="data:image/png;base64,{picture}" alt="images, left, and their nearest neighbors">')
     parts.append(_list("Notes", diagnosis.remarks))
-    colour = "#117733" if diagnosis.healthy else "#D55E00"
+    color = "#117733" if diagnosis.healthy else "#D55E00"
     title, verdict = escape(f"Health of {diagnosis.name}"), escape(diagnosis.verdict)
-    return _PAGE.format(title=title, verdict=verdict, colour=colour, body="\n".join(filter(None, parts)))
+    return _PAGE.format(title=title, verdict=verdict, color=color, body="\n".join(filter(None, parts)))
 
 
 def _list(title, lines):

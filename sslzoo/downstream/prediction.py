@@ -80,7 +80,7 @@ def predict(
     """Classes of images of any size and kind.
 
     Args:
-        classifier: what `sslzoo.finetune` wrote: a folder, or hf://organisation/name.
+        classifier: what `sslzoo.finetune` wrote: a folder, or hf://organization/name.
         images, revision, split, batch_size, on_error, background, progress: as in `sslzoo.embed`.
 
     Raises:

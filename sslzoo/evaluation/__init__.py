@@ -1,4 +1,4 @@
-"""Evaluation of representations: probes, neighbours and clusters on the features of a frozen encoder.
+"""Evaluation of representations: probes, neighbors and clusters on the features of a frozen encoder.
 
     report = sslzoo.evaluate(encoder, "mnist")
     print(report)
@@ -6,7 +6,7 @@
 `sslzoo.evaluation.pictures` draws reconstructions, samples, embeddings and training curves;
 `sslzoo.evaluation.style` measures what features say of how an image was changed, without labels;
 `sslzoo.evaluation.generation` has reconstructions, classes, likelihoods and Fréchet distances of decoders;
-`sslzoo.evaluation.outliers` recognises images of other sets by the slope of a density.
+`sslzoo.evaluation.outliers` recognizes images of other sets by the slope of a density.
 """
 
 import sslzoo.backend  # noqa: F401 - before Keras

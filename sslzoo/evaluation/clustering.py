@@ -83,11 +83,11 @@ def minibatch_scores(labels: np.ndarray, clusters: np.ndarray, batch_size: int =
 
 @dataclasses.dataclass(frozen=True)
 class Mixture:
-    """A Gaussian mixture of standardised features, and what it was fitted by.
+    """A Gaussian mixture of standardized features, and what it was fitted by.
 
     Attributes:
         bound: float, log-likelihood a row of all train features, in the space that it was fitted in.
-        steps: int, of expectation-maximisation. converged: bool, whether they came to an end.
+        steps: int, of expectation-maximization. converged: bool, whether they came to an end.
         ridge: float, on the covariances.
         rows: int, that it was fitted to. dimensions: int, of the space that it was fitted in.
     """
@@ -114,7 +114,7 @@ def fit_gmm(features: np.ndarray, components: int, restarts: int = 20, seed: int
 def fit_mixtures(features: np.ndarray, components: int, restarts: int = 20, seed: int = 0) -> list[Mixture]:
     """Fits scikit-learn's Gaussian mixture with full covariances from several starts, each by k-means of its own.
 
-    Features are standardised; of more than 32, the 32 principal components are fitted. Of more than 10,000 rows, as
+    Features are standardized; of more than 32, the 32 principal components are fitted. Of more than 10,000 rows, as
     many are taken at random. Both leave the clusters as they are, in a tenth of the time and less; which restart is the
     likeliest, all rows decide. A fit ends where its bound rises by less than 1e-4 a step.
 
@@ -165,12 +165,12 @@ def fit_mixtures(features: np.ndarray, components: int, restarts: int = 20, seed
 
 
 def _space(features):
-    """The map of rows to where mixtures are fitted: standardised, and turned to few principal components if many."""
+    """The map of rows to where mixtures are fitted: standardized, and turned to few principal components if many."""
     mean, deviation = moments(features)
-    standardised = (features - mean) / deviation
+    standardized = (features - mean) / deviation
     if features.shape[1] <= MOST_DIMENSIONS:
         return lambda rows: (rows - mean) / deviation
-    _, axes = np.linalg.eigh(standardised.T @ standardised)  # those of the largest variance stand last
+    _, axes = np.linalg.eigh(standardized.T @ standardized)  # those of the largest variance stand last
     axes = axes[:, -MOST_DIMENSIONS:]
     return lambda rows: (rows - mean) / deviation @ axes
 

@@ -9,8 +9,8 @@ from sslzoo import data
 from sslzoo.errors import InvalidInputError
 
 # What `draw` may draw, as PNG files of these names.
-PICTURES = ("confusion_linear", "confusion_mlp", "neighbours", "embedding", "reconstructions", "classes")
-MOST = 2000  # images that neighbours are looked for among
+PICTURES = ("confusion_linear", "confusion_mlp", "neighbors", "embedding", "reconstructions", "classes")
+MOST = 2000  # images that neighbors are looked for among
 
 
 def check_folder(folder, name) -> None:
@@ -31,7 +31,7 @@ def remove_pictures(folder) -> None:
 
 
 def draw(subject, report, images: dict, folder) -> None:
-    """Draws confusion, neighbours, the map of the features, reconstructions and classes, as far as they apply.
+    """Draws confusion, neighbors, the map of the features, reconstructions and classes, as far as they apply.
 
     Args:
         subject: `Subject`. report: `Report`.
@@ -50,8 +50,8 @@ def draw(subject, report, images: dict, folder) -> None:
     rows, shown = subject.test_features[:MOST], subject.test_images[:MOST]
     if len(rows) > 1:
         if shown.shape[-1] in (1, 3):
-            pictures.neighbors(shown, rows, folder / "neighbours.png")
-        labels = subject.test_labels[:MOST] if subject.labelled else None
+            pictures.neighbors(shown, rows, folder / "neighbors.png")
+        labels = subject.test_labels[:MOST] if subject.labeled else None
         names = None if labels is None else data.class_names(subject.dataset, labels)
         pictures.embedding(rows, labels, folder / "embedding.png", names=names)
     if "reconstructions" in images:

@@ -169,7 +169,7 @@ def embed(
         embedding.paths     # whose they are
 
     Images of another size than the encoder's are cropped around their middle to its proportions and resized, bilinear
-    and antialiased; colour is turned to grey or grey to colour. What was done is in `remarks`. Photographs are
+    and antialiased; color is turned to gray or gray to color. What was done is in `remarks`. Photographs are
     turned upright. A folder is read with all folders below it, in the order of its paths; its sub-folders train,
     validation and test are splits, and theirs are classes.
 
@@ -184,7 +184,7 @@ def embed(
         on_error: "fail": an image that cannot be read is an error; "skip": it is left out, and named in `skipped`.
         progress: callable (images done, images in all), or None.
         labels: "folders": the folders in a folder are classes, as in `sslzoo.data.load`.
-        background: str, colour that transparent images are laid on.
+        background: str, color that transparent images are laid on.
 
     Returns:
         `Embedding`, one row per image that was read.
@@ -193,7 +193,7 @@ def embed(
         InvalidInputError: an encoder that is none, images that are none, or of values that the encoder does not take,
             one that cannot be read (on_error="fail") or none that can, or features with NaN or infinite values.
         MissingDataError: no such path, or a folder without images.
-        UnknownNameError, ArtefactError, ...: as `sslzoo.load`.
+        UnknownNameError, ArtifactError, ...: as `sslzoo.load`.
     """
     checks.count(batch_size=batch_size)
     choose("on_error", on_error, ("fail", "skip"))

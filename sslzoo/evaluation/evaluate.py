@@ -64,7 +64,7 @@ def evaluate(
     The encoder runs once over train and test images, in inference mode; protocols of classes work on those features. A
     hash of its weights and statistics before and after proves that it stayed frozen.
 
-        linear, mlp, knn, gmm  which classes probes, neighbours and a mixture find in the features
+        linear, mlp, knn, gmm  which classes probes, neighbors and a mixture find in the features
         few_shot               which classes a handful of labels finds, ten draws of them
         style                  what features tell of how an image was changed; no labels
         reconstruction         squared error of test images through the decoder, or a fitted one; no labels
@@ -90,7 +90,7 @@ def evaluate(
         decoder, posterior, projection: Keras models, latents (B, L) -> images in 0..1; raw images -> [mean, log_var];
             raw images -> what the loss sees. By default those of an encoder given by name, folder or method.
         method: the trained method, if the encoder is a part of one.
-        pictures: folder for PNG files: confusion matrix, neighbours, map of the features, reconstructions, classes.
+        pictures: folder for PNG files: confusion matrix, neighbors, map of the features, reconstructions, classes.
             What else is in it stays.
         keep: called with the report when all is measured and before pictures are drawn: what it saves is not lost to a
             drawing that fails.
@@ -231,7 +231,7 @@ def _applying(subject, protocols, refuse):
             protocol.check(subject)
             applying.append(protocol)
         except LEFT_OUT as error:
-            if refuse or protocol.named or (not subject.labelled and all("labels" in each.needs for each in protocols)):
+            if refuse or protocol.named or (not subject.labeled and all("labels" in each.needs for each in protocols)):
                 raise
             left_out.setdefault(_reason(error), []).append(protocol.title)
     return applying, [f"Not measured, {', '.join(titles)}: {reason}." for reason, titles in left_out.items()]
@@ -256,7 +256,7 @@ def _measure(subject, protocols, refuse, remarks):
         _check_frozen(encoder, before)
     else:
         width = features(encoder, subject.train_images[:1]).shape[1]
-    classes = subject.num_classes if subject.labelled else None
+    classes = subject.num_classes if subject.labeled else None
     data = {"name": subject.dataset, "train": len(subject.train_images), "test": len(subject.test_images)}
     data |= {"features": width, "classes": classes, "attribute": subject.attribute}
     name = "features" if encoder is None else encoder.name
@@ -309,7 +309,7 @@ def _remarks_on_classes(subject):
     if not unknown.size:
         return []
     images = f"{unknown.size:,} of {len(subject.test_labels):,} test images are of classes without train images"
-    return [f"{images} ({checks.few(np.unique(unknown))}): probes and neighbours can only miss them."]
+    return [f"{images} ({checks.few(np.unique(unknown))}): probes and neighbors can only miss them."]
 
 
 def _remarks_on_features(rows):

@@ -164,7 +164,7 @@ def check_images(encoder, images, name="images") -> "str | None":
     if not all(want in (None, got) for want, got in zip(expected, shape[1:])):
         raise InvalidInputError(
             f"{name} must fit the encoder's input {(None, *expected)}; sslzoo.data.fit_images(images, {expected}) "
-            f"crops, resizes and recolours them. Received: {name} of shape {shape}"
+            f"crops, resizes and recolors them. Received: {name} of shape {shape}"
         )
     return remark
 
@@ -262,14 +262,14 @@ def count_constant(rows: np.ndarray) -> int:
 
 
 def moments(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What features are standardised by: (rows - mean) / deviation.
+    """What features are standardized by: (rows - mean) / deviation.
 
     Args:
         rows: float array (N, L).
 
     Returns:
         mean and standard deviation of each feature, float64 (L,) each. The deviation of one that is constant but for
-        rounding is infinite: standardised it is 0, where its noise would be blown up to the size of the others.
+        rounding is infinite: standardized it is 0, where its noise would be blown up to the size of the others.
     """
     mean, deviation = rows.mean(axis=0, dtype=np.float64), rows.std(axis=0, dtype=np.float64)
     return mean, np.where(deviation <= ROUNDING * np.abs(rows).max(axis=0), np.inf, deviation)
@@ -288,7 +288,7 @@ def check_finite(rows, name="features"):
 def weights_sha256(encoder: "keras.layers.Layer") -> str:
     """sha256 in hexadecimal over all weights of a built encoder, in order: dtype, shape and bytes of each.
 
-    Batch-normalisation statistics are included; random-seed states are not.
+    Batch-normalization statistics are included; random-seed states are not.
     """
     digest = hashlib.sha256()
     for weight in encoder.weights:

@@ -170,7 +170,7 @@ class Extractor:
         if isinstance(which, str) and which == "inception":
             return cls(
                 "fid",
-                "InceptionV3 of Keras (ImageNet), average pooling, 2048 features; grey tiled to colour, bilinear to "
+                "InceptionV3 of Keras (ImageNet), average pooling, 2048 features; gray tiled to color, bilinear to "
                 f"{INCEPTION_SIDE} pixels",
                 inception(),
             )

@@ -1,6 +1,6 @@
 """Logistic regression of frozen features, trained to its end: what a linear probe by Adam comes near in time.
 
-Features are standardised, so their scale decides nothing; L-BFGS (scikit-learn's) runs until the loss falls no more.
+Features are standardized, so their scale decides nothing; L-BFGS (scikit-learn's) runs until the loss falls no more.
 How strongly weights are held to 0 is chosen on a tenth of the train rows, which then train too.
 """
 
@@ -54,7 +54,7 @@ def fit_logistic(
     test_labels: np.ndarray,
     seed: int = 0,
 ) -> LogisticFit:
-    """Fits logistic regression to standardised features and scores it on test features.
+    """Fits logistic regression to standardized features and scores it on test features.
 
     Example:
         import numpy as np

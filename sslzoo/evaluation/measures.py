@@ -32,9 +32,9 @@ def feature_std(features: np.ndarray) -> float:
 
 
 def effective_rank(features: np.ndarray) -> float:
-    """RankMe: how many directions the rows use, the exponential of the entropy of the normalised singular values.
+    """RankMe: how many directions the rows use, the exponential of the entropy of the normalized singular values.
 
-    Rows are not centred, as in the paper: a large common offset is one direction that all rows share.
+    Rows are not centered, as in the paper: a large common offset is one direction that all rows share.
 
     Args:
         features: array (N, D), finite.
@@ -185,9 +185,9 @@ def lidar(views: np.ndarray) -> float:
     means = views.mean(axis=1)
     around = (views - means[:, None]).reshape(-1, views.shape[2])
     within = around.T @ around / len(around) + LIDAR_RIDGE * np.eye(views.shape[2])
-    centred = means - means.mean(axis=0)
+    centered = means - means.mean(axis=0)
     # The eigenvalues of W^-1/2 B W^-1/2 are the squared singular values of the means whitened by W.
-    whitened = np.linalg.solve(np.linalg.cholesky(within), centred.T)
+    whitened = np.linalg.solve(np.linalg.cholesky(within), centered.T)
     values = np.linalg.svd(whitened, compute_uv=False) ** 2
     return _perplexity(values / values.sum()) if values.sum() > 0 else 0.0
 

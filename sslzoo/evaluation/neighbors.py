@@ -1,4 +1,4 @@
-"""k-nearest-neighbour accuracy of features: the protocols that "kNN accuracy" stands for, each under its own name.
+"""k-nearest-neighbor accuracy of features: the protocols that "kNN accuracy" stands for, each under its own name.
 
     SimVAE papers (arXiv:2402.01399, A.7.2)    Euclidean, majority vote, the best of k = 1..15
     k = 10                                     cosine, majority vote
@@ -40,7 +40,7 @@ def knn_accuracy(
     Args:
         train_features, train_labels: float array (N, L), the bank, and int array (N,).
         test_features, test_labels: float array (M, L), int array (M,).
-        k: int in 1..N, number of neighbours.
+        k: int in 1..N, number of neighbors.
         metric: "euclidean" or "cosine".
         temperature: float > 0. Weighs a vote by exp(cosine similarity / temperature); None counts every vote once.
 
@@ -124,24 +124,24 @@ def nearest(
     return indices, similarities
 
 
-def vote(neighbour_classes: np.ndarray, num_classes: int, weights: np.ndarray | None = None) -> np.ndarray:
-    """Class that the first 1, 2, ..., k neighbours vote for.
+def vote(neighbor_classes: np.ndarray, num_classes: int, weights: np.ndarray | None = None) -> np.ndarray:
+    """Class that the first 1, 2, ..., k neighbors vote for.
 
     Args:
-        neighbour_classes: int array (M, k), values 0..num_classes - 1, nearest first.
+        neighbor_classes: int array (M, k), values 0..num_classes - 1, nearest first.
         num_classes: int.
         weights: float array (M, k), the weight of each vote, or None for 1.
 
     Returns:
-        int array (M, k): column j holds the class with the most votes among the first j + 1 neighbours, the smallest of
+        int array (M, k): column j holds the class with the most votes among the first j + 1 neighbors, the smallest of
         several with equally many.
     """
-    rows, k = neighbour_classes.shape
+    rows, k = neighbor_classes.shape
     votes = np.zeros((rows, num_classes))
     winners = np.empty((rows, k), np.int64)
     every = np.arange(rows)
     for j in range(k):
-        votes[every, neighbour_classes[:, j]] += 1 if weights is None else weights[:, j]
+        votes[every, neighbor_classes[:, j]] += 1 if weights is None else weights[:, j]
         winners[:, j] = votes.argmax(axis=1)
     return winners
 

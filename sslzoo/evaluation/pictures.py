@@ -9,7 +9,6 @@ here touches pyplot or its global state, so it works without a display and in th
 import io
 import math
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
-from sslzoo import checks
+from sslzoo import checks, renamed
 from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation.features import check_features, check_labels
 from sslzoo.evaluation.neighbors import nearest
@@ -29,11 +28,11 @@ from sslzoo.files import write_beside
 MAX_BYTES = 150 * 1024
 MAX_POINTS = 2000
 
-INK, GREY, PALE = "#222222", "#6b6b6b", "#e4e4e4"
-BLUE, ORANGE = "#0072B2", "#D55E00"  # Okabe and Ito: distinct under every colour blindness
-# Paul Tol's "muted" scheme for colour-blind readers, and a grey for the tenth class.
+INK, GRAY, PALE = "#222222", "#6b6b6b", "#e4e4e4"
+BLUE, ORANGE = "#0072B2", "#D55E00"  # Okabe and Ito: distinct under every color blindness
+# Paul Tol's "muted" scheme for color-blind readers, and a gray for the tenth class.
 _MUTED = "#332288 #CC6677 #117733 #DDAA33 #88CCEE #882255 #44AA99 #999933 #AA4499 #555555"
-CLASS_COLOURS = tuple(_MUTED.split())
+CLASS_COLORS = tuple(_MUTED.split())
 _DPI = 110
 _NO_CURVE = {"epoch", "seconds", "views_per_second", "learning_rate"}
 
@@ -60,13 +59,6 @@ class Picture:
 
     def _repr_png_(self):
         return self.png
-
-
-def __getattr__(name):
-    if name == "neighbours":  # as it was called
-        warnings.warn("pictures.neighbours is pictures.neighbors now.", DeprecationWarning, stacklevel=2)
-        return neighbors
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def reconstructions(
@@ -114,7 +106,7 @@ def views(
 
     Args:
         images: images, the first 8 of which are shown.
-        made: float array (N, J, h, w, C), as `Views` makes them; normalised ones are spread over 0..1 to be seen. The
+        made: float array (N, J, h, w, C), as `Views` makes them; normalized ones are spread over 0..1 to be seen. The
             first 8 of each image are shown.
     """
     made = np.asarray(made)
@@ -147,7 +139,7 @@ def neighbors(
     Args:
         images: images, at least 2.
         features: float array (N, L), finite.
-        k: int, how many neighbours of each query; fewer if there are not as many images.
+        k: int, how many neighbors of each query; fewer if there are not as many images.
         queries: int.
         title: str, or None for one that says how many images were searched.
         seed: int, of the choice of queries.
@@ -177,12 +169,12 @@ def embedding(
     title: str | None = None,
     seed: int = 0,
 ) -> "Path | Picture":
-    """The features as points in the plane, coloured and named by class: as they are for L <= 2, else by t-SNE (van der
-    Maaten and Hinton 2008: neighbours stay neighbours, distances mean little), few rows by their principal components.
+    """The features as points in the plane, colored and named by class: as they are for L <= 2, else by t-SNE (van der
+    Maaten and Hinton 2008: neighbors stay neighbors, distances mean little), few rows by their principal components.
 
     Args:
         features: float array (N, L), finite, N >= 2. At most 2,000 rows, chosen at random, are drawn.
-        labels: int array (N,), or None for points of one colour.
+        labels: int array (N,), or None for points of one color.
         names: str for each class, in the order of the sorted labels; None for the labels themselves.
         title: str, or None for one that says how points were made.
         seed: int, of the choice of rows and of t-SNE.
@@ -207,16 +199,16 @@ def embedding(
 
     figure, axes = new_figure(7.0, 6.4, title or f"Features of {len(points):,} images, {how}")
     order = np.random.default_rng(0).permutation(len(points))  # so that no class lies on top of all others
-    colours = np.array(CLASS_COLOURS)
-    if len(classes) > len(colours):
-        colours = colormaps["turbo"](np.linspace(0.02, 0.98, len(classes)))
-    axes.scatter(*points[order].T, c=colours[numbers[order]], s=11, alpha=0.75, linewidths=0)
+    colors = np.array(CLASS_COLORS)
+    if len(classes) > len(colors):
+        colors = colormaps["turbo"](np.linspace(0.02, 0.98, len(classes)))
+    axes.scatter(*points[order].T, c=colors[numbers[order]], s=11, alpha=0.75, linewidths=0)
     if labels is not None and len(classes) <= 20:
-        for name, colour in zip(names, colours):
-            axes.scatter([], [], color=colour, s=40, label=name)
+        for name, color in zip(names, colors):
+            axes.scatter([], [], color=color, s=40, label=name)
         axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, handletextpad=0.1, labelcolor=INK)
-    axes.set_xlabel(axes_labels[0], color=GREY)
-    axes.set_ylabel(axes_labels[1], color=GREY)
+    axes.set_xlabel(axes_labels[0], color=GRAY)
+    axes.set_ylabel(axes_labels[1], color=GRAY)
     axes.set(xticks=[], yticks=[])
     axes.spines[:].set_color(PALE)
     return save_figure(figure, path)
@@ -243,13 +235,13 @@ def confusion(
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=100)
     if len(counts) <= 20:
         for i, j in np.argwhere(counts):
-            text, colour = f"{shares[i, j]:.0f}", "white" if shares[i, j] > 55 else INK
-            axes.text(j, i, text, ha="center", va="center", fontsize=9, color=colour)
+            text, color = f"{shares[i, j]:.0f}", "white" if shares[i, j] > 55 else INK
+            axes.text(j, i, text, ha="center", va="center", fontsize=9, color=color)
         axes.set_xticks(range(len(names)), names, rotation=35 if max(map(len, names)) > 3 else 0)
         axes.set_yticks(range(len(names)), names)
-    axes.set_xlabel("taken for", color=GREY)
-    axes.set_ylabel("true class, in percent of its images", color=GREY)
-    axes.tick_params(colors=GREY, length=0)
+    axes.set_xlabel("taken for", color=GRAY)
+    axes.set_ylabel("true class, in percent of its images", color=GRAY)
+    axes.tick_params(colors=GRAY, length=0)
     axes.spines[:].set_visible(False)
     return save_figure(figure, path)
 
@@ -280,7 +272,7 @@ def curves(history, path: "str | os.PathLike | None" = None, title: str = "Train
         axes.set_axis_off()
     for name, axes in zip(panels, grid.flat):
         _panel(axes, name, series)
-    figure.supxlabel("epoch", color=GREY, fontsize=9)
+    figure.supxlabel("epoch", color=GRAY, fontsize=9)
     return save_figure(figure, path)
 
 
@@ -349,7 +341,7 @@ def _picture_grid(rows, path, title, labels=(), after_first=4):
     figure.text(side / width, 1 - side / height, title, va="top", color=INK, fontsize=12, fontweight="bold")
     for i, label in enumerate(labels):
         middle = top + (i + 0.5) * len(strips[0])
-        figure.text((left - 8) / width, 1 - middle / height, label, ha="right", va="center", color=GREY, fontsize=9)
+        figure.text((left - 8) / width, 1 - middle / height, label, ha="right", va="center", color=GRAY, fontsize=9)
     return save_figure(figure, path, drawing=False)
 
 
@@ -401,13 +393,13 @@ def _series(history):
 
 def _panel(axes, name, series):
     percent = name == "knn"
-    colour = ORANGE if percent else BLUE
+    color = ORANGE if percent else BLUE
     styles = ({"chance": ":"} if name == "loss" else {}) | {"val_" + name: "--", name: "-"}
     settled = []
     for key, style in styles.items():
         if key in series:
             epochs, values = series[key] * np.array([[1], [100 if percent else 1]])
-            curve = {"color": GREY if style == ":" else colour, "marker": "o" if len(values) < 12 else None}
+            curve = {"color": GRAY if style == ":" else color, "marker": "o" if len(values) < 12 else None}
             axes.plot(epochs, values, style, **curve, linewidth=1.8, markersize=4, label=key)
             settled.append(values[len(values) // 20 :])
     low, high = np.min(np.concatenate(settled)), np.max(np.concatenate(settled))
@@ -416,15 +408,15 @@ def _panel(axes, name, series):
     title = "kNN accuracy" if percent else name.replace("health_", "health: ").replace("_", " ")
     axes.set_title(title, loc="left", color=INK, fontsize=10.5)
     value = f"{values[-1]:.1f} %" if percent else f"{values[-1]:,.4g}".replace("-", "\u2212")
-    axes.set_title(value, loc="right", color=colour, fontsize=10.5)
+    axes.set_title(value, loc="right", color=color, fontsize=10.5)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(4))
     axes.grid(axis="y", color=PALE, linewidth=0.8)
-    axes.tick_params(colors=GREY, labelsize=8.5, length=0)
+    axes.tick_params(colors=GRAY, labelsize=8.5, length=0)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.spines["bottom"].set_color(PALE)
     if len(settled) > 1:
-        axes.legend(frameon=False, fontsize=8, labelcolor=GREY)
+        axes.legend(frameon=False, fontsize=8, labelcolor=GRAY)
 
 
 # ---------------------------------------------------------------------- to the file
@@ -439,18 +431,21 @@ def new_figure(width, height, title):
 
 
 def save_figure(figure, path, drawing=True):
-    """Write a PNG that is as good as `MAX_BYTES` allow: all its colours, then fewer of them, then fewer pixels.
+    """Write a PNG that is as good as `MAX_BYTES` allow: all its colors, then fewer of them, then fewer pixels.
 
-    A drawing takes a third of the space with a palette, and looks no different; photographs need all their colours.
+    A drawing takes a third of the space with a palette, and looks no different; photographs need all their colors.
     """
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     picture = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
     few = drawing or picture.getcolors(256) is not None
     while True:
-        for colours in (256, 128, 64) if few else (None, 256, 128, 64):
+        for colors in (256, 128, 64) if few else (None, 256, 128, 64):
             buffer = io.BytesIO()
-            (picture if colours is None else picture.quantize(colours)).save(buffer, "PNG", optimize=True)
+            (picture if colors is None else picture.quantize(colors)).save(buffer, "PNG", optimize=True)
             if buffer.tell() < MAX_BYTES:
                 return Picture(buffer.getvalue()) if path is None else write_beside(path, buffer.getvalue())
         picture = picture.resize((picture.width * 3 // 4, picture.height * 3 // 4), Image.Resampling.LANCZOS)
+
+
+__getattr__ = renamed.names(__name__, neighbours=neighbors)

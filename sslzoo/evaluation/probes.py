@@ -1,7 +1,7 @@
 """Linear and MLP probes: small classifiers trained on frozen features, in NumPy.
 
 `train_probe` is the protocol of the SimVAE papers (Bizeul, Schölkopf and Allen, arXiv:2402.01399, A.7.2): Adam with
-learning rate 3e-4, 200 epochs, batches of 128, cross-entropy, features as they are (not standardised). The hidden layer
+learning rate 3e-4, 200 epochs, batches of 128, cross-entropy, features as they are (not standardized). The hidden layer
 of the MLP probe is as wide as the features, and a task of two classes has one sigmoid output, as in the released code.
 `train_probe_on_views` is logistic regression on augmented images, as memory banks were measured.
 

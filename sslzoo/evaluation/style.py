@@ -2,11 +2,11 @@
 
     scores(encoder, train_images, test_images)      # {"flip_accuracy": 0.85, "position_r2": 0.63, ...}
 
-Each image is cropped, perhaps turned upside down and, if it has colours, lit and tinted, by amounts drawn at random.
+Each image is cropped, perhaps turned upside down and, if it has colors, lit and tinted, by amounts drawn at random.
 The encoder sees the changed image alone, and a probe on its features predicts the amounts. The class of an image is its
 *content*, which every method of the zoo is to keep; what was done to it is *style*, which methods that only pull views
 together may lose, and methods that rebuild each view must keep (Bizeul, Schölkopf and Allen, arXiv:2402.01399, section
-3.3, whose figure 4 asks for the hair colour in CelebA instead: a label, of one data set).
+3.3, whose figure 4 asks for the hair color in CelebA instead: a label, of one data set).
 
 Amounts are those of the papers' views, the same for every encoder: a square box of 40 to 100 % of the area anywhere in
 the image, a flip in half of the images, a factor of 0.2 to 1.8 on the brightness and a turn of up to a fifth of the
@@ -35,8 +35,8 @@ LEAST_TRAIN, LEAST_TEST = 8, 2
 _BLOCK = 500
 
 
-def draw(count: int, colour: bool, seed: int = 0) -> dict[str, np.ndarray]:
-    """Random styles of `count` images; with `colour` of hue and brightness, too.
+def draw(count: int, color: bool, seed: int = 0) -> dict[str, np.ndarray]:
+    """Random styles of `count` images; with `color` of hue and brightness, too.
 
     Returns:
         dict of float64 arrays: `flip` (count, 1), -1 or 1 for upside down; `position` (count, 2), the middle of the
@@ -48,7 +48,7 @@ def draw(count: int, colour: bool, seed: int = 0) -> dict[str, np.ndarray]:
     size = np.sqrt(rng.uniform(*AREA, (count, 1)))
     position = size / 2 + rng.random((count, 2)) * (1 - size)
     styles = {"flip": flip, "position": position, "size": size}
-    if colour:
+    if color:
         styles["hue"] = rng.uniform(-HUE, HUE, (count, 1))
         styles["brightness"] = rng.uniform(1 - BRIGHTNESS, 1 + BRIGHTNESS, (count, 1))
     return styles
@@ -73,9 +73,9 @@ def apply(images: np.ndarray, styles: dict[str, np.ndarray]) -> np.ndarray:
         box["rows"] = crop.backend.convert_to_tensor(styles["flip"][rows, 0] > 0)
         batch = crop.transform_images(tensor(np.asarray(images[rows], "float32") / 255), box)
         if "hue" in styles:
-            colours = {name: tensor(styles[name][rows, 0]) for name in ("hue", "brightness")}
-            colours["order"] = tensor(np.tile([0.0, 1, 2, 3], (len(side), 1)))  # brightness, then hue
-            batch = jitter.transform_images(batch, colours)
+            colors = {name: tensor(styles[name][rows, 0]) for name in ("hue", "brightness")}
+            colors["order"] = tensor(np.tile([0.0, 1, 2, 3], (len(side), 1)))  # brightness, then hue
+            batch = jitter.transform_images(batch, colors)
         changed[rows] = 255 * np.clip(crop.backend.convert_to_numpy(batch), 0, 1)
     return changed
 
@@ -111,7 +111,7 @@ def scores(
         dict: `kept`, the mean of the R2 below, none below 0: 0 for a representation without style, 1 for one that
         holds all of it; `flip_accuracy`, guessing is about 0.5, which is no part of that mean: no views of the zoo
         turn images upside down, so that no encoder was trained to ignore it; `position_r2` (both coordinates
-        together), `size_r2` and, of images with colours, `hue_r2` and `brightness_r2`: the share of the variance that
+        together), `size_r2` and, of images with colors, `hue_r2` and `brightness_r2`: the share of the variance that
         is predicted, 0 for guessing the mean; and the same from a linear probe as `linear_kept`, ....
     """
     from sklearn.metrics import r2_score

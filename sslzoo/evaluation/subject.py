@@ -76,7 +76,7 @@ class Subject:
         return rows
 
     @property
-    def labelled(self) -> bool:
+    def labeled(self) -> bool:
         """Whether both splits have labels."""
         return self.train_labels is not None and self.test_labels is not None
 
@@ -125,7 +125,7 @@ class Subject:
 
     def take_classes(self, attribute) -> None:
         """Turns labels into classes, where both splits have labels."""
-        if not self.labelled:
+        if not self.labeled:
             return
         train, test = (self.train_images, self.train_labels), (self.test_images, self.test_labels)
         self.train_images, self.train_labels, train, self.attribute = with_classes(*train, attribute, "train")
@@ -159,7 +159,7 @@ class Subject:
         if "method" in protocol.needs and self.attributes is not None:
             raise DoesNotApply("It takes labels that are classes", f"attribute={self.attribute!r}")
         if "labels" in protocol.needs:
-            if not self.labelled:
+            if not self.labeled:
                 which = "train" if self.train_labels is None else "test"
                 raise DoesNotApply(f"The {which} images have no labels", f"{which} labels=None")
             if len(present := np.unique(self.train_labels)) < 2:
@@ -195,7 +195,7 @@ def belongings(source, wanted) -> tuple[dict, dict, dict]:
         dict, part -> model, of those `wanted` that there are; dict, part -> `HubError` in its place; `likelihood_of`.
 
     Raises:
-        ArtefactError: a part is there, but damaged; IntegrityError: it is not the one that was written.
+        ArtifactError: a part is there, but damaged; IntegrityError: it is not the one that was written.
     """
     if isinstance(source, Pretrainer):
         parts = source.parts(tuple(source.encoder.input_shape[1:])) if wanted else {}
@@ -220,12 +220,12 @@ def likelihood_of(settings: Mapping) -> dict:
     if variance is None:
         return model
     prior, uniform = 1.0, False
-    if settings.get("prior_variance") is not None:  # SimVAE: the centre, and an image around it
-        centre = settings.get("centre_variance")
-        prior, uniform = settings["prior_variance"] + (1.0 if centre is None else centre), centre is None
+    if settings.get("prior_variance") is not None:  # SimVAE: the center, and an image around it
+        center = settings.get("center_variance")
+        prior, uniform = settings["prior_variance"] + (1.0 if center is None else center), center is None
     return model | {
         "likelihood": settings.get("likelihood") or "gaussian",
         "likelihood_variance": variance,
         "prior_variance": prior,
-        "uniform_centres": uniform,
+        "uniform_centers": uniform,
     }

@@ -114,7 +114,7 @@ def check_views(
         ]
     )
     scaled = (np.asarray(images, "float32") - low) / (high - low)
-    inside = made.min() > -0.01 and made.max() < 1.01  # a policy that normalises leaves this range
+    inside = made.min() > -0.01 and made.max() < 1.01  # a policy that normalizes leaves this range
 
     def ends(values):
         return float(np.mean((values < 1e-3) | (values > 0.999)))

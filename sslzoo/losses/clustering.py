@@ -209,7 +209,7 @@ def cluster_terms(logits, logits_view, prior=None):
     invariance = mean_i -sum_y p(y | x'_i) log p(y | x_i)       p(y | x) = softmax(logits)_y
     prior      = -sum_y prior_y log( mean_i p(y | x_i) )
 
-    Together they tell the ways to fail apart: the same assignment for every image that favours no cluster has
+    Together they tell the ways to fail apart: the same assignment for every image that favors no cluster has
     invariance log K; one cluster for all has invariance 0 and a prior term that grows with the margin of its logits,
     m (K - 1) / K; balanced but inconsistent clusters have a large invariance and the least prior. At the optimum,
     invariance is 0 and prior the entropy of `prior`: log K for equal shares, not 0.
@@ -229,7 +229,7 @@ def cluster_terms(logits, logits_view, prior=None):
 
     Reference:
         Sansone and Manhaeve, "Unifying Self-Supervised Clustering and Energy-Based Models" (GEDI, arXiv 2212.13425),
-        eq. 5 and proposition 1; its terms are sums over images, and are to be maximised.
+        eq. 5 and proposition 1; its terms are sums over images, and are to be maximized.
     """
     logits, logits_view = float32(logits), float32(logits_view)
     check_pairs(logits=logits, logits_view=logits_view)

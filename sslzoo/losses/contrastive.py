@@ -51,7 +51,7 @@ def info_nce_terms(scores) -> dict:
 
 
 def nt_xent(z_a, z_b, temperature: float):
-    """Normalised, temperature-scaled cross-entropy of SimCLR, over all 2 B views.
+    """Normalized, temperature-scaled cross-entropy of SimCLR, over all 2 B views.
 
     Each view's positive is the other view of its image; its candidates are all views but itself. The loss is the mean
     over 2 B views (SimCLR's released code has twice that: the sum of the means over either half).
@@ -61,7 +61,7 @@ def nt_xent(z_a, z_b, temperature: float):
         losses.nt_xent(z_a, z_b, temperature=0.5)
 
     Args:
-        z_a, z_b: float tensors (B, D), first and second view of each image; normalised here.
+        z_a, z_b: float tensors (B, D), first and second view of each image; normalized here.
         temperature: float > 0, divides cosine similarities.
 
     Returns:
@@ -96,7 +96,7 @@ def dcl(z_a, z_b, temperature: float, sigma: float | None = None):
         losses.dcl(z_a, z_b, temperature=0.1)
 
     Args:
-        z_a, z_b: float tensors (B, D), first and second view of each image; normalised here. B >= 2.
+        z_a, z_b: float tensors (B, D), first and second view of each image; normalized here. B >= 2.
         temperature: float > 0, divides cosine similarities.
         sigma: float > 0, of the weighted form (DCLW), which pulls harder where a pair is far apart:
             w_i = 2 - exp(s_i / sigma) / mean_j exp(s_j / sigma), s_i the similarity of image i's views, without a
@@ -140,8 +140,8 @@ def queue_nce(q, k, queue, temperature: float):
         losses.queue_nce(q, k, queue, temperature=0.1)
 
     Args:
-        q: float tensor (B, D), queries; normalised here.
-        k: float tensor (B, D), the key of each query; normalised here. Gradients are stopped by the caller.
+        q: float tensor (B, D), queries; normalized here.
+        k: float tensor (B, D), the key of each query; normalized here. Gradients are stopped by the caller.
         queue: float tensor (K, D), the negatives, used as they are: unit rows.
         temperature: float > 0, divides cosine similarities.
 

@@ -3,7 +3,7 @@
 Statistics are those of a batch of embeddings (B, D), each view by itself. `*_terms` returns the parts of an objective
 by name, unweighted; `invariance` is the one that pulls the views of an image together, the others keep the embeddings
 from collapsing to a point or to few dimensions. Inputs of any float dtype are taken to float32 first; terms are
-float32 scalars, to be minimised.
+float32 scalars, to be minimized.
 
 References:
     VICReg: Bardes, Ponce and LeCun, "VICReg: Variance-Invariance-Covariance Regularization for Self-Supervised
@@ -19,7 +19,7 @@ from keras import ops
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses.tensors import float32, unit
 
-# Times D: added to the diagonal of a correlation matrix (D, D) before it is factorised. Float32 rounds its eigenvalues
+# Times D: added to the diagonal of a correlation matrix (D, D) before it is factorized. Float32 rounds its eigenvalues
 # by up to about 1e-7 D, so a singular one would come out indefinite; a quarter of this still failed at times.
 ROUNDING = 4e-7
 # Variance below which there is nothing to whiten: a constant batch stays finite.
@@ -63,7 +63,7 @@ def vicreg_terms(z_a, z_b):
 def barlow_twins_terms(z_a, z_b):
     """The two sums of Barlow Twins over the cross-correlation matrix c of two views.
 
-    c = z_a^T z_b / B, each view centred and divided by sqrt(Var + 1e-5) with Var over B, as a batch normalisation
+    c = z_a^T z_b / B, each view centered and divided by sqrt(Var + 1e-5) with Var over B, as a batch normalization
     without learned scale does.
 
     Example:
@@ -128,7 +128,7 @@ def corinfomax_terms(z_a, z_b, regularizer: float = 1e-6, covariances=None):
     Returns:
         dict of float32 scalars: "invariance" >= 0 (pull), "log_determinant" (push) of any sign: minus twice the
         entropy per coordinate of two Gaussians, up to a constant, so it has no lower bound unless embeddings are
-        bounded (by normalising them).
+        bounded (by normalizing them).
     """
     z_a, z_b = _pair(z_a, z_b)
     if covariances is None:
@@ -203,9 +203,9 @@ def whiten(z):
             f"Whitening {shape[-1]} features takes a batch of more than {shape[-1]} embeddings; use a larger batch or "
             f"a projector of smaller output. Received: batch={shape[-2]}, features={shape[-1]}"
         )
-    centred = z - ops.mean(z, axis=-2, keepdims=True)
+    centered = z - ops.mean(z, axis=-2, keepdims=True)
     factor = _cholesky(covariance(z, sample=True), SMALLEST_VARIANCE)
-    return ops.swapaxes(ops.solve_triangular(factor, ops.swapaxes(centred, -2, -1), lower=True), -2, -1)
+    return ops.swapaxes(ops.solve_triangular(factor, ops.swapaxes(centered, -2, -1), lower=True), -2, -1)
 
 
 def covariance(z, sample: bool = False, mean=None):
@@ -219,11 +219,11 @@ def covariance(z, sample: bool = False, mean=None):
     Returns:
         Float32 tensor (..., D, D). Gradients flow through the mean as well.
     """
-    centred = z - (ops.mean(z, axis=-2, keepdims=True) if mean is None else mean)
+    centered = z - (ops.mean(z, axis=-2, keepdims=True) if mean is None else mean)
     count = ops.cast(ops.shape(z)[-2], "float32")
     if sample:
         count = ops.maximum(count - 1.0, 1.0)  # a batch of one that only shows at run time has no variance, not NaN
-    return ops.matmul(ops.swapaxes(centred, -2, -1), centred) / count
+    return ops.matmul(ops.swapaxes(centered, -2, -1), centered) / count
 
 
 def log_determinant(matrix, regularizer: float):
@@ -250,8 +250,8 @@ def _cholesky(matrix, regularizer):
 
 
 def _standardize(z):
-    centred = z - ops.mean(z, axis=0)
-    return centred * ops.rsqrt(ops.mean(ops.square(centred), axis=0) + 1e-5)
+    centered = z - ops.mean(z, axis=0)
+    return centered * ops.rsqrt(ops.mean(ops.square(centered), axis=0) + 1e-5)
 
 
 def _off_diagonal_squares(matrix):

@@ -1,6 +1,6 @@
 """Terms of the evidence lower bound, for single images and for groups of views.
 
-Everything here is a pure function of tensors, in nats, to be *minimised* unless its name says otherwise.
+Everything here is a pure function of tensors, in nats, to be *minimized* unless its name says otherwise.
 Shapes: B images, J views of each, L latent dimensions. Constants that depend on nothing learned are left out,
 except in the entropy, which is a quantity people read. Inputs of any float dtype are taken to float32 first; what is
 returned is float32.
@@ -15,6 +15,7 @@ import math
 
 from keras import ops
 
+from sslzoo import renamed
 from sslzoo.losses.tensors import float32
 
 
@@ -62,7 +63,7 @@ def gaussian_kl_between(mean, log_var, mean_to, log_var_to):
 def gaussian_entropy(log_var):
     """Differential entropy of N(., exp(log_var)), summed over the latent dimensions.
 
-    It *enters a minimised loss with a minus sign*. Algorithm 1 of both SimVAE papers adds it, which has no lower
+    It *enters a minimized loss with a minus sign*. Algorithm 1 of both SimVAE papers adds it, which has no lower
     bound; their eq. 4 and their code subtract it.
 
     Example:
@@ -77,13 +78,14 @@ def gaussian_entropy(log_var):
     return 0.5 * ops.sum(float32(log_var) + math.log(2.0 * math.pi * math.e), axis=-1)
 
 
-def group_prior(z, variance: float, centre_variance: float | None = None):
-    """Negative log prior of groups of latents that share an unknown centre, up to a constant.
+@renamed.keywords(centre_variance="center_variance")
+def group_prior(z, variance: float, center_variance: float | None = None):
+    """Negative log prior of groups of latents that share an unknown center, up to a constant.
 
-    z_j ~ N(psi, variance I) for the J views of one image, with the centre psi integrated out exactly:
-    uniform psi gives sum_j |z_j - z_bar|^2 / (2 variance); psi ~ N(0, centre_variance I) adds
-    J |z_bar|^2 / (2 (variance + J centre_variance)). With J = 1 the first is 0 and the second is a VAE's prior
-    of variance `variance + centre_variance`.
+    z_j ~ N(psi, variance I) for the J views of one image, with the center psi integrated out exactly:
+    uniform psi gives sum_j |z_j - z_bar|^2 / (2 variance); psi ~ N(0, center_variance I) adds
+    J |z_bar|^2 / (2 (variance + J center_variance)). With J = 1 the first is 0 and the second is a VAE's prior
+    of variance `variance + center_variance`.
 
     Example:
         z = np.random.default_rng(0).normal(size=(32, 4, 8))  # four views of each image
@@ -91,22 +93,22 @@ def group_prior(z, variance: float, centre_variance: float | None = None):
 
     Args:
         z: float tensor (B, J, L), latents grouped by image.
-        variance: float > 0, variance of views around their centre (the paper's Var(z|y) = 0.15).
-        centre_variance: float > 0, variance of the centres around 0, or None for a uniform centre.
+        variance: float > 0, variance of views around their center (the paper's Var(z|y) = 0.15).
+        center_variance: float > 0, variance of the centers around 0, or None for a uniform center.
 
     Returns:
-        Float32 tensor (B,), >= 0. Invariant to the order of the views; with a uniform centre also to z + a.
+        Float32 tensor (B,), >= 0. Invariant to the order of the views; with a uniform center also to z + a.
 
     Reference:
-        SimVAE, eq. 9 (uniform centre) and appendix A.4 (the marginal, with the sign of its cross terms mended).
+        SimVAE, eq. 9 (uniform center) and appendix A.4 (the marginal, with the sign of its cross terms mended).
     """
     z = float32(z)
-    centre = ops.mean(z, axis=1, keepdims=True)
-    prior = ops.sum(ops.square(z - centre), axis=(1, 2)) / (2.0 * variance)
-    if centre_variance is None:
+    center = ops.mean(z, axis=1, keepdims=True)
+    prior = ops.sum(ops.square(z - center), axis=(1, 2)) / (2.0 * variance)
+    if center_variance is None:
         return prior
     views = ops.cast(ops.shape(z)[1], "float32")
-    return prior + views * ops.sum(ops.square(centre), axis=(1, 2)) / (2.0 * (variance + views * centre_variance))
+    return prior + views * ops.sum(ops.square(center), axis=(1, 2)) / (2.0 * (variance + views * center_variance))
 
 
 def gaussian_reconstruction(x, x_hat, variance: float):

@@ -32,7 +32,7 @@ def log_density(logits):
 
     Returns:
         Float32 tensor (...). A constant added to all logits adds to f, which changes neither the classifier nor, the
-        constant of normalisation being open, the density.
+        constant of normalization being open, the density.
     """
     return ops.logsumexp(float32(logits), axis=-1)
 
@@ -48,8 +48,8 @@ def pair_log_density(z, z_other, temperature: float):
         losses.pair_log_density(z, z_other, temperature=0.1)  # (32,)
 
     Args:
-        z: float tensor (B, D), embeddings of x; normalised here.
-        z_other: float tensor (B', D), embeddings of views of images; normalised here.
+        z: float tensor (B, D), embeddings of x; normalized here.
+        z_other: float tensor (B', D), embeddings of views of images; normalized here.
         temperature: float > 0.
 
     Returns:
@@ -69,7 +69,7 @@ def pair_log_density(z, z_other, temperature: float):
 def generative_term(log_density_data, log_density_samples):
     """mean f(x_q) - mean f(x), whose gradient is that of minus the mean log-likelihood of the data.
 
-    The constant of normalisation falls out of the gradient: d log Z = mean over samples of d f. Its value is no
+    The constant of normalization falls out of the gradient: d log Z = mean over samples of d f. Its value is no
     likelihood and has no lower bound; it is 0 where samples and data are alike.
 
     Example:

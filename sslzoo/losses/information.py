@@ -5,7 +5,7 @@ estimate is a mean over the anchors x. Its *expectation* is a lower bound under 
 one estimate from few pairs can lie above the truth.
 
     bound             needs                                      at most
-    Barber-Agakov     a normalised density q(x | y)              I
+    Barber-Agakov     a normalized density q(x | y)              I
     InfoNCE           any critic, K - 1 independent negatives    I, and log K always
     VINCE             negatives from above a threshold           InfoNCE of as many negatives, and log K always
     NWJ, TUBA         any critic                                 I
@@ -114,7 +114,7 @@ def barber_agakov_bound(log_conditional, log_marginal):
     Bounds I from below in expectation if q(. | y) is a density (it integrates to 1) and log p(x) is exact or too
     large. Tight where q is p(x | y).
 
-    With an unnormalised critic, q(x | y) = p(x) exp f(x, y) / Z(y), the same bound is mean f - log Z(y): give f and
+    With an unnormalized critic, q(x | y) = p(x) exp f(x, y) / Z(y), the same bound is mean f - log Z(y): give f and
     log Z(y) = log E_{p(x)} exp f(x, y). An estimate of log Z from few draws is too small on average, by Jensen's
     inequality, and the result is then no bound; InfoNCE and TUBA are ways out.
 

@@ -1,6 +1,6 @@
 """Objectives that fix the marginal: what embeddings of all images together are to look like.
 
-LeJEPA and VISReg ask for samples of N(0, I). `invariance` pulls the views of an image together, around the centre of
+LeJEPA and VISReg ask for samples of N(0, I). `invariance` pulls the views of an image together, around the center of
 its global views. The other terms do not push images apart one from the other; they hold the distribution of all of them
 against a standard normal one, along random directions ("slices"), where it is a question about numbers. Directions are
 an argument, so that nothing here is random: draw them anew for each step, with `directions`.
@@ -8,7 +8,7 @@ an argument, so that nothing here is random: draw them anew for each step, with 
 Alignment and uniformity ask for the uniform distribution on the unit sphere. There is no slice: images repel in pairs,
 and the uniform distribution is where the repulsion is least.
 
-Terms are unweighted, float32 scalars, to be minimised; inputs of any float dtype are taken to float32 first.
+Terms are unweighted, float32 scalars, to be minimized; inputs of any float dtype are taken to float32 first.
 
 References:
     LeJEPA: Balestriero and LeCun, "LeJEPA: Provable and Scalable Self-Supervised Learning Without the Heuristics"
@@ -46,7 +46,7 @@ def directions(size: int, count: int, seed: keras.random.SeedGenerator):
 
 
 def sigreg(z, directions):
-    """Sketched isotropic Gaussian regularisation: how far slices of the embeddings are from N(0, 1).
+    """Sketched isotropic Gaussian regularization: how far slices of the embeddings are from N(0, 1).
 
     Along each direction a, with x = z a over the B images of a view, the Epps-Pulley statistic
 
@@ -112,11 +112,11 @@ def visreg_terms(z, directions, num_global: int | None = None) -> dict:
 
     invariance = as in LeJEPA
     scale      = mean over views and coordinates of (1 - std)^2, std over the B images, divided by B
-    shape      = sliced Wasserstein distance of the standardised embeddings to N(0, I): mean over views and slices of
+    shape      = sliced Wasserstein distance of the standardized embeddings to N(0, I): mean over views and slices of
                  (i-th smallest of the B numbers - Phi^-1(i / (B + 1)))^2
     center     = mean over views and coordinates of (mean over images)^2
 
-    `shape` standardises by (std + 1e-4) held constant, so that it moves points against each other and leaves their
+    `shape` standardizes by (std + 1e-4) held constant, so that it moves points against each other and leaves their
     spread to `scale`, whose gradient is there also where embeddings have collapsed.
 
     Example:
@@ -151,7 +151,7 @@ def visreg_terms(z, directions, num_global: int | None = None) -> dict:
 
 
 def view_invariance(z, num_global: int | None = None):
-    """Mean squared distance, per coordinate, of each view from the centre of the global views of its image.
+    """Mean squared distance, per coordinate, of each view from the center of the global views of its image.
 
     J / 2 times this, summed over coordinates, is SimVAE's prior of unit variance, where all views are global.
 
@@ -185,7 +185,7 @@ def align_uniform_terms(z_a, z_b, t: float = 2.0) -> dict:
         terms = losses.align_uniform_terms(z_a, z_b)
 
     Args:
-        z_a, z_b: float tensors (B, D), first and second view of each image; normalised here, B >= 2. A row of zeros
+        z_a, z_b: float tensors (B, D), first and second view of each image; normalized here, B >= 2. A row of zeros
             has a cosine of 0 with any other, and no gradient.
         t: float > 0, how near another image must be to matter: a Gaussian kernel of variance 1 / (2 t).
 

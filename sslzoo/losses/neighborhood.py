@@ -1,4 +1,4 @@
-"""Contrast within a neighbourhood: which candidates count as positives and which as negatives is all that methods vary.
+"""Contrast within a neighborhood: which candidates count as positives and which as negatives is all that methods vary.
 
 One loss serves the family. With scores s_ij of anchor i and candidate j, a set P_i of positives and a set N_i of
 negatives,
@@ -13,7 +13,7 @@ negatives,
 
 So loss(IR, all images) >= loss(BALL) >= loss(ANN) and loss(BALL) >= loss(LA), for each anchor, and a larger ball has
 the larger loss. (Lemma 5.3 of the paper has LA on the other side of BALL: with log-probabilities, which the paper
-maximises, the definitions give LA >= BALL.) The annulus is printed without its positive in the denominator, where it is
+maximizes, the definitions give LA >= BALL.) The annulus is printed without its positive in the denominator, where it is
 not bounded from below and not the estimate that the paper's lemma 5.1 makes of it; here the positive is in.
 
 Inputs of any float dtype are taken to float32 first; losses are float32 scalars, in nats.

@@ -22,7 +22,7 @@ def negative_cosine(prediction, target):
         losses.negative_cosine(prediction, target)
 
     Args:
-        prediction, target: float tensors (B, D); normalised here. A row of zeros has a cosine of 0 with any other, and
+        prediction, target: float tensors (B, D); normalized here. A row of zeros has a cosine of 0 with any other, and
             no gradient.
 
     Returns:
@@ -34,14 +34,14 @@ def negative_cosine(prediction, target):
 
 
 def normalized_regression(prediction, target):
-    """BYOL's loss of one direction: mean squared distance of normalised rows, which is 2 - 2 cosine.
+    """BYOL's loss of one direction: mean squared distance of normalized rows, which is 2 - 2 cosine.
 
     Example:
         prediction, target = np.random.default_rng(0).normal(size=(2, 32, 8))
         losses.normalized_regression(prediction, target)
 
     Args:
-        prediction, target: float tensors (B, D); normalised here, rows of zeros as in `negative_cosine`.
+        prediction, target: float tensors (B, D); normalized here, rows of zeros as in `negative_cosine`.
 
     Returns:
         Float32 scalar in [0, 4], 0 where all directions agree.

@@ -1,8 +1,8 @@
 """Objectives on spectra: embeddings of all images fill a volume, those of one image's views lie together.
 
 What pushes images apart is a function of the singular values of the batch: the coding rate (log-volume), the nuclear
-norm of the centroids, the entropy of a normalised spectrum, or directions that a covariance has seen too often. Terms
-are unweighted, float32 scalars, to be minimised; inputs of any float dtype are taken to float32 first.
+norm of the centroids, the entropy of a normalized spectrum, or directions that a covariance has seen too often. Terms
+are unweighted, float32 scalars, to be minimized; inputs of any float dtype are taken to float32 first.
 
 References:
     EMP-SSL: Tong, Chen, Ma and LeCun, "EMP-SSL: Towards Self-Supervised Learning in One Training Epoch" (arXiv
@@ -14,7 +14,7 @@ References:
     TiCo: Zhu, Moraes, Karakulak, Sobol, Canziani and LeCun, "TiCo: Transformation Invariance and Covariance Contrast
         for Self-Supervised Visual Representation Learning" (arXiv 2206.10698), eq. 1-3.
     Coding rate: Ma, Derksen, Hong and Wright, "Segmentation of Multivariate Mixed Data via Lossy Data Coding"; as the
-        regulariser of SimDINO: Wu et al., "Simplifying DINO via Coding Rate Regularization" (arXiv 2502.10385).
+        regularizer of SimDINO: Wu et al., "Simplifying DINO via Coding Rate Regularization" (arXiv 2502.10385).
 """
 
 from keras import ops
@@ -64,32 +64,32 @@ def emp_ssl_terms(z, epsilon: float = 0.2**0.5) -> dict:
         terms = losses.emp_ssl_terms(z)
 
     Args:
-        z: float tensor (B, J, D), embeddings of J views; normalised here.
+        z: float tensor (B, J, D), embeddings of J views; normalized here.
         epsilon: float > 0.
 
     Returns:
         dict of float32 scalars: "coding_rate" <= 0 (push) and "alignment" in [-1, 1] (pull), -1 with one view.
     """
     z = unit(_grouped(z))
-    centre = ops.mean(z, axis=1, keepdims=True)
+    center = ops.mean(z, axis=1, keepdims=True)
     return {
         "coding_rate": -ops.mean(coding_rate(ops.swapaxes(z, 0, 1), epsilon)),
-        "alignment": -ops.mean(ops.sum(z * unit(centre), axis=-1)),
+        "alignment": -ops.mean(ops.sum(z * unit(center), axis=-1)),
     }
 
 
 def mmcr_terms(z) -> dict:
     """The two nuclear norms of MMCR: of the centroids of all images, and of each image's views.
 
-    centroids = -|C|_*,  C (B, D) the mean over views of normalised embeddings
-    manifolds = mean over images of |Z_i|_*,  Z_i (J, D) its normalised views
+    centroids = -|C|_*,  C (B, D) the mean over views of normalized embeddings
+    manifolds = mean over images of |Z_i|_*,  Z_i (J, D) its normalized views
 
     Example:
         z = np.random.default_rng(0).normal(size=(32, 4, 8))
         terms = losses.mmcr_terms(z)
 
     Args:
-        z: float tensor (B, J, D), embeddings of J views; normalised here.
+        z: float tensor (B, J, D), embeddings of J views; normalized here.
 
     Returns:
         dict of float32 scalars: "centroids" <= 0 and "manifolds" >= 0, sqrt(J) where views agree. Centroids are as
@@ -106,7 +106,7 @@ def frossl_terms(z) -> dict:
     spectrum   = sum over views of 2 log |K_v / trace K_v|_F,  K_v = Z_v^T Z_v, or Z_v Z_v^T, whose spectrum is the same
     invariance = sum over views of J D mean (z_v - mean over views of z)^2
 
-    Each coordinate of a view is normalised over the batch first, and the trace is held constant, as in the released
+    Each coordinate of a view is normalized over the batch first, and the trace is held constant, as in the released
     code.
 
     Example:
@@ -142,7 +142,7 @@ def tico_terms(z_a, z_b, covariance) -> dict:
         terms = losses.tico_terms(z[:, 0], z[:, 1], covariance=np.eye(8) / 8)
 
     Args:
-        z_a, z_b: float tensors (B, D), embeddings of two views; normalised here.
+        z_a, z_b: float tensors (B, D), embeddings of two views; normalized here.
         covariance: float tensor (D, D), C, the moving average of Z_a^T Z_a / B, this batch included.
 
     Returns:

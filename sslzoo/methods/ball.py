@@ -10,12 +10,12 @@ class Ball(MemoryBank):
     loss = mean over views of [ -v . M_i / T + log sum over j in B_i of exp v . M_j / T ],  B_i the images nearest to v,
                                                                                          with i itself
 
-    `alignment` pulls a view towards the memory of its image, `contrast` pushes it from its neighbours' (and only
+    `alignment` pulls a view towards the memory of its image, `contrast` pushes it from its neighbors' (and only
     theirs); the bank and its rules are described in `MemoryBank`. Negatives from a ball make a looser bound on the
     mutual information (VINCE) and a harder task. Early in training hard negatives can mislead: `anneal_steps` begins
     with all images and shrinks the ball as it trains, which is BALL+.
 
-    The ball is exact, that of the view itself (the paper takes the neighbours of M_i; its code does as is done here).
+    The ball is exact, that of the view itself (the paper takes the neighbors of M_i; its code does as is done here).
 
     Args:
         neighbors: int >= 1, images in the ball; all images if there are not as many.

@@ -16,7 +16,7 @@ class BYOL(SimSiam, TeacherStudent):
 
     with p the predictor's output, and t the embedding by the teacher. `alignment` pulls the views of an image together
     and stands for the prior. No term pushes images apart: what keeps them apart is outside the loss, the teacher, the
-    predictor, and batch normalisation.
+    predictor, and batch normalization.
 
     The paper moves the teacher after the optimizer; here that is the beginning of the next step: the momentum
     tau_k = 1 - (1 - momentum) (cos(pi k / total_steps) + 1) / 2 belongs to the optimizer step k = 0, 1 ... before it.

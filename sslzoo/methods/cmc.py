@@ -1,4 +1,4 @@
-"""CMC: two modalities of one crop, its lightness and its colour, each of which is to find the other's memory."""
+"""CMC: two modalities of one crop, its lightness and its color, each of which is to find the other's memory."""
 
 import keras
 from keras import ops
@@ -15,18 +15,18 @@ class CMC(MemoryBank):
 
     loss = X(v_L; M_ab) + X(v_ab; M_L)
 
-    with v_L and v_ab what two networks make of the lightness and of the colour of one view, each remembered in a bank
+    with v_L and v_ab what two networks make of the lightness and of the color of one view, each remembered in a bank
     of its own, and X the loss of `InstanceDiscrimination` (`negatives`), `Ball` (`neighbors`) or `Annulus` (`clusters`
-    or `inner`), by the settings given. `alignment` pulls the lightness of an image towards the memory of its colours
-    and the other way round, `contrast` pushes it from those of other images. Neighbours and clusters are those of the
+    or `inner`), by the settings given. `alignment` pulls the lightness of an image towards the memory of its colors
+    and the other way round, `contrast` pushes it from those of other images. Neighbors and clusters are those of the
     bank that is compared with.
 
     The two networks see the same view, of policy "mi-cifar10-lab", and pick their channels themselves
-    (`networks.on_part`); of grey images any two parts will do. The representation is both, side by side.
+    (`networks.on_part`); of gray images any two parts will do. The representation is both, side by side.
 
     Args:
-        lightness, colour: built models, view (N, H, W, 3) -> representation (N, L).
-        lightness_projector, colour_projector: built models, (N, L) -> (N, P), or None.
+        lightness, color: built models, view (N, H, W, 3) -> representation (N, L).
+        lightness_projector, color_projector: built models, (N, L) -> (N, P), or None.
         num_images, views, negatives, **kwargs: as in `MemoryBank`.
 
     Reference:
@@ -40,36 +40,36 @@ class CMC(MemoryBank):
     def __init__(
         self,
         lightness,
-        colour,
+        color,
         num_images,
         lightness_projector=None,
-        colour_projector=None,
+        color_projector=None,
         views=None,
         negatives=4096,
         **kwargs,
     ):
-        super().__init__(side_by_side(lightness, colour), num_images, None, views, negatives=negatives, **kwargs)
+        super().__init__(side_by_side(lightness, color), num_images, None, views, negatives=negatives, **kwargs)
         self.lightness, self.lightness_projector = lightness, lightness_projector
-        self.colour, self.colour_projector = colour, colour_projector
+        self.color, self.color_projector = color, color_projector
         if lightness_projector is not None:
             self.check_head("lightness_projector", lightness_projector, lightness)
-        if colour_projector is not None:
-            self.check_head("colour_projector", colour_projector, colour)
+        if color_projector is not None:
+            self.check_head("color_projector", color_projector, color)
         sizes = [(head or network).output_shape[-1] for network, head in self._streams()]
         if sizes[0] != sizes[1]:
             raise InvalidInputError(
                 "Both modalities must be embedded in as many numbers, to be compared. "
-                f"Received: lightness in {sizes[0]}, colour in {sizes[1]}"
+                f"Received: lightness in {sizes[0]}, color in {sizes[1]}"
             )
         self.lightness_bank = self.make_bank(sizes[0], self.seed, "lightness_bank")
-        self.colour_bank = self.make_bank(sizes[0], self.seed + 1, "colour_bank")
+        self.color_bank = self.make_bank(sizes[0], self.seed + 1, "color_bank")
 
     def make_banks(self):
         """Not yet: their size is that of the projectors, which come later."""
 
     def _streams(self):
         """Network and head of each modality."""
-        return (self.lightness, self.lightness_projector), (self.colour, self.colour_projector)
+        return (self.lightness, self.lightness_projector), (self.color, self.color_projector)
 
     @property
     def embedding_dim(self) -> int:
@@ -77,7 +77,7 @@ class CMC(MemoryBank):
         return 2 * (self.lightness_projector or self.lightness).output_shape[-1]
 
     def embed(self, views, training=False):
-        """Embeddings of views (N, H, W, C), of unit length each, lightness then colour: float tensor (N, 2 P)."""
+        """Embeddings of views (N, H, W, C), of unit length each, lightness then color: float tensor (N, 2 P)."""
         embeddings = []
         for network, head in self._streams():
             features = network(views, training=training)
@@ -87,22 +87,22 @@ class CMC(MemoryBank):
 
     def banks(self):
         size = self.embedding_dim // 2
-        return [(slice(0, size), self.lightness_bank), (slice(size, None), self.colour_bank)]
+        return [(slice(0, size), self.lightness_bank), (slice(size, None), self.color_bank)]
 
     def compared(self):
-        (lightness, lightness_bank), (colour, colour_bank) = self.banks()
-        return [(lightness, colour_bank), (colour, lightness_bank)]
+        (lightness, lightness_bank), (color, color_bank) = self.banks()
+        return [(lightness, color_bank), (color, lightness_bank)]
 
 
-def side_by_side(lightness: keras.Model, colour: keras.Model) -> keras.Model:
+def side_by_side(lightness: keras.Model, color: keras.Model) -> keras.Model:
     """One model of both networks: view (N, H, W, C) -> their representations, concatenated."""
-    if lightness.input_shape != colour.input_shape:
+    if lightness.input_shape != color.input_shape:
         raise InvalidInputError(
             "Both networks must take the same views; `networks.on_part` lets each look at a part of them. "
-            f"Received: lightness of {lightness.input_shape}, colour of {colour.input_shape}"
+            f"Received: lightness of {lightness.input_shape}, color of {color.input_shape}"
         )
     view = keras.Input(lightness.input_shape[1:], name="view")
-    named = {"lightness": lightness, "colour": colour}  # Keras wants names apart inside a model
+    named = {"lightness": lightness, "color": color}  # Keras wants names apart inside a model
     named = [keras.Model(network.input, network.output, name=name) for name, network in named.items()]
     both = keras.layers.Concatenate(name="features")([network(view) for network in named])
     return keras.Model(view, both, name="encoder")

@@ -21,7 +21,7 @@ class CorInfoMax(JointEmbedding):
 
     `invariance` pulls the views of an image together and stands for the prior. `log_determinant` is the (negative)
     entropy of Gaussians with the covariances of the embeddings; it pushes images apart in all directions and stands for
-    the reconstruction. Embeddings must be kept bounded, by `normalize` (the released code) or by a batch normalisation
+    the reconstruction. Embeddings must be kept bounded, by `normalize` (the released code) or by a batch normalization
     at the end of the projector (GEDI).
 
     Covariances are estimated over steps: C <- momentum C + (1 - momentum) C of the batch, about a mean estimated in the

@@ -9,12 +9,12 @@ from sslzoo.methods.vae import VAE
 
 
 class CRVAE(VAE):
-    """Consistency-regularised VAE: two views, each a VAE, and a KL from one posterior to the other.
+    """Consistency-regularized VAE: two views, each a VAE, and a KL from one posterior to the other.
 
     loss = mean over images of  VAE(x) + VAE(x') + consistency_weight KL(q(z | x') || q(z | x))
 
     x is the first view and x' the second; the gradient flows through both. `reconstruction` pushes images apart,
-    `prior` pulls everything to one centre, `consistency` pulls the two views of an image together.
+    `prior` pulls everything to one center, `consistency` pulls the two views of an image together.
 
     Args:
         consistency_weight: float > 0, lambda: 0.1 in the SimVAE paper, 0.01 in its workshop version, 1e-3 originally.

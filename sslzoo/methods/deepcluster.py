@@ -22,7 +22,7 @@ class DeepCluster(Indexed):
 
     loss = mean over views of w_i [ -(z . c_k + b_k) + log sum_k' exp(z . c_k' + b_k') ],  k the cluster of image i
 
-    `alignment` pulls images of a cluster to one vector, the centre psi of the model's group, and stands for the prior:
+    `alignment` pulls images of a cluster to one vector, the center psi of the model's group, and stands for the prior:
     here the group of related data is a cluster of images. `contrast` pushes them from the vectors of other clusters
     and, with k-means cutting the whole set into clusters and w making each of them count the same, stands for the
     reconstruction. Clusters are made outside the training step, by `recluster`, or by the callback `Recluster` before
@@ -86,7 +86,7 @@ class DeepCluster(Indexed):
             encoder: `live_encoder` of this model, if one is at hand, which saves compiling one.
 
         Returns:
-            dict: "cluster_nmi", mutual information (normalised, 0..1) of old and new assignments, and "clusters_used".
+            dict: "cluster_nmi", mutual information (normalized, 0..1) of old and new assignments, and "clusters_used".
         """
         from sklearn.metrics import normalized_mutual_info_score
 

@@ -21,7 +21,7 @@ class DINO(MultiCrop, TeacherStudent):
 
     with g the cosines of an embedding with K prototypes, the teacher an exponential moving average of encoder, heads
     and prototypes, and center the moving mean of its logits. `alignment` pulls a view towards what the teacher sees in
-    another and stands for the prior. No term stands for the reconstruction: centring keeps the teacher from naming one
+    another and stands for the prior. No term stands for the reconstruction: centering keeps the teacher from naming one
     prototype always, its low temperature from naming all alike, so the loss cannot tell learning from collapse; the use
     of prototypes can.
 
@@ -44,7 +44,7 @@ class DINO(MultiCrop, TeacherStudent):
     papers = ("https://arxiv.org/abs/2104.14294",)
     terms = {"alignment": "prior"}
     remembers = ("a slow teacher", "the center of its scores")
-    apart_by = "centring and sharpening of the teacher"
+    apart_by = "centering and sharpening of the teacher"
     taught = ("encoder", "projector", "prototype_head")
     advice = (
         Advice("a lower teacher_temperature", "teacher_temperature", ("complete", "chance")),

@@ -28,7 +28,7 @@ class EBCLR(EnergyModel):
     rest does not see, from growing.
 
     Args:
-        encoder, projector, views: as in `JointEmbedding`, in [-1, 1]. The paper's networks have no batch normalisation
+        encoder, projector, views: as in `JointEmbedding`, in [-1, 1]. The paper's networks have no batch normalization
             and leaky ReLUs.
         temperature: float > 0, of squared distances.
         generative_weight: float >= 0. 0 is SimCLR, but for `norm`, without chains and buffer.

@@ -100,7 +100,7 @@ class EnergyModel(JointEmbedding):
     the network as it is and in inference mode, and is written back before the optimizer moves. A method says what f is,
     calls `draw` in its `call`, and `write_back` in its `update`.
 
-    Networks without batch normalisation serve best (as in the papers): the loss sees data and samples in one batch,
+    Networks without batch normalization serve best (as in the papers): the loss sees data and samples in one batch,
     whose statistics are those of neither. Smooth activations (silu, leaky ReLU) keep slopes alive.
 
     Example:

@@ -7,7 +7,7 @@ from sslzoo.methods.joint_embedding import JointEmbedding
 
 
 class FroSSL(JointEmbedding):
-    """FroSSL: the Frobenius norm of a trace-normalised covariance is least where all directions are used alike.
+    """FroSSL: the Frobenius norm of a trace-normalized covariance is least where all directions are used alike.
 
     loss = sum over views of 2 log |K_v / trace K_v|_F
            + invariance_weight sum over views of J D mean (z_v - mean of views)^2

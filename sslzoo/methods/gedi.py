@@ -24,7 +24,7 @@ class GEDI(ClusterEnergyModel):
 
     with logits t(x), p(y | x) = softmax(t)_y and f(x) = log sum_y exp t_y; x is the image as it is, with a little
     noise, x' an augmented view of it, and x_q a sample of the model. `invariance` pulls image and view into one
-    cluster, and stands for the prior of the zoo's model, whose centres are the clusters. What pushes images apart is
+    cluster, and stands for the prior of the zoo's model, whose centers are the clusters. What pushes images apart is
     `prior`, by which every cluster gets its share, and `generative`, the likelihood of the images.
 
     At the optimum invariance is 0 and prior is prior_weight log K, so the terms say what went wrong

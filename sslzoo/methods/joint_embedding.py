@@ -44,9 +44,9 @@ class JointEmbedding(Pretrainer):
     """
 
     view_counts = (2, 2)
-    # True: batch normalisation sees all views of the batch at once. False: one view of each image at a time.
+    # True: batch normalization sees all views of the batch at once. False: one view of each image at a time.
     joint_statistics = True
-    advice = (Advice("batch normalisation in the head", "has_plain_head", ("complete", "cone", "chance")),)
+    advice = (Advice("batch normalization in the head", "has_plain_head", ("complete", "cone", "chance")),)
 
     def __init__(
         self, encoder: keras.Model, projector: keras.Model | None = None, views: keras.Layer | None = None, **kwargs
@@ -78,10 +78,10 @@ class JointEmbedding(Pretrainer):
 
     @property
     def has_plain_head(self) -> bool | None:
-        """True if there is a projector, without any batch normalisation; None otherwise."""
+        """True if there is a projector, without any batch normalization; None otherwise."""
         layers = [] if self.projector is None else self.projector._flatten_layers()
-        normalised = any(isinstance(layer, keras.layers.BatchNormalization) for layer in layers)
-        return True if layers and not normalised else None
+        normalized = any(isinstance(layer, keras.layers.BatchNormalization) for layer in layers)
+        return True if layers and not normalized else None
 
     def embed(self, views, training=False):
         """Embeddings of views (N, H, W, C): float tensor (N, P), what the loss compares."""
@@ -119,7 +119,7 @@ class TeacherStudent(JointEmbedding):
     A method names what its teacher has copies of (`taught`), makes them at the end of its constructor, and moves them
     at the beginning of each training step, before it asks them anything; `tico.py` is a short one. The copies are
     `teacher_encoder`, `teacher_projector` ...: variables of the model that the optimizer never sees, whatever
-    `trainable` says, so part of every checkpoint, but not of `parts`. Batch normalisation in a teacher has statistics
+    `trainable` says, so part of every checkpoint, but not of `parts`. Batch normalization in a teacher has statistics
     of its own.
 
     Args:

@@ -9,11 +9,11 @@ from sslzoo.methods.joint_embedding import MultiCrop
 
 
 class LeJEPA(MultiCrop):
-    """LeJEPA: any number of views lie around the centre of the global ones, and their marginal is held to N(0, I).
+    """LeJEPA: any number of views lie around the center of the global ones, and their marginal is held to N(0, I).
 
-    loss = (1 - weight) mean (z_v - centre of global views)^2 + weight SIGReg
+    loss = (1 - weight) mean (z_v - center of global views)^2 + weight SIGReg
 
-    `invariance` pulls the views of an image together: it is SimVAE's prior, latents around one unknown centre.
+    `invariance` pulls the views of an image together: it is SimVAE's prior, latents around one unknown center.
     `sigreg` stands for the reconstruction, but does not push images apart: it fixes the distribution of all embeddings
     along random directions, drawn anew each step. No teacher, no stopped gradient, no negatives. At a total collapse to
     0 its gradient vanishes, so embeddings must start with some spread, as any network's do.
@@ -23,7 +23,7 @@ class LeJEPA(MultiCrop):
             `networks.projector(D, (2048, 2048, 128))`.
         weight: float in 0..1, the paper's lambda.
         slices: int >= 1, directions a step.
-        num_global: int >= 1, how many views, the first ones, make the centre; None for all but the local ones.
+        num_global: int >= 1, how many views, the first ones, make the center; None for all but the local ones.
         seed: int, of the directions.
 
     Reference:

@@ -1,4 +1,4 @@
-"""What the methods with a memory bank share: one vector remembered of each image, and neighbourhoods among them.
+"""What the methods with a memory bank share: one vector remembered of each image, and neighborhoods among them.
 
 The family is one loss (`losses.neighborhood_nce`) with other candidates and other sets:
 
@@ -59,7 +59,7 @@ class MemoryBank(Indexed):
                                 + log sum over positives and negatives of exp(v . M_j / T) ]
 
     with v the view's embedding and M the bank, both of length 1; image i itself is always positive. `alignment` pulls a
-    view towards what is remembered of its image, the mean of earlier views of it, which is the centre psi_i of the
+    view towards what is remembered of its image, the mean of earlier views of it, which is the center psi_i of the
     model's group, and stands for the prior; `contrast` pushes it from other images and stands for the reconstruction.
     Gradients flow through v alone. After a step M_i <- unit(momentum M_i + (1 - momentum) v), with the mean of several
     views. The bank starts with random rows, as in the papers, or by `fill_bank` with useful ones.
@@ -193,7 +193,7 @@ class MemoryBank(Indexed):
         own = ops.sum(v * ops.take(rows, index, axis=0), axis=1, keepdims=True)
         cosines, places = self.candidates(v, rows, drawn)
         positive, negative = self.sets(cosines, places, index, bank)
-        itself = places == index[:, None]  # in every neighbourhood
+        itself = places == index[:, None]  # in every neighborhood
         has_place = not (self.draws or self.searches)  # among all images; otherwise it gets a column of its own
         if not has_place:
             cosines = ops.concatenate([own, cosines], axis=1)
@@ -210,7 +210,7 @@ class MemoryBank(Indexed):
         return neighborhood_terms(cosines / self.temperature, with_itself(positive), with_itself(negative))
 
     def candidates(self, v, rows, drawn):
-        """Cosines (B, K) of unit vectors (B, D) with images that may be neighbours, and their places (B or 1, K)."""
+        """Cosines (B, K) of unit vectors (B, D) with images that may be neighbors, and their places (B or 1, K)."""
         if self.searches:
             return nearest(v, rows, min(self.neighbors, self.num_images))
         if drawn is not None:
@@ -274,7 +274,7 @@ class MemoryBank(Indexed):
         """Clusters what is remembered anew, `clusterings` times from other random numbers, which `epoch` and the seed
         give.
 
-        `progress` is called with the number of clusterings made so far. Returns "cluster_nmi", the normalised mutual
+        `progress` is called with the number of clusterings made so far. Returns "cluster_nmi", the normalized mutual
         information (0..1) of old and new clusters, mean over clusterings.
         """
         from sklearn.metrics import normalized_mutual_info_score
@@ -307,7 +307,7 @@ class MemoryBank(Indexed):
         """Writes what the networks make of each training image now over the random points that the bank starts with.
 
         A random row says nothing to a view: through the first epoch the best answer to rows of noise is one vector for
-        all images. Where that epoch is long and no batch normalisation keeps images apart, the encoder has collapsed by
+        all images. Where that epoch is long and no batch normalization keeps images apart, the encoder has collapsed by
         its end, and the bank with it. `images` are all training images, in the order of the index.
         """
         z = self.embed_all(images, batch_size)

@@ -10,7 +10,7 @@ class MMCR(JointEmbedding):
 
     loss = -|C|_* + manifold_weight mean over images of |Z_i|_*
 
-    with C (B, P) the mean over views of normalised embeddings, and Z_i (J, P) those of image i. `centroids` pulls: the
+    with C (B, P) the mean over views of normalized embeddings, and Z_i (J, P) those of image i. `centroids` pulls: the
     mean of unit vectors is the longer the better they agree (the prior); and it pushes: a nuclear norm is the larger
     the more directions its rows take (the stand-in for reconstruction). `manifolds`, which the paper mostly leaves out,
     presses on each image's own spread.

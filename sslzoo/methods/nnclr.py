@@ -1,4 +1,4 @@
-"""NNCLR: the positive of a view is the nearest neighbour, among recent images, of the other view."""
+"""NNCLR: the positive of a view is the nearest neighbor, among recent images, of the other view."""
 
 import math
 
@@ -14,16 +14,16 @@ from sslzoo.networks.initialization import unit_rows
 
 
 class NNCLR(SimSiam):
-    """Nearest-neighbour contrastive learning: positives come from a queue of other images, negatives from the batch.
+    """Nearest-neighbor contrastive learning: positives come from a queue of other images, negatives from the batch.
 
     loss = 1/2 [ InfoNCE(nn(z_1), p_2) + InfoNCE(nn(z_2), p_1) ],   scores nn(z) . p / temperature
 
-    with z the normalised embeddings, p the normalised output of the predictor, and nn(z) the row of the queue of
-    highest cosine, a constant. `alignment` pulls an image's view towards the neighbour of the other, and so images
-    that are alike towards each other: a prior that is wider than one image. `contrast` pushes it off the neighbours of
+    with z the normalized embeddings, p the normalized output of the predictor, and nn(z) the row of the queue of
+    highest cosine, a constant. `alignment` pulls an image's view towards the neighbor of the other, and so images
+    that are alike towards each other: a prior that is wider than one image. `contrast` pushes it off the neighbors of
     all others in the batch and stands for the reconstruction.
 
-    Neighbours are looked up in the queue as it was; then the embeddings of the first views replace its oldest rows.
+    Neighbors are looked up in the queue as it was; then the embeddings of the first views replace its oldest rows.
 
     Args:
         encoder, projector, predictor, views: as in `SimSiam`. The paper's heads for features of size

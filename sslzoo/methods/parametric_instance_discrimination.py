@@ -22,9 +22,9 @@ class ParametricInstanceDiscrimination(Indexed):
 
     loss = mean over views of [ -z . w_i + log sum_j exp z . w_j ],  w_i the weight vector of the view's image i
 
-    `alignment` pulls all views of an image towards its vector, the centre psi_i of the model's group, and stands for
+    `alignment` pulls all views of an image towards its vector, the center psi_i of the model's group, and stands for
     the prior; `contrast` pushes them from the vectors of all other images, which raises the entropy of z, and stands
-    for the reconstruction. The centres are parameters, which contrastive methods replace by a second view: memory and
+    for the reconstruction. The centers are parameters, which contrastive methods replace by a second view: memory and
     time of a step grow with the number of training images.
 
     Args:
@@ -60,7 +60,7 @@ class ParametricInstanceDiscrimination(Indexed):
         """Puts each image's class vector where the networks see the image now, at length 1, in place of random ones.
 
         Where there are many images, Adam moves short random vectors all to one side before their own image has come,
-        and an encoder without batch normalisation collapses in the first epoch. Long ones that stand at their images
+        and an encoder without batch normalization collapses in the first epoch. Long ones that stand at their images
         keep their places. `images` are all training images, in the order of the index.
         """
         self.class_vectors.assign(self.embed_all(images, batch_size))

@@ -34,9 +34,9 @@ def full_precision(tensor):
 
 
 # What the terms of losses stand for in the latent-variable model of "A Probabilistic Model behind Self-Supervised
-# Learning", eq. 3-5: views x of one image have latents z around one centre.
+# Learning", eq. 3-5: views x of one image have latents z around one center.
 ROLES = {
-    "prior": "p(z | centre): pulls the views of an image together",
+    "prior": "p(z | center): pulls the views of an image together",
     "reconstruction": "p(x | z): each view is rebuilt, so images stay apart",
     "substitute": "stands where p(x | z) was: images stay apart without being rebuilt",
     "marginal": "p(z) over all images is held to a shape",
@@ -72,7 +72,7 @@ class Picture(NamedTuple):
 
 
 class Pretrainer(keras.Model):
-    """Trains an encoder on views of unlabelled images with `model.fit`.
+    """Trains an encoder on views of unlabeled images with `model.fit`.
 
     Inputs are raw images (B, H, W, C), values 0..255, of which `views` makes J views each on the device; or views
     made beforehand (B, J, H, W, C), in the range the views' policy gives. Labels in `fit` data are ignored. The loss is

@@ -10,14 +10,14 @@ from sslzoo.methods.state import counter, rising_momentum, snapshot
 
 
 class SimDINO(MultiCrop, TeacherStudent):
-    """Simplified DINO: no prototypes, no centring, no temperatures.
+    """Simplified DINO: no prototypes, no centering, no temperatures.
 
     loss = mean over pairs of a global view t and another view s, and images, of 1/2 |z_s - z_t|^2
            - rate_weight mean over the student's global views of 1/2 log det(I + P / (B epsilon^2) Z^T Z)
 
-    with z normalised, and z_t the teacher's. `alignment` pulls a view towards what the teacher makes of another and
+    with z normalized, and z_t the teacher's. `alignment` pulls a view towards what the teacher makes of another and
     stands for the prior; `coding_rate` pushes images apart and stands for the reconstruction: what DINO leaves to
-    centring and sharpening stands in the loss.
+    centering and sharpening stands in the loss.
 
     Args:
         encoder, projector, views, local_views: as in `MultiCrop`. The paper's head for features of size D is

@@ -15,13 +15,13 @@ class SimSiam(JointEmbedding):
 
     `alignment` pulls the views of an image together and stands for the prior. No term pushes images apart: equal
     embeddings of all images are an optimum, -1. What keeps training away from it is outside the loss: the stopped
-    gradient, the predictor, and batch normalisation in the heads. So the loss cannot tell learning from collapse; the
-    spread of the normalised embeddings can, about 1 / sqrt(P) in each coordinate, 0 after collapse.
+    gradient, the predictor, and batch normalization in the heads. So the loss cannot tell learning from collapse; the
+    spread of the normalized embeddings can, about 1 / sqrt(P) in each coordinate, 0 after collapse.
 
     Args:
         encoder, projector, views: as in `JointEmbedding`. The paper's projector for features of size
             D is `networks.projector(D, (2048, 2048, 2048), output_batch_norm=True)`, without the first 2048 for
-            CIFAR-10. Batch normalisation of a batch of one image makes all its embeddings equal.
+            CIFAR-10. Batch normalization of a batch of one image makes all its embeddings equal.
         predictor: built model (N, P) -> (N, P), P the size of embeddings; the paper's is
             `networks.predictor(P, P // 4)`. Training and `load` of a whole model use it, published parts do not.
 

@@ -2,7 +2,7 @@
 
 State is float32 under every dtype policy, is part of the model's variables (so of every checkpoint), and keeps three
 rules that make it equal on TensorFlow, JAX and PyTorch: it is read through a `snapshot`, written once, after it was
-used, and its variables are frozen, not its layers (a frozen layer would also switch its batch normalisation to moving
+used, and its variables are frozen, not its layers (a frozen layer would also switch its batch normalization to moving
 statistics).
 """
 
@@ -74,7 +74,7 @@ def is_moved_by_hand(variable: keras.Variable) -> bool:
 def ema_update(teacher: keras.Model, student: keras.Model, momentum) -> None:
     """teacher <- momentum teacher + (1 - momentum) student, for what the student learns by gradient.
 
-    Statistics of batch normalisation are the teacher's own, gathered from what it sees.
+    Statistics of batch normalization are the teacher's own, gathered from what it sees.
     """
     for old, new in zip(teacher.weights, student.weights):
         if new.trainable:
@@ -86,7 +86,7 @@ def input_gradient(model: keras.Layer, function: Callable, x):
     """d sum(function(x)) / dx as a constant: what a Langevin step ascends, and what separates outliers.
 
     Keras has no such operation, so this is the one place where the three backends part. Whatever `function` writes
-    (statistics of batch normalisation, states of random generators) is thrown away, and the model's variables are
+    (statistics of batch normalization, states of random generators) is thrown away, and the model's variables are
     constants inside, so that a training step around it neither differentiates nor remembers the way to the gradient.
     For a gradient of each row on its own `function` must call networks with `training=False`.
     """

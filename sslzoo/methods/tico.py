@@ -14,7 +14,7 @@ class TiCo(TeacherStudent):
 
     loss = 1 - mean cos(z, t) + contrast_weight mean z^T C z,   C <- memory C + (1 - memory) Z^T Z / B
 
-    with z the normalised embedding of the first view, and t the teacher's of the second. `invariance` pulls the views
+    with z the normalized embedding of the first view, and t the teacher's of the second. `invariance` pulls the views
     of an image together and stands for the prior. `contrast` pushes embeddings off the directions that C remembers and
     stands for the reconstruction: a MoCo whose queue is summed up in its covariance, at any length for the same memory.
     C is a variable of the model, so part of every checkpoint; the gradient flows through this batch's part of it.

@@ -22,7 +22,7 @@ class VAE(Pretrainer):
     loss = mean over images of sum over views [ -log p(x | z) + KL(q(z | x) || N(0, I)) ],  z ~ q(z | x)
 
     `reconstruction` pushes images apart (to be rebuilt an image must differ from others); `prior` pulls all of
-    them towards one centre, without regard to which views belong together.
+    them towards one center, without regard to which views belong together.
 
     Example:
         import numpy as np

@@ -1,11 +1,11 @@
-"""VISReg: LeJEPA's idea with scale, shape and centre of the marginal asked for one by one."""
+"""VISReg: LeJEPA's idea with scale, shape and center of the marginal asked for one by one."""
 
 from sslzoo.losses import visreg_terms
 from sslzoo.methods.lejepa import LeJEPA
 
 
 class VISReg(LeJEPA):
-    """VISReg: views lie around the centre of the global ones; the marginal has unit scale, normal shape and mean 0.
+    """VISReg: views lie around the center of the global ones; the marginal has unit scale, normal shape and mean 0.
 
     loss = (1 - weight) invariance + weight (scale + shape + center)
 

@@ -6,8 +6,9 @@ the preprocessing of its views when it is saved. Examples assume `import numpy a
 """
 
 import sslzoo.backend  # noqa: F401 - before Keras
+from sslzoo import renamed
 from sslzoo.networks.backbones import backbone
-from sslzoo.networks.centre_of_mass import centre_of_mass_encoder
+from sslzoo.networks.center_of_mass import center_of_mass_encoder
 from sslzoo.networks.composition import at_size, compose, without_preprocessing
 from sslzoo.networks.critics import BilinearCritic, GaussianCritic
 from sslzoo.networks.decoders import DECODERS, decoder
@@ -15,6 +16,7 @@ from sslzoo.networks.encoders import ENCODERS, encoder, on_part
 from sslzoo.networks.heads import predictor, projector, prototype_head
 from sslzoo.networks.initialization import initialize, standardize
 
+__getattr__ = renamed.names(__name__, centre_of_mass_encoder=center_of_mass_encoder)
 __all__ = [
     "DECODERS",
     "ENCODERS",
@@ -22,7 +24,7 @@ __all__ = [
     "GaussianCritic",
     "at_size",
     "backbone",
-    "centre_of_mass_encoder",
+    "center_of_mass_encoder",
     "compose",
     "decoder",
     "encoder",

@@ -68,7 +68,7 @@ def backbone(
         **options: of the constructor, such as `alpha`.
 
     Returns:
-        Functional `keras.Model` of core layers: float (B, *input_shape) -> float32 (B, L). Its batch normalisation has
+        Functional `keras.Model` of core layers: float (B, *input_shape) -> float32 (B, L). Its batch normalization has
         momentum 0.9, as all in this package.
 
     Raises:
@@ -108,7 +108,7 @@ def widening(channels: int) -> str | None:
 
 
 def _widened(kernel, channels):
-    """A first kernel (h, w, 3, F) for another number of channels; grey images give what they gave as colour ones."""
+    """A first kernel (h, w, 3, F) for another number of channels; gray images give what they gave as color ones."""
     if channels == 1:
         return kernel.sum(axis=2, keepdims=True)
     turns = [channel % 3 for channel in range(channels)]

@@ -1,6 +1,6 @@
 """Pieces that encoders and decoders share, with the constants of the papers' PyTorch code rather than Keras' defaults.
 
-Batch normalisation has epsilon 1e-5 and momentum 0.9 (PyTorch's "0.1"). Strided convolutions pad explicitly by one on
+Batch normalization has epsilon 1e-5 and momentum 0.9 (PyTorch's "0.1"). Strided convolutions pad explicitly by one on
 each side ("same" in Keras pads one side only at stride 2, if the size is odd) and transposed ones crop what that
 padding removes. Images are (B, H, W, C) whatever `keras.config.image_data_format` says.
 """
@@ -27,7 +27,7 @@ def he_normal():
 
 
 def pytorch_default(fan_in):
-    """Initialisers of `torch.nn.Linear` and convolutions: kernel and bias uniform within 1 / sqrt(fan_in)."""
+    """Initializers of `torch.nn.Linear` and convolutions: kernel and bias uniform within 1 / sqrt(fan_in)."""
     limit = 1.0 / math.sqrt(fan_in)
     return {
         "kernel_initializer": initializers.RandomUniform(-limit, limit),
@@ -96,7 +96,7 @@ def conv_up(x, filters, size, name, use_bias=False, **options):
 def basic_block(x, filters, name, stride=1, project=None):
     """conv3-BN-ReLU-conv3-BN, plus shortcut, ReLU ("basic block" of He et al., "Deep Residual Learning", fig. 5 left).
 
-    The shortcut is a 1x1 convolution with batch normalisation where the shape changes (option B of that paper), or
+    The shortcut is a 1x1 convolution with batch normalization where the shape changes (option B of that paper), or
     where `project` says so.
     """
     if project is None:

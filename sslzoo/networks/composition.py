@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 from sslzoo import checks
-from sslzoo.errors import ArtefactError, BackendError, InvalidInputError, choose
+from sslzoo.errors import ArtifactError, BackendError, InvalidInputError, choose
 from sslzoo.networks import blocks
 
 # Layers that run code from the file, or read files that the file names.
@@ -31,7 +31,7 @@ _REFUSED_CLASSES = {
 # built, and again wherever it stands in the other. ResNet-152 has 564 layers.
 _MOST_CALLS, _MOST_OBJECTS = 2000, 20_000
 # Where Keras keeps what models consist of. Elsewhere it has functions that download, read and write files.
-_MODELLING = (
+_MODELING = (
     r"keras(\.src)?(\.(activations|constraints|dtype_policies|initializers|layers|losses|metrics|models|ops|optimizers"
     r"|quantizers|random|regularizers)(\.\w+)*)?"
 )
@@ -419,7 +419,7 @@ def check_published(model, core=True):
     """The model, if `read` will take it back."""
     try:
         check_config(json.loads(model.to_json()), core, tuple(_PACKAGES))
-    except ArtefactError as error:
+    except ArtifactError as error:
         what = "consists of core Keras layers" if core else "can be loaded in Keras' safe mode"
         raise InvalidInputError(f"A published model {what}. {error}") from error
     return model
@@ -435,11 +435,11 @@ def import_packages(packages) -> None:
     """Imports what a model requires, which registers its layers.
 
     Raises:
-        BackendError: it is not installed; ArtefactError: a package that models may not require.
+        BackendError: it is not installed; ArtifactError: a package that models may not require.
     """
     for package in packages:
         if package not in _PACKAGES:
-            raise ArtefactError(f"A model may require {', '.join(_PACKAGES)}. Received: requires={package!r}")
+            raise ArtifactError(f"A model may require {', '.join(_PACKAGES)}. Received: requires={package!r}")
         try:
             importlib.import_module(package.replace("-", "_"))
         except ImportError as error:
@@ -450,10 +450,10 @@ def import_packages(packages) -> None:
 
 
 def check_config(config, core=True, packages=()):
-    """Raise if a serialised model asks for more than Keras' own classes and those of `packages` (`core`), for code, for
+    """Raise if a serialized model asks for more than Keras' own classes and those of `packages` (`core`), for code, for
     other files, or for more layers than can be built in good time."""
     if not isinstance(config, dict) or "class_name" not in config:
-        raise ArtefactError(f"config.json must describe a Keras model. Received: {repr(config)[:80]}")
+        raise ArtifactError(f"config.json must describe a Keras model. Received: {repr(config)[:80]}")
     waiting = [(config | {"compile_config": None}, 0)]  # which is not used; and how often other models call it
     calls = objects = 0
     while waiting:
@@ -461,7 +461,7 @@ def check_config(config, core=True, packages=()):
         if isinstance(node, list):
             waiting.extend((item, often) for item in node)
         if core and isinstance(node, float) and not math.isfinite(node):
-            raise ArtefactError(f"The numbers in config.json must be finite. Received: {node}")
+            raise ArtifactError(f"The numbers in config.json must be finite. Received: {node}")
         if not isinstance(node, dict):
             continue
         layers = node.get("layers")
@@ -482,32 +482,32 @@ def check_config(config, core=True, packages=()):
             continue
         objects += 1
         if calls > _MOST_CALLS or objects > _MOST_OBJECTS:
-            raise ArtefactError(
+            raise ArtifactError(
                 f"A model may have {_MOST_CALLS:,} layers, those of models inside it counted each time that they are "
                 f"called, as Keras takes long to build more. Received: {calls:,} calls, {objects:,} objects so far"
             )
         name, module, registered = (node.get(key) for key in ("class_name", "module", "registered_name"))
         received = f"Received: class_name={name!r}, module={module!r}, registered_name={registered!r}"
         if not isinstance(name, str) or not all(isinstance(value, (str, type(None))) for value in (module, registered)):
-            raise ArtefactError(f"Classes must be named by texts. {received[:300]}")
+            raise ArtifactError(f"Classes must be named by texts. {received[:300]}")
         if name in _REFUSED_CLASSES:
-            raise ArtefactError(f"Models with code or files of their own are refused. Received: class_name={name!r}")
+            raise ArtifactError(f"Models with code or files of their own are refused. Received: class_name={name!r}")
         settings = node.get("config")
         if isinstance(settings, dict) and settings.get("stateful"):
             # Its state, of a size that any batch shape sets, is filled before Keras makes the variable.
-            raise ArtefactError(
+            raise ArtifactError(
                 f"Layers that remember the batch before are refused: features are of the image alone. {received[:300]}"
             )
         if name == "function" and not _is_activation(settings):
-            raise ArtefactError(
+            raise ArtifactError(
                 f"The only functions allowed are Keras' activations. Received: config={repr(settings)[:100]}"
             )
-        keras_own = module is None or re.fullmatch(_MODELLING, module) or (name == "function" and module == "builtins")
+        keras_own = module is None or re.fullmatch(_MODELING, module) or (name == "function" and module == "builtins")
         own = keras_own and ">" not in (registered or "")
         theirs = any(re.fullmatch(_PACKAGES[package], module or "") for package in packages)
         own = own or (theirs and registered in (name, f"keras_hub>{name}"))
         if not own and (core or re.match(r"keras(\.|$)", module or "") or module == "builtins"):
-            raise ArtefactError(f"Only Keras' own classes for models are allowed. {received[:300]}")
+            raise ArtifactError(f"Only Keras' own classes for models are allowed. {received[:300]}")
 
 
 def _is_activation(name):

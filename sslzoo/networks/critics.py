@@ -73,7 +73,7 @@ class BilinearCritic(_Critic):
 class GaussianCritic(_Critic):
     """log f(z, z') = -|z - z'|^2 / (2 L^2): z' is believed to be near z, N(z'; z, L^2 I), with L learned.
 
-    The normaliser of the Gaussian is left out: it is the same for all candidates and cancels. The scores do not change
+    The normalizer of the Gaussian is left out: it is the same for all candidates and cancels. The scores do not change
     when all embeddings are moved together; they equal those of `BilinearCritic` with W = I / L^2 plus
     -|z'|^2 / (2 L^2), what a candidate pays for being far out.
 

@@ -59,7 +59,7 @@ def decoder(
 def mlp(z, output_shape, *, widths=(2000, 500, 500)):
     """Table 3(b) of "A Probabilistic Model behind Self-Supervised Learning": L-2000-500-500-D, ReLU.
 
-    The released code turns the widths round (`mlp_released`). Initialisation is Keras' (Glorot uniform, zero bias).
+    The released code turns the widths round (`mlp_released`). Initialization is Keras' (Glorot uniform, zero bias).
     """
     return _dense(z, output_shape, widths, None)
 
@@ -90,7 +90,7 @@ def convnet(z, output_shape):
     | conv3, BN, ReLU | 16x16, 32 | transposed 4x4, stride 2 |
     | logits | 32x32, C | transposed 4x4, stride 2, with bias |
 
-    446,403 parameters for 32x32 colour images and 64 latents. A kernel of 4 at stride 2 meets every pixel equally
+    446,403 parameters for 32x32 color images and 64 latents. A kernel of 4 at stride 2 meets every pixel equally
     often, so that it leaves no chequerboard in the images.
     """
     return _convolutions("convnet", z, output_shape, (128, 64, 32))
@@ -109,7 +109,7 @@ def resnet18_simvae(z, output_shape):
     | logits | 32x32, C | 64x64, C | transposed 7x7, stride 2, with bias |
 
     A plain block is conv3-BN-ReLU-conv3-BN-ReLU without a shortcut; an upsampling block has a transposed 3x3 of stride
-    2 first, and a transposed 1x1 of stride 2 with batch normalisation as shortcut. Stride-1 convolutions are transposed
+    2 first, and a transposed 1x1 of stride 2 with batch normalization as shortcut. Stride-1 convolutions are transposed
     in that code, which is the same family of maps (the kernel is turned round). Initial weights are PyTorch's own, as
     there: its "fan in" of a transposed kernel counts the outputs.
     """
@@ -135,7 +135,7 @@ def resnet18_simvae_paper(z, output_shape):
     | conv4 | 64x64, 16 | 32x32, 16 | the same |
     | logits | 64x64, C | 32x32, C | 5x5, stride 1 |
 
-    Batch normalisation, ReLU and shortcuts are not printed; they are those of the encoder's blocks, upside down.
+    Batch normalization, ReLU and shortcuts are not printed; they are those of the encoder's blocks, upside down.
     """
     height, width, channels = _parts("resnet18-simvae-paper", output_shape, 4)
     x = _seed(z, (height, width, 256), {})

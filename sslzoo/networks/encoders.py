@@ -37,12 +37,12 @@ def encoder(
             "mlp": 500-500-2000, ReLU, as printed in the SimVAE paper (MNIST, FashionMNIST); flattens any input;
             "mlp-released": 2000-500-500, its mirror, as in the paper's released code;
             "mlp-small": 128-64, for 8x8 digits and tests;
-            "convnet": four convolutions, for colour images on a CPU (CIFAR-10);
+            "convnet": four convolutions, for color images on a CPU (CIFAR-10);
             "resnet18-simvae": the small ResNet of SimVAE's released code (CIFAR-10, CelebA);
             "resnet18-simvae-paper": the one of the paper's Table 4;
             "resnet18": the standard ResNet-18 for small images: 3x3 stem, no max-pooling, 512 features;
-            "airnet": six convolutions that pool early, for colour images in CPU hours (CIFAR-10);
-            "resnet8-gedi": GEDI's (and VERA's) eight 3x3 convolutions without batch normalisation, `width` features;
+            "airnet": six convolutions that pool early, for color images in CPU hours (CIFAR-10);
+            "resnet8-gedi": GEDI's (and VERA's) eight 3x3 convolutions without batch normalization, `width` features;
             "resnet18-photo", "resnet50": the standard ones for photographs, 7x7 stem and pooling;
             "vit-tiny", "vit-small": vision transformers (`sslzoo.networks.vit`);
             or a name that `backbone` takes ("keras:ResNet50").
@@ -154,7 +154,7 @@ def mlp(x, *, widths=(500, 500, 2000)):
     | fc3 | 2000 | ReLU |
     | head | L (or L and L) | linear |
 
-    The released code turns the widths round (`mlp_released`). Initialisation, on which the paper is silent, is Keras'
+    The released code turns the widths round (`mlp_released`). Initialization, on which the paper is silent, is Keras'
     (Glorot uniform, zero bias).
     """
     return blocks.dense_stack(_flat(x), checks.widths(widths=widths), "fc")
@@ -203,7 +203,7 @@ def resnet18_simvae(x):
     | stage3 | 4x4, 128 | 8x8, 128 | 2 basic blocks, the first with stride 2 |
     | flatten | 2048 | 8192 | |
 
-    The first block of every stage has a 1x1 shortcut with batch normalisation. A fourth stage (256) exists in that code
+    The first block of every stage has a 1x1 shortcut with batch normalization. A fourth stage (256) exists in that code
     but is cut off before use. Initial weights as there: He normal (fan out), the stem and the head PyTorch's own.
     """
     _check_side("resnet18-simvae", x, 8)
@@ -311,7 +311,7 @@ def airnet(x, *, widths=(64, 128, 192)):
     | block3 | 3x3, 192 | 2x2, 192 | the same |
     | features | 192 | 192 | mean over positions |
 
-    826,680 trainable parameters for three channels. It is narrow where images are large, and normalises after pooling,
+    826,680 trainable parameters for three channels. It is narrow where images are large, and normalizes after pooling,
     so that most of a step is convolution. Initial weights He normal (fan out), those of the stem Keras' own.
     """
     _check_side("airnet", x, 2 ** len(widths) + 1)
@@ -327,7 +327,7 @@ def airnet(x, *, widths=(64, 128, 192)):
 
 
 def resnet8_gedi(x, *, width=128):
-    """Table 8 of the GEDI paper (arXiv 2212.13425), the ResNet of VERA: eight 3x3 convolutions, no normalisation.
+    """Table 8 of the GEDI paper (arXiv 2212.13425), the ResNet of VERA: eight 3x3 convolutions, no normalization.
 
     | layer | 32x32 | |
     |---|---|---|

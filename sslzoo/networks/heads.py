@@ -18,7 +18,7 @@ def projector(
     seed: int | None = None,
     name: str = "projector",
 ) -> keras.Model:
-    """An MLP head: dense, batch normalisation, activation for each width but the last, which is linear.
+    """An MLP head: dense, batch normalization, activation for each width but the last, which is linear.
 
     | method | call, for features of size D |
     |---|---|
@@ -35,8 +35,8 @@ def projector(
     Args:
         input_dim: int, size of the representation.
         widths: tuple of int, sizes of all layers, the output's last.
-        batch_norm: bool, normalise hidden layers; they have no bias then, which normalisation would remove.
-        output_batch_norm: bool, normalise the output too, without a learned scale and offset.
+        batch_norm: bool, normalize hidden layers; they have no bias then, which normalization would remove.
+        output_batch_norm: bool, normalize the output too, without a learned scale and offset.
         activation: str, of hidden layers; "relu" or another of Keras' names.
         output_bias: bool, give the last layer a bias (never with `output_batch_norm`).
         seed: int >= 0 or None, as in `networks.encoder`.
@@ -63,7 +63,7 @@ def projector(
 
 
 def predictor(input_dim: int, hidden: int, seed: int | None = None, name: str = "predictor") -> keras.Model:
-    """The head that one of two branches has on top (BYOL, SimSiam): dense, batch normalisation, ReLU, linear.
+    """The head that one of two branches has on top (BYOL, SimSiam): dense, batch normalization, ReLU, linear.
 
     Example:
         head = networks.predictor(8, hidden=4, seed=0)

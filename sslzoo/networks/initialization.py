@@ -19,7 +19,7 @@ _TRUNCATED_STDDEV = 0.87962566103423978
 
 
 def initialize(model, seed):
-    """Redraws every weight of a built model from its layer's own initialiser, with NumPy.
+    """Redraws every weight of a built model from its layer's own initializer, with NumPy.
 
     Each weight has a random stream of its own, derived from the seed and its layer's position in the model: adding a
     head leaves the weights of the trunk as they were.
@@ -32,7 +32,7 @@ def initialize(model, seed):
 
     Args:
         model: built Keras model of layers whose weights follow Keras' `<weight>_initializer` attributes (dense,
-            convolutional and normalisation layers do).
+            convolutional and normalization layers do).
         seed: int >= 0, or None for one from Python's `random`, which `keras.utils.set_random_seed` seeds.
 
     Returns:
@@ -40,7 +40,7 @@ def initialize(model, seed):
 
     Raises:
         InvalidInputError: the seed is neither None nor an integer >= 0, the model is unbuilt, or a weight has an
-            initialiser other than zeros, ones, a constant, or Keras' uniform, normal, truncated normal and
+            initializer other than zeros, ones, a constant, or Keras' uniform, normal, truncated normal and
             variance-scaling (Glorot, He, LeCun) families.
     """
     if seed is None:
@@ -76,7 +76,7 @@ def _initializer(layer, weight):
     initializer = next((getattr(layer, name) for name in names if hasattr(layer, name)), None)
     if initializer is None:
         raise InvalidInputError(
-            f"initialize looks for the initialiser of a weight in its layer's attribute {weight.name}_initializer. "
+            f"initialize looks for the initializer of a weight in its layer's attribute {weight.name}_initializer. "
             f"Received: layer={layer.name!r} of type {type(layer).__name__}, which has none"
         )
     return initializer
@@ -98,7 +98,7 @@ def _draw(initializer, shape, rng):
     if isinstance(initializer, initializers.VarianceScaling):
         return _variance_scaling(initializer, shape, rng)
     raise InvalidInputError(
-        "initialize knows zeros, ones, constant, uniform, normal, truncated normal and variance-scaling initialisers. "
+        "initialize knows zeros, ones, constant, uniform, normal, truncated normal and variance-scaling initializers. "
         f"Received: initializer={type(initializer).__name__}"
     )
 
@@ -129,8 +129,8 @@ def standardize(model: keras.Model, batch) -> keras.Model:
 
     Layer by layer, from the input on: what a dense or convolutional layer gives on the batch, before its activation,
     has its mean and standard deviation taken out by bias and kernel, for each unit (or channel) on its own. It starts a
-    network as batch normalisation would, and leaves none in it. Energy models need that: they do without batch
-    normalisation, and images that differ little from their mean (digits in [-1, 1], mostly background) give an
+    network as batch normalization would, and leaves none in it. Energy models need that: they do without batch
+    normalization, and images that differ little from their mean (digits in [-1, 1], mostly background) give an
     untouched network nearly the same output for all, of which losses of clusters make one cluster.
 
     Example:
@@ -196,7 +196,7 @@ class Deferred(initializers.Initializer):
     """Zeros in place of a layer's own initial values, which something else replaces at once.
 
     Args:
-        wanted: the initialiser, or its configuration, that the layer asked for and gets back from `restore`.
+        wanted: the initializer, or its configuration, that the layer asked for and gets back from `restore`.
     """
 
     def __init__(self, wanted):
@@ -206,7 +206,7 @@ class Deferred(initializers.Initializer):
         return keras.ops.zeros(shape, dtype)
 
     def get_config(self):
-        return {"wanted": self.wanted}  # layers made of layers hand initialisers down by their configuration
+        return {"wanted": self.wanted}  # layers made of layers hand initializers down by their configuration
 
 
 def defer(layer):
@@ -222,7 +222,7 @@ def defer(layer):
 
 
 def defer_config(config):
-    """The configuration of a model whose layers will start at zeros; `restore` gives them their initialisers back."""
+    """The configuration of a model whose layers will start at zeros; `restore` gives them their initializers back."""
     if isinstance(config, list):
         return [defer_config(item) for item in config]
     if not isinstance(config, dict):
@@ -241,7 +241,7 @@ def defer_config(config):
 
 
 def restore(layer):
-    """The same layer, built since `defer`, with the initialisers it asked for: `get_config` names them."""
+    """The same layer, built since `defer`, with the initializers it asked for: `get_config` names them."""
     for inner in layer._flatten_layers() if isinstance(layer, keras.Layer) else [layer]:
         for name, initializer in list(vars(inner).items()):
             if isinstance(initializer, Deferred):

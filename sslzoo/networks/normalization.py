@@ -1,11 +1,11 @@
-"""Batch normalisation by one fused kernel of the backend while a network trains."""
+"""Batch normalization by one fused kernel of the backend while a network trains."""
 
 import keras
 from keras import ops
 
 
 def _tensorflow(x, scale, offset, epsilon):
-    """x (B, H, W, C), scale and offset (C,) -> normalised x, mean (C,), variance (C,), the latter two float32."""
+    """x (B, H, W, C), scale and offset (C,) -> normalized x, mean (C,), variance (C,), the latter two float32."""
     import tensorflow as tf
 
     empty = tf.zeros((0,))

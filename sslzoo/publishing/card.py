@@ -44,7 +44,7 @@ def render(results: dict, repository: str | None = None) -> str:
 
     Args:
         results: dict as `sslzoo.zoo.results` describes it.
-        repository: str, `organisation/name` on the Hub, if that is where the card will be read.
+        repository: str, `organization/name` on the Hub, if that is where the card will be read.
 
     Returns:
         Markdown with the front matter that the Hub reads: library, license, tags, data set, `model-index` metrics.

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from sslzoo.environment import check_backend
-from sslzoo.errors import ArtefactError, HubError
+from sslzoo.errors import ArtifactError, HubError
 from sslzoo.publishing import card as cards
 from sslzoo.publishing import manifest as manifests
 from sslzoo.zoo import hub, index, layout
@@ -31,8 +31,8 @@ def publish(
 
     Args:
         folder: a model folder (`sslzoo.publishing.write`).
-        repo_id: "organisation/name"; the repository is made if need be.
-        private: whether only you may see it; None takes the organisation's default, or what the repository is.
+        repo_id: "organization/name"; the repository is made if need be.
+        private: whether only you may see it; None takes the organization's default, or what the repository is.
         create_pr: open a pull request. Nothing is pinned then: publish again once it is merged.
         token: of the Hub, with write access; by default the one that this machine is logged in with.
         manifest: the file to pin the commit in. By default the checkout's, or what SSLZOO_MANIFEST names; an installed
@@ -45,7 +45,7 @@ def publish(
         the commit is pinned, or None), notes (list of str, what a person should know).
 
     Raises:
-        ArtefactError: the folder holds no model, a damaged one, or more than a model.
+        ArtifactError: the folder holds no model, a damaged one, or more than a model.
         HubError: the Hub could not be reached or refused; the message says what to do.
         ManifestError: the manifest is damaged.
         InvalidInputError: `repo_id` is no name of a repository, or results.json lacks what the manifest takes.
@@ -60,7 +60,7 @@ def publish(
     sent = {file: sha256(content).hexdigest() for file, content in model.items()}
     sealed = {layout.RESULTS: entry["sha256"], **results["files"]}
     if others := [file for file, digest in sealed.items() if sent.get(file) != digest]:
-        raise ArtefactError(
+        raise ArtifactError(
             f"The files must be those that {layout.RESULTS} names. Restore them, or publish again if the folder "
             f"changed while it was read. Received: {', '.join(others)} of '{folder}', missing or changed"
         )
@@ -177,7 +177,7 @@ def _check_folder(folder):
         if file.startswith(".") or "/." in file:  # hidden files stay here
             continue
         if path.is_symlink() or (path.is_file() and not layout.belongs(file)):
-            raise ArtefactError(
+            raise ArtifactError(
                 "Only files of a model are published, and links are none: remove what does not belong. "
                 f"Received: {file!r} in '{folder}'"
             )

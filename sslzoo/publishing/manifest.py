@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from sslzoo.errors import ArtefactError
+from sslzoo.errors import ArtifactError
 from sslzoo.files import lock_folder, unlock_folder, write_beside
 from sslzoo.zoo import index, layout
 from sslzoo.zoo.results import read_results
@@ -58,22 +58,22 @@ def sealed_entry(folder: "str | os.PathLike", repository: str) -> dict:
     """The entry of a folder whose results.json has the hashes of its files.
 
     Raises:
-        ArtefactError: it has none.
+        ArtifactError: it has none.
     """
     if not set(layout.part_files("encoder")) <= read_results(folder).get("files", {}).keys():
-        raise ArtefactError(
+        raise ArtifactError(
             f"{layout.RESULTS} must have the hashes of the model's files; `sslzoo seal {folder}` writes them. "
             f"Received: folder='{folder}'"
         )
     return index.entry(folder, repository)
 
 
-def refresh(folder: "str | os.PathLike", organisation: str = "sslzoo", file: "str | os.PathLike | None" = None) -> bool:
+def refresh(folder: "str | os.PathLike", organization: str = "sslzoo", file: "str | os.PathLike | None" = None) -> bool:
     """Enters a model folder under its name; a pinned revision stays if it holds these very files.
 
     Args:
         folder: a model folder whose results.json has the hashes of its files.
-        organisation: of the repository, for a model that had no entry.
+        organization: of the repository, for a model that had no entry.
         file: the manifest; by default `index.path()`.
 
     Returns:
@@ -82,7 +82,7 @@ def refresh(folder: "str | os.PathLike", organisation: str = "sslzoo", file: "st
     name = read_results(folder)["name"]
     with changing(index.path() if file is None else Path(file)) as entries:
         former = entries.get(name)
-        made = sealed_entry(folder, former["repository"] if former else f"{organisation}/{name}")
+        made = sealed_entry(folder, former["repository"] if former else f"{organization}/{name}")
         if former and former["sha256"] == made["sha256"]:
             made["revision"] = former["revision"]
         entries[name] = made

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 from sslzoo import zoo
-from sslzoo.errors import ArtefactError, InvalidInputError
+from sslzoo.errors import ArtifactError, InvalidInputError
 from sslzoo.networks import composition
 
 
@@ -18,7 +18,7 @@ class Beginning:
     queues are not, and begin anew.
 
     Args:
-        name: str, what `sslzoo.load` takes: a name, a model folder, or hf://organisation/name.
+        name: str, what `sslzoo.load` takes: a name, a model folder, or hf://organization/name.
         folder: Path, where the run keeps a copy of what it took.
         resumes: bool, whether the copy is taken instead, for the original may be gone.
 
@@ -90,7 +90,7 @@ class Beginning:
         """Gives a new projection head the weights of the trained one, if that was published and has its shape."""
         try:
             trained = self._load("projection")
-        except ArtefactError:
+        except ArtifactError:
             self.remarks.append("Its projection head is not published: that of this run began with random weights.")
             return
         trained = composition.part_after(trained, encoder.output_names[0])
@@ -102,14 +102,14 @@ class Beginning:
     def _part(self, part, reason):
         try:
             return self._load(part)
-        except ArtefactError as error:
+        except ArtifactError as error:
             raise InvalidInputError(f"--init needs the part {part!r}: {reason}. {error}") from error
 
     def _load(self, part):
         if part not in self.loaded:
             copy = self.folder / f"{part}.keras"
             if self.copied and not copy.is_file():
-                raise ArtefactError(
+                raise ArtifactError(
                     f"The run did not begin with such a part. Received: part={part!r} of '{self.folder}'"
                 )
             self.loaded[part] = zoo.load(copy) if self.copied else zoo.load(self.name, part=part)

@@ -26,7 +26,7 @@ def join(number: int | None, shared: str) -> None:
 
     Raises:
         InvalidInputError: another backend; nothing that says which process this is.
-        ArtefactError: processes that were not started alike.
+        ArtifactError: processes that were not started alike.
     """
     if number is None:
         return

@@ -162,7 +162,7 @@ def check_sizes(plan: Plan, settings: dict, images, devices: int) -> None:
 
 
 def check_labels(plan: Plan, settings: dict, has_monitor: bool) -> None:
-    """Refuses what acts on the accuracy of neighbours where there is none.
+    """Refuses what acts on the accuracy of neighbors where there is none.
 
     Raises:
         InvalidInputError: --until-knn, or a schedule that waits for accuracy to stall.
@@ -172,6 +172,6 @@ def check_labels(plan: Plan, settings: dict, has_monitor: bool) -> None:
         waits = "schedule='plateau'"
     if waits and not has_monitor:
         raise InvalidInputError(
-            "What waits for the accuracy of neighbours needs one label an image, and monitor_every > 0. "
+            "What waits for the accuracy of neighbors needs one label an image, and monitor_every > 0. "
             f"Received: {waits}"
         )

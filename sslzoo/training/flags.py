@@ -51,7 +51,7 @@ def parser(method: str, variants: dict, description: str, has_queue: bool = True
     add("--labels", choices=("folders",), help="the folders in a folder of images are classes")
     add("--test-share", type=float, default=0.0, help="with --labels folders: share of each class that is held out")
     add("--on-error", choices=("fail", "skip"), default="fail", help="images of a folder that cannot be read (fail)")
-    add("--background", default="white", metavar="COLOUR", help="what transparent images are laid on (white)")
+    add("--background", default="white", metavar="COLOR", help="what transparent images are laid on (white)")
     add("--limit", type=int, help="use the first N images of each split only")
 
     add = parser.add_argument_group("settings").add_argument

@@ -10,9 +10,9 @@ import numpy as np
 
 from sslzoo import processes
 from sslzoo.data import StreamedImages
-from sslzoo.errors import ArtefactError
+from sslzoo.errors import ArtifactError
 from sslzoo.files import lock_folder, unlock_folder, write_beside
-from sslzoo.publishing import artefact
+from sslzoo.publishing import artifact
 
 # What a run notes beside its identity: the epochs it was planned for before it was given more, steps in a program,
 # how many steps fitted into --max-minutes (each time it was asked), and how it ended (`zoo.results.ENDINGS`).
@@ -49,21 +49,21 @@ class RunFolder:
             identity: what a resumed run must share with the run it goes on with.
 
         Raises:
-            ArtefactError: the folder holds another run or other files, cannot be written, or is a file.
+            ArtifactError: the folder holds another run or other files, cannot be written, or is a file.
         """
         out, record, self.record = self.path, self.path / "run.json", identity
         if out.exists() and not out.is_dir():
-            raise ArtefactError(f"--out must be a folder. Received: --out={out}, which is a file")
+            raise ArtifactError(f"--out must be a folder. Received: --out={out}, which is a file")
         there = next(path for path in (out, *out.absolute().parents) if path.exists())
         if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-            raise ArtefactError(f"--out must be a folder that can be written. Received: --out={out}")
+            raise ArtifactError(f"--out must be a folder that can be written. Received: --out={out}")
         if not out.exists():
             return
         began = any(out.glob("checkpoint*.npz")) or (out / self.name).exists()
         if record.exists() and self.resume:
             self.record = compare(read(record), identity, out)
         elif record.exists() and began:
-            raise ArtefactError(
+            raise ArtifactError(
                 "The output folder holds a run already: go on with it (--resume), or name another (--out). "
                 f"Received: --out={out}"
             )
@@ -71,28 +71,28 @@ class RunFolder:
         own = OWN | {self.name, f"{self.name}.keras"}
         foreign = any(each not in own and not _is_left_over(each) for each in held)
         if not record.exists() and (began or foreign):
-            raise ArtefactError(
+            raise ArtifactError(
                 "The output folder must be new, empty, or hold a run of this recipe (with --resume). "
                 f"Received: --out={out}, which holds {held[:3]}"
             )
-        artefact.check_target(out / self.name, overwrite=True)  # the end would refuse a user's note beside the model
+        artifact.check_target(out / self.name, overwrite=True)  # the end would refuse a user's note beside the model
 
     def take(self, identity: dict) -> None:
         """Makes the folder, locks it until `leave` or the end of this process, and removes what killed ones left.
 
         Raises:
-            ArtefactError: it cannot be written, or another process trains in it.
+            ArtifactError: it cannot be written, or another process trains in it.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.path):
                 pass
         except OSError as error:
-            raise ArtefactError(
+            raise ArtifactError(
                 f"--out must be a folder that can be written ({error.strerror or error}). Received: --out={self.path}"
             ) from error
         if not lock_folder(self.path):
-            raise ArtefactError(
+            raise ArtifactError(
                 "Another process trains in this folder; wait for it, or name another (--out). "
                 f"Received: --out={self.path}"
             )
@@ -115,7 +115,7 @@ def compare(theirs: dict, ours: dict, out: Path) -> dict:
     """The record of a run that goes on, with more epochs perhaps, which extend it.
 
     Raises:
-        ArtefactError: it was begun with other settings or images.
+        ArtifactError: it was begun with other settings or images.
     """
     notes = {name: theirs[name] for name in NOTES & theirs.keys()}
     was, now = (dict(_flat(record)) for record in (theirs, ours))
@@ -128,7 +128,7 @@ def compare(theirs: dict, ours: dict, out: Path) -> dict:
         changed = ", ".join(
             f"{name.removeprefix('settings.')}={now.get(name)!r} (was {was.get(name)!r})" for name in sorted(differing)
         )
-        raise ArtefactError(f"--resume needs the configuration and the images of the run in {out}. Received: {changed}")
+        raise ArtifactError(f"--resume needs the configuration and the images of the run in {out}. Received: {changed}")
     return ours | notes
 
 
@@ -143,14 +143,14 @@ def read(record: Path) -> dict:
     """The record of the run that is there.
 
     Raises:
-        ArtefactError: it is none.
+        ArtifactError: it is none.
     """
     try:
         theirs = json.loads(record.read_text("utf-8"))
         if not isinstance(theirs, dict):
             raise ValueError("it is no object")
     except (OSError, ValueError) as error:
-        raise ArtefactError(f"The run's record must be JSON ({error}). Received: {record}") from error
+        raise ArtifactError(f"The run's record must be JSON ({error}). Received: {record}") from error
     return theirs
 
 

@@ -1,4 +1,4 @@
-"""After training: evaluate, draw, and write the artefact."""
+"""After training: evaluate, draw, and write the artifact."""
 
 import inspect
 import json
@@ -11,12 +11,12 @@ from pathlib import Path
 import keras
 
 from sslzoo import callbacks, data, evaluation, processes
-from sslzoo.errors import ArtefactError, printable
+from sslzoo.errors import ArtifactError, printable
 from sslzoo.evaluation import pictures
 from sslzoo.evaluation.report import versions
 from sslzoo.files import write_beside
 from sslzoo.methods.papers import paper
-from sslzoo.publishing import artefact
+from sslzoo.publishing import artifact
 from sslzoo.publishing.card import UNSTATED
 from sslzoo.training import devices
 from sslzoo.training.settings import SETUPS
@@ -86,7 +86,7 @@ def write(run, model: keras.Model) -> Path:
         Path of the model's folder.
 
     Raises:
-        ArtefactError: the model is left, but not all of it could be published, evaluated or drawn.
+        ArtifactError: the model is left, but not all of it could be published, evaluated or drawn.
     """
     _, remarks = ending(run)
     for remark in remarks:
@@ -110,7 +110,7 @@ def _write(run, model, is_hurried):
         made["remarks"] += remarks
         write_beside(run.out / "results.json", (json.dumps(made, indent=1, default=str) + "\n").encode())
         float16 = run.arguments.float16
-        return artefact.write(run.out / run.name, **parts, **made, pictures=drawn, float16=float16, overwrite=True)
+        return artifact.write(run.out / run.name, **parts, **made, pictures=drawn, float16=float16, overwrite=True)
 
     spare = run.out / f"{run.name}.keras"
     attempt(lambda: model.save(spare))
@@ -133,7 +133,7 @@ def _write(run, model, is_hurried):
         print(f'Wrote {folder}. Use it: sslzoo.load("{folder}")')
     if faults:
         left = folder or (spare if spare.exists() else run.checkpoint.path)
-        raise ArtefactError(
+        raise ArtifactError(
             "The model is trained and written, but not all of it could be published, evaluated or drawn. "
             f"{sentences()[0].rstrip('.')}. Mend that, and --resume does what is left. Received: folder='{left}'"
         ) from faults[0]
@@ -146,7 +146,7 @@ def _parts(run, model):
     if not run.arguments.float16:
         return parts | {"model": model}
     for part in parts.values():
-        artefact.round_to_float16(part)
+        artifact.round_to_float16(part)
     return parts
 
 
@@ -258,7 +258,7 @@ def own_protocols(run, model) -> tuple[list[str], dict]:
 
 
 def draw(run, model, encoder) -> Iterator[Path]:
-    """Curves, neighbours, an embedding, and what the method shows of itself: the file of each, once it is drawn."""
+    """Curves, neighbors, an embedding, and what the method shows of itself: the file of each, once it is drawn."""
     folder = run.out / "pictures"
     folder.mkdir(exist_ok=True)
     images, labels = run.examples.test_images, run.examples.test_labels
@@ -269,7 +269,7 @@ def draw(run, model, encoder) -> Iterator[Path]:
     shown = images[:2000]
     features = evaluation.features(encoder, shown)
     if len(features) > 1:
-        yield pictures.neighbors(shown, features, folder / "neighbours.png", seed=run.seed)
+        yield pictures.neighbors(shown, features, folder / "neighbors.png", seed=run.seed)
     if labels is not None and labels.ndim == 1:
         names = data.class_names(run.dataset, labels[:2000])
         yield pictures.embedding(features, labels[:2000], folder / "embedding.png", names=names)

@@ -1,4 +1,4 @@
-"""One run, between a recipe's settings and the artefact at the end.
+"""One run, between a recipe's settings and the artifact at the end.
 
 A recipe holds its hyper-parameters as data and reads, from top to bottom:
 
@@ -6,7 +6,7 @@ A recipe holds its hyper-parameters as data and reads, from top to bottom:
     model = SimVAE(...)                      # from run.settings, run.image_shape, run.seed
     run.prepare(model)                       # compile; go back to the checkpoint with --resume
     model.fit(run.data(), **run.fit_arguments())
-    run.finish(model)                        # probes, pictures, artefact
+    run.finish(model)                        # probes, pictures, artifact
 
 `plan` says what is wanted, `examples` holds the images, `builders` make networks from both, `folder` is where the run
 lies on the disk, and `outcome` evaluates, draws and writes what came out.
@@ -24,7 +24,7 @@ import numpy as np
 
 from sslzoo import callbacks, data, processes, progress
 from sslzoo.environment import hushed
-from sslzoo.errors import ArtefactError, InvalidInputError
+from sslzoo.errors import ArtifactError, InvalidInputError
 from sslzoo.methods import Pretrainer
 from sslzoo.methods.pretrainer import fuses_its_steps
 from sslzoo.networks import composition
@@ -37,7 +37,7 @@ from sslzoo.training.settings import KINDS, Variant, table, views_of
 
 
 class Run(Builders):
-    """One training run, from command line to artefact. Images are read when they are first asked for.
+    """One training run, from command line to artifact. Images are read when they are first asked for.
 
     Example:
         import sslzoo
@@ -237,7 +237,7 @@ class Run(Builders):
     def _restore(self):
         self.initial_epoch = self.checkpoint.restore(self.model)
         if processes.of_first([self.initial_epoch]) != [self.initial_epoch]:
-            raise ArtefactError(f"--out must be a folder that all processes see. Received: --out={self.out}")
+            raise ArtifactError(f"--out must be a folder that all processes see. Received: --out={self.out}")
         if not self.initial_epoch:
             print(f"There is no checkpoint in {self.out}: training starts over.")
         for remark in self.checkpoint.remarks:
@@ -335,7 +335,7 @@ class Run(Builders):
         self.folder.note(planned=[*self.folder.record["planned"], steps])
 
     def finish(self, model: Pretrainer) -> Path:
-        """Evaluate, draw, write the artefact `<out>/<name>/`; of several processes the first does. Returns its path."""
+        """Evaluate, draw, write the artifact `<out>/<name>/`; of several processes the first does. Returns its path."""
         if (self.arguments.accumulate or 1) > 1:
             self.moved = int(model.optimizer.iterations) > 0  # asked before processes part
         if self.devices > 1 and not processes.leave(model):

@@ -27,8 +27,8 @@ from sslzoo import checks
 from sslzoo.errors import InvalidInputError, choose
 
 LONGEST_NAME = 96  # letters of a model's name
-KINDS = ("grey images", "colour images")  # what folders and `.npz` files are taken for, by their channels
-COLOUR = ("cifar10", "cifar100", "svhn_cropped", "celeb_a", "colour images")  # `Per(colour=...)`
+KINDS = ("gray images", "color images")  # what folders and `.npz` files are taken for, by their channels
+COLOR = ("cifar10", "cifar100", "svhn_cropped", "celeb_a", "color images")  # `Per(color=...)`
 
 # What the SimVAE papers hold equal across methods, per data set: network, size of the representation, and views.
 # "flip": the paper's figures come from vertical flips (so its code; its text leaves it open), which `--variant paper`
@@ -42,8 +42,8 @@ SETUPS = {
     "cifar100": {"network": "convnet", "latent_dim": 64, "policy": "simvae-cifar10", "flip": "horizontal"},
     "svhn_cropped": {"network": "convnet", "latent_dim": 64, "policy": "simvae-cifar10", "flip": None},
     "celeb_a": {"network": "resnet18-simvae", "latent_dim": 64, "policy": "simvae-celeba", "flip": "horizontal"},
-    "grey images": {"network": "mlp", "latent_dim": 10, "policy": "simvae-fashion-mnist", "flip": "horizontal"},
-    "colour images": {"network": "convnet", "latent_dim": 64, "policy": "simvae-cifar10", "flip": "horizontal"},
+    "gray images": {"network": "mlp", "latent_dim": 10, "policy": "simvae-fashion-mnist", "flip": "horizontal"},
+    "color images": {"network": "convnet", "latent_dim": 64, "policy": "simvae-cifar10", "flip": "horizontal"},
 }
 
 
@@ -56,7 +56,7 @@ class Per:
 
         "batch_size": Per(12, mnist=32, fashion_mnist=32)   # 32 on the two, 12 elsewhere
         "network": Per(cifar10="resnet18")                  # on CIFAR-10; elsewhere what the row below says
-        "temperature": Per(0.7, colour=0.05, celeb_a=0.1)   # 0.05 wherever images are in colour, but for faces
+        "temperature": Per(0.7, color=0.05, celeb_a=0.1)   # 0.05 wherever images are in color, but for faces
 
     Example:
         from sslzoo import training
@@ -67,8 +67,8 @@ class Per:
 
     Args:
         otherwise: value for all other data sets; left out, they keep what they had.
-        **by_dataset: data set -> value. `grey_images` and `colour_images` stand for folders and files, `colour` for
-            all in colour that are not named beside it.
+        **by_dataset: data set -> value. `gray_images` and `color_images` stand for folders and files, `color` for
+            all in color that are not named beside it.
     """
 
     KEEP = object()
@@ -76,7 +76,7 @@ class Per:
     def __init__(self, otherwise=KEEP, **by_dataset):
         self.otherwise = otherwise
         named = {name.replace("_images", " images"): value for name, value in by_dataset.items()}
-        self.values = (dict.fromkeys(COLOUR, named.pop("colour")) if "colour" in named else {}) | named
+        self.values = (dict.fromkeys(COLOR, named.pop("color")) if "color" in named else {}) | named
         for name in self.values:
             choose("dataset", name, SETUPS)
 
@@ -127,21 +127,21 @@ TRAINING = {
     "adam_epsilon": 1e-7,
     "learning_rate": 1e-3,
     "weight_decay": 0.0,
-    "schedule": "cosine",  # or "constant"; or "plateau", by ten when the nearest neighbours stall
+    "schedule": "cosine",  # or "constant"; or "plateau", by ten when the nearest neighbors stall
     "warmup_steps": 200,
     "warmup_epochs": None,
     "policy_changes": {},
     "protocols": None,  # all
     "probe_on_views": None,  # epochs of logistic regression on features of augmented images, after training
     # Of the mixture that looks for clusters: one takes minutes where there are 64 features.
-    "gmm_restarts": Per(20, colour=3),
+    "gmm_restarts": Per(20, color=3),
 }
 
 # The tables of the SimVAE papers: their networks, flips, batch, rate and budget. Discriminative methods set `epochs` to
 # 600, those of the VAE family to 400.
 PAPER = Variant(
     {
-        "network": Per(colour="resnet18-simvae-paper", colour_images="resnet18-simvae"),
+        "network": Per(color="resnet18-simvae-paper", color_images="resnet18-simvae"),
         "flip": "vertical",
         "epochs": 600,
         "batch_size": 128,
@@ -151,9 +151,9 @@ PAPER = Variant(
     }
 )
 VAE_PAPER = PAPER | {"epochs": 400}
-# The authors' code: other networks than the text's on grey images.
-RELEASED = VAE_PAPER | {"network": Per(mnist="mlp-released", fashion_mnist="mlp-released", colour="resnet18-simvae")}
-# The zoo tier of small colour images: what hours of a CPU make of them, one setting for all methods but for what is a
+# The authors' code: other networks than the text's on gray images.
+RELEASED = VAE_PAPER | {"network": Per(mnist="mlp-released", fashion_mnist="mlp-released", color="resnet18-simvae")}
+# The zoo tier of small color images: what hours of a CPU make of them, one setting for all methods but for what is a
 # method's own (docs/choices.md, "CIFAR-10 in hours"). 160 views of an image are 8 million of CIFAR-10. Without it,
 # `--variant small`, methods are held against each other at a million views of a network of 64 features.
 _HOURS = {"network": "airnet", "views_per_image": 160, "optimizer": "muon", "learning_rate": 6e-3}
@@ -188,7 +188,7 @@ STRONG = Variant(
         "warmup_epochs": 10,
         "protocols": ("linear", "knn"),
     },
-    only=("cifar10", "cifar100", "colour images"),
+    only=("cifar10", "cifar100", "color images"),
     published=False,
 )
 # Section B.3 of "On Mutual Information in Contrastive Learning", for methods with a memory bank, but for one thing:
@@ -213,7 +213,7 @@ MI = Variant(
         "protocols": ("linear", "knn"),
         "probe_on_views": 30,
     },
-    only=("cifar10", "cifar100", "colour images"),
+    only=("cifar10", "cifar100", "color images"),
 )
 
 
@@ -258,7 +258,7 @@ def resolve(
     for name, value in (changes or {}).items():
         numbers[choose("setting", name, numbers)] = value
     if channels not in (None, 1, 3) and "policy" not in (changes or {}):
-        numbers["policy"] = "channels"  # the others mix colours
+        numbers["policy"] = "channels"  # the others mix colors
     if numbers["policy"] == "xray" and "flip" not in (changes or {}):
         numbers["flip"] = None  # hearts lie to the left
     if "latent_dim" not in (changes or {}) and (

@@ -18,7 +18,7 @@ import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
-from sslzoo.errors import ArtefactError, HubError, IntegrityError, InvalidInputError, SSLZooError
+from sslzoo.errors import ArtifactError, HubError, IntegrityError, InvalidInputError, SSLZooError
 from sslzoo.files import sha256
 from sslzoo.zoo import index
 from sslzoo.zoo.layout import RESULTS, part_files
@@ -36,22 +36,22 @@ _SECRET = re.compile(r"hf_[A-Za-z0-9]{8,}|(?<=[Bb]earer )[^\s'\",]+|(?<=://)[^\s
 
 
 def parse(path: str) -> tuple[str, str | None]:
-    """Repository and revision (None: not stated) of "hf://organisation/name[@revision]".
+    """Repository and revision (None: not stated) of "hf://organization/name[@revision]".
 
     Raises:
         InvalidInputError: it is not of that form.
     """
     repository, at, revision = path.removeprefix(index.SCHEME).partition("@")
     if not path.startswith(index.SCHEME) or (at and not revision):
-        raise InvalidInputError(f"Expected hf://organisation/name[@revision]. Received: {path!r}")
+        raise InvalidInputError(f"Expected hf://organization/name[@revision]. Received: {path!r}")
     return check_repository(repository, path), check_revision(revision) if at else None
 
 
 def check_repository(repository: object, received: object = None) -> str:
-    """The name of a repository, "organisation/name", if it is one."""
+    """The name of a repository, "organization/name", if it is one."""
     if not isinstance(repository, str) or not index.is_repository(repository):
         raise InvalidInputError(
-            f"A repository on the Hub is called organisation/name.{index.hint(str(received or repository))} "
+            f"A repository on the Hub is called organization/name.{index.hint(str(received or repository))} "
             f"Received: {received or repository!r}"
         )
     return repository
@@ -99,7 +99,7 @@ def fetch(
     """Brings files of a repository into the cache, those that are not there yet.
 
     Args:
-        repository: "organisation/name".
+        repository: "organization/name".
         revision: commit, tag or branch; None for the newest commit. All files come from one commit.
         files: paths in the repository.
         hashes: path -> sha256 that a file must have; of others the Hub's own name is checked, where the cache has it.
@@ -304,7 +304,7 @@ def _unreadable(path, expected):
     if expected is None and os.path.basename(path) == RESULTS and not os.path.islink(path):
         try:
             parse_results(Path(path).read_bytes(), path)
-        except ArtefactError as error:
+        except ArtifactError as error:
             return f"a file that can be read. Received: {error}"
     return None
 

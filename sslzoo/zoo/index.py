@@ -3,7 +3,7 @@
 `weights_manifest.json` lies at the root of the repository and, in an installed package, inside it. It is one JSON
 object: `schema` (2) and `models`, name -> entry. An entry holds
 
-    repository     str, "organisation/name" on the Hugging Face Hub; null: none
+    repository     str, "organization/name" on the Hugging Face Hub; null: none
     revision       str, the commit there, 40 hexadecimal digits; null: not published yet
     sha256         str, of results.json, which has the hashes of all other files
     parts, bytes   list of str, and int: what the folder holds, and the size of its files
@@ -47,7 +47,7 @@ def is_safe_path(path: object) -> bool:
 
 
 def is_repository(value: object) -> bool:
-    """Whether it can be the name of a repository on the Hub, "organisation/name"."""
+    """Whether it can be the name of a repository on the Hub, "organization/name"."""
     return (
         matches(f"{_OWN_NAME}/{_OWN_NAME}")(value)
         and len(value) <= 96
@@ -78,7 +78,7 @@ def _is_parts(value):
 # From results.json, where it has them.
 SHARED = ("method", "dataset", "recipe", "license", "input_shape", "features", "parameters")
 _ENTRY = {
-    "repository": (True, "'organisation/name' or null", lambda value: value is None or is_repository(value)),
+    "repository": (True, "'organization/name' or null", lambda value: value is None or is_repository(value)),
     "revision": (
         True,
         "a commit of 40 hexadecimal digits, or null",
@@ -201,11 +201,11 @@ def entry(folder: "str | os.PathLike", repository: str | None = None, revision: 
 
     Args:
         folder: a model folder.
-        repository: "organisation/name" on the Hub.
+        repository: "organization/name" on the Hub.
         revision: commit there that holds these files; None for not published yet.
 
     Raises:
-        ArtefactError: the folder holds no model, or results.json is missing or damaged.
+        ArtifactError: the folder holds no model, or results.json is missing or damaged.
         InvalidInputError: repository or revision is none.
     """
     folder = Path(folder)

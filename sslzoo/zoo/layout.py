@@ -17,7 +17,7 @@ sslzoo. `model` is the whole training method, which needs it.
 import os
 from pathlib import Path
 
-from sslzoo.errors import ArtefactError
+from sslzoo.errors import ArtifactError
 
 PARTS = ("encoder", "posterior", "projection", "decoder", "model")
 FILES = CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"  # of each part
@@ -50,11 +50,11 @@ def files(folder: "str | os.PathLike") -> list[str]:
     """Every file of a model folder, hidden ones left out: paths relative to it, with "/", sorted.
 
     Raises:
-        ArtefactError: no such folder.
+        ArtifactError: no such folder.
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise ArtefactError(f"Expected the folder of a model. Received: folder={str(folder)!r}, which is none")
+        raise ArtifactError(f"Expected the folder of a model. Received: folder={str(folder)!r}, which is none")
     paths = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
     return sorted(path.as_posix() for path in paths if not any(name.startswith(".") for name in path.parts))
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from sslzoo import checks
 from sslzoo.environment import check_backend
-from sslzoo.errors import ArtefactError, HubError, InvalidInputError, MissingPartError, SSLZooError, choose, plain
+from sslzoo.errors import ArtifactError, HubError, InvalidInputError, MissingPartError, SSLZooError, choose, plain
 from sslzoo.zoo import index, layout
 from sslzoo.zoo.listing import Model, Models
 from sslzoo.zoo.results import read_results, tag_of
@@ -60,7 +60,7 @@ def load(
     then.
 
     Args:
-        name_or_path: model folder, `.keras` file, name such as "simvae-mnist", or "hf://organisation/name[@revision]".
+        name_or_path: model folder, `.keras` file, name such as "simvae-mnist", or "hf://organization/name[@revision]".
         part: "encoder": raw images (B, H, W, C), values 0..255, uint8 or float -> (B, L);
             "posterior": the same -> [mean, log_var]; "projection": the same -> (B, P), after the projection head;
             "decoder": (B, L) -> images in `output_range`; "network": the encoder without its preprocessing, views (B,
@@ -75,7 +75,7 @@ def load(
 
     Raises:
         UnknownNameError: no model or part of that name; the nearest names are given.
-        ArtefactError: the model lacks that part, or its files are missing or damaged.
+        ArtifactError: the model lacks that part, or its files are missing or damaged.
         IntegrityError: a file is not the one that was published.
         HubError: the Hub could not be reached, refused, or has no such model; the message says what to do.
         ManifestError: the manifest is damaged.
@@ -205,7 +205,7 @@ def _look_up(name_or_path):
     known = {*entries, *local}
     if not known:
         searched = " or ".join(str(folder) for folder in weight_folders())
-        raise ArtefactError(
+        raise ArtifactError(
             f"No models found in {searched}. Give the path of a model folder, or set SSLZOO_WEIGHTS to the folder "
             f"that holds them. Received: name_or_path={name!r}"
         )
@@ -227,7 +227,7 @@ def _find_path(name_or_path):
     if exists:  # a folder that holds no model does not hide the model of its name
         return None if isinstance(name_or_path, str) and name in {*local_models(), *index.read()} else path
     if isinstance(name_or_path, os.PathLike) or path.suffix == ".keras" or len(path.parts) > 1:
-        raise ArtefactError(
+        raise ArtifactError(
             f"No such folder or file.{index.hint(name)} Received: name_or_path={os.fspath(name_or_path)!r}"
         )
     return None
@@ -287,12 +287,12 @@ def info(name: "str | os.PathLike", revision: str | None = None) -> dict:
 
     Args:
         name: of a model in the manifest or on this machine; a model folder or the folder of a run; or
-            "hf://organisation/name[@revision]", of which the encoder is downloaded.
+            "hf://organization/name[@revision]", of which the encoder is downloaded.
         revision: commit, tag or branch of the Hub repository.
 
     Raises:
         UnknownNameError: no model of that name; the nearest names are given.
-        ArtefactError, HubError, ...: as `load`.
+        ArtifactError, HubError, ...: as `load`.
     """
     if _is_address(name):
         folder, _ = _find(name, "encoder", revision, True)
@@ -309,7 +309,7 @@ def info(name: "str | os.PathLike", revision: str | None = None) -> dict:
 def _of_folder(folder, repository=None, revision=None):
     """What a folder says of the model in it."""
     if not layout.parts(folder):
-        raise ArtefactError(f"Expected a model folder, or that of a run with one model. Received: '{folder}'")
+        raise ArtifactError(f"Expected a model folder, or that of a run with one model. Received: '{folder}'")
     results = read_results(folder)
     return _described(results["name"], index.entry(folder, repository, revision), True, results)
 
@@ -326,7 +326,7 @@ def results_of(name_or_path: "str | os.PathLike") -> dict:
 
     Raises:
         UnknownNameError: no model of that name; the nearest names are given.
-        ArtefactError: no such folder, or results.json is damaged.
+        ArtifactError: no such folder, or results.json is damaged.
     """
     return {} if _is_address(name_or_path) else _results(_look_up(name_or_path)[0])
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import keras
 
-from sslzoo.errors import ArtefactError, IntegrityError, MissingPartError, SSLZooError, choose
+from sslzoo.errors import ArtifactError, IntegrityError, MissingPartError, SSLZooError, choose
 from sslzoo.files import MOST_JSON, refuse_pointer
 from sslzoo.networks import initialization
 from sslzoo.networks.composition import check_config, import_packages
@@ -44,7 +44,7 @@ def read(path: "str | os.PathLike", part: str = "encoder", verify: bool = True, 
     Raises:
         UnknownNameError: no such kind of part.
         IntegrityError: a file is not the one that was written.
-        ArtefactError: something is missing, damaged, or not allowed; the message says what and where.
+        ArtifactError: something is missing, damaged, or not allowed; the message says what and where.
     """
     path = Path(path)
     choose("part", part, PARTS)
@@ -64,7 +64,7 @@ def read(path: "str | os.PathLike", part: str = "encoder", verify: bool = True, 
 
 def _check_there(path, part):
     if not path.is_dir():
-        raise ArtefactError(f"Expected the folder of a model. Received: {str(path)!r}, which does not exist")
+        raise ArtifactError(f"Expected the folder of a model. Received: {str(path)!r}, which does not exist")
     if not holds(path, part):
         there = parts(path)
         if there:
@@ -76,14 +76,14 @@ def _check_there(path, part):
         inside = ", ".join(sorted(child.parent.name for child in path.glob(f"[!.]*/{CONFIG}"))[:5])
         message = f"A model folder holds {CONFIG} and {WEIGHTS}"
         message += f". There are models in it: {inside}" if inside else ""
-        raise ArtefactError(f"{message}. Received: part={part!r} of {str(path)!r}")
+        raise ArtifactError(f"{message}. Received: part={part!r} of {str(path)!r}")
 
 
 def _read_bytes(path):
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise ArtefactError(f"Expected a readable file ({error}). Received: {str(path)!r}") from error
+        raise ArtifactError(f"Expected a readable file ({error}). Received: {str(path)!r}") from error
     refuse_pointer(content, path)
     return content
 
@@ -102,7 +102,7 @@ def _results(path, verify, seal):
         )
     try:
         return parse_results(content, path / RESULTS)
-    except ArtefactError:
+    except ArtifactError:
         if verify:
             raise
         return {}  # whoever does not want files checked need not have whole numbers
@@ -130,7 +130,7 @@ def _differs(message, verify):
 def _unzipped(path, part):
     """Configuration and weights of a `.keras` file."""
     if path.suffix != ".keras":
-        raise ArtefactError(f"Expected the folder of a model, or a .keras file. Received: {str(path)!r}")
+        raise ArtifactError(f"Expected the folder of a model, or a .keras file. Received: {str(path)!r}")
     if part not in ("encoder", "model"):
         raise MissingPartError(
             f"A .keras file has no other parts than itself. Received: part={part!r} of {str(path)!r}"
@@ -143,15 +143,15 @@ def _unzipped(path, part):
             most = {CONFIG: MOST_JSON, WEIGHTS: 2 * os.path.getsize(path) + MOST_JSON}
             for name, limit in most.items():
                 if (claimed := archive.getinfo(name).file_size) > limit:
-                    raise ArtefactError(
+                    raise ArtifactError(
                         f"{name} of a .keras file of this size may have {limit:,} bytes. "
                         f"Received: {claimed:,} bytes in '{path}'"
                     )
             return archive.read(CONFIG), archive.read(WEIGHTS)
-    except ArtefactError:
+    except ArtifactError:
         raise
     except Exception as error:  # a damaged archive has many ways to fail
-        raise ArtefactError(f"Not a .keras file, or a damaged one ({error}). Received: {str(path)!r}") from error
+        raise ArtifactError(f"Not a .keras file, or a damaged one ({error}). Received: {str(path)!r}") from error
 
 
 # ------------------------------------------------------------------ build
@@ -171,7 +171,7 @@ def _build(path, config, weights, part, trusted=False, results=None):
             raise ValueError(f"larger than {MOST_JSON:,} bytes")
         described = json.loads(config)
     except (ValueError, RecursionError) as error:
-        raise ArtefactError(f"Expected a JSON file ({error}). Received: {CONFIG} of '{path}'") from error
+        raise ArtifactError(f"Expected a JSON file ({error}). Received: {CONFIG} of '{path}'") from error
     packages = (results or {}).get("requires", ())
     import_packages(packages)
     check_config(described, part != "model", packages)
@@ -185,12 +185,12 @@ def _build(path, config, weights, part, trusted=False, results=None):
         raise
     except Exception as error:  # whatever a damaged file makes Keras stumble over
         reason = " ".join(str(error).split())[:400]
-        raise ArtefactError(
+        raise ArtifactError(
             f"Keras {keras.__version__} could not read this model: {type(error).__name__}: {reason}. "
             f"Received: {str(path)!r}"
         ) from error
     if not isinstance(model, keras.Model):
-        raise ArtefactError(f"Expected a Keras model. Received: {type(model).__name__} in {str(path)!r}")
+        raise ArtifactError(f"Expected a Keras model. Received: {type(model).__name__} in {str(path)!r}")
     return model
 
 
@@ -222,7 +222,7 @@ def _check_size(config, room):
         wanted = thread.submit(shapes).result()
     numbers = sum(map(math.prod, wanted))
     if numbers > room:
-        raise ArtefactError(
+        raise ArtifactError(
             f"{CONFIG} must describe the model that the weights are of, and asks for more numbers than their file "
             f"holds. Received: {numbers:,} numbers, of them a weight of shape {max(wanted, key=math.prod)}"
         )

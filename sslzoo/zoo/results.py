@@ -44,7 +44,7 @@ import re
 from pathlib import Path
 
 from sslzoo import checks
-from sslzoo.errors import ArtefactError, InvalidInputError, choose
+from sslzoo.errors import ArtifactError, InvalidInputError, choose
 from sslzoo.files import MOST_JSON, refuse_pointer
 from sslzoo.zoo.layout import PICTURES, RESULTS
 
@@ -164,11 +164,11 @@ def read_results(folder: "str | os.PathLike") -> dict:
     """The checked content of a model folder's results.json; fields of later versions of sslzoo are passed through.
 
     Raises:
-        ArtefactError: there is none, or it is damaged.
+        ArtifactError: there is none, or it is damaged.
     """
     path = Path(folder) / RESULTS
     if not path.is_file():
-        raise ArtefactError(f"A model folder holds {RESULTS}. Received: folder={os.fspath(folder)!r}, which has none")
+        raise ArtifactError(f"A model folder holds {RESULTS}. Received: folder={os.fspath(folder)!r}, which has none")
     return parse_results(path.read_bytes(), path)
 
 
@@ -180,14 +180,14 @@ def parse_results(content: bytes, path: "str | os.PathLike") -> dict:
             raise InvalidInputError(f"Expected at most {MOST_JSON:,} bytes. Received: {len(content):,}")
         return check_results(json.loads(content), strict=False)
     except (ValueError, RecursionError) as error:
-        raise ArtefactError(f"{path} is damaged: {error}") from error
+        raise ArtifactError(f"{path} is damaged: {error}") from error
 
 
 def check_results(results: dict, strict: bool = True) -> dict:
     """The results in plain Python values, if their fields are those of this module.
 
     Args:
-        results: dict; NumPy numbers and tuples are welcome, and `licence` where older ones say so.
+        results: dict; NumPy numbers and tuples are welcome, and fields by their old names.
         strict: whether other fields are refused.
 
     Raises:
@@ -197,6 +197,8 @@ def check_results(results: dict, strict: bool = True) -> dict:
     results = plain(results, "results")
     if isinstance(results, dict):
         results = {"license" if field == "licence" else field: value for field, value in results.items()}
+        if isinstance(settings := results.get("settings"), dict) and "centre_variance" in settings:
+            settings["center_variance"] = settings.pop("centre_variance")
     return check_fields("results", results, FIELDS, strict)
 
 

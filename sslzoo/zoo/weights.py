@@ -11,7 +11,7 @@ import zlib
 import h5py
 import numpy as np
 
-from sslzoo.errors import ArtefactError
+from sslzoo.errors import ArtifactError
 from sslzoo.files import refuse_pointer
 
 MOST_PACKED = 8  # times that compression may shrink an array: a file must not claim more memory than is decent
@@ -27,17 +27,17 @@ def check_weights(content: bytes, where: object = "") -> int:
         where: what messages call it.
 
     Raises:
-        ArtefactError: it is damaged, leads out of itself, or claims more memory than it may.
+        ArtifactError: it is damaged, leads out of itself, or claims more memory than it may.
     """
     refuse_pointer(content, where)
     tally = _Tally(len(content))
     try:
         with h5py.File(io.BytesIO(content), "r") as file:
             _visit(file, tally, 0)
-    except ArtefactError as error:
-        raise ArtefactError(f"{error} in the weights of '{where}'") from None
+    except ArtifactError as error:
+        raise ArtifactError(f"{error} in the weights of '{where}'") from None
     except Exception as error:  # a damaged HDF5 file has many ways to fail
-        raise ArtefactError(
+        raise ArtifactError(
             f"The weights cannot be read; the file is damaged or cut short ({error}). Received: weights of '{where}'"
         ) from error
     return tally.numbers
@@ -53,23 +53,23 @@ class _Tally:
     def count(self, objects):
         self.objects += objects
         if self.objects > _MOST_OBJECTS:
-            raise ArtefactError(f"Weights may have {_MOST_OBJECTS:,} arrays, groups and chunks. Received: more")
+            raise ArtifactError(f"Weights may have {_MOST_OBJECTS:,} arrays, groups and chunks. Received: more")
 
     def add(self, name, numbers, stored):
         self.numbers += numbers
         self.stored += stored
         if self.stored > self.size:
-            raise ArtefactError(f"Weights must be in the file itself. Received: more bytes than it has, at {name!r},")
+            raise ArtifactError(f"Weights must be in the file itself. Received: more bytes than it has, at {name!r},")
 
 
 def _visit(group, tally, depth):
     tally.count(len(group))
     if depth > _MOST_DEPTH:
-        raise ArtefactError(f"Weights may have {_MOST_DEPTH} groups inside each other. Received: more")
+        raise ArtifactError(f"Weights may have {_MOST_DEPTH} groups inside each other. Received: more")
     for key in group:
         name = f"{group.name.rstrip('/')}/{key}"
         if not isinstance(group.get(key, getlink=True), h5py.HardLink):
-            raise ArtefactError(f"Weights must be in the file itself, not elsewhere. Received: a link, {name!r},")
+            raise ArtifactError(f"Weights must be in the file itself, not elsewhere. Received: a link, {name!r},")
         item = group[key]
         address = h5py.h5o.get_info(item.id).addr
         if address in tally.addresses:  # each once, however many names it has
@@ -83,19 +83,19 @@ def _visit(group, tally, depth):
 
 def _check_array(name, item, tally):
     if not isinstance(item, h5py.Dataset) or item.shape is None or item.dtype.kind not in "fiub":
-        raise ArtefactError(f"Weights must be arrays of numbers. Received: {name!r}")
+        raise ArtifactError(f"Weights must be arrays of numbers. Received: {name!r}")
     how = item.id.get_create_plist()
     if how.get_layout() == h5py.h5d.VIRTUAL or how.get_external_count():
-        raise ArtefactError(f"Weights must be in the file itself, not elsewhere. Received: {name!r}")
+        raise ArtifactError(f"Weights must be in the file itself, not elsewhere. Received: {name!r}")
     filters = [how.get_filter(n)[0] for n in range(how.get_nfilters())]
     if filters not in _FILTERS:
-        raise ArtefactError(f"Weights may be packed by gzip, after shuffle, and nothing else. Received: {name!r}")
+        raise ArtifactError(f"Weights may be packed by gzip, after shuffle, and nothing else. Received: {name!r}")
     numbers, stored = math.prod(item.shape), item.id.get_storage_size()
     if item.chunks is not None:
         _check_chunks(name, item, tally, h5py.h5z.FILTER_DEFLATE in filters)
     least = numbers * item.dtype.itemsize / (MOST_PACKED if filters else 1)
     if stored < least:
-        raise ArtefactError(
+        raise ArtifactError(
             f"Weights must be in the file itself, and packed at most {MOST_PACKED} times. "
             f"Received: {numbers * item.dtype.itemsize:,} bytes in {stored:,}, {name!r},"
         )
@@ -106,14 +106,14 @@ def _check_chunks(name, item, tally, is_packed):
     """Each chunk must inflate to exactly its size: HDF5 itself reads and writes past the ends of others."""
     expected = int(np.prod(item.chunks, dtype="int64")) * item.dtype.itemsize
     if expected > MOST_PACKED * tally.size:
-        raise ArtefactError(f"Chunks may not be larger than the file. Received: {expected:,} bytes, {name!r},")
+        raise ArtifactError(f"Chunks may not be larger than the file. Received: {expected:,} bytes, {name!r},")
     count = item.id.get_num_chunks()
     tally.count(count)
     for index in range(count):
         offset = item.id.get_chunk_info(index).chunk_offset
         mask, raw = item.id.read_direct_chunk(offset)
         if mask:
-            raise ArtefactError(f"Each chunk must be packed as its array is. Received: a filter mask, {name!r},")
+            raise ArtifactError(f"Each chunk must be packed as its array is. Received: a filter mask, {name!r},")
         size = len(zlib.decompressobj().decompress(raw, expected + 1)) if is_packed else len(raw)
         if size != expected:
-            raise ArtefactError(f"A chunk must hold {expected:,} bytes. Received: another size, {name!r},")
+            raise ArtifactError(f"A chunk must hold {expected:,} bytes. Received: another size, {name!r},")

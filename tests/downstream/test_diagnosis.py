@@ -55,12 +55,12 @@ def test_each_illness_is_found(rows, sign):
 
 
 def test_a_cone_is_collapse_unless_images_are_distinguished_in_it():
-    centre = 1000 * np.ones(16)
+    center = 1000 * np.ones(16)
     tight = ROWS[:100, None] + 0.1 * rng.normal(size=(100, 3, 16))
-    found = sslzoo.diagnose(ROWS + centre, views=tight + centre)
+    found = sslzoo.diagnose(ROWS + center, views=tight + center)
     assert found.healthy and found.findings[0].sign == "cone" and found.measures["mean_cosine"] > 0.999
     blurred = 0.1 * ROWS[:100, None] + rng.normal(size=(100, 3, 16))
-    assert signs(ROWS + centre, views=blurred + centre) == ["complete", "blind"]
+    assert signs(ROWS + center, views=blurred + center) == ["complete", "blind"]
 
 
 def test_large_features_point_to_the_rate():

@@ -32,7 +32,7 @@ def array(text, dtype):
     return np.frombuffer(base64.b64decode(text), dtype)
 
 
-def test_the_page_holds_the_map_its_neighbours_and_thumbnails(tmp_path):
+def test_the_page_holds_the_map_its_neighbors_and_thumbnails(tmp_path):
     page = sslzoo.explore(
         ROWS, tmp_path / "a.html", images=IMAGES, labels=LABELS, classes=["x", "<y>", "z"], neighbors=5
     )
@@ -120,7 +120,7 @@ def test_the_shell_writes_a_page_and_replaces_none_unasked(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_a_browser_shows_it(tmp_path):
-    """Hover brings a thumbnail, a click brings neighbours, a legend hides a class."""
+    """Hover brings a thumbnail, a click brings neighbors, a legend hides a class."""
     playwright = pytest.importorskip("playwright.sync_api")
     browser_path = shutil.which("chromium")
     if browser_path is None:

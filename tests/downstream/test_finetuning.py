@@ -11,8 +11,8 @@ from tiers import tiered
 import sslzoo
 from sslzoo import data
 from sslzoo.downstream import classifier as classifiers
-from sslzoo.downstream import finetuning, labelled
-from sslzoo.errors import ArtefactError, InvalidInputError, MissingDataError, UnknownNameError
+from sslzoo.downstream import finetuning, labeled
+from sslzoo.errors import ArtifactError, InvalidInputError, MissingDataError, UnknownNameError
 
 QUICK = {"epochs": 1, "scratch": False}
 
@@ -177,26 +177,26 @@ def test_a_folder_of_classes_becomes_a_folder_of_a_model(tmp_path):
     assert "without labels" not in card and str(tmp_path) not in card + json.dumps(results)
     assert any("20%" in remark for remark in report.remarks)  # there were no test images
     assert sslzoo.info(out)["classes"] == results["classes"] and "probabilities of =cow, cat" in str(sslzoo.info(out))
-    with pytest.raises(ArtefactError, match="overwrite=True"):
+    with pytest.raises(ArtifactError, match="overwrite=True"):
         sslzoo.finetune(make_encoder(), photos, out=out)
 
 
 def test_labels_may_have_gaps_and_names(tmp_path):
     (images, labels), (test, truth) = stripes(30), stripes(12, seed=1)
     kept = np.array([3, 7, 40])
-    found = labelled.read(((images, kept[labels]), (test, np.where(truth == 2, 5, kept[truth]))), (8, 8, 3))
+    found = labeled.read(((images, kept[labels]), (test, np.where(truth == 2, 5, kept[truth]))), (8, 8, 3))
     assert found.classes == ["3", "7", "40"] and np.array_equal(found.train_labels, labels)
     assert np.array_equal(found.test_labels, np.where(truth == 2, -1, truth))
     assert any("4 test images" in remark for remark in found.remarks)
     named = np.array(["owl", "cat", "dog"])
-    found = labelled.read(((images, named[labels]), (test, named[truth])), (8, 8, 3))
+    found = labeled.read(((images, named[labels]), (test, named[truth])), (8, 8, 3))
     assert found.classes == ["cat", "dog", "owl"] and np.array_equal(
         np.array(found.classes)[found.test_labels], named[truth]
     )
     np.savez(tmp_path / "one.npz", images=images, labels=labels)
-    halved = labelled.read(tmp_path / "one.npz", (8, 8, 3), test_share=0.5)
+    halved = labeled.read(tmp_path / "one.npz", (8, 8, 3), test_share=0.5)
     assert len(halved.test_labels) == 15 and halved.name == "one"
-    assert labelled.read("digits", (None, None, None)).test_images.shape == (360, 8, 8, 1)
+    assert labeled.read("digits", (None, None, None)).test_images.shape == (360, 8, 8, 1)
 
 
 def test_images_that_stay_in_their_files_make_the_same_classifier(tmp_path, monkeypatch):
@@ -233,25 +233,25 @@ def test_images_in_files_are_fitted_as_they_are_read(tmp_path, monkeypatch):
     for file in folder.glob("*/*.png"):
         with Image.open(file) as image:
             image.convert("L").save(file)
-    here, there = (labelled.read(folder, (8, 6, 3), stream=stream) for stream in (False, True))
+    here, there = (labeled.read(folder, (8, 6, 3), stream=stream) for stream in (False, True))
     assert isinstance(there.train_images, data.StreamedImages) and there.train_images.shape == here.train_images.shape
     np.testing.assert_array_equal(there.train_images[:], here.train_images)
     np.testing.assert_array_equal(there.test_images[[1, 0]], here.test_images[[1, 0]])
-    assert there.remarks == here.remarks and any("from grey to colour" in remark for remark in there.remarks)
+    assert there.remarks == here.remarks and any("from gray to color" in remark for remark in there.remarks)
     monkeypatch.setattr("sslzoo.data.streams.available_memory", lambda: 0.0)
-    assert isinstance(labelled.read(folder, (8, 8, 3), stream="auto").train_images, data.StreamedImages)
+    assert isinstance(labeled.read(folder, (8, 8, 3), stream="auto").train_images, data.StreamedImages)
 
 
 def test_each_class_is_held_out_and_left():
     labels = np.repeat([0, 1, 2], [2, 10, 101])
-    held = labelled.split_off(labels, 0.3, seed=0)
+    held = labeled.split_off(labels, 0.3, seed=0)
     assert np.bincount(labels[held]).tolist() == [1, 3, 30]
-    assert np.bincount(labels[labelled.split_off(labels, 0.99, seed=0)]).tolist() == [1, 9, 100]
+    assert np.bincount(labels[labeled.split_off(labels, 0.99, seed=0)]).tolist() == [1, 9, 100]
 
 
 def test_classes_of_very_different_size_weigh_the_same():
-    assert labelled.class_weights(np.repeat([0, 1], [10, 14])) is None
-    weights = labelled.class_weights(np.repeat([0, 1], [10, 30]))
+    assert labeled.class_weights(np.repeat([0, 1], [10, 14])) is None
+    weights = labeled.class_weights(np.repeat([0, 1], [10, 30]))
     assert weights == {0: 2.0, 1: pytest.approx(2 / 3)}
     images, labels = stripes(80, classes=2)
     rows = np.concatenate([np.flatnonzero(labels == 0)[:8], np.flatnonzero(labels == 1)])
@@ -283,7 +283,7 @@ def test_a_backbone_by_name(tmp_path):
         ({"depth_decay": 2}, InvalidInputError, "depth_decay must be a number from 0 to 1"),
         ({"test_share": 0.5}, InvalidInputError, "test_share is for a set without test images"),
         ({"pretrained": True}, InvalidInputError, "pretrained is for backbones"),
-        ({"out": "///"}, ArtefactError, "A model"),
+        ({"out": "///"}, ArtifactError, "A model"),
         ({"license": "Mine!", "out": "x"}, InvalidInputError, "license must be"),
         ({"seeds": 0}, InvalidInputError, "seeds must be"),
         ({"stream": True}, InvalidInputError, "stream is for a folder. Received"),

@@ -75,7 +75,7 @@ class Counting(keras.layers.Layer):
 
 
 def test_features_are_those_of_inference(encoder, data):
-    """Batch normalisation by its statistics, no dropout, every image its own row, whatever the batch size."""
+    """Batch normalization by its statistics, no dropout, every image its own row, whatever the batch size."""
     (images, _), _ = data
     expected = ops.convert_to_numpy(encoder(images.astype("float32"), training=False))
     for batch_size in (500, 120, 50, 7):
@@ -208,9 +208,9 @@ def test_all_protocols(encoder, data):
     accuracies = [each["accuracy"] for each in found]
     assert report["gmm"]["lowest_accuracy"] == min(accuracies)
     assert report["gmm"]["highest_accuracy"] == max(accuracies)
-    centred = [side - rows[0].mean(axis=0, dtype="float64") for side in rows]
-    by_centred = knn_accuracy(centred[0], data[0][1], centred[1], data[1][1], k=10, metric="cosine")
-    assert report["knn"]["centred_k10_accuracy"] == by_centred
+    centered = [side - rows[0].mean(axis=0, dtype="float64") for side in rows]
+    by_centered = knn_accuracy(centered[0], data[0][1], centered[1], data[1][1], k=10, metric="cosine")
+    assert report["knn"]["centered_k10_accuracy"] == by_centered
     by_k = [knn_accuracy(*split, k=k) for k in range(1, 16)]
     assert [report["knn"][f"euclidean_k{k}_accuracy"] for k in range(1, 16)] == by_k
     assert report["knn"]["euclidean_best_accuracy"] == max(by_k)
@@ -400,7 +400,7 @@ def test_labels_need_not_be_contiguous_nor_all_in_the_test_set(encoder, data):
     unseen[:6] = 99  # a class that training never saw can only be missed
     report = evaluate(encoder, ((images, labels), (test_images, unseen)), **FAST)
     assert report.data["classes"] == 4
-    told = "6 of 60 test images are of classes without train images (99): probes and neighbours can only miss them."
+    told = "6 of 60 test images are of classes without train images (99): probes and neighbors can only miss them."
     assert told in report.remarks
     assert not any("without train images" in remark for remark in evaluate(encoder, data, **FAST).remarks)
 
@@ -422,7 +422,7 @@ def test_without_labels_only_what_needs_them_is_refused(encoder, data, tmp_path)
     report = evaluate(encoder, tmp_path / "mine.npz", "style", pictures=tmp_path / "drawn", max_train=100)
     assert list(report) == ["style"] and report.data["classes"] is None and "features, no labels, seed 0" in str(report)
     assert Report.from_json(report.to_json()) == report
-    assert {path.name for path in (tmp_path / "drawn").iterdir()} == {"neighbours.png", "embedding.png"}
+    assert {path.name for path in (tmp_path / "drawn").iterdir()} == {"neighbors.png", "embedding.png"}
     same = evaluate(encoder, ((images, labels), (test_images, None)), "style", max_train=100)
     assert same["style"] == report["style"]
     report = evaluate(encoder, tmp_path / "mine.npz", "all", decoder_epochs=1)
@@ -476,8 +476,8 @@ def test_features_too_small_or_far_for_probes_get_a_remark():
     far = evaluate_features((rows + 1e4, labels), (rows[:90] + 1e4, labels[:90]), "linear", epochs=2)
     assert "lie up to 1e+04 from 0" in far.remarks[0] and far.flat()["linear.converged_accuracy"] > 0.95
     assert not evaluate_features((rows, labels), (rows[:90], labels[:90]), "linear", epochs=2).remarks
-    neighbours = evaluate_features((rows * 1e-4, labels), (rows[:90] * 1e-4, labels[:90]), "knn")
-    assert not neighbours.remarks
+    neighbors = evaluate_features((rows * 1e-4, labels), (rows[:90] * 1e-4, labels[:90]), "knn")
+    assert not neighbors.remarks
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from sslzoo.evaluation.protocols import few_shot
 def blobs(rows, spread, seed, classes=3, width=4):
     random = np.random.default_rng(seed)
     labels = random.integers(0, classes, rows)
-    centres = np.random.default_rng(9).normal(size=(classes, width))
-    return (centres[labels] + spread * random.normal(size=(rows, width))).astype("float32"), labels
+    centers = np.random.default_rng(9).normal(size=(classes, width))
+    return (centers[labels] + spread * random.normal(size=(rows, width))).astype("float32"), labels
 
 
 def newton(x, labels, classes, steps=30):

@@ -12,7 +12,7 @@ from scipy.stats import multivariate_normal
 import sslzoo
 from sslzoo import networks
 from sslzoo.data import catalogue
-from sslzoo.errors import ArtefactError, HubError, IntegrityError, InvalidInputError, MissingDataError, UnknownNameError
+from sslzoo.errors import ArtifactError, HubError, IntegrityError, InvalidInputError, MissingDataError, UnknownNameError
 from sslzoo.evaluation import evaluate, generation, outliers
 from sslzoo.evaluation.generation import ClassGaussians, Extractor, frechet, frechet_distance
 from sslzoo.evaluation.protocols.outliers import OUTSIDE
@@ -61,7 +61,7 @@ def test_an_extractor_says_whose_distance_it_is(monkeypatch):
     pixels = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten()], name="pixels")
     extractor = Extractor.of(pixels)
     assert extractor.metric == "frechet_pixels" and "pixels" in extractor.described
-    assert extractor(np.zeros((3, 16, 16, 3), "uint8")).shape == (3, 64)  # of any size and colour
+    assert extractor(np.zeros((3, 16, 16, 3), "uint8")).shape == (3, 64)  # of any size and color
 
     class Inception:
         def __new__(cls, include_top, pooling, weights):
@@ -71,7 +71,7 @@ def test_an_extractor_says_whose_distance_it_is(monkeypatch):
     monkeypatch.setattr(keras.applications, "InceptionV3", Inception)
     inception = Extractor.of("inception")
     assert inception.metric == "fid" and "299" in inception.described
-    found = inception(np.full((2, 8, 8, 1), 255, "uint8"))  # grey becomes colour, 0..255 becomes -1..1
+    found = inception(np.full((2, 8, 8, 1), 255, "uint8"))  # gray becomes color, 0..255 becomes -1..1
     np.testing.assert_allclose(found, np.ones((2, 3)), atol=1e-5)
 
     def refused(**_):
@@ -169,11 +169,11 @@ def test_what_a_likelihood_takes_from_settings():
     likelihood = likelihood_of
     assert likelihood({"network": "mlp"}) == {"network": "mlp"}
     vae = likelihood({"likelihood": "gaussian", "likelihood_variance": 0.01})
-    assert vae["prior_variance"] == 1 and not vae["uniform_centres"]
-    simvae = likelihood({"likelihood_variance": 0.01, "prior_variance": 0.15, "centre_variance": None})
-    assert simvae["prior_variance"] == 1.15 and simvae["uniform_centres"]
-    centred = likelihood({"likelihood_variance": 0.01, "prior_variance": 0.15, "centre_variance": 2.0})
-    assert centred["prior_variance"] == 2.15 and not centred["uniform_centres"]
+    assert vae["prior_variance"] == 1 and not vae["uniform_centers"]
+    simvae = likelihood({"likelihood_variance": 0.01, "prior_variance": 0.15, "center_variance": None})
+    assert simvae["prior_variance"] == 1.15 and simvae["uniform_centers"]
+    centered = likelihood({"likelihood_variance": 0.01, "prior_variance": 0.15, "center_variance": 2.0})
+    assert centered["prior_variance"] == 2.15 and not centered["uniform_centers"]
 
 
 # ---------------------------------------------------------------------- decoders
@@ -255,7 +255,7 @@ def test_all_protocols_of_a_model_of_the_zoo(tmp_path, no_inception):
     assert drawn == {
         "confusion_linear.png",
         "confusion_mlp.png",
-        "neighbours.png",
+        "neighbors.png",
         "embedding.png",
         "reconstructions.png",
         "classes.png",
@@ -272,7 +272,7 @@ def test_an_encoder_without_decoder_gets_one_and_says_so():
     assert list(report["reconstruction"]) == ["adhoc_mse"]
     assert list(report["generation"]) == ["frechet_judge"]
     note = report.numbers["generation"]["frechet_judge"].note
-    assert "features of judge; both converted from grey to colour, resized to 4 x 4 pixels" in note
+    assert "features of judge; both converted from gray to color, resized to 4 x 4 pixels" in note
     with pytest.raises(InvalidInputError, match="takes a posterior"):
         sslzoo.evaluate(pixels, splits, "likelihood")
     with pytest.raises(UnknownNameError, match="style_images"):
@@ -354,7 +354,7 @@ def test_a_damaged_decoder_is_refused_and_no_other_takes_its_place(folder):
         with pytest.raises(IntegrityError, match=r"decoder/model\.weights\.h5 is not the file"):
             sslzoo.evaluate(folder, "digits", asked, **BUDGET)
     weights.unlink()
-    with pytest.raises(ArtefactError, match=r"Expected a readable file .*decoder.model\.weights\.h5"):
+    with pytest.raises(ArtifactError, match=r"Expected a readable file .*decoder.model\.weights\.h5"):
         sslzoo.evaluate(folder, "digits", "reconstruction", **BUDGET)
 
 
@@ -378,17 +378,17 @@ def test_sets_that_outliers_are_taken_from_are_looked_for_by_name(tmp_path):
 def test_an_encoder_that_thresholds_its_pixels_has_no_slope_to_tell_outliers_by():
     rng = np.random.default_rng(0)
     images, labels = rng.integers(0, 2, (60, 8, 8, 1)) * np.uint8(255), np.arange(60) % 2
-    splits, outside = ((images[:40], labels[:40]), (images[40:], labels[40:])), {"grey": np.full_like(images, 100)}
+    splits, outside = ((images[:40], labels[:40]), (images[40:], labels[40:])), {"gray": np.full_like(images, 100)}
     steep = [keras.layers.Rescaling(1.0, -127.5), keras.layers.ReLU(max_value=1.0), keras.layers.Flatten()]
     report = sslzoo.evaluate(keras.Sequential([keras.Input((8, 8, 1)), *steep]), splits, "outliers", outside=outside)
-    assert list(report["outliers"]) == ["grey_auroc"] and "slope" in " ".join(report.remarks)
+    assert list(report["outliers"]) == ["gray_auroc"] and "slope" in " ".join(report.remarks)
     plain = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Rescaling(1 / 255), keras.layers.Flatten()])
     report = sslzoo.evaluate(plain, splits, "outliers", outside=outside)
-    assert list(report["outliers"]) == ["grey_auroc", "grey_slope_auroc"]
+    assert list(report["outliers"]) == ["gray_auroc", "gray_slope_auroc"]
 
 
 def test_a_head_is_what_outliers_are_told_by_where_there_is_one():
-    """A density in which slopes mean something: that of the loss. Neighbours are those of the features as ever."""
+    """A density in which slopes mean something: that of the loss. Neighbors are those of the features as ever."""
     rng = np.random.default_rng(0)
     images, labels = rng.integers(0, 256, (60, 8, 8, 1)).astype("uint8"), np.arange(60) % 2
     splits, outside = ((images[:40], labels[:40]), (images[40:], labels[40:])), {"dark": images // 8}

@@ -100,7 +100,7 @@ def test_what_cannot_be_measured_is_refused(call, message):
 
 
 def with_spectrum(variances, rows=200):
-    """Centred rows whose covariance has exactly these eigenvalues."""
+    """Centered rows whose covariance has exactly these eigenvalues."""
     basis = np.linalg.qr(np.hstack([np.ones((rows, 1)), rng.normal(size=(rows, len(variances)))]))[0][:, 1:]
     turned = np.linalg.qr(rng.normal(size=(len(variances), len(variances))))[0]
     return basis * np.sqrt(variances) @ turned

@@ -55,13 +55,13 @@ def test_equal_votes_go_to_the_smallest_class():
     assert theirs.predict([[1.5]]) == [4]
 
 
-def test_votes_of_the_first_one_two_three_neighbours():
+def test_votes_of_the_first_one_two_three_neighbors():
     classes = np.array([[2, 1, 1, 2, 2]])
     np.testing.assert_array_equal(neighbors.vote(classes, 3), [[2, 1, 1, 1, 2]])
     np.testing.assert_array_equal(neighbors.vote(classes, 3, np.array([[5.0, 1, 1, 1, 1]])), [[2, 2, 2, 2, 2]])
 
 
-def test_temperature_goes_from_one_neighbour_to_equal_votes():
+def test_temperature_goes_from_one_neighbor_to_equal_votes():
     (bank, labels), (queries, wanted) = cloud(300, 0), cloud(200, 1)
 
     def accuracy(k, temperature=None):

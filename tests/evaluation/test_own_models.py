@@ -109,15 +109,15 @@ def test_labels_that_are_names_or_one_hot_get_their_cure(digits):
     assert one["knn"]["euclidean_k1_accuracy"] == other["knn"]["euclidean_k1_accuracy"] == 1
 
 
-def test_transfer_to_images_of_another_size_and_colour(digits, tmp_path):
+def test_transfer_to_images_of_another_size_and_color(digits, tmp_path):
     report = sslzoo.evaluate("simvae-mnist", "digits", **QUICK)
     assert report["knn"]["euclidean_best_accuracy"] > 0.5
     assert any("1,437 of 1,437 images were resized to 28 x 28 pixels" in remark for remark in report.remarks)
-    colour = [(images.repeat(3, axis=-1)[:100], labels[:100]) for images, labels in digits]
+    color = [(images.repeat(3, axis=-1)[:100], labels[:100]) for images, labels in digits]
     names = ("train_images", "train_labels", "test_images", "test_labels")
-    np.savez(tmp_path / "c.npz", **dict(zip(names, (*colour[0], *colour[1]))))
+    np.savez(tmp_path / "c.npz", **dict(zip(names, (*color[0], *color[1]))))
     told = sslzoo.evaluate("simvae-digits", tmp_path / "c.npz", **QUICK).remarks
-    assert any("from colour to grey" in remark for remark in told)
+    assert any("from color to gray" in remark for remark in told)
     with pytest.raises(InvalidInputError, match=r"sslzoo.data.fit_images\(images, \(28, 28, 1\)\)"):
         sslzoo.evaluate("simvae-mnist", digits, **QUICK)  # arrays are taken as they are
     fitted, remarks = sslzoo.data.fit_images(digits[1][0], (28, 28, 1))

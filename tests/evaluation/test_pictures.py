@@ -111,7 +111,7 @@ def test_narrow_features_are_drawn_as_they_are():
     assert (line[:, 1] == 0).all()
 
 
-def test_neighbours_stay_neighbours_under_tsne():
+def test_neighbors_stay_neighbors_under_tsne():
     labels = np.arange(90) % 3
     rows = 8 * np.eye(3, 6)[labels] + np.random.default_rng(0).normal(size=(90, 6))
     points = pictures._in_the_plane(rows, 0)[0]
@@ -235,7 +235,7 @@ def test_normalised_views_are_spread_to_be_seen(tmp_path):
     assert all(contains(pixels(pictures.views(images, made, tmp_path / "v.png")), image, 9) for image in expected)
 
 
-def test_neighbours_show_each_query_and_what_lies_nearest(tmp_path):
+def test_neighbors_show_each_query_and_what_lies_nearest(tmp_path):
     images, angles = noise(12, seed=3), np.arange(12) ** 2 * 0.01  # all distances differ
     features = np.stack([np.cos(angles), np.sin(angles)], axis=1) * np.linspace(1, 9, 12)[:, None]
     shown = pixels(pictures.neighbors(images, features, tmp_path / "n.png", k=2, queries=1, seed=1))
@@ -253,10 +253,10 @@ def test_large_images_become_thumbnails(tmp_path):
 def test_a_palette_where_nothing_is_lost(tmp_path):
     rng = np.random.default_rng(0)
     drawing = pictures.embedding(rng.normal(size=(300, 2)), np.arange(300) % 10, tmp_path / "e.png")
-    grey = pictures.samples(noise(8, channels=1) / 255, tmp_path / "g.png")
-    colour = pictures.samples(noise(8) / 255, tmp_path / "c.png")
-    assert [Image.open(path).mode for path in (drawing, grey, colour)] == ["P", "P", "RGB"]
-    assert all(contains(pixels(grey), image, 9) for image in noise(8, channels=1))
+    gray = pictures.samples(noise(8, channels=1) / 255, tmp_path / "g.png")
+    color = pictures.samples(noise(8) / 255, tmp_path / "c.png")
+    assert [Image.open(path).mode for path in (drawing, gray, color)] == ["P", "P", "RGB"]
+    assert all(contains(pixels(gray), image, 9) for image in noise(8, channels=1))
 
 
 def test_confusion(tmp_path):
@@ -265,8 +265,3 @@ def test_confusion(tmp_path):
         assert picture.format == "PNG" and min(picture.size) > 300
     with pytest.raises(InvalidInputError, match="K, K"):
         pictures.confusion(counts[:2], tmp_path / "no.png")
-
-
-def test_the_old_spelling_is_there_with_a_warning():
-    with pytest.warns(DeprecationWarning, match="pictures.neighbors now"):
-        assert pictures.neighbours is pictures.neighbors

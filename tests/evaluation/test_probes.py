@@ -13,8 +13,8 @@ from sslzoo.evaluation import balanced_accuracy, probes, train_probe, train_prob
 def blobs(rows, classes=4, width=6, spread=0.3, seed=0):
     random = np.random.default_rng(seed)
     labels = random.integers(0, classes, rows)
-    centres = np.random.default_rng(99).normal(size=(classes, width))
-    return (centres[labels] + spread * random.normal(size=(rows, width))).astype("float32"), labels
+    centers = np.random.default_rng(99).normal(size=(classes, width))
+    return (centers[labels] + spread * random.normal(size=(rows, width))).astype("float32"), labels
 
 
 @pytest.mark.parametrize("widths", [[5, 3], [5, 4, 3], [5, 1], [5, 4, 1]], ids=str)

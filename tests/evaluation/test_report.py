@@ -100,8 +100,8 @@ def test_incomplete_record_is_refused():
     with pytest.raises(InvalidInputError, match="seeds"):
         Report.from_dict(record)
     record = make_report().to_dict()
-    record["numbers"]["gmm"]["ari"]["colour"] = "red"
-    with pytest.raises(InvalidInputError, match="colour"):
+    record["numbers"]["gmm"]["ari"]["color"] = "red"
+    with pytest.raises(InvalidInputError, match="color"):
         Report.from_dict(record)
 
 

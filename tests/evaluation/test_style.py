@@ -12,8 +12,8 @@ from sslzoo.evaluation import style
 
 
 def test_styles_are_in_their_ranges_and_a_function_of_the_seed():
-    styles = style.draw(4000, colour=True, seed=3)
-    again, other = style.draw(4000, colour=True, seed=3), style.draw(4000, colour=True, seed=4)
+    styles = style.draw(4000, color=True, seed=3)
+    again, other = style.draw(4000, color=True, seed=3), style.draw(4000, color=True, seed=4)
     for name, amounts in styles.items():
         assert amounts.dtype == np.float64
         np.testing.assert_array_equal(amounts, again[name])
@@ -24,13 +24,13 @@ def test_styles_are_in_their_ranges_and_a_function_of_the_seed():
     assert abs(np.mean(side**2) - 0.7) < 0.01  # the area is uniform
     assert (styles["position"] - side / 2).min() >= 0 and (styles["position"] + side / 2).max() <= 1 + 1e-12
     assert np.abs(styles["hue"]).max() <= 0.2 and 0.2 <= styles["brightness"].min() <= styles["brightness"].max() <= 1.8
-    assert set(style.draw(2, colour=False)) == {"flip", "position", "size"}
+    assert set(style.draw(2, color=False)) == {"flip", "position", "size"}
 
 
-def plain(count, colour=True):
+def plain(count, color=True):
     """Styles that leave images as they are."""
     styles = {"flip": -np.ones((count, 1)), "position": np.full((count, 2), 0.5), "size": np.ones((count, 1))}
-    return styles | ({"hue": np.zeros((count, 1)), "brightness": np.ones((count, 1))} if colour else {})
+    return styles | ({"hue": np.zeros((count, 1)), "brightness": np.ones((count, 1))} if color else {})
 
 
 def test_applied_is_what_the_style_says():
@@ -50,7 +50,7 @@ def test_applied_is_what_the_style_says():
 def test_a_crop_is_a_crop():
     """The upper left quarter, twice as large: what slicing and resizing gives."""
     images = np.random.default_rng(1).integers(0, 256, (2, 8, 8, 1)).astype("uint8")
-    styles = plain(2, colour=False) | {"size": np.full((2, 1), 0.5), "position": np.full((2, 2), 0.25)}
+    styles = plain(2, color=False) | {"size": np.full((2, 1), 0.5), "position": np.full((2, 2), 0.25)}
     found = style.apply(images, styles)
     assert found.shape == (2, 8, 8, 1)
     sliced = keras.ops.image.resize(images[:, :4, :4].astype("float32"), (8, 8), data_format="channels_last")

@@ -65,11 +65,11 @@ def test_the_brightest_and_darkest_values_may_lie_beyond_a_range_that_was_read_o
     np.testing.assert_allclose(composition.input_range(encoder), (low, high), rtol=1e-5)
     assert features(encoder, images).shape == (24, 4)
     assert check_views(images, "channels", 2, value_range=(low, high)).measures["clipped"] < 0.05
-    standardised = (images - images.mean()) / images.std()
+    standardized = (images - images.mean()) / images.std()
     for call in (
-        lambda: model.fit(standardised, batch_size=12, verbose=0),
-        lambda: features(encoder, standardised),
-        lambda: check_views(standardised, "channels", 2, value_range=(low, high)),
+        lambda: model.fit(standardized, batch_size=12, verbose=0),
+        lambda: features(encoder, standardized),
+        lambda: check_views(standardized, "channels", 2, value_range=(low, high)),
         lambda: features(encoder, images.astype("float32") * 16),
     ):
         with pytest.raises(InvalidInputError, match=r"images must be values 43\.8.*: undo what"):

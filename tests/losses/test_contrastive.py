@@ -34,7 +34,7 @@ def cosine(a, b):
 
 def nt_xent_reference(z_a, z_b, temperature):
     """SimCLR, algorithm 1: l(2k-1, 2k) + l(2k, 2k-1), summed over k, over 2 N."""
-    z = np.stack([z_a, z_b], axis=1).reshape(-1, z_a.shape[1])  # views of an image are neighbours, as in the paper
+    z = np.stack([z_a, z_b], axis=1).reshape(-1, z_a.shape[1])  # views of an image are neighbors, as in the paper
     sums = []
     for i in range(len(z)):
         scores = {j: cosine(z[i], z[j]) / temperature for j in range(len(z)) if j != i}
@@ -159,7 +159,7 @@ def test_orthonormal_images_with_identical_views():
 
 
 def test_random_embeddings_cost_a_little_more_than_collapse():
-    """E exp(s / T) of random directions is about exp(1 / (2 T^2 d)): the losses' values at initialisation."""
+    """E exp(s / T) of random directions is about exp(1 / (2 T^2 d)): the losses' values at initialization."""
     z_a, z_b = draw(128, 64, seed=1), draw(128, 64, seed=2)
     assert value(losses.nt_xent, z_a, z_b, 0.5) == pytest.approx(np.log(255) + 1 / (2 * 0.25 * 64), abs=0.02)
     queue = ops.convert_to_numpy(losses.unit(tensor(draw(4096, 128, seed=3))))

@@ -139,8 +139,8 @@ def test_corinfomax_is_the_bound_that_gedi_states():
     (z_a, z_b), gamma, beta = pair(n=12), 0.7, 0.01
 
     def gedi(z_a, z_b):
-        centred = z_a - z_a.mean(0)
-        scatter = centred.T @ centred + beta * np.eye(4)
+        centered = z_a - z_a.mean(0)
+        scatter = centered.T @ centered + beta * np.eye(4)
         return (-np.log(np.linalg.det(scatter)) + gamma * ((z_a - z_b) ** 2).sum()) / 4 + np.log(12.0)
 
     def ours(z_a, z_b):
@@ -326,7 +326,7 @@ def test_collapsing_to_a_line_costs_what_collapsing_to_a_point_costs_too():
         lambda a, b: losses.w_mse(ops.stack([a, b], axis=1)),
         lambda a, b: losses.w_mse(ops.stack([a, b], axis=1), normalize=False),
     ],
-    ids=["vicreg", "barlow_twins", "corinfomax", "w_mse", "w_mse, not normalised"],
+    ids=["vicreg", "barlow_twins", "corinfomax", "w_mse", "w_mse, not normalized"],
 )
 def test_zero_constant_singular_and_huge_embeddings_are_finite(loss):
     zero, constant, line, other = np.zeros((12, 4)), np.full((12, 4), 3.1), draw(12, 1) * np.ones((1, 4)), draw(12, 4)

@@ -40,10 +40,10 @@ def entropy_reference(log_var):
     return (0.5 * np.log(2 * np.pi * np.e * np.exp(log_var))).sum(-1)
 
 
-def marginal_reference(z, variance, centre_variance):
+def marginal_reference(z, variance, center_variance):
     """-log N(z_1..z_J; 0, dense covariance) per group, by a linear solve; its constant is removed by the tests."""
     views = z.shape[1]
-    covariance = variance * np.eye(views) + centre_variance * np.ones((views, views))
+    covariance = variance * np.eye(views) + center_variance * np.ones((views, views))
     solved = np.einsum("ij,bjl->bil", np.linalg.inv(covariance), z)
     return 0.5 * (z * solved).sum((1, 2))
 
@@ -139,8 +139,8 @@ def test_group_prior_invariances():
 
 
 def test_mixing_images_between_groups_raises_the_prior():
-    centres = 3 * draw(6, 1, 2, seed=8)
-    z = (centres + 0.1 * draw(6, 4, 2, seed=9)).astype("float32")
+    centers = 3 * draw(6, 1, 2, seed=8)
+    z = (centers + 0.1 * draw(6, 4, 2, seed=9)).astype("float32")
     shuffled = z.reshape(24, 2)[np.random.default_rng(0).permutation(24)].reshape(6, 4, 2)
     assert prior_of(shuffled, 0.15).sum() > 20 * prior_of(z, 0.15).sum()
 

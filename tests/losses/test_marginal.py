@@ -40,12 +40,12 @@ def sigreg_reference(z, columns):
 
 
 def invariance_reference(z, num_global):
-    centre = z[:, :num_global].mean(axis=1, keepdims=True)
-    return ((z - centre) ** 2).mean()
+    center = z[:, :num_global].mean(axis=1, keepdims=True)
+    return ((z - center) ** 2).mean()
 
 
 def visreg_reference(z, columns):
-    """Scale, shape and center; the standardising deviation is a constant, so `shape` has its value only."""
+    """Scale, shape and center; the standardizing deviation is a constant, so `shape` has its value only."""
     batch, views, _ = z.shape
     scale = np.mean([(1 - z[:, v].std(axis=0)) ** 2 for v in range(views)])
     center = np.mean([z[:, v].mean(axis=0) ** 2 for v in range(views)])
@@ -104,7 +104,7 @@ def test_visreg_equals_the_formula(term):
 
 
 def test_the_shape_of_visreg_equals_the_formula_and_moves_points_only():
-    """Its gradient is that of the slices standardised by a constant: along a row's own scale it must be theirs."""
+    """Its gradient is that of the slices standardized by a constant: along a row's own scale it must be theirs."""
     z, columns = embeddings(batch=9), slices()
     ours = value(lambda z: losses.visreg_terms(z, columns)["shape"], z)
     assert ours == pytest.approx(visreg_reference(z, columns)["shape"], rel=1e-4)

@@ -26,8 +26,8 @@ def rate_reference(z, epsilon):
 def emp_reference(z):
     z = unit(z)
     rate = np.mean([rate_reference(z[:, v], 0.2**0.5) for v in range(z.shape[1])])
-    centre = unit(z.mean(axis=1, keepdims=True))
-    return {"coding_rate": -rate, "alignment": -(z * centre).sum(axis=-1).mean()}
+    center = unit(z.mean(axis=1, keepdims=True))
+    return {"coding_rate": -rate, "alignment": -(z * center).sum(axis=-1).mean()}
 
 
 def mmcr_reference(z):

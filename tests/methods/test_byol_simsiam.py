@@ -187,14 +187,14 @@ def test_counter_and_teacher_are_saved_and_go_on(tmp_path):
 # ---------------------------------------------------------------- statistics
 
 
-def normalising(method):
-    """Heads that end in batch normalisation: statistics can be read off the embeddings."""
+def normalizing(method):
+    """Heads that end in batch normalization: statistics can be read off the embeddings."""
     return method(plain_encoder(), projector(LATENT, (8, 6), output_batch_norm=True, seed=3), predictor(6, 4))
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_each_view_is_normalised_by_its_own_batch_statistics(method):
-    model = normalising(method)
+    model = normalizing(method)
     dark, bright = images(12) / 512.0, images(12, seed=1) / 256.0 + 1.0  # statistics of both together would not do
     views = np.stack([dark, bright], axis=1).astype("float32")
     target = to_numpy(model(views, training=True)["target"])
@@ -218,8 +218,8 @@ def test_targets_are_before_the_predictor(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_batch_of_one_has_a_defined_loss(method):
-    """Batch normalisation makes zeros of it, so nothing can be learned from it, but nothing breaks either."""
-    model = normalising(method)
+    """Batch normalization makes zeros of it, so nothing can be learned from it, but nothing breaks either."""
+    model = normalizing(method)
     model.compile(optimizer=keras.optimizers.SGD(0.1))
     views = to_numpy(Flips(2)(images(1)))
     assert np.isfinite(model.train_on_batch(views)).all()

@@ -124,7 +124,7 @@ def test_moco_keeps_the_order_of_its_algorithm(queue_size):
         assert {term: found[term] for term in model.terms} == pytest.approx(expected, rel=1e-4, abs=1e-4)
         np.testing.assert_allclose(to_numpy(model.queue), reference.queue, atol=1e-5)
         assert int(to_numpy(model.pointer)) == reference.pointer == (number + 1) * BATCH % queue_size
-        # Statistics of batch normalisation too: the teacher's own, never averaged with the student's.
+        # Statistics of batch normalization too: the teacher's own, never averaged with the student's.
         for ours, theirs in zip(model.teacher_encoder.get_weights(), reference.teacher.get_weights()):
             np.testing.assert_allclose(ours, theirs, atol=1e-5)
 

@@ -96,8 +96,8 @@ def test_corinfomax_estimates_follow_the_recursion():
         z = to_numpy(given["z"]).astype("float64")
         for view in range(2):
             mean[view] = momentum * mean[view] + (1 - momentum) * z[:, view].mean(0)
-            centred = z[:, view] - mean[view]
-            covariance[view] = momentum * covariance[view] + (1 - momentum) * centred.T @ centred / len(z)
+            centered = z[:, view] - mean[view]
+            covariance[view] = momentum * covariance[view] + (1 - momentum) * centered.T @ centered / len(z)
         volume = -sum(np.linalg.slogdet(c + 1e-4 * np.eye(LATENT))[1] for c in covariance) / LATENT
         assert terms(model, given)["log_determinant"] == pytest.approx(volume, abs=1e-4)
         model.update(None, given)

@@ -13,7 +13,7 @@ from sslzoo.callbacks import Checkpoint, Journal, Stopwatch
 from sslzoo.errors import InvalidInputError
 from sslzoo.methods import EBCLR, GEDI, JEM
 from sslzoo.methods.energy_model import langevin, long_chains
-from sslzoo.publishing import artefact
+from sslzoo.publishing import artifact
 from sslzoo.views import Views
 from sslzoo.zoo import reading
 
@@ -348,7 +348,7 @@ def test_a_published_model_keeps_its_head(tmp_path):
         "license": "apache-2.0",
         "papers": [],
     }
-    folder = artefact.write(tmp_path / "gedi-test", **parts, **results)
+    folder = artifact.write(tmp_path / "gedi-test", **parts, **results)
     logits = reading.read(folder, "projection")
     x = images(7).astype("float32")
     np.testing.assert_allclose(logits.predict(x, verbose=0), array(model.embed(model.prepare(x))), atol=1e-5)
@@ -428,7 +428,7 @@ def test_ebclr_refuses_a_single_image():
         ebclr().check_batch(1)
 
 
-def test_a_standardized_model_starts_without_a_favourite_cluster():
+def test_a_standardized_model_starts_without_a_favorite_cluster():
     dark = np.random.default_rng(0).integers(0, 40, (200, 8, 8, 1)).astype("uint8")
     encoder = networks.encoder("mlp-small", (8, 8, 1), 8, seed=0)
     model = GEDI(

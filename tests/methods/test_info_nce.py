@@ -69,7 +69,7 @@ def test_loss_and_gradients_equal_a_float64_reference(name, symmetric):
     check(ours, reference, embeddings(), start)
 
 
-def test_alignment_is_the_prior_and_contrast_its_normaliser():
+def test_alignment_is_the_prior_and_contrast_its_normalizer():
     z = embeddings()
     scores = gaussian_reference(z.astype("float64"), np.log(0.5))
     found = terms(make(GaussianCritic(0.5)), z)

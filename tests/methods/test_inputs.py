@@ -24,7 +24,7 @@ def untouched(model):
 
 VALUES = {
     "-1..1": IMAGES / 127.5 - 1,
-    "standardised": (IMAGES - 128.0) / 64,
+    "standardized": (IMAGES - 128.0) / 64,
     "16 bit": IMAGES.astype("uint16") * 200,
     "NaN": np.where(IMAGES > 250, np.nan, IMAGES.astype("float32")),
     "infinite": np.where(IMAGES > 250, np.inf, IMAGES.astype("float32")),

@@ -21,7 +21,7 @@ def views(count, seed):
 
 
 @pytest.mark.parametrize("method, loss", [(LeJEPA, losses.lejepa_terms), (VISReg, losses.visreg_terms)])
-def test_local_views_join_the_marginal_but_not_the_centre(method, loss):
+def test_local_views_join_the_marginal_but_not_the_center(method, loss):
     z, local = views(2, 0), views(3, 1)
     model = method(plain_encoder(), views=Flips(2), local_views=Flips(3), slices=7, weight=0.25)
     given = {"z": ops.convert_to_tensor(z), "local": ops.convert_to_tensor(local)}
@@ -29,8 +29,8 @@ def test_local_views_join_the_marginal_but_not_the_centre(method, loss):
     expected = numbers(
         loss(np.concatenate([z, local], 1), directions(model.embedding_dim, model.slices, model.seed), num_global=2)
     )
-    centre = z.mean(1, keepdims=True)
-    assert expected["invariance"] == pytest.approx(((np.concatenate([z, local], 1) - centre) ** 2).mean(), rel=1e-5)
+    center = z.mean(1, keepdims=True)
+    assert expected["invariance"] == pytest.approx(((np.concatenate([z, local], 1) - center) ** 2).mean(), rel=1e-5)
     for name, value in expected.items():
         assert found[name] == pytest.approx((0.75 if name == "invariance" else 0.25) * value, rel=1e-5)
 

@@ -11,7 +11,7 @@ from oracle import gradient
 
 from sslzoo import losses, networks, views
 from sslzoo.callbacks import Checkpoint, Journal, Stopwatch
-from sslzoo.errors import ArtefactError, InvalidInputError, UnknownNameError
+from sslzoo.errors import ArtifactError, InvalidInputError, UnknownNameError
 from sslzoo.methods import CMC, Annulus, Ball, InBatchDiscrimination, InstanceDiscrimination, LocalAggregation
 from sslzoo.methods.kmeans import mini_batch_kmeans
 from sslzoo.methods.memory_bank import BankMonitor, ClusterBank
@@ -190,7 +190,7 @@ def test_the_bank_is_read_then_written_and_no_gradient_reaches_it():
     for number in range(3):
         index = np.random.default_rng(number).permutation(IMAGES)[:BATCH].astype("int32")
         batch = {"images": images(IMAGES)[index], "index": index}
-        z = to_numpy(model(batch, training=True)["z"])  # statistics of batch normalisation move; nothing else does
+        z = to_numpy(model(batch, training=True)["z"])  # statistics of batch normalization move; nothing else does
         loss = reference_with(expected, z, index, near=9)
         np.testing.assert_allclose(to_numpy(model.bank.rows), expected, atol=1e-5)
         model.reset_metrics()
@@ -241,7 +241,7 @@ def test_a_resumed_run_has_the_bank_and_the_draws_it_would_have_had(tmp_path):
             again.train_on_batch(batch(number))
         for ours, theirs in zip(state(model), state(again)):
             np.testing.assert_allclose(ours, theirs, atol=1e-6)
-    with pytest.raises(ArtefactError, match="another model"):
+    with pytest.raises(ArtifactError, match="another model"):
         larger = make(InstanceDiscrimination, num_images=60, negatives=20)
         checkpoint(larger, tmp_path / "InstanceDiscrimination").restore(larger)
 
@@ -371,7 +371,7 @@ def test_cmc_finds_each_modality_in_the_bank_of_the_other():
         ({"neighbors": 20, "clusters": 6, "clusterings": 3}, make(Annulus, neighbors=20, clusters=6, clusterings=3)),
     ):
         model, z, expected = cmc(**settings), draw(4, 1, 8), 0.0
-        for part, bank in ((z[..., :4], model.colour_bank), (z[..., 4:], model.lightness_bank)):
+        for part, bank in ((z[..., :4], model.color_bank), (z[..., 4:], model.lightness_bank)):
             single.bank.rows.assign(bank.rows)
             if bank.labels is not None:
                 bank.labels.assign(CLUSTERS)
@@ -401,8 +401,8 @@ def lab_encoders(seed=0):
 
 
 @pytest.mark.slow
-def test_cmc_of_colour_images_is_published_with_its_colours(tmp_path):
-    """Raw RGB in, both representations out; grey images have no colour to speak of."""
+def test_cmc_of_color_images_is_published_with_its_colors(tmp_path):
+    """Raw RGB in, both representations out; gray images have no color to speak of."""
     model = CMC(*lab_encoders(), 16, views=views.Views("mi-cifar10-lab", 1, seed=0), negatives=8)
     model.compile(optimizer="sgd")
     x = np.random.default_rng(0).integers(0, 256, (16, 8, 8, 3)).astype("uint8")
@@ -414,17 +414,17 @@ def test_cmc_of_colour_images_is_published_with_its_colours(tmp_path):
     encoder.save(tmp_path / "encoder.keras")
     loaded = keras.saving.load_model(tmp_path / "encoder.keras")
     np.testing.assert_allclose(loaded.predict(x, verbose=0), found, atol=1e-5)
-    grey = np.repeat(x[..., :1], 3, axis=-1)
-    lightness, colour = np.split(encoder.predict(grey, verbose=0), 2, axis=1)
-    assert colour.std(axis=0).max() < 1e-3 < lightness.std(axis=0).min()
+    gray = np.repeat(x[..., :1], 3, axis=-1)
+    lightness, color = np.split(encoder.predict(gray, verbose=0), 2, axis=1)
+    assert color.std(axis=0).max() < 1e-3 < lightness.std(axis=0).min()
 
 
 def test_on_part_takes_images_of_any_size():
-    colour = networks.on_part(networks.encoder("airnet", (None, None, 2), None), (None, None, 3), channels=(1, 3))
+    color = networks.on_part(networks.encoder("airnet", (None, None, 2), None), (None, None, 3), channels=(1, 3))
     images = np.random.default_rng(0).normal(size=(2, 24, 28, 3)).astype("float32")
-    features = ops.convert_to_numpy(colour(images))
+    features = ops.convert_to_numpy(color(images))
     images[..., 0] = 0.0
-    np.testing.assert_array_equal(ops.convert_to_numpy(colour(images)), features)
+    np.testing.assert_array_equal(ops.convert_to_numpy(color(images)), features)
     with pytest.raises(InvalidInputError, match="image_shape must be"):
         networks.on_part(networks.encoder("mlp-small", (3, 8, 3), 5), (None, None, 3), rows=(5, 8))
 
@@ -501,7 +501,7 @@ def two_streams(*heads):
         (
             lambda: CMC(plain_encoder(), plain_encoder(), 9, head(), None),
             InvalidInputError,
-            "lightness in 6, colour in 4",
+            "lightness in 6, color in 4",
         ),
         (
             lambda: CMC(plain_encoder(), plain_encoder(), 9, head(), keras.Sequential()),

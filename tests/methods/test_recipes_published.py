@@ -10,7 +10,7 @@ from test_zoo import REPOSITORY, hub  # noqa: F401
 import sslzoo
 from sslzoo import errors, publishing, training
 from sslzoo.files import unlock_folder
-from sslzoo.publishing import artefact
+from sslzoo.publishing import artifact
 from sslzoo.training import outcome
 from sslzoo.zoo import layout
 
@@ -45,7 +45,7 @@ def made_by(name, out, monkeypatch):
 def test_every_part_of_a_recipe_is_loaded_published_and_loaded_again(name, hub, tmp_path, monkeypatch):  # noqa: F811
     run, model = made_by(name, tmp_path / "run", monkeypatch)
     parts = model.parts(run.image_shape) | {"model": model}
-    folder = artefact.write(tmp_path / "run" / run.name, **parts, **outcome.results(run, type(model)))
+    folder = artifact.write(tmp_path / "run" / run.name, **parts, **outcome.results(run, type(model)))
     unlock_folder(run.out)
     assert layout.parts(folder) == [part for part in layout.PARTS if part in parts]
     publishing.publish(folder, REPOSITORY)

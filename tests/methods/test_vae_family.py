@@ -160,7 +160,7 @@ def test_encode_decode_reconstruct():
 
 def test_sampling_follows_the_prior():
     latents = []
-    for model in (make(VAE), make(SimVAE, centre_variance=2.0)):
+    for model in (make(VAE), make(SimVAE, center_variance=2.0)):
         model.decode = lambda z: latents.append(to_numpy(z)) or z
         model.sample(20_000, seed=1)
     assert latents[0].std() == pytest.approx(1.0, rel=0.02)
@@ -169,16 +169,16 @@ def test_sampling_follows_the_prior():
 
 def test_simvae_samples_around_given_images_in_turn():
     model = make(SimVAE)
-    centres = to_numpy(model.encode(images(2)))
+    centers = to_numpy(model.encode(images(2)))
     model.decode = lambda z: z
     z = to_numpy(model.sample(8000, like=images(2), seed=1))
-    np.testing.assert_allclose(z[0::2].mean(0), centres[0], atol=0.03)
-    np.testing.assert_allclose(z[1::2].mean(0), centres[1], atol=0.03)
-    assert (z - np.tile(centres, (4000, 1))).std() == pytest.approx(0.15**0.5, rel=0.03)
+    np.testing.assert_allclose(z[0::2].mean(0), centers[0], atol=0.03)
+    np.testing.assert_allclose(z[1::2].mean(0), centers[1], atol=0.03)
+    assert (z - np.tile(centers, (4000, 1))).std() == pytest.approx(0.15**0.5, rel=0.03)
 
 
 def test_a_seed_makes_samples_repeatable():
-    model = make(SimVAE, centre_variance=1.0)
+    model = make(SimVAE, center_variance=1.0)
     first, again, other = (to_numpy(model.sample(3, seed=seed)) for seed in (5, 5, 6))
     np.testing.assert_array_equal(first, again)
     assert np.abs(first - other).max() > 0
@@ -187,7 +187,7 @@ def test_a_seed_makes_samples_repeatable():
 # ---------------------------------------------------------------- wrong ways
 
 
-def test_uniform_centres_cannot_be_drawn():
+def test_uniform_centers_cannot_be_drawn():
     with pytest.raises(InvalidInputError, match="like=images"):
         make(SimVAE).sample(3)
 

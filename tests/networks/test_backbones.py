@@ -73,10 +73,10 @@ def test_random_weights_are_those_of_the_seed_on_every_backend():
     np.testing.assert_allclose(first, [0.005820566, -0.5660655, -0.10517485], rtol=1e-5)
 
 
-def test_grey_images_give_what_they_gave_as_colour_ones(tmp_path):
+def test_gray_images_give_what_they_gave_as_color_ones(tmp_path):
     options = {"alpha": 0.25}
-    colour = keras.applications.MobileNet(include_top=False, weights=None, input_shape=(32, 32, 3), alpha=0.25)
-    colour.save_weights(tmp_path / "own.weights.h5")
+    color = keras.applications.MobileNet(include_top=False, weights=None, input_shape=(32, 32, 3), alpha=0.25)
+    color.save_weights(tmp_path / "own.weights.h5")
     weights = str(tmp_path / "own.weights.h5")
     three, one, seven = (networks.backbone("keras:MobileNet", (32, 32, n), weights, **options) for n in (3, 1, 7))
     x = views(2, 32, 32, 1)

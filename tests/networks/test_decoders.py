@@ -25,7 +25,7 @@ def test_every_decoder_has_an_encoder():
         ("mlp", (28, 28, 1), 10, 11 * 2000 + 2001 * 500 + 501 * 500 + 501 * 784),
         ("mlp-released", (28, 28, 1), 10, 11 * 500 + 501 * 500 + 501 * 2000 + 2001 * 784),
         ("mlp-small", (8, 8, 1), 10, 11 * 64 + 65 * 128 + 129 * 64),
-        # Dense, convolutions without bias, two numbers a channel for each normalisation, and a bias for each colour.
+        # Dense, convolutions without bias, two numbers a channel for each normalization, and a bias for each color.
         (
             "convnet",
             (32, 32, 3),
@@ -41,7 +41,7 @@ def test_every_decoder_has_an_encoder():
         # The released networks, counted in PyTorch with the released code's layers.
         ("resnet18-simvae", (32, 32, 3), 64, 8_984_387),
         ("resnet18-simvae", (64, 64, 3), 64, 9_383_747),
-        # Table 4: dense, convolutions, 1x1 shortcuts, two numbers a channel for each normalisation, 5x5 with bias.
+        # Table 4: dense, convolutions, 1x1 shortcuts, two numbers a channel for each normalization, 5x5 with bias.
         (
             "resnet18-simvae-paper",
             (64, 64, 3),
@@ -72,7 +72,7 @@ def test_every_weight_learns(name):
     z, target = rng.normal(size=(4, 5)).astype("float32"), rng.normal(size=(4, *shape)).astype("float32")
     assert np.isfinite(model.train_on_batch(z, target))
     still = [w.path for w, old in zip(model.trainable_weights, before) if np.array_equal(ops.convert_to_numpy(w), old)]
-    # Batch normalisation takes a dense bias away only in part (it differs by position), so none may stand still.
+    # Batch normalization takes a dense bias away only in part (it differs by position), so none may stand still.
     assert still == []
 
 

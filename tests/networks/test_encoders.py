@@ -32,7 +32,7 @@ def trainable(model):
 
 
 def modules(config):
-    """Every module that a serialised model asks Keras to import."""
+    """Every module that a serialized model asks Keras to import."""
     if isinstance(config, dict):
         found = {config["module"]} if isinstance(config.get("module"), str) else set()
         return found.union(*map(modules, config.values()))
@@ -49,12 +49,12 @@ def test_every_encoder_is_tested_here():
         ("mlp", (28, 28, 1), 10, {}, 785 * 500 + 501 * 500 + 501 * 2000 + 2001 * 20),
         ("mlp-released", (28, 28, 1), 10, {}, 785 * 2000 + 2001 * 500 + 501 * 500 + 501 * 20),
         ("mlp-small", (8, 8, 1), 10, {}, 65 * 128 + 129 * 64 + 65 * 20),
-        # Convolutions without bias, two numbers a channel for each normalisation, two heads on 4 x 4 x 128.
+        # Convolutions without bias, two numbers a channel for each normalization, two heads on 4 x 4 x 128.
         ("convnet", (32, 32, 3), 64, {}, 16 * (3 * 32 + 32 * 64 + 64 * 128) + 9 * 128**2 + 2 * 352 + 2049 * 128),
         # The released networks, counted in PyTorch with the released code's layers.
         ("resnet18-simvae", (32, 32, 3), 64, {}, 969_920),
         ("resnet18-simvae", (64, 64, 3), 64, {}, 1_757_632),
-        # Table 4: convolutions, 1x1 shortcuts, two numbers a channel for each normalisation, two heads on 4096.
+        # Table 4: convolutions, 1x1 shortcuts, two numbers a channel for each normalization, two heads on 4096.
         (
             "resnet18-simvae-paper",
             (64, 64, 3),
@@ -97,7 +97,7 @@ def test_outputs_gradients_and_portability(name):
     target = np.random.default_rng(1).normal(size=(6, 5)).astype("float32")
     assert np.isfinite(model.train_on_batch(views, [target, target])).all()
     still = [w.path for w, old in zip(model.trainable_weights, before) if np.array_equal(ops.convert_to_numpy(w), old)]
-    # A bias that batch normalisation takes away again has no gradient; the released code has one there. Nor has what
+    # A bias that batch normalization takes away again has no gradient; the released code has one there. Nor has what
     # adds the same to all scores of a query.
     assert [path for path in still if path not in ("stem_conv/bias", "block1_attention/key/bias")] == []
 

@@ -42,12 +42,12 @@ def test_options():
     assert {(layer.epsilon, layer.momentum) for layer in norms} == {(1e-5, 0.9)}
 
 
-@pytest.mark.parametrize("normalised", [False, True])
-def test_what_a_loss_compares_is_no_half_precision(normalised):
+@pytest.mark.parametrize("normalized", [False, True])
+def test_what_a_loss_compares_is_no_half_precision(normalized):
     """In bfloat16 two views whose projections differ by less than 0.4 % would be one and the same."""
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
-        model = networks.projector(6, (8, 4), output_batch_norm=normalised, seed=0)
+        model = networks.projector(6, (8, 4), output_batch_norm=normalized, seed=0)
     finally:
         keras.config.set_dtype_policy("float32")
     assert model.get_layer("fc1").compute_dtype == "bfloat16" and model.outputs[0].dtype == "float32"

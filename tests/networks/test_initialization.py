@@ -179,7 +179,7 @@ def test_standardize_goes_through_convolutions_shortcuts_and_nested_models():
     np.testing.assert_allclose(keras.ops.convert_to_numpy(model(images)).std(0), 1, rtol=2e-3)
 
 
-def test_a_constant_unit_is_centred_and_keeps_its_kernel():
+def test_a_constant_unit_is_centered_and_keeps_its_kernel():
     x = keras.Input((3,))
     model = keras.Model(x, layers.Dense(2, bias_initializer="ones", name="top")(x))
     kernel = model.get_layer("top").get_weights()[0]

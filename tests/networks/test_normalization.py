@@ -1,4 +1,4 @@
-"""Fused batch normalisation is Keras' own to rounding: values, gradients, statistics, and what is saved."""
+"""Fused batch normalization is Keras' own to rounding: values, gradients, statistics, and what is saved."""
 
 import json
 
@@ -43,16 +43,16 @@ def test_values_statistics_and_gradients_are_those_of_float64(shape, options):
     mean, variance = x.mean(axes), x.var(axes)
     scale, offset = weights.get("gamma", 1.0), weights.get("beta", 0.0)
     deviation = np.sqrt(variance + layer.epsilon)
-    normalised = (x - mean) / deviation
-    np.testing.assert_allclose(array(layer(x, training=True)), normalised * scale + offset, atol=2e-5)
+    normalized = (x - mean) / deviation
+    np.testing.assert_allclose(array(layer(x, training=True)), normalized * scale + offset, atol=2e-5)
     for name, batch in (("moving_mean", mean), ("moving_variance", variance)):
         expected = layer.momentum * weights[name] + (1 - layer.momentum) * batch
         np.testing.assert_allclose(array(getattr(layer, name)), expected, rtol=2e-6)
     # Of sum(direction * y): Ioffe and Szegedy, section 3, with the batch's mean and variance differentiated.
     direction = rng.normal(size=shape)
     g = direction * scale
-    expected = [(g - g.mean(axes) - normalised * (g * normalised).mean(axes)) / deviation]
-    expected += [(direction * normalised).sum(axes)] if layer.scale else []
+    expected = [(g - g.mean(axes) - normalized * (g * normalized).mean(axes)) / deviation]
+    expected += [(direction * normalized).sum(axes)] if layer.scale else []
     expected += [direction.sum(axes)] if layer.center else []
     state = [array(weight) for weight in layer.non_trainable_variables]
 

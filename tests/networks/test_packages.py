@@ -10,7 +10,7 @@ import pytest
 
 import sslzoo
 from sslzoo import networks, publishing
-from sslzoo.errors import ArtefactError, BackendError, IntegrityError, InvalidInputError
+from sslzoo.errors import ArtifactError, BackendError, IntegrityError, InvalidInputError
 from sslzoo.networks.composition import check_config
 
 
@@ -68,7 +68,7 @@ def test_without_the_package_loading_says_what_to_install(package, tmp_path, mon
 def test_a_model_that_does_not_say_so_may_not_have_such_layers(package, tmp_path):
     folder = publishing.write(tmp_path / "with-patches", model())
     (folder / "results.json").unlink()
-    with pytest.raises(ArtefactError, match="Only Keras' own classes"):
+    with pytest.raises(ArtifactError, match="Only Keras' own classes"):
         sslzoo.load(folder)
 
 
@@ -76,7 +76,7 @@ def test_other_packages_and_what_reads_files_are_refused(package, tmp_path):
     folder = publishing.write(tmp_path / "with-patches", model())
     results = json.loads((folder / "results.json").read_text())
     (folder / "results.json").write_text(json.dumps(results | {"requires": ["antigravity"]}))
-    with pytest.raises((ArtefactError, IntegrityError), match="may require keras-hub"):
+    with pytest.raises((ArtifactError, IntegrityError), match="may require keras-hub"):
         sslzoo.load(folder)
     for module in (
         "models.bert.bert_tokenizer",
@@ -90,7 +90,7 @@ def test_other_packages_and_what_reads_files_are_refused(package, tmp_path):
             "registered_name": "keras_hub>X",
             "config": {},
         }
-        with pytest.raises(ArtefactError, match="Only Keras' own classes"):
+        with pytest.raises(ArtifactError, match="Only Keras' own classes"):
             check_config(config, True, ("keras-hub",))
 
 

@@ -34,7 +34,7 @@ def test_places_are_the_learned_ones_on_the_grid_and_linear_between_its_points()
     assert table.std() == pytest.approx(0.02, rel=0.02)
     np.testing.assert_allclose(places(network, views(2, 56, 56, 3))[0], table, atol=1e-6)
     found = places(network, views(1, 28, 80, 3))[0]
-    rows = 2 * np.arange(7) + 0.5  # centres of seven places on fourteen
+    rows = 2 * np.arange(7) + 0.5  # centers of seven places on fourteen
     columns = np.clip((np.arange(20) + 0.5) / 20 * 14 - 0.5, 0, 13)
     expected = [[bilinear(table, row, column) for column in columns] for row in rows]
     np.testing.assert_allclose(found, expected, atol=1e-6)

@@ -151,7 +151,7 @@ def test_rollbacks_of_before_count_after_resume():
 def test_a_note_beside_the_model_is_told_before_training_goes_on(whole, tmp_path):
     out = Path(shutil.copytree(whole, tmp_path / "run"))
     (out / "simvae-digits" / "note.txt").write_text("mine")
-    with pytest.raises(errors.ArtefactError, match=r"folder of its own.*note\.txt"):
+    with pytest.raises(errors.ArtifactError, match=r"folder of its own.*note\.txt"):
         train("simvae", out, *RUN, "--resume")
     assert (out / "simvae-digits" / "note.txt").read_text() == "mine"
 

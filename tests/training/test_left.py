@@ -55,7 +55,7 @@ def test_an_encoder_that_cannot_be_published_is_refused_or_left_as_a_file(tmp_pa
     monkeypatch.setattr(composition, "check_composable", lambda *_: None)  # as if it had been overlooked
     run.prepare(model)
     model.fit(run.data(), **run.fit_arguments())
-    with pytest.raises(errors.ArtefactError, match=r"trained and written.*mine-digits\.keras"):
+    with pytest.raises(errors.ArtifactError, match=r"trained and written.*mine-digits\.keras"):
         run.finish(model)
     left = keras.models.load_model(tmp_path / "run" / "mine-digits.keras")
     images = sslzoo.data.load("digits", "test")[0][:5]
@@ -72,12 +72,12 @@ def test_a_picture_that_fails_costs_no_other(tmp_path, monkeypatch):
         raise ZeroDivisionError("in a picture")
 
     monkeypatch.setattr(methods.VAE, "pictures", fail)
-    with pytest.raises(errors.ArtefactError, match=r"ZeroDivisionError: in a picture.*Received: folder="):
+    with pytest.raises(errors.ArtifactError, match=r"ZeroDivisionError: in a picture.*Received: folder="):
         train("vae", tmp_path / "run", "--epochs", 1)
     folder = tmp_path / "run" / "vae-digits"
     assert json.loads((folder / "results.json").read_text())["metrics"]
     assert not list((tmp_path / "run").glob("*.keras"))
-    assert {"curves.png", "neighbours.png"} <= {path.name for path in (folder / "pictures").iterdir()}
+    assert {"curves.png", "neighbors.png"} <= {path.name for path in (folder / "pictures").iterdir()}
 
 
 @pytest.mark.slow
@@ -151,7 +151,7 @@ def test_each_run_of_a_sweep_has_a_name_of_its_own():
         Plan.parse("simclr", {"temperature": 0.5}, argv=["--set", "temperature=0.1", "--name", "mine"]).name == "mine"
     )
     long = [
-        f"policy_changes={{'crop': {n}, 'jitter': 'of a colour that has a very long name, longer than names'}}"
+        f"policy_changes={{'crop': {n}, 'jitter': 'of a color that has a very long name, longer than names'}}"
         for n in (1, 2)
     ]
     first, second = (model_name("simclr", "digits", changes=[change]) for change in long)

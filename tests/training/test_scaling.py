@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 BACKEND = keras.backend.backend()
 
 
-def test_a_run_ends_once_its_neighbours_are_right_often_enough(tmp_path, capsys):
+def test_a_run_ends_once_its_neighbors_are_right_often_enough(tmp_path, capsys):
     out = tmp_path / "run"
     folder = train("simvae", out, "--epochs", 30, "--num-views", 3, "--until-knn", 12)
     assert len(rows(out)) < 30 and float(rows(out)[-1]["knn"]) >= 0.12
@@ -96,7 +96,7 @@ def test_an_accumulating_run_says_what_it_does_not_do(tmp_path, capsys):
     fastest = devices.suitable_backend("mlp-small")
     assert (f"mlp-small is trained fastest by {fastest}: KERAS_BACKEND={fastest}" in said) == (fastest != BACKEND)
     assert "--accumulate 2" in json.loads((folder / "results.json").read_text())["recipe"]
-    with pytest.raises(errors.ArtefactError, match=r"accumulate=4 \(was 2\)"):
+    with pytest.raises(errors.ArtifactError, match=r"accumulate=4 \(was 2\)"):
         train("simclr", out, "--epochs", 2, "--accumulate", 4, "--resume")
 
 
@@ -241,11 +241,11 @@ def test_processes_that_were_not_started_alike_are_refused(changed, tmp_path):
 import os
 os.environ["KERAS_DISTRIBUTION_PROCESS_ID"] = str(index)
 os.environ["KERAS_DISTRIBUTION_JOB_ADDRESSES"] = f"localhost:{{port}}"
-from sslzoo.errors import ArtefactError
+from sslzoo.errors import ArtifactError
 from test_training import train
 try:
     train("simclr", {str(tmp_path / "run")!r}, "--epochs", 2, {changed[0]!r}, {changed[1]}, "--processes", 2)
-except ArtefactError as error:
+except ArtifactError as error:
     assert "must be started alike" in str(error), error
 else:
     raise AssertionError("it trained")

@@ -45,7 +45,7 @@ def test_per_data_set():
     assert numbers("paper", "mnist")["network"] == "mlp"
 
 
-@pytest.mark.parametrize("dataset, channels, row", [("photos", 3, "colour images"), ("scans.npz", 1, "grey images")])
+@pytest.mark.parametrize("dataset, channels, row", [("photos", 3, "color images"), ("scans.npz", 1, "gray images")])
 def test_folders_and_files_go_by_their_channels(dataset, channels, row):
     assert numbers(dataset=dataset, channels=channels)["network"] == SETUPS[row]["network"]
 
@@ -88,15 +88,15 @@ def test_what_there_is_not(arguments, error, message):
 def test_per_refuses_a_data_set_that_there_is_not():
     with pytest.raises(UnknownNameError, match="Did you mean 'mnist'"):
         Per(mnst=1)
-    with pytest.raises(UnknownNameError, match="color"):
-        Per(color=1)
+    with pytest.raises(UnknownNameError, match="Did you mean 'color images'"):
+        Per(colour=1)
 
 
-def test_colour_is_every_set_in_colour_that_is_not_named_beside_it():
-    """Its images say whether a set is in colour: one that joins `SETUPS` must join `colour` too."""
-    found = {name: Per(0, celeb_a=2, colour=1).of(name) for name in SETUPS}
-    in_colour = {name for name, known in KNOWN.items() if known.image_shape[-1] == 3} | {"colour images"}
-    assert found == {name: 2 if name == "celeb_a" else int(name in in_colour) for name in SETUPS}
+def test_color_is_every_set_in_color_that_is_not_named_beside_it():
+    """Its images say whether a set is in color: one that joins `SETUPS` must join `color` too."""
+    found = {name: Per(0, celeb_a=2, color=1).of(name) for name in SETUPS}
+    in_color = {name for name, known in KNOWN.items() if known.image_shape[-1] == 3} | {"color images"}
+    assert found == {name: 2 if name == "celeb_a" else int(name in in_color) for name in SETUPS}
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ LABELS, DRAWS = (1, 4, 16, 64), 10
 
 
 class FewShot(Protocol):
-    """Logistic regression on 1, 4, 16 and 64 labelled images of each class, the mean over ten draws of them.
+    """Logistic regression on 1, 4, 16 and 64 labeled images of each class, the mean over ten draws of them.
 
-    Features are standardised by all train images, which takes no label; the penalty is C = 1.
+    Features are standardized by all train images, which takes no label; the penalty is C = 1.
     """
 
     name, title = "few_shot", "few labels"
@@ -43,7 +43,7 @@ class FewShot(Protocol):
         remark = (
             f"Few labels: the smallest class has {rarest:,} train images, so {' and '.join(left_out)} were left out."
         )
-        settings = {"labels": sizes, "draws": DRAWS, "penalty": "l2, C = 1", "features": "standardised by train images"}
+        settings = {"labels": sizes, "draws": DRAWS, "penalty": "l2, C = 1", "features": "standardized by train images"}
         return Result(numbers, settings, [remark] if left_out else [])
 
 

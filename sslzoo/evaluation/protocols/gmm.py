@@ -12,7 +12,7 @@ MINIBATCH = 64
 
 @dataclasses.dataclass
 class GMM(Protocol):
-    """Full covariances, a component a class, standardised features (32 principal components of more, 10,000 rows of
+    """Full covariances, a component a class, standardized features (32 principal components of more, 10,000 rows of
     more): Hungarian accuracy, NMI and ARI over the whole test set of the restart with the highest likelihood bound, the
     lowest and highest accuracy of all restarts; and the same averaged over batches of 64, as the papers' tables appear
     to be.
@@ -40,7 +40,7 @@ class GMM(Protocol):
         likeliest = f"the likeliest of {restarts} restarts"
         labels = {
             "accuracy": ("accuracy", f"{matching}; {likeliest}"),
-            "nmi": ("NMI", f"normalised mutual information, whole test set; {likeliest}"),
+            "nmi": ("NMI", f"normalized mutual information, whole test set; {likeliest}"),
             "ari": ("ARI", f"adjusted Rand index, whole test set; {likeliest}"),
         }
         numbers = {metric: Number(whole[metric][0], *words, whole[metric][1]) for metric, words in labels.items()}
@@ -53,7 +53,7 @@ class GMM(Protocol):
             numbers[f"minibatch{MINIBATCH}_{metric}"] = Number(value, label, averaged, chance)
         settings = {"model": "GaussianMixture", "covariance": "full", "components": components}
         settings |= {"restarts": restarts, "start": "k-means", "tolerance": clustering.TOLERANCE}
-        settings |= {"features": "standardised", "dimensions": mixtures[0].dimensions}
+        settings |= {"features": "standardized", "dimensions": mixtures[0].dimensions}
         settings |= {"fitted on": f"{mixtures[0].rows:,} train features", "minibatch": MINIBATCH}
         return Result(numbers, settings, _remarks(mixtures[0]))
 

@@ -1,4 +1,4 @@
-"""Accuracy of the k nearest neighbours among frozen features."""
+"""Accuracy of the k nearest neighbors among frozen features."""
 
 import numpy as np
 
@@ -31,7 +31,7 @@ class KNN(Protocol):
         weighted = neighbors.vote(near, classes, np.exp((similarities - 1) / TEMPERATURE))[:, -1]
         middle = train.mean(axis=0, dtype=np.float64)
         indices, _ = neighbors.nearest(train - middle, test - middle, k, "cosine")
-        centred = neighbors.vote(labels[indices], classes)[:, -1]
+        centered = neighbors.vote(labels[indices], classes)[:, -1]
         progress(1, 2)
         indices, _ = neighbors.nearest(train, test, euclidean_k, "euclidean")
         by_k = np.mean(neighbors.vote(labels[indices], classes) == truth[:, None], axis=0)
@@ -46,8 +46,10 @@ class KNN(Protocol):
         numbers = {
             f"cosine_k{COSINE_K}_accuracy": number(np.mean(majority == truth), f"cosine, k = {k}", "majority vote"),
             f"cosine_k{WEIGHTED_K}_accuracy": number(np.mean(weighted == truth), f"cosine, k = {weighted_k}", weights),
-            f"centred_k{COSINE_K}_accuracy": number(
-                np.mean(centred == truth), f"centred cosine, k = {k}", "majority vote; less the mean of train features"
+            f"centered_k{COSINE_K}_accuracy": number(
+                np.mean(centered == truth),
+                f"centered cosine, k = {k}",
+                "majority vote; less the mean of train features",
             ),
             "euclidean_best_accuracy": number(by_k[best], "Euclidean, best k", by_test),
         }
@@ -57,7 +59,7 @@ class KNN(Protocol):
             "bank": "all train features",
             "cosine": {"k": k, "votes": "uniform"},
             "cosine weighted": {"k": weighted_k, "votes": "exp(similarity / T)", "T": TEMPERATURE},
-            "centred cosine": {"k": k, "votes": "uniform"},
+            "centered cosine": {"k": k, "votes": "uniform"},
             "euclidean": {"k": [1, euclidean_k], "votes": "uniform"},
         }
         return Result(numbers, settings, _remarks(len(train)), predictions=majority)

@@ -46,8 +46,8 @@ class Likelihood(Protocol):
         settings = {"samples": samples, "images": len(images)}
         settings |= {key: model[key] for key in ("prior_variance", "likelihood", "likelihood_variance")}
         remarks = []
-        if model["uniform_centres"]:
+        if model["uniform_centers"]:
             remarks.append(
-                "Likelihood: with uniform centres there is no p(z) of one image; centres were given variance 1 instead."
+                "Likelihood: with uniform centers there is no p(z) of one image; centers were given variance 1 instead."
             )
         return Result(numbers, settings, remarks)

@@ -15,8 +15,8 @@ LEAST_STEPS, BATCH_SIZE = 469, 128
 
 @dataclasses.dataclass
 class Linear(Protocol):
-    """Logistic regression on standardised features, trained until its loss falls no more, its strength of
-    regularisation chosen on a tenth of the train images. Beside it one dense layer by Adam 3e-4 in batches of 128, as
+    """Logistic regression on standardized features, trained until its loss falls no more, its strength of
+    regularization chosen on a tenth of the train images. Beside it one dense layer by Adam 3e-4 in batches of 128, as
     in the papers: accuracy after the last epoch, and after the best one on test.
 
     Args:
@@ -35,7 +35,7 @@ class Linear(Protocol):
     def run(self, subject):
         fitted = logistic.fit_logistic(*subject.splits(), seed=subject.seed)
         papers_way = self.probe(subject, None)
-        chosen = f"standardised features, C = {fitted.inverse_penalty:g} chosen on held-out train images"
+        chosen = f"standardized features, C = {fitted.inverse_penalty:g} chosen on held-out train images"
         note = f"logistic regression to its end, {chosen}"
         classes, truth = subject.num_classes, subject.test_classes
         balanced = probes.balanced_accuracy(truth, fitted.predictions)
@@ -48,7 +48,7 @@ class Linear(Protocol):
         }
         for metric, number in papers_way.numbers.items():
             numbers[metric] = dataclasses.replace(number, label=f"{number.label}, Adam")
-        converged = {"loss": "cross-entropy, L2", "optimizer": "L-BFGS", "features": "standardised"}
+        converged = {"loss": "cross-entropy, L2", "optimizer": "L-BFGS", "features": "standardized"}
         converged["C"] = list(logistic.INVERSE_PENALTIES)
         remarks = []
         if not fitted.converged:

@@ -1,4 +1,4 @@
-"""Whether images of other data sets are recognised as such."""
+"""Whether images of other data sets are recognized as such."""
 
 import dataclasses
 import os
@@ -27,7 +27,7 @@ OUTSIDE = {
 
 @dataclasses.dataclass
 class Outliers(Protocol):
-    """AUROC of test images against those of other sets: by neighbours among the features, and by the slope of the
+    """AUROC of test images against those of other sets: by neighbors among the features, and by the slope of the
     density that the head stands for, or the features of an encoder without a head.
 
     Args:
@@ -77,14 +77,14 @@ class Outliers(Protocol):
             """Cosine similarity to the k-th nearest train image."""
             return neighbors.nearest(subject.train_features, rows, k, "cosine")[1][:, -1]
 
-        by_neighbours = f"AUROC of the cosine similarity to the {k}th nearest train image"
+        by_neighbors = f"AUROC of the cosine similarity to the {k}th nearest train image"
         by_slope = f"AUROC of minus the slope of logsumexp of the {what}, noise 0.03, as GEDI's tables"
         ours, numbers = similarity(subject.test_features[: self.outlier_images]), {}
         for done, (name, images) in enumerate(self._others.items(), 1):
             theirs = similarity(features(subject.encoder, images, subject.batch_size))
             area = outliers.auroc(ours, theirs)
             against = f"OOD AUROC vs {KNOWN[name].title if name in KNOWN else name}"
-            numbers[f"{name}_auroc"] = Number(area, f"{against} (kNN distance)", by_neighbours, 0.5)
+            numbers[f"{name}_auroc"] = Number(area, f"{against} (kNN distance)", by_neighbors, 0.5)
             if slope is not None:
                 area = outliers.auroc(slope, outliers.scores(network, images, seed=seed + 1))
                 numbers[f"{name}_slope_auroc"] = Number(area, f"{against} (density slope)", by_slope, 0.5)

@@ -22,7 +22,7 @@ _NOTES = {
 @dataclasses.dataclass
 class Style(Protocol):
     """From the features of a changed image: whether it is upside down, where it was cropped and how large, and in
-    colour its turn of hue and its brightness (`sslzoo.evaluation.style`).
+    color its turn of hue and its brightness (`sslzoo.evaluation.style`).
 
     Args:
         style_images: (int, int), train and test images, chosen at random.
@@ -41,7 +41,7 @@ class Style(Protocol):
 
     def check(self, subject):
         if composition.input_range(subject.encoder) != (0, 255) or subject.train_images.shape[-1] not in (1, 3):
-            raise DoesNotApply("The style probe needs grey or colour images in 0..255", "others")
+            raise DoesNotApply("The style probe needs gray or color images in 0..255", "others")
         train, test = len(subject.train_images), len(subject.test_images)
         if train < style.LEAST_TRAIN or test < style.LEAST_TEST:
             least = f"at least {style.LEAST_TRAIN} train and {style.LEAST_TEST} test images"

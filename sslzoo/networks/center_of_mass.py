@@ -1,4 +1,4 @@
-"""An encoder whose representation is a list of places: the centres of mass of a few feature maps."""
+"""An encoder whose representation is a list of places: the centers of mass of a few feature maps."""
 
 import keras
 import numpy as np
@@ -8,13 +8,13 @@ from sslzoo import checks
 from sslzoo.networks import blocks
 from sslzoo.networks.initialization import initialize
 
-EMPTY = 1e-30  # a map whose values sum to less has no centre
+EMPTY = 1e-30  # a map whose values sum to less has no center
 
 
-def centre_of_mass(maps):
-    """Centres of mass of feature maps.
+def center_of_mass(maps):
+    """Centers of mass of feature maps.
 
-    Coordinates run from -1 to 1 between the edges of the image, whatever its resolution: the centre of pixel i of n
+    Coordinates run from -1 to 1 between the edges of the image, whatever its resolution: the center of pixel i of n
     lies at (2 i + 1) / n - 1.
 
     Args:
@@ -25,7 +25,7 @@ def centre_of_mass(maps):
     """
     height, width = maps.shape[1:3]
     maps = ops.cast(maps, "float32")
-    # Marginals first: the sum over one axis, normalised, averages the coordinates of the other.
+    # Marginals first: the sum over one axis, normalized, averages the coordinates of the other.
     over_x, over_y = ops.sum(maps, axis=1), ops.sum(maps, axis=2)
     total = ops.maximum(ops.sum(over_x, axis=1), EMPTY)
     x = ops.sum(ops.multiply(over_x, _coordinates(width)), axis=1) / total
@@ -33,22 +33,22 @@ def centre_of_mass(maps):
     return ops.reshape(ops.stack([x, y], axis=2), (-1, 2 * maps.shape[-1]))
 
 
-def centre_of_mass_encoder(
+def center_of_mass_encoder(
     input_shape: tuple[int, int, int], maps: int = 3, hidden: int = 6, seed: int | None = None
 ) -> keras.Model:
-    """The encoder of the moving balls: two convolutions, and the centre of mass of each map they end in.
+    """The encoder of the moving balls: two convolutions, and the center of mass of each map they end in.
 
     | layer | output | |
     |---|---|---|
     | conv1, bn1, ReLU | H x W, hidden | 3x3, padded to keep the size |
     | conv2, bn2, sigmoid ("maps") | H x W, maps | 3x3, padded to keep the size |
-    | centres of mass | 2 maps | x and y of each map, from -1 to 1 (`centre_of_mass`) |
+    | centers of mass | 2 maps | x and y of each map, from -1 to 1 (`center_of_mass`) |
 
     Sigmoids start around 1/2, so at first the background, which is nearly all of the image, outweighs what moves in
-    it: centres differ by a hundredth and the loss stands still until bn2 has learned to darken the background.
+    it: centers differ by a hundredth and the loss stands still until bn2 has learned to darken the background.
 
     Example:
-        network = networks.centre_of_mass_encoder((16, 16, 1), maps=2)
+        network = networks.center_of_mass_encoder((16, 16, 1), maps=2)
         network(np.zeros((4, 16, 16, 1), "float32")).shape  # (4, 4): x and y of two maps
 
     Args:
@@ -72,9 +72,9 @@ def centre_of_mass_encoder(
     x = blocks.relu(blocks.batch_norm(x, "bn1"), "relu1")
     x = blocks.conv(x, maps, 3, "conv2")
     x = layers.Activation("sigmoid", name="maps")(blocks.batch_norm(x, "bn2"))
-    return initialize(keras.Model(images, centre_of_mass(x), name="centre_of_mass"), seed)
+    return initialize(keras.Model(images, center_of_mass(x), name="center_of_mass"), seed)
 
 
 def _coordinates(n):
-    """Centres of n pixels in a row, a column (n, 1)."""
+    """Centers of n pixels in a row, a column (n, 1)."""
     return ((2 * np.arange(n, dtype="float32") + 1) / n - 1)[:, None]

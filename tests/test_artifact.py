@@ -20,10 +20,10 @@ from keras import layers, ops
 
 import sslzoo
 from sslzoo import networks
-from sslzoo.errors import ArtefactError, IntegrityError, InvalidInputError, UnknownNameError
+from sslzoo.errors import ArtifactError, IntegrityError, InvalidInputError, UnknownNameError
 from sslzoo.files import sha256
 from sslzoo.networks.composition import check_config, compose
-from sslzoo.publishing import artefact, card, manifest
+from sslzoo.publishing import artifact, card, manifest
 from sslzoo.zoo import index, layout
 from sslzoo.zoo.loading import local_models
 from sslzoo.zoo.results import check_results, read_results
@@ -76,7 +76,7 @@ def facts(**changes):
 
 
 def write(folder, parts, results, **options):
-    return artefact.write(folder, **parts, **results, **options)
+    return artifact.write(folder, **parts, **results, **options)
 
 
 def state(folder):
@@ -275,7 +275,7 @@ def test_float16_halves_the_file_and_loads_as_float32(folder, tmp_path):
 def test_rounded_weights_are_those_that_float16_stores(tmp_path):
     encoder = fresh_parts()["encoder"]
     exact = numpy(encoder(IMAGES))
-    artefact.round_to_float16(encoder)
+    artifact.round_to_float16(encoder)
     loaded = sslzoo.load(write(tmp_path / "model", {"encoder": encoder}, facts(), float16=True))
     assert all(np.array_equal(a, b) for a, b in zip(loaded.get_weights(), encoder.get_weights()))
     assert 0 < np.abs(numpy(encoder(IMAGES)) - exact).max() < 5e-3
@@ -285,7 +285,7 @@ def test_a_kernel_of_nothing_is_not_packed_beyond_what_is_read(tmp_path):
     """Zeros shrink a thousand times, which no reader believes."""
     encoder = networks.encoder("mlp", (28, 28, 1), LATENT)
     encoder.set_weights([np.zeros_like(weight) for weight in encoder.get_weights()])
-    artefact.round_to_float16(encoder)
+    artifact.round_to_float16(encoder)
     folder = write(tmp_path / "zeros", {"encoder": encoder}, facts(), float16=True)
     assert (folder / "model.weights.h5").stat().st_size > 2 * encoder.count_params()
     assert not any(weight.any() for weight in sslzoo.load(folder).get_weights())
@@ -352,7 +352,7 @@ def test_a_method_that_would_not_load_is_not_written(tmp_path):
 
 
 def bidirectional():
-    """A layer that copies its layer by its configuration, initialisers included."""
+    """A layer that copies its layer by its configuration, initializers included."""
     x = keras.Input(SHAPE, name="images")
     y = layers.Bidirectional(layers.LSTM(2, name="lstm"), name="both")(layers.Reshape(SHAPE[:2])(x))
     return keras.Model(x, y)
@@ -373,7 +373,7 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize("at", range(4))
 def test_a_write_killed_between_its_renames_leaves_a_model(copy, monkeypatch, at):
-    left, rename, remove = [at], os.replace, artefact._remove
+    left, rename, remove = [at], os.replace, artifact._remove
 
     def until_killed(action):
         def act(*arguments):
@@ -387,8 +387,8 @@ def test_a_write_killed_between_its_renames_leaves_a_model(copy, monkeypatch, at
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "replace", until_killed(rename))
-        patched.setattr(artefact, "_remove", until_killed(remove) if at else remove)
-        patched.setattr(artefact, "write_synced", lambda path, content: Path(path).write_bytes(content))
+        patched.setattr(artifact, "_remove", until_killed(remove) if at else remove)
+        patched.setattr(artifact, "write_synced", lambda path, content: Path(path).write_bytes(content))
         try:
             write(copy, all_parts(), facts(name="new"), overwrite=True)
         except Killed:
@@ -396,7 +396,7 @@ def test_a_write_killed_between_its_renames_leaves_a_model(copy, monkeypatch, at
         else:
             assert left[0] >= 0
     if not copy.exists():  # between two renames: the next call puts it back, even one that is refused
-        with pytest.raises(ArtefactError, match="holds a model already"):
+        with pytest.raises(ArtifactError, match="holds a model already"):
             write(copy, all_parts(), facts())
     assert read_results(copy)["name"] in ("simvae-digits", "new")
     sslzoo.load(copy)
@@ -404,13 +404,13 @@ def test_a_write_killed_between_its_renames_leaves_a_model(copy, monkeypatch, at
 
 FULL_DISK = """
 import resource, signal, sys
-import sslzoo, test_artefact
-parts = test_artefact.all_parts()
+import sslzoo, test_artifact
+parts = test_artifact.all_parts()
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 for size in (100, 20_000, 40_000, 60_000, 63_000, 70_000, 75_000):
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
     try:
-        test_artefact.write(sys.argv[1], parts, test_artefact.facts(name="new"), overwrite=True)
+        test_artifact.write(sys.argv[1], parts, test_artifact.facts(name="new"), overwrite=True)
         print(size, "written")
     except OSError as error:
         print(size, type(error).__name__, error.errno)
@@ -434,7 +434,7 @@ def test_a_disk_that_fills_at_any_point_leaves_the_old_model_and_no_crash(copy):
 
 def test_a_folder_is_not_replaced_unasked(folder, copy):
     before = state(copy)
-    with pytest.raises(ArtefactError, match=r"holds a model already.*overwrite=True"):
+    with pytest.raises(ArtifactError, match=r"holds a model already.*overwrite=True"):
         write(copy, all_parts(), facts(name="other"))
     assert state(copy) == before
     write(copy, {"encoder": all_parts()["encoder"]}, facts(name="other"), overwrite=True)
@@ -444,23 +444,23 @@ def test_a_folder_is_not_replaced_unasked(folder, copy):
 
 def test_foreign_files_are_never_removed(copy):
     (copy / "thesis.tex").write_text("years of work")
-    with pytest.raises(ArtefactError, match=r"other files, which are left alone \(thesis.tex\)"):
+    with pytest.raises(ArtifactError, match=r"other files, which are left alone \(thesis.tex\)"):
         write(copy, all_parts(), facts(), overwrite=True)
     assert (copy / "thesis.tex").read_text() == "years of work"
-    with pytest.raises(ArtefactError, match="a file of that name"):
+    with pytest.raises(ArtifactError, match="a file of that name"):
         write(copy / "thesis.tex", all_parts(), facts(), overwrite=True)
 
 
 def test_a_write_that_fails_leaves_everything_as_it_was(copy, monkeypatch):
     before = state(copy)
-    real = artefact._write_model
+    real = artifact._write_model
 
     def failing(folder, model, float16):
         real(folder, model, float16)
         if folder.name == "decoder":
             raise OSError("No space left on device")
 
-    monkeypatch.setattr(artefact, "_write_model", failing)
+    monkeypatch.setattr(artifact, "_write_model", failing)
     with pytest.raises(OSError, match="No space left"):
         write(copy, all_parts(), facts(name="new"), overwrite=True)
     with pytest.raises(OSError, match="No space left"):
@@ -564,7 +564,7 @@ def test_an_encoder_is_all_that_is_needed(tmp_path):
     assert "An image encoder with 3 features." in text and "No license is stated" in text and "None" not in text
     model = sslzoo.info(folder)
     assert model["method"] is None and model["metrics"] == [] and "mine" in repr(model)
-    assert artefact.copy(folder, tmp_path / "copy") and sslzoo.load(tmp_path / "copy").name == "mine"
+    assert artifact.copy(folder, tmp_path / "copy") and sslzoo.load(tmp_path / "copy").name == "mine"
     with pytest.raises(InvalidInputError, match="its folder's name is taken"):
         sslzoo.publishing.write(tmp_path / "My Model", all_parts()["encoder"])
 
@@ -577,13 +577,13 @@ def test_names_that_are_no_text_do_not_cost_a_model(tmp_path):
 
 def test_a_copy_without_a_part_keeps_the_bytes_of_the_others(copy, tmp_path):
     before = state(copy)
-    target = artefact.copy(copy, tmp_path / "target", without=("posterior",), left_out=["posterior"])
+    target = artifact.copy(copy, tmp_path / "target", without=("posterior",), left_out=["posterior"])
     after = state(target)
     assert {file for file in before if file not in after} == {f for f in before if f.startswith("posterior")}
     assert {file for file in after if after[file] != before[file]} == {"results.json", "README.md"}
     assert read_results(target)["parts"].keys() == {"encoder", "decoder"} and state(copy) == before
     assert "written by the recipe: posterior." in (target / layout.CARD).read_text("utf-8")
-    with pytest.raises(ArtefactError, match="Left out here, and written by the recipe: posterior"):
+    with pytest.raises(ArtifactError, match="Left out here, and written by the recipe: posterior"):
         sslzoo.load(target, "posterior")
 
 
@@ -681,7 +681,7 @@ def test_a_loaded_encoder_takes_bytes_and_floats_alike(folder):
 
 
 def test_a_loaded_model_is_what_keras_loads(folder):
-    """Not drawing initial weights leaves no trace: the configuration is the same, initialisers included."""
+    """Not drawing initial weights leaves no trace: the configuration is the same, initializers included."""
     ours, theirs = sslzoo.load(folder), keras.saving.load_model(folder)
     assert ours.get_config() == theirs.get_config() | {"name": "simvae-digits"}
     assert "Glorot" in json.dumps(ours.get_config())
@@ -693,12 +693,12 @@ def test_a_keras_file_is_read(tmp_path):
     encoder = all_parts()["encoder"]
     encoder.save(tmp_path / "encoder.keras")
     np.testing.assert_array_equal(numpy(sslzoo.load(tmp_path / "encoder.keras")(IMAGES)), numpy(encoder(IMAGES)))
-    with pytest.raises(ArtefactError, match="no other parts"):
+    with pytest.raises(ArtifactError, match="no other parts"):
         sslzoo.load(tmp_path / "encoder.keras", part="decoder")
     (tmp_path / "broken.keras").write_bytes((tmp_path / "encoder.keras").read_bytes()[:1000])
     (tmp_path / "notes.txt").write_text("x")
     for name, message in {"broken.keras": "damaged", "notes.txt": "or a .keras file"}.items():
-        with pytest.raises(ArtefactError, match=message):
+        with pytest.raises(ArtifactError, match=message):
             sslzoo.load(tmp_path / name)
 
 
@@ -719,7 +719,7 @@ def bomb(path, member, size):
 def test_archives_that_inflate_are_refused_before_they_do(tmp_path, member):
     bomb(tmp_path / "bomb.keras", member, 2**28)
     began = time.monotonic()
-    with pytest.raises(ArtefactError, match=rf"{member} of a .keras file of this size may have"):
+    with pytest.raises(ArtifactError, match=rf"{member} of a .keras file of this size may have"):
         sslzoo.load(tmp_path / "bomb.keras")
     assert time.monotonic() - began < 1
 
@@ -779,7 +779,7 @@ def nested(depth, kind="Sequential"):
 @pytest.mark.parametrize("config", [shared(json.loads(row_of(100)), 20), nested(20), nested(20, "Functional")])
 def test_what_takes_long_to_build_is_counted_as_often_as_it_is_built(config):
     """Each of these has 120 layers at most, and Keras would call thousands."""
-    with pytest.raises(ArtefactError, match="may have 2,000 layers, those of models inside it counted each time"):
+    with pytest.raises(ArtifactError, match="may have 2,000 layers, those of models inside it counted each time"):
         check_config(config)
     check_config(nested(3))
 
@@ -821,9 +821,9 @@ def test_what_takes_long_to_build_is_counted_as_often_as_it_is_built(config):
 )
 def test_damaged_and_foreign_files_end_in_one_clear_error(copy, file, spoil, message):
     spoil(copy / file)
-    with pytest.raises(ArtefactError, match=message):
+    with pytest.raises(ArtifactError, match=message):
         sslzoo.load(copy, verify=file == "results.json")
-    with pytest.raises(ArtefactError):  # whose hashes tell of some of it first
+    with pytest.raises(ArtifactError):  # whose hashes tell of some of it first
         sslzoo.load(copy)
 
 
@@ -834,7 +834,7 @@ def test_unverified_loading_leaves_results_aside(copy):
 
 def test_a_part_that_is_not_there_is_said_to_be_missing(copy):
     shutil.rmtree(copy / "decoder")
-    with pytest.raises(ArtefactError, match=r"has the parts encoder, posterior. Received: part='decoder'"):
+    with pytest.raises(ArtifactError, match=r"has the parts encoder, posterior. Received: part='decoder'"):
         sslzoo.load(copy, part="decoder")
     with pytest.raises(UnknownNameError, match=r"Unknown part\. Did you mean 'decoder'"):
         sslzoo.load(copy, part="decoders")
@@ -856,20 +856,20 @@ def test_paths_and_names_that_lead_nowhere(folder, monkeypatch, tmp_path):
     monkeypatch.setenv("SSLZOO_WEIGHTS", str(tmp_path / "nowhere"))
     monkeypatch.setenv("SSLZOO_MANIFEST", str(manifest.write({}, tmp_path / "manifest.json")))
     monkeypatch.setattr(index, "__file__", str(tmp_path / "site-packages" / "sslzoo" / "zoo" / "index.py"))
-    with pytest.raises(ArtefactError, match=r"No models found in .*nowhere.*SSLZOO_WEIGHTS"):
+    with pytest.raises(ArtifactError, match=r"No models found in .*nowhere.*SSLZOO_WEIGHTS"):
         sslzoo.load("simvae-digits")
     for path in (tmp_path / "missing", "../missing/model", "missing.keras", "a/" + 300 * "b", "a/\0"):
-        with pytest.raises(ArtefactError, match="No such folder or file"):
+        with pytest.raises(ArtifactError, match="No such folder or file"):
             sslzoo.load(path)
     for path in ("me/enc", "https://huggingface.co/me/enc", "https://huggingface.co/me/enc/tree/main", "me/enc/"):
-        with pytest.raises(ArtefactError, match="Did you mean hf://me/enc, on the Hub"):
+        with pytest.raises(ArtifactError, match="Did you mean hf://me/enc, on the Hub"):
             sslzoo.load(path)
     for path in (
         "me/enc@v1",
         "https://huggingface.co/me/enc/tree/v1",
         "https://hf.co/me/enc/blob/v1/README.md?x=1#top",
     ):
-        with pytest.raises(ArtefactError, match="Did you mean hf://me/enc@v1, on the Hub"):
+        with pytest.raises(ArtifactError, match="Did you mean hf://me/enc@v1, on the Hub"):
             sslzoo.load(path)
     for path in (
         "hf://me/enc/",
@@ -880,7 +880,7 @@ def test_paths_and_names_that_lead_nowhere(folder, monkeypatch, tmp_path):
     ):
         with pytest.raises(InvalidInputError, match="Did you mean hf://me/enc, on the Hub"):
             sslzoo.load(path)
-    with pytest.raises(ArtefactError, match=r"A model folder holds config\.json"):
+    with pytest.raises(ArtifactError, match=r"A model folder holds config\.json"):
         sslzoo.load(tmp_path)
     assert sslzoo.load(folder.parent).output_shape == sslzoo.load(folder).output_shape  # the one model in it
     with pytest.raises(InvalidInputError, match="Expected a name or a path"):
@@ -924,10 +924,10 @@ def test_a_flipped_bit_is_refused_unless_told(copy, part):
 def test_a_changed_folder_is_sealed_on_purpose(copy):
     flip_a_bit(copy / layout.WEIGHTS)
     (copy / layout.CARD).write_text("mine")
-    assert artefact.seal(copy, wall_seconds=5)
+    assert artifact.seal(copy, wall_seconds=5)
     assert read_results(copy)["wall_seconds"] == 5 and (copy / layout.CARD).read_text() != "mine"
     sslzoo.load(copy)
-    assert not artefact.seal(copy)
+    assert not artifact.seal(copy)
 
 
 def test_folders_from_before_there_were_hashes_load(copy):

@@ -1,4 +1,4 @@
-"""Transforms of colour: jitter, grey, solarisation, Lab. The meanings, and so the numbers, are torchvision's."""
+"""Transforms of color: jitter, gray, solarization, Lab. The meanings, and so the numbers, are torchvision's."""
 
 import math
 
@@ -14,7 +14,7 @@ _XYZ = (
     (0.212671, 0.715160, 0.072169),
     (0.019334 / 1.08883, 0.119193 / 1.08883, 0.950227 / 1.08883),
 )
-LUMA = (0.299, 0.587, 0.114)  # ITU-R 601, what Pillow and torchvision call grey
+LUMA = (0.299, 0.587, 0.114)  # ITU-R 601, what Pillow and torchvision call gray
 
 
 @serializable
@@ -22,7 +22,7 @@ class ColorJitter(ImageTransform):
     """Brightness, contrast, saturation and hue by a random amount each, in an order drawn anew for each image.
 
     As torchvision's. With factor f, and values clipped to [0, 1] after each:
-    brightness f x; contrast f x + (1 - f) mean(grey(x)); saturation f x + (1 - f) grey(x); hue turns the hue of HSV.
+    brightness f x; contrast f x + (1 - f) mean(gray(x)); saturation f x + (1 - f) gray(x); hue turns the hue of HSV.
     f is uniform in [max(0, 1 - s), 1 + s] for strength s, or in the interval given; the turn is uniform in [-h, h], in
     fractions of the full circle. One-channel images have no saturation or hue: those two leave them as they are.
 
@@ -42,7 +42,7 @@ class ColorJitter(ImageTransform):
         seed: as in `ImageTransform`.
     """
 
-    colour = True
+    color = True
     affine = ("brightness", "contrast", "saturation")
 
     def __init__(self, brightness=0.0, contrast=0.0, saturation=0.0, hue=0.0, probability=1.0, seed=None, **kwargs):
@@ -68,9 +68,9 @@ class ColorJitter(ImageTransform):
 
     def transform_images(self, images, transformation, training=True):
         nx = self.backend.numpy
-        grey_images = images.shape[-1] == 1
-        names = [n for n in self.affine if getattr(self, n) != (1.0, 1.0) and not (grey_images and n == "saturation")]
-        turns = self.hue != (0.0, 0.0) and not grey_images
+        gray_images = images.shape[-1] == 1
+        names = [n for n in self.affine if getattr(self, n) != (1.0, 1.0) and not (gray_images and n == "saturation")]
+        turns = self.hue != (0.0, 0.0) and not gray_images
         order = {name: transformation["order"][:, i] for i, name in enumerate((*self.affine, "hue"))}
         slots = {name: self._slot(name, names, order) for name in names}
 
@@ -109,13 +109,13 @@ class ColorJitter(ImageTransform):
         """f x + (1 - f) pivot, clipped; of an image's factors, each (B,), at most one differs from 1."""
         nx = self.backend.numpy
         scale, shift = 1.0, None
-        grey = self._grey(planes) if set(factors) - {"brightness"} else None
+        gray = self._gray(planes) if set(factors) - {"brightness"} else None
         for name, factor in factors.items():
             scale = scale * factor
             if name == "contrast":
-                more = ((1 - factor) * nx.mean(grey, axis=(1, 2)))[:, None, None]
+                more = ((1 - factor) * nx.mean(gray, axis=(1, 2)))[:, None, None]
             elif name == "saturation":
-                more = (1 - factor)[:, None, None] * grey
+                more = (1 - factor)[:, None, None] * gray
             else:
                 continue
             shift = more if shift is None else shift + more
@@ -126,7 +126,7 @@ class ColorJitter(ImageTransform):
             return shift.addcmul(planes, scale).clamp_(0.0, 1.0)
         return nx.clip(planes * scale + shift, 0.0, 1.0)
 
-    def _grey(self, planes):
+    def _gray(self, planes):
         if planes.shape[0] == 1:
             return planes[0]
         if self.backend.name == "torch":
@@ -162,7 +162,7 @@ class ColorJitter(ImageTransform):
 
 @serializable
 class Grayscale(ImageTransform):
-    """Turns an image grey (ITU-R 601, all channels equal) with a probability. One-channel images stay as they are.
+    """Turns an image gray (ITU-R 601, all channels equal) with a probability. One-channel images stay as they are.
 
     Example:
         import numpy as np
@@ -176,20 +176,20 @@ class Grayscale(ImageTransform):
         seed: as in `ImageTransform`.
     """
 
-    colour = True
+    color = True
 
     def __init__(self, probability: float = 0.1, seed: int | None = None, **kwargs):
         super().__init__(seed=seed, **kwargs)
         self.probability = checks.fraction(probability=probability)
 
     def get_random_transformation(self, images, training=True, seed=None):
-        return {"grey": self._uniform((self._batch_size(images),), seed) < self.probability}
+        return {"gray": self._uniform((self._batch_size(images),), seed) < self.probability}
 
     def transform_images(self, images, transformation, training=True):
         if images.shape[-1] == 1:
             return images
-        grey = LUMA[0] * images[..., 0:1] + LUMA[1] * images[..., 1:2] + LUMA[2] * images[..., 2:3]
-        return self.backend.numpy.where(per_image(transformation["grey"]), grey, images)
+        gray = LUMA[0] * images[..., 0:1] + LUMA[1] * images[..., 1:2] + LUMA[2] * images[..., 2:3]
+        return self.backend.numpy.where(per_image(transformation["gray"]), gray, images)
 
 
 @serializable
@@ -225,9 +225,9 @@ class Solarize(ImageTransform):
 
 @serializable
 class Lab(ImageTransform):
-    """From RGB to CIE L*a*b* (sRGB, D65): channel 0 is lightness, 1 and 2 are colour. Deterministic.
+    """From RGB to CIE L*a*b* (sRGB, D65): channel 0 is lightness, 1 and 2 are color. Deterministic.
 
-    L runs from 0 to 100, a from green to magenta, b from blue to yellow; a grey pixel has a = b = 0.
+    L runs from 0 to 100, a from green to magenta, b from blue to yellow; a gray pixel has a = b = 0.
 
     Example:
         import numpy as np
@@ -237,7 +237,7 @@ class Lab(ImageTransform):
         augment.Lab()(images).shape  # (4, 8, 8, 3)
 
     Args:
-        scaled: bool. True brings each channel to [-1, 1] over all sRGB colours, as in the code of CMC: (L - 50) / 50,
+        scaled: bool. True brings each channel to [-1, 1] over all sRGB colors, as in the code of CMC: (L - 50) / 50,
             (a - 6.025) / 92.208, (b + 6.6895) / 101.1675. False leaves L*a*b*.
 
     Reference:
@@ -245,7 +245,7 @@ class Lab(ImageTransform):
     """
 
     random = False
-    colour = True
+    color = True
 
     def __init__(self, scaled: bool = True, **kwargs):
         super().__init__(**kwargs)

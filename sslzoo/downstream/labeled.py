@@ -1,4 +1,4 @@
-"""Labelled images for a classifier: both splits of a data set, its classes, and which images are drawn or held out."""
+"""Labeled images for a classifier: both splits of a data set, its classes, and which images are drawn or held out."""
 
 import dataclasses
 import os
@@ -17,7 +17,7 @@ IMBALANCE = 1.5  # the commonest class is weighed down where it has that many ti
 
 
 @dataclasses.dataclass
-class Labelled:
+class Labeled:
     """Images of both splits and their classes.
 
     Attributes:
@@ -48,8 +48,8 @@ def read(
     on_error: str = "fail",
     stream: "bool | str" = False,
     seed: int = 0,
-) -> Labelled:
-    """Reads a labelled data set, made to fit an encoder.
+) -> Labeled:
+    """Reads a labeled data set, made to fit an encoder.
 
     Args:
         dataset: known name, path of an `.npz` or folder, (images, labels), or a pair of such pairs.
@@ -88,7 +88,7 @@ def read(
     test_labels = _places(test[1], present)
     if missed := int((test_labels < 0).sum()):
         remarks.append(f"{missed:,} test images are of classes without train images, and count as missed.")
-    return Labelled(name, images, _places(labels, present), test_images, test_labels, classes, [*remarks, *done])
+    return Labeled(name, images, _places(labels, present), test_images, test_labels, classes, [*remarks, *done])
 
 
 def _splits(dataset, shape, image_size, options):

@@ -15,7 +15,7 @@ import h5py
 import keras
 import numpy as np
 
-from sslzoo.errors import ArtefactError, InvalidInputError
+from sslzoo.errors import ArtifactError, InvalidInputError
 from sslzoo.files import sha256, write_beside, write_synced
 from sslzoo.networks.composition import as_functional, check_published, compose, input_range, required_packages
 from sslzoo.publishing import card
@@ -29,7 +29,7 @@ _CAPTIONS = {
     "reconstructions": "Test images and their reconstructions",
     "samples": "Samples",
     "views": "Training images and views of them, as augmentation makes them",
-    "neighbours": "Images, and those whose features lie nearest to theirs",
+    "neighbors": "Images, and those whose features lie nearest to theirs",
     "embedding": "Features of test images",
     "curves": "Training curves",
 }
@@ -81,7 +81,7 @@ def write(
 
     Raises:
         InvalidInputError: models, fields or pictures that do not fit; the message names which.
-        ArtefactError: the folder exists and may not be replaced.
+        ArtifactError: the folder exists and may not be replaced.
         OSError: the disk is full or cannot be written; the folder is as it was.
     """
     folder = Path(os.path.abspath(folder))
@@ -126,7 +126,7 @@ def seal(folder: "str | os.PathLike", **changes) -> bool:
     For a folder whose files were changed on purpose. Returns whether anything changed.
 
     Raises:
-        ArtefactError: no results.json, or a damaged one.
+        ArtifactError: no results.json, or a damaged one.
         InvalidInputError: a field that is none, or not what it should be.
     """
     folder = Path(folder)
@@ -194,7 +194,7 @@ def _remove(path):
 
 
 def check_target(folder: Path, overwrite: bool) -> None:
-    """Raises ArtefactError unless a model can be written as that folder; changes nothing."""
+    """Raises ArtifactError unless a model can be written as that folder; changes nothing."""
     present = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
     foreign = sorted(present - _ENTRIES)
     if folder.exists() and not folder.is_dir():
@@ -205,7 +205,7 @@ def check_target(folder: Path, overwrite: bool) -> None:
         reason = "this one holds a model already, which overwrite=True replaces"
     else:
         return
-    raise ArtefactError(f"A model is written as a folder of its own; {reason}. Received: folder={folder}")
+    raise ArtifactError(f"A model is written as a folder of its own; {reason}. Received: folder={folder}")
 
 
 # ------------------------------------------------------------------ results, models and pictures
