@@ -57,7 +57,7 @@ class RandomApply(ImageTransform):
 
 
 def adopt(step):
-    """Tells a transform that its owner draws for it: it then makes no random state of its own."""
+    """Marks a transform whose owner draws for it: it then makes no random state of its own."""
     if isinstance(step, ImageTransform):
         step.built = True
 

@@ -1,4 +1,4 @@
-"""How to tell from numbers that a representation is collapsing.
+"""How numbers show that a representation is collapsing.
 
 `measure` takes the measures of `sslzoo.evaluation.measures`, `signs` reads what they found, and `sentence` says it.
 `sslzoo.callbacks.Health` does all of it while a model trains. What to try then each method says itself

@@ -12,8 +12,9 @@ from sslzoo.zoo import index
 
 
 def _recipes():
-    """Recipes by name: those inside an installed package, else those of the checkout."""
-    return {file.stem.replace("_", "-"): file for file in sorted(index.beside("recipes").glob("[a-z]*.py"))}
+    """Recipes of methods by name: those inside an installed package, else those of the checkout."""
+    files = sorted(index.beside("recipes").glob("[a-z]*.py"))
+    return {file.stem.replace("_", "-"): file for file in files if file.stem != "zoo"}
 
 
 @command(

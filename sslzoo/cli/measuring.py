@@ -56,7 +56,7 @@ ALL_PROTOCOLS = (
     argument("--seed", type="seed", default=0, help="of probes and mixtures (0)"),
 )
 def evaluate(name, revision, dataset, protocols, out, **options):
-    """Measure what features tell about the classes of a data set.
+    """Measure how well features predict the classes of a data set.
 
     Data sets: digits, mnist, fashion_mnist, cifar10, cifar100, svhn_cropped, celeb_a.
     The encoder stays frozen: a hash of its weights before and after proves it.

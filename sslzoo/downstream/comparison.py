@@ -292,7 +292,7 @@ def compare(
     seed: int = 0,
     shown: bool | None = None,
 ) -> Comparison:
-    """Measure several encoders on the same images, and tell which differences are more than chance.
+    """Measure several encoders on the same images, and find which differences are more than chance.
 
         print(sslzoo.compare(["simclr-digits", "simvae-digits"], "digits"))
 

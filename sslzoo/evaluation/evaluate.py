@@ -59,14 +59,14 @@ def evaluate(
     progress: "bool | Callable[[str, int, int], None] | None" = None,
     **options,
 ) -> Report:
-    """Measure what an encoder's features tell about the images of a data set.
+    """Measure what an encoder's features say of the images of a data set.
 
     The encoder runs once over train and test images, in inference mode; protocols of classes work on those features. A
     hash of its weights and statistics before and after proves that it stayed frozen.
 
         linear, mlp, knn, gmm  which classes probes, neighbors and a mixture find in the features
         few_shot               which classes a handful of labels finds, ten draws of them
-        style                  what features tell of how an image was changed; no labels
+        style                  how well features predict how an image was changed; no labels
         reconstruction         squared error of test images through the decoder, or a fitted one; no labels
         generation             Fréchet distance of test images and images drawn from a Gaussian of each class
         likelihood             importance-weighted, of a variational autoencoder; no labels

@@ -286,7 +286,7 @@ def fit_decoder(
     progress: Callable[[int, int], None] | None = None,
     learning_rate: float = 1e-3,
 ) -> keras.Model:
-    """A decoder of frozen features, by squared error: what they still tell of the image.
+    """A decoder of frozen features, by squared error: what they still hold of the image.
 
     A tenth of the rows is held out; the weights of the epoch with the least error there are kept.
 

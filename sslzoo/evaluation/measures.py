@@ -1,4 +1,4 @@
-"""What features tell of themselves, without labels: spread, directions in use, agreement of views.
+"""What features show of themselves, without labels: spread, directions in use, agreement of views.
 
 Plain NumPy in float64; all raise `InvalidInputError` where features are not finite arrays of the shapes they say.
 `sslzoo.callbacks.Health` looks at some of them while a model trains, `sslzoo.diagnose` at all of a trained encoder.
@@ -155,7 +155,7 @@ def alpha_req(features: np.ndarray) -> float:
 
 
 def lidar(views: np.ndarray) -> float:
-    """LiDAR: how many directions tell images apart beyond what views of one image differ by.
+    """LiDAR: how many directions separate images beyond what views of one image differ by.
 
     The effective rank of W^-1/2 B W^-1/2, with B the covariance of the images' mean features and W that of views around
     them, as in linear discriminant analysis with every image a class. Features are divided by their root mean square

@@ -1,4 +1,4 @@
-"""Which attributes of CelebA features tell."""
+"""Which attributes of CelebA can be read from features."""
 
 import numpy as np
 

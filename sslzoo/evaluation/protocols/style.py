@@ -1,4 +1,4 @@
-"""What features tell of how an image was changed; no label is asked."""
+"""How well features predict how an image was changed; no labels are needed."""
 
 import dataclasses
 
