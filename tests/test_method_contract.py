@@ -219,14 +219,15 @@ def side_by_side(code, count=2, timeout=1800):
 
 @pytest.mark.slow
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="keras.distribution.DataParallel is JAX's")
-def test_two_devices_equal_one():
+@pytest.mark.parametrize("part", range(4))  # so that two workers share the minutes
+def test_two_devices_equal_one(part):
     """The golden runs, sharded over two virtual devices: negatives and statistics are those of the whole batch."""
     code = f"""
 import keras
 keras.distribution.set_distribution(keras.distribution.DataParallel())
 import contract, jax, test_method_contract as battery
 assert len(jax.devices()) == 2
-for name in {CASES}:
+for name in {CASES[part::4]}:
     battery.same_as_golden(contract.EightSteps(name).arrays, name)
 """
     in_another_process(code, "jax", XLA_FLAGS="--xla_force_host_platform_device_count=2")
