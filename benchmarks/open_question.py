@@ -2,21 +2,26 @@
 
     KERAS_BACKEND=jax python benchmarks/open_question.py mnist                  # every system and batch, three seeds
     KERAS_BACKEND=jax python benchmarks/open_question.py fashion_mnist --seeds 0
-    python benchmarks/open_question.py                                          # table and figure of what there is
+    python benchmarks/open_question.py                                          # tables and figures of what there is
 
 Each trial is one of benchmarks/choose.py: nine tenths of the training images train and are the bank of the neighbors,
 the rest are the queries; no test image is used. Every trial sees the same number of views, in steps of 320. A row is
 written to docs/sweeps/open-question-<dataset>-<budget>.csv as soon as it is there, so that the next call goes on where
-this one stopped; the figure of the same name shows every seed and the mean.
+this one stopped; the figure of the same name shows every seed and the mean, and docs/open_question.md has both.
 """
 
 import argparse
+from pathlib import Path
 
 import numpy as np
 import sweep
 
 from sslzoo.evaluation.pictures import BLUE, GRAY, INK, ORANGE, PALE, new_figure, save_figure
+from sslzoo.files import module_at, write_beside
 
+tables = module_at(Path(__file__).with_name("tables.py"))
+PAGE = sweep.FOLDER.parent / "open_question.md"
+BUDGET = 600_000  # views of a trial that the page speaks of
 DATASETS = {"mnist": "MNIST", "fashion_mnist": "FashionMNIST"}
 KEY = ("system", "images", "views_per_image", "seed")
 COLUMNS = (*KEY, "backend", "views", "seconds", "cosine", "centered", "euclidean")
@@ -81,12 +86,13 @@ def cell(values):
 
 
 def table(found):
-    head = " | ".join(f"{images} x {views}, {name}" for images, views in BATCHES for name in READINGS.values())
-    lines = [f"| system | {head} |", "|---|" + "---:|" * (len(BATCHES) * len(READINGS))]
-    for system in SYSTEMS:
-        cells = [cell(found.get((system, *batch), {}).get(name)) for batch in BATCHES for name in READINGS]
-        lines.append(f"| {system} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+    """Lines of a table, a row a system."""
+    header = ["system", *(f"{images} x {views}, {name}" for images, views in BATCHES for name in READINGS.values())]
+    rows = [
+        [system, *(cell(found.get((system, *batch), {}).get(name)) for batch in BATCHES for name in READINGS)]
+        for system in SYSTEMS
+    ]
+    return tables.table(header, rows)
 
 
 def draw(found, dataset, path):
@@ -110,19 +116,25 @@ def draw(found, dataset, path):
     return save_figure(figure, path)
 
 
-def main():
+def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("datasets", nargs="*", choices=[*DATASETS, []])  # argparse holds none against them
-    parser.add_argument("--budget", type=int, default=600_000, metavar="VIEWS", help="of each trial (600000)")
+    parser.add_argument("--budget", type=int, default=BUDGET, metavar="VIEWS", help=f"of each trial ({BUDGET})")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    ours, theirs = parser.parse_known_args()
+    ours, theirs = parser.parse_known_args(argv)
     for dataset in ours.datasets:
         run(dataset, ours.budget, ours.seeds, theirs)
+    page = PAGE.read_text("utf-8")
     for dataset in DATASETS:
         found = summary(dataset, ours.budget)
         if found:
-            print(f"{DATASETS[dataset]}, {ours.budget:,} views\n\n{table(found)}\n")
-            draw(found, dataset, path_of(dataset, ours.budget).with_suffix(".png"))
+            lines = table(found)
+            print(f"{DATASETS[dataset]}, {ours.budget:,} views", "", *lines, "", sep="\n")
+            picture = draw(found, dataset, path_of(dataset, ours.budget).with_suffix(".png"))
+            lines = [f"![{DATASETS[dataset]}]({picture.parent.name}/{picture.name})", "", *lines]
+            page = tables.with_rows(page, lines, dataset)
+    if ours.budget == BUDGET:
+        write_beside(PAGE, page.encode("utf-8"))
 
 
 if __name__ == "__main__":

@@ -212,7 +212,7 @@ def title(metric):
 
 def table(header, rows):
     """Markdown; columns of numbers to the right."""
-    left = {"encoder", "method", "claim", "data", "verdict", "numbers", "seeds and budget"}
+    left = {"encoder", "method", "system", "claim", "data", "verdict", "numbers", "seeds and budget"}
     lines = [f"| {' | '.join(header)} |", f"|{'|'.join('---' if name in left else '---:' for name in header)}|"]
     return [*lines, *(f"| {' | '.join(map(str, row))} |" for row in rows)]
 

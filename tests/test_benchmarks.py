@@ -112,3 +112,22 @@ def test_a_transpose_in_a_fusion_is_no_kernel(benchmark):
         "donated arrays": 1,
         "arrays taken": 2,
     }
+
+
+def test_the_page_of_the_open_question_has_what_there_is_of_it(benchmark, tmp_path, monkeypatch, capsys):
+    question = benchmark("open_question")
+    assert len(list(question.trials([0, 1]))) == 2 * (5 * 2 + 2 * 3)  # one view is none to SimVAE
+    monkeypatch.setattr(question.sweep, "FOLDER", tmp_path)
+    monkeypatch.setattr(question, "PAGE", tmp_path / "page.md")
+    question.PAGE.write_text("Before.\n<!-- mnist -->\nold\n<!-- /mnist -->\nAfter.\n")
+    for seed, share in ((0, 0.5), (1, 0.7)):
+        row = ("SimVAE, uniform centers", 32, 10, seed)
+        found = {"backend": "jax", "views": 600, "seconds": 1, "cosine": share, "centered": share, "euclidean": share}
+        question.sweep.append(
+            question.path_of("mnist", question.BUDGET), dict(zip(question.KEY, row)) | found, question.COLUMNS
+        )
+    question.main([])
+    rows = question.PAGE.read_text().splitlines()
+    assert "| SimVAE, uniform centers | 60.0 ± 10.0 | 60.0 ± 10.0 | – | – | – | – |" in rows
+    assert "old" not in rows and (rows[0], rows[-1]) == ("Before.", "After.")
+    assert (tmp_path / f"open-question-mnist-{question.BUDGET}.png").stat().st_size > 5000
