@@ -123,9 +123,8 @@ def test_the_page_of_the_open_question_has_what_there_is_of_it(benchmark, tmp_pa
     for seed, share in ((0, 0.5), (1, 0.7)):
         row = ("SimVAE, uniform centers", 32, 10, seed)
         found = {"backend": "jax", "views": 600, "seconds": 1, "cosine": share, "centered": share, "euclidean": share}
-        question.sweep.append(
-            question.path_of("mnist", question.BUDGET), dict(zip(question.KEY, row)) | found, question.COLUMNS
-        )
+        path = question.path_of("mnist", question.BUDGET)
+        question.sweep.append(path, dict(zip(question.KEY, row)) | found, question.COLUMNS)
     question.main([])
     rows = question.PAGE.read_text().splitlines()
     assert "| SimVAE, uniform centers | 60.0 ± 10.0 | 60.0 ± 10.0 | – | – | – | – |" in rows

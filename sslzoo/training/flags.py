@@ -95,7 +95,12 @@ def parser(method: str, variants: dict, description: str, has_queue: bool = True
     add("--grace", type=float, default=30, help="seconds for the end after SIGTERM, SIGHUP or SIGUSR1 (30)")
     add("--accumulate", type=int, metavar="N", help="gradients of N batches make a step; no more negatives than of one")
     add("--devices", metavar="N", help="share each batch out to N devices, or all (JAX)")
-    add("--processes", type=int, metavar="N", help="this is one of N processes that share each batch (JAX; see docs/train.md, Several hosts)")
+    add(
+        "--processes",
+        type=int,
+        metavar="N",
+        help="this is one of N processes that share each batch (JAX; see docs/train.md, Several hosts)",
+    )
     add("--fuse-steps", type=int, metavar="K", help="training steps in one program (JAX: from the time of one; else 1)")
     return parser
 
