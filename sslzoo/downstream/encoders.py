@@ -60,12 +60,13 @@ class FunctionEncoder:
         return check_features(self.function(batch), "what the encoder gives", np.float32)
 
 
-def onnx_encoder(path: "str | os.PathLike", scale: float = 1 / 255) -> FunctionEncoder:
+def onnx_encoder(path: "str | os.PathLike", scale: float | None = None) -> FunctionEncoder:
     """The encoder in an ONNX file, run by onnxruntime on the CPU; its first input and output are taken.
 
     Args:
         path: the file. Which of its axes are the channels is told by their size, 1 to 4.
-        scale: float, what values 0..255 are multiplied with.
+        scale: float, what values 0..255 are multiplied with. None: 1 for an encoder that this package exported (its
+            input is called `images` and has the channels last), which scales images itself; 1/255 for others.
 
     Raises:
         MissingDataError: no such file. BackendError: onnxruntime is not installed.
@@ -90,6 +91,8 @@ def onnx_encoder(path: "str | os.PathLike", scale: float = 1 / 255) -> FunctionE
     rows, first, *middle, last = sizes
     channels_first = first in (1, 2, 3, 4) and last not in (1, 2, 3, 4)
     shape = (*middle, last, first) if channels_first else (first, *middle, last)
+    if scale is None:
+        scale = 1.0 if taken.name == "images" and not channels_first else 1 / 255
 
     def function(batch):
         if rows is None:
@@ -107,12 +110,12 @@ def as_encoder(encoder, scale: float | None = None):
     Args:
         encoder: Keras model; name, folder or address for `sslzoo.load`; path of an `.onnx`; `torch.nn.Module`; or any
             callable, float32 images (B, H, W, C) -> (B, L).
-        scale: float, what values 0..255 are multiplied with before an ONNX file or a `torch.nn.Module` (1/255) or a
-            callable (1) sees them; models of Keras and the zoo do it themselves.
+        scale: float, what values 0..255 are multiplied with before an ONNX file (`onnx_encoder`), a
+            `torch.nn.Module` (1/255) or a callable (1) sees them; models of Keras and the zoo do it themselves.
     """
     checks.positive(scale=1 if scale is None else scale)
     if isinstance(encoder, (str, os.PathLike)) and str(encoder).endswith(".onnx"):
-        return onnx_encoder(encoder, **({} if scale is None else {"scale": scale}))
+        return onnx_encoder(encoder, scale)
     try:
         loaded = load_encoder(encoder)
     except InvalidInputError:
