@@ -996,6 +996,8 @@ def with_rows(text, rows, mark="weights"):
     """A page with other rows between its comments `<!-- weights -->` and `<!-- /weights -->`, or those of a `mark`."""
     before, begin, rest = text.partition(f"<!-- {mark} -->\n")
     _, end, after = rest.partition(f"<!-- /{mark} -->")
+    if not end:
+        raise ValueError(f"The page must have the comments of its rows. Received: mark={mark!r}, which it lacks")
     return before + begin + "".join(f"{row}\n" for row in rows) + end + after
 
 

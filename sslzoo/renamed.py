@@ -27,10 +27,11 @@ def keywords(**renamed: str) -> Callable:
     def decorate(function):
         @functools.wraps(function)
         def call(*args, **kwargs):
-            for old in renamed.keys() & kwargs.keys():
-                _warn(old, renamed[old])
-                kwargs[renamed[old]] = kwargs.pop(old)
-            return function(*args, **kwargs)
+            moved = {renamed[old]: kwargs.pop(old) for old in renamed if old in kwargs}
+            for old in renamed:
+                if renamed[old] in moved:
+                    _warn(old, renamed[old])
+            return function(*args, **kwargs, **moved)
 
         return call
 

@@ -129,4 +129,7 @@ def test_the_page_of_the_open_question_has_what_there_is_of_it(benchmark, tmp_pa
     rows = question.PAGE.read_text().splitlines()
     assert "| SimVAE, uniform centers | 60.0 ± 10.0 | 60.0 ± 10.0 | – | – | – | – |" in rows
     assert "old" not in rows and (rows[0], rows[-1]) == ("Before.", "After.")
+    question.PAGE.write_text("Nothing between two comments.")
+    with pytest.raises(ValueError, match="mark='mnist'"):
+        question.main([])
     assert (tmp_path / f"open-question-mnist-{question.BUDGET}.png").stat().st_size > 5000

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import sslzoo
+from sslzoo.downstream.encoders import as_encoder
 from sslzoo.files import module_at
 
 pytestmark = pytest.mark.slow
@@ -45,6 +46,15 @@ def test_an_exported_encoder_gives_the_features_of_keras(title, name, tmp_path):
     expected = features(encoder, images)
     for count in (1, 7, 1):
         assert exports.difference(run(images[:count]), expected[:count]) < 1e-4
+
+
+def test_comparison_and_diagnosis_give_an_exported_encoder_the_values_it_takes(tmp_path):
+    needs("ONNX")
+    encoder, images = sslzoo.load("simvae-digits"), sslzoo.data.load("digits", "test")[0][:20]
+    encoder.export(tmp_path / "encoder.onnx", format="onnx", verbose=False)
+    path = str(tmp_path / "encoder.onnx")
+    assert exports.difference(as_encoder(path)(images), features(encoder, images)) < 1e-4
+    assert exports.difference(as_encoder(path, 0.5)(images), features(encoder, images / np.float32(2))) < 1e-4
 
 
 def test_eight_threads_get_what_a_batch_gets_by_the_page(tmp_path, monkeypatch):

@@ -22,6 +22,9 @@ IDIOMS = {  # what is not written -> why, or what is
     r"\bby turns\b": "'alternately'",
     r"\bin small\b": "'at small scale'",
     r"\b(it|that|which) says so\b": "say what it says",
+    r"\bwherefrom|whereof|whereupon|nought\b": "old",
+    r"\bhangs? on\b": "'depends on'",
+    r"\b(has|have) more right\b|\bif you have such\b": "say what is compared, and with what",
 }
 BRITISH = re.compile(  # Keras is American
     r"(?i)[a-z_]*(neighbour|colour|favour|behaviour|centre|centri|grey|artefact|labelled|modelling|licence"
@@ -79,5 +82,7 @@ def test_old_spellings_work_and_warn():
     with pytest.warns(DeprecationWarning, match="centre_variance is center_variance now"):
         old = losses.group_prior(z, 0.15, centre_variance=2.0)
     np.testing.assert_array_equal(array(old), array(losses.group_prior(z, 0.15, center_variance=2.0)))
+    with pytest.raises(TypeError, match="multiple values"):
+        losses.group_prior(z, 0.15, centre_variance=2.0, center_variance=1.0)
     with pytest.raises(AttributeError, match="no attribute 'neighbor'"):
         _ = pictures.neighbor

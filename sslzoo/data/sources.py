@@ -71,9 +71,9 @@ def load(
             `sslzoo.data`.
         split: "train", "test", or another that `splits(name)` gives ("validation" of celeb_a, "extra" of svhn_cropped).
         data_dir: TFDS folder, which must exist; used for the known sets other than `digits`.
-        image_size: int, for a folder of images only: each image is cropped to the largest square in its middle and
-            resized to that, bilinear and antialiased. None: all images must share one size. "auto": where they
-            do not, the size that nine in ten share, or else the median of their shorter sides, at most 64.
+        image_size: int, for a folder of images only: the largest square in the middle of each image is resized
+            to (image_size, image_size), bilinear and antialiased. None: all images must share one size. "auto":
+            where they do not, the size that nine in ten share, or else the median of their shorter sides, at most 64.
         labels: "folders", for a folder of images: the folders in it (in its splits) are classes, numbered by their
             sorted names. None: where a folder has splits and all images of a split lie in folders, they are classes.
         test_share: float in [0, 1), with labels="folders" and a folder without splits: the share of each class that

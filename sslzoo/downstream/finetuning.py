@@ -297,7 +297,7 @@ def _run(base, images, split, settings, seed, progress) -> dict[str, _Trained]:
             classifier = merged
         how = f"{MODES[way]}; Adam {settings.rate(way):g}, epoch {epoch} of {last} by accuracy on held-out images"
         if not epoch:
-            how = f"{MODES[way]}; in {last} epochs no more held-out images were right than by the probe, which stays"
+            how = f"{MODES[way]}; no epoch in {last} beat the probe on held-out images, so the probe is kept"
         runs[way] = _measured(classifier, images, how, began)
     return {way: runs[way] for way in settings.ways}
 

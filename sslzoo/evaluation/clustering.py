@@ -2,7 +2,7 @@
 
 After the SimVAE papers (arXiv:2402.01399, A.7.2): scikit-learn's `GaussianMixture` with full covariances and as many
 components as classes, fitted on the train features; the best of 200 (text) or 20 (released code) restarts by its bound
-on the likelihood. Which restart is best hangs on luck, so the range of accuracies over all of them belongs beside it.
+on the likelihood. Chance decides which restart is best, so the range of accuracies over all belongs beside it.
 
 The headline figures are computed over the whole test set. The released code averages over mini-batches instead, which
 lifts the level of guessing from 11 % accuracy and 0 % NMI to 29 % and 31 % (10 classes, batches of 64);
