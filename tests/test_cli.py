@@ -791,16 +791,30 @@ def test_publish_passes_on_what_was_asked(sslzoo_, monkeypatch, tmp_path):
 
     monkeypatch.setattr(publishing, "publish", publish, raising=False)
     code, out, _ = sslzoo_("publish", "folder", "me/x")
-    defaults = {"private": None, "create_pr": False, "manifest": None, "overwrite_card": False}
+    defaults = {"private": None, "create_pr": False, "manifest": None, "overwrite_card": False, "dry_run": False}
     assert code == 0 and asked == [((Path("folder"), "me/x"), defaults)]
     for part in ("https://huggingface.co/me/x", "a" * 40, "1 files changed", "Pinned in m.json", "The card was kept"):
         assert part in out
-    flags = ("--private", "--create-pr", "--overwrite-card", "--no-manifest", "--json")
+    flags = ("--private", "--create-pr", "--overwrite-card", "--no-manifest", "--dry-run", "--json")
     code, out, _ = sslzoo_("publish", "folder", "me/x", *flags)
-    assert asked[1][1] == {"private": True, "create_pr": True, "manifest": False, "overwrite_card": True}
+    assert asked[1][1] == {"private": True, "create_pr": True, "manifest": False, "overwrite_card": True, "dry_run": True}
     assert code == 0 and json.loads(out) == answer
     sslzoo_("publish", "folder", "me/x", "--public", "--manifest", "other.json")
     assert asked[2][1] == defaults | {"private": False, "manifest": Path("other.json")}
+
+
+def test_a_dry_run_says_what_would_be_sent(sslzoo_, monkeypatch):
+    answer = dict.fromkeys(("revision", "pull_request", "manifest"))
+    answer |= {"name": "x-digits", "repository": "me/x", "url": "https://huggingface.co/me/x", "created": True}
+    answer |= {"changed": ["config.json"], "removed": ["decoder/config.json"], "notes": ["The card is kept"]}
+    monkeypatch.setattr(publishing, "publish", lambda *_, dry_run, **__: answer, raising=False)
+    code, out, _ = sslzoo_("publish", "folder", "me/x", "--dry-run")
+    assert code == 0 and out.splitlines() == [
+        "x-digits: nothing was sent to https://huggingface.co/me/x, a repository that would be made",
+        "would send config.json",
+        "would remove decoder/config.json",
+        "The card is kept",
+    ]
 
 
 def test_publish_checks_before_it_sends(sslzoo_, tmp_path):
@@ -860,6 +874,19 @@ def test_names_say_their_recipe(sslzoo_, shelf, monkeypatch, tmp_path):
     assert sslzoo_("list", "--tag", "sead1")[0] == 2 and "seed1, not the default" in sslzoo_("info", tagged)[1]
     assert "`seed1` is the tag" in (folder / "README.md").read_text()
     assert sslzoo_("verify", tagged)[0] == 0
+
+
+def test_models_of_ones_own_folder_are_listed(sslzoo_, shelf, monkeypatch, tmp_path):
+    encoder = {"encoder": zoo.load("simvae-digits")}
+    artifact.write(tmp_path / "mine" / "mine-digits", **encoder, **facts("mine-digits", "SimVAE", "digits", METRICS))
+    (tmp_path / "mine" / "broken").mkdir()
+    (tmp_path / "mine" / "broken" / "config.json").write_text("{}")
+    monkeypatch.setattr(loading, "weight_folders", lambda: [tmp_path / "mine", shelf / "weights"])
+    with pytest.warns(UserWarning, match="Not listed: .*broken"):
+        models = sslzoo.list_models("simvae")
+    assert [model["name"] for model in models] == ["mine-digits", "simvae-digits"]
+    assert models[0]["local"] and models[0]["features"] == models[1]["features"]
+    assert "mine-digits" in str(models)
 
 
 def test_verify_compares_files_with_the_manifest(sslzoo_, shelf, tmp_path, monkeypatch):

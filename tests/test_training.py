@@ -503,6 +503,7 @@ def test_resume_knows_its_data_and_names_the_key_that_differs(small_run, tmp_pat
     run = small_run("--dataset", str(tmp_path / "set.npz"))
     (run.out / "run.json").write_text(json.dumps(run.identity))
     small_run("--dataset", str(tmp_path / "set.npz"), "--resume")
+    small_run("--dataset", f"{tmp_path}/./set.npz", "--resume")  # the same file
     with pytest.raises(errors.ArtifactError, match=r"Received: epochs=7 \(was \d+\)"):
         small_run("--dataset", str(tmp_path / "set.npz"), "--resume", "--epochs", "7")
     np.savez(tmp_path / "set.npz", images=255 - gray(96))

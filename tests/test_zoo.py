@@ -462,6 +462,25 @@ def test_publishing_twice_changes_nothing(published, written):
     assert not published.asked("POST|PUT")
 
 
+def test_a_dry_run_checks_all_and_sends_nothing(hub, written, folder):
+    pins = index.path().read_bytes()
+    done = publishing.publish(written, REPOSITORY, dry_run=True)
+    assert done["created"] and done["revision"] is None and done["manifest"] is None
+    assert {"README.md", "results.json", "model.weights.h5"} <= set(done["changed"])
+    assert not hub.asked("POST|PUT") and not hub.repositories and index.path().read_bytes() == pins
+    sent = publishing.publish(written, REPOSITORY)
+    assert sent["changed"] == done["changed"]
+
+    write(folder, {"encoder": models()["encoder"]}, results(name=NAME), overwrite=True)
+    before = hub.repositories[REPOSITORY].refs["main"]
+    done = publishing.publish(folder, REPOSITORY, dry_run=True)
+    assert done["revision"] == before == hub.repositories[REPOSITORY].refs["main"] and not done["created"]
+    assert "decoder/config.json" in done["removed"] and "results.json" in done["changed"]
+    (folder / "secret.txt").write_text("x")
+    with pytest.raises(ArtifactError, match="Only files of a model"):
+        publishing.publish(folder, REPOSITORY, dry_run=True)
+
+
 def test_only_what_changed_is_sent(published, folder):
     before = index.read()[NAME]["revision"]
     write(folder, {"encoder": models()["encoder"]}, results(name=NAME), overwrite=True)

@@ -23,8 +23,9 @@ PROTOCOLS = ("knn", "logistic")  # of `sslzoo.downstream.comparison`, which impo
     argument(
         "--image-size", type="positive integer", metavar="N", help="of a folder's images, for encoders of any size"
     ),
+    argument("--scale", type="rate", metavar="S", help="what an .onnx multiplies values 0..255 by (1/255)"),
     LABELS,
-    argument("--test-share", type="share", default=0.0, metavar="S", help="with --labels: share of a class held out"),
+    argument("--test-share", type="share", default=0.0, metavar="S", help="of each class, where D has no test images (0.2)"),
     ON_ERROR,
     argument(
         "--limit", dest="max_train", type="positive integer", metavar="N", help="most train images, chosen at random"
@@ -44,7 +45,7 @@ def compare(encoders, dataset, out, protocols, **options):
     examples:
       sslzoo compare simclr-digits simvae-digits --dataset digits
       sslzoo compare simclr-mnist runs/mine hf://someone/theirs --dataset mnist --out compared/
-      sslzoo compare simvae-mnist other.onnx --dataset photos/ --labels folders --test-share 0.2
+      sslzoo compare simvae-mnist other.onnx --dataset photos/
     """
     if out:
         from sslzoo.evaluation import drawing

@@ -4,7 +4,7 @@ import sys
 
 import sslzoo
 from sslzoo.cli.command import Answer, argument, batch_size, check_output, command
-from sslzoo.errors import printable
+from sslzoo.errors import InvalidInputError, printable
 from sslzoo.files import write_beside
 
 ORDERS = ("effective_rank", "centered_rank", "spread", "mean_cosine", "uniformity", "alpha_req", "alignment")
@@ -54,8 +54,14 @@ def doctor(encoder, images, policy, compare, by, html, force, **options):
     from sslzoo.downstream import ranking
     from sslzoo.downstream.pages import diagnosis_page
 
+    scale, encoders = options.pop("scale"), (encoder, *compare)
+    takes_scale = [each for each in encoders if each.endswith(".onnx")] if compare else [encoder]
+    if scale is not None and not takes_scale:
+        raise InvalidInputError(f"--scale is for .onnx files. Received: --scale {scale}, {', '.join(encoders)}")
     options |= {"views": policy}
-    diagnoses = [sslzoo.diagnose(each, images, **options) for each in (encoder, *compare)]
+    diagnoses = [
+        sslzoo.diagnose(each, images, scale=scale if each in takes_scale else None, **options) for each in encoders
+    ]
     found = ranking.rank(diagnoses, by) if compare else None
     for remark in dict.fromkeys(remark for diagnosis in diagnoses for remark in diagnosis.remarks):
         print(printable(f"sslzoo: {remark}"), file=sys.stderr)

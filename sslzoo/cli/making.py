@@ -52,6 +52,7 @@ def train(method, flags):
     argument("--overwrite-card", action="store_true", help="replace the card also if a person edited it"),
     argument("--manifest", type="path", metavar="FILE", help="the manifest to pin the commit in (the checkout's)"),
     argument("--no-manifest", action="store_const", const=False, dest="manifest", help="pin it nowhere"),
+    argument("--dry-run", action="store_true", help="check everything, say what would be sent, and send nothing"),
 )
 def publish(folder, repository, **options):
     """Put a model folder on the Hugging Face Hub.
@@ -62,11 +63,19 @@ def publish(folder, repository, **options):
     machine is logged in with (hf auth login).
 
     examples:
+      sslzoo publish runs/simvae-mnist/simvae-mnist my-organization/simvae-mnist --dry-run
       sslzoo publish runs/simvae-mnist/simvae-mnist my-organization/simvae-mnist
       sslzoo publish weights/simvae-mnist sslzoo/simvae-mnist --create-pr
     """
     done = publishing.publish(folder, repository, **options)
     changed = len(done["changed"]) + len(done["removed"])
+    if options["dry_run"]:
+        made = ", a repository that would be made" if done["created"] else ""
+        lines = [f"{done['name']}: nothing was sent to {done['url']}{made}"]
+        lines += [f"would send {file}" for file in done["changed"]]
+        lines += [f"would remove {file}" for file in done["removed"]]
+        lines += [] if changed else ["These files are there already"]
+        return Answer(done, "\n".join([*lines, *done["notes"], ""]))
     lines = [f"{done['name']}: {done['url']} at {done['revision']}"]
     lines.append(f"{changed} files changed" if changed else "Nothing changed: these files are there already")
     if done["pull_request"]:

@@ -45,7 +45,7 @@ ALL_PROTOCOLS = (
         "--image-size", type="positive integer", metavar="N", help="of a folder's images, for an encoder of any size"
     ),
     LABELS,
-    argument("--test-share", type="share", default=0.0, metavar="S", help="with --labels: share of a class held out"),
+    argument("--test-share", type="share", default=0.0, metavar="S", help="of each class, where D has no test images (0.2)"),
     ON_ERROR,
     argument(
         "--limit", dest="max_train", type="positive integer", metavar="N", help="most train images, chosen at random"

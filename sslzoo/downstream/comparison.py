@@ -11,10 +11,10 @@ import numpy as np
 from scipy.stats import binomtest
 
 from sslzoo import checks, progress
-from sslzoo.downstream.encoders import as_encoder, features_of
+from sslzoo.downstream.encoders import FunctionEncoder, as_encoder, features_of
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.evaluation import datasets, drawing, neighbors
-from sslzoo.evaluation.features import check_features, check_labels, image_shape
+from sslzoo.evaluation.features import TorchEncoder, check_features, check_labels, image_shape
 from sslzoo.evaluation.logistic import fit_logistic
 from sslzoo.evaluation.subject import Subject
 from sslzoo.files import write_beside
@@ -282,6 +282,7 @@ def compare(
     test=None,
     data_dir: "str | os.PathLike | None" = None,
     image_size: int | None = None,
+    scale: float | None = None,
     labels: str | None = None,
     test_share: float = 0.0,
     on_error: str = "fail",
@@ -305,6 +306,8 @@ def compare(
             features (train (N, L), test (M, L)) of the images, in their order.
         dataset, test, data_dir, image_size, labels, test_share, on_error, attribute: as in `sslzoo.evaluate`. Of
             features alone, `(train labels, test labels)` will do as `dataset`.
+        scale: float, what values 0..255 are multiplied with before an ONNX file, a `torch.nn.Module` or a callable sees
+            them, as in `downstream.encoders.as_encoder`; the others scale images themselves.
         protocols: of "knn" (k = 10, cosine) and "logistic" (regression on standardized features).
         max_train: int, use that many train images, chosen at random, the same for all; None for all.
         batch_size: int, images per call of an encoder.
@@ -328,7 +331,8 @@ def compare(
     named = _named(encoders)
     reading = {"labels": labels, "test_share": test_share, "on_error": on_error, "seed": seed}
     reader = _Reader(dataset, test, data_dir, image_size, attribute, max_train, seed, reading)
-    prepared = {name: reader.prepare(name, encoder) for name, encoder in named.items()}  # all is checked before work
+    # All is checked before work.
+    prepared = {name: reader.prepare(name, encoder) for name, encoder in _scaled(named, scale).items()}
     remarks = list(dict.fromkeys(f"{name}: {remark}" for name, (_, told) in prepared.items() for remark in told))
     predictions = {}
     for name, (subject, _) in prepared.items():
@@ -389,6 +393,17 @@ def _name(encoder, place):
     return str(name or f"{'features' if _is_pair(encoder) else type(encoder).__name__} {place}")
 
 
+def _scaled(named, scale):
+    """What `as_encoder` makes of each by name, pairs of features as they are; `scale` is for those that take one."""
+    made = {name: each if _is_pair(each) else as_encoder(each, scale, needed=False) for name, each in named.items()}
+    if scale is not None and not any(isinstance(each, (FunctionEncoder, TorchEncoder)) for each in made.values()):
+        raise InvalidInputError(
+            "scale is for an ONNX file, a torch.nn.Module or a callable; all of these encoders scale images themselves. "
+            f"Received: scale={scale}"
+        )
+    return made
+
+
 def _is_pair(value):
     return isinstance(value, (tuple, list)) and len(value) == 2
 
@@ -411,7 +426,6 @@ class _Reader:
         """A `Subject` whose encoder and images, or features, fit each other; and remarks."""
         if _is_pair(encoder):
             return self._of_features(name, encoder), []
-        encoder = as_encoder(encoder)
         height, width, channels = image_shape(encoder)
         subject, remarks = self._read((height or self.image_size, width or self.image_size, channels))
         subject = dataclasses.replace(subject, encoder=encoder)

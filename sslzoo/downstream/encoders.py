@@ -104,7 +104,7 @@ def onnx_encoder(path: "str | os.PathLike", scale: float | None = None) -> Funct
     return FunctionEncoder(function, os.path.basename(path), shape, scale, channels_first)
 
 
-def as_encoder(encoder, scale: float | None = None):
+def as_encoder(encoder, scale: float | None = None, needed: bool = True):
     """What `features_of` takes, of anything that turns images into features.
 
     Args:
@@ -112,6 +112,7 @@ def as_encoder(encoder, scale: float | None = None):
             callable, float32 images (B, H, W, C) -> (B, L).
         scale: float, what values 0..255 are multiplied with before an ONNX file (`onnx_encoder`), a
             `torch.nn.Module` (1/255) or a callable (1) sees them; models of Keras and the zoo do it themselves.
+        needed: refuse a `scale` for one that scales images itself; False leaves it out there.
     """
     checks.positive(scale=1 if scale is None else scale)
     if isinstance(encoder, (str, os.PathLike)) and str(encoder).endswith(".onnx"):
@@ -123,7 +124,7 @@ def as_encoder(encoder, scale: float | None = None):
             raise
         name = getattr(encoder, "__name__", type(encoder).__name__)
         return FunctionEncoder(encoder, name, scale=1.0 if scale is None else scale)
-    if scale is None:
+    if scale is None or not (needed or isinstance(loaded, TorchEncoder)):
         return loaded
     if isinstance(loaded, TorchEncoder):
         return TorchEncoder(loaded.module, loaded.channels_first, scale)

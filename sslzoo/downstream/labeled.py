@@ -10,9 +10,8 @@ import numpy as np
 from sslzoo import data
 from sslzoo.data.catalogue import KNOWN
 from sslzoo.errors import InvalidInputError
-from sslzoo.evaluation.datasets import with_classes
+from sslzoo.evaluation.datasets import TEST_SHARE, with_classes
 
-TEST_SHARE = 0.2  # of a set without test images
 IMBALANCE = 1.5  # the commonest class is weighed down where it has that many times the images of the rarest
 
 

@@ -9,6 +9,7 @@ from sslzoo.errors import InvalidInputError, choose
 from sslzoo.evaluation.features import check_labels
 
 CELEBA_TASKS = ("gender", "hair")
+TEST_SHARE = 0.2  # of the images of each class, where a set has no test images
 
 
 def read(dataset, test, data_dir, shape, **reading):
@@ -17,12 +18,15 @@ def read(dataset, test, data_dir, shape, **reading):
     Args:
         dataset, test, data_dir: as in `evaluate`.
         shape: (H, W, C) that images of a name or path are made to fit; None for any.
-        **reading: of a folder, as in `sslzoo.data.load`.
+        **reading: of a folder, as in `sslzoo.data.load`. A folder without splits whose images all lie in two or more
+            folders has these for its classes, and a fifth of each for its test images, unless `test` is given.
 
     Returns:
         str, name; (train images, labels or None); (test images, labels or None); list of str, remarks.
     """
     remarks = []
+    if test is None and _is_path(dataset):
+        reading |= _classes_and_share(dataset, reading, remarks)
 
     def load(given, split):
         if not _is_path(given):
@@ -51,6 +55,16 @@ def read(dataset, test, data_dir, shape, **reading):
         )
     name += f" (tested on {_stem(test)})" if _is_path(test) else ""
     return name, load(train, "train"), load(held_out, "test"), remarks
+
+
+def _classes_and_share(dataset, reading, remarks):
+    """`labels` and `test_share` of a folder without splits where they were not said; a remark says what was taken."""
+    classes = data.class_folders(dataset)
+    if not classes or reading.get("test_share"):
+        return {}
+    held_out = f"{TEST_SHARE:.0%} of each class are test images (test_share, seed)"
+    remarks.append(f"There are no splits: the {len(classes)} folders are classes, and {held_out}.")
+    return {"labels": "folders", "test_share": TEST_SHARE}
 
 
 def _stem(path):

@@ -21,6 +21,7 @@ def publish(
     token: str | None = None,
     manifest: "str | os.PathLike | Literal[False] | None" = None,
     overwrite_card: bool = False,
+    dry_run: bool = False,
 ) -> dict:
     """Puts a model folder on the Hugging Face Hub, in one commit, and pins that commit in the manifest.
 
@@ -38,9 +39,11 @@ def publish(
         manifest: the file to pin the commit in. By default the checkout's, or what SSLZOO_MANIFEST names; an installed
             package's is not changed. False: none.
         overwrite_card: replace the card also if a person edited it.
+        dry_run: check everything and look at the Hub, but make, send and pin nothing.
 
     Returns:
-        dict: name, repository, url, revision (commit that holds the files), created (bool, the repository was made),
+        dict: name, repository, url, revision (commit that holds the files; of a dry run the newest one there, or None),
+        created (bool, the repository was made, or by a dry run would be),
         changed and removed (lists of files), pull_request (its address or None), manifest (path of the file in which
         the commit is pinned, or None), notes (list of str, what a person should know).
 
@@ -66,20 +69,20 @@ def publish(
         )
     if manifest is None and not index.is_installed(index.path()):
         manifest = index.path()
-    pinning = Path(manifest) if manifest and not create_pr else None
+    pinning = Path(manifest) if manifest and not create_pr and not dry_run else None
     if pinning is not None and pinning.exists():
         index.read(pinning)  # before anything is sent
 
     card = cards.sign(cards.render(results, repo_id)).encode("utf-8")
-    created = open_repository(repo_id, private, token)
-    before = hub.remote(repo_id, token=token)
+    created = open_repository(repo_id, private, token, make=not dry_run)
+    before = hub.Remote(None, {}) if created and dry_run else hub.remote(repo_id, token=token)
     is_edited = not overwrite_card and _is_edited(before, card, repo_id, token)
     wanted = model if is_edited else model | {layout.CARD: card}
     changed = sorted(file for file, content in wanted.items() if not before.has(file, content))
     parts = [file for file in before.files if file.split("/")[0] in layout.PARTS[1:]]
     removed = sorted(file for file in parts if file not in model)
     revision, pull_request = before.commit, None
-    if changed or removed:
+    if (changed or removed) and not dry_run:
         message = f"{results['name']}, as sslzoo writes it"
         contents = {file: wanted[file] for file in changed}
         revision, pull_request = commit(repo_id, before.commit, contents, removed, message, create_pr, token)
@@ -112,8 +115,8 @@ def _is_edited(remote, card, repository, token):
     return not cards.is_as_written((folder / layout.CARD).read_text("utf-8", errors="replace"))
 
 
-def open_repository(repository: str, private: bool | None, token: str | None) -> bool:
-    """Makes a repository unless it exists; returns whether it was made.
+def open_repository(repository: str, private: bool | None, token: str | None, make: bool = True) -> bool:
+    """Makes a repository unless it exists; returns whether it was made, or without `make` would be.
 
     Raises:
         HubError: the Hub cannot be reached or refuses, or it exists and is not as private as asked.
@@ -127,7 +130,8 @@ def open_repository(repository: str, private: bool | None, token: str | None) ->
         except GatedRepoError:
             raise
         except RepositoryNotFoundError:
-            api.create_repo(repository, private=private, exist_ok=True)
+            if make:
+                api.create_repo(repository, private=private, exist_ok=True)
             return True
     if private is not None and is_private != private:
         raise HubError(

@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import functools
 import json
+import os
 from pathlib import Path
 
 import keras
@@ -142,7 +143,8 @@ class Plan:
         )
         identity = {
             "method": self.method,
-            **{name: getattr(self.arguments, name) for name in ("dataset", "variant", "seed", *same)},
+            "dataset": self.dataset if self.is_known else os.path.normpath(self.dataset),  # photos/ is photos
+            **{name: getattr(self.arguments, name) for name in ("variant", "seed", *same)},
             "settings": settings,
             "backend": keras.backend.backend(),
             "images": images,

@@ -330,7 +330,7 @@ def git_hash(content: bytes) -> str:
 class Remote:
     """A commit of a repository: its files, path -> sha256 of large ones, git's hash of small ones."""
 
-    commit: str
+    commit: str | None
     files: dict[str, str]
 
     def has(self, file: str, content: bytes) -> bool:

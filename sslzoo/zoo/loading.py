@@ -255,7 +255,7 @@ def weight_folders() -> list[Path]:
 
 
 def list_models(method: str | None = None, dataset: str | None = None, tag: str | None = None) -> list[dict]:
-    """The models of the zoo.
+    """The models of the zoo, and those in the folder that SSLZOO_WEIGHTS names.
 
     Args:
         method: keep those of this method ("SimVAE"; case, "-" and " " do not count).
@@ -271,9 +271,15 @@ def list_models(method: str | None = None, dataset: str | None = None, tag: str 
         UnknownNameError: no model is of that method, data set or tag.
         ManifestError: the manifest is damaged.
     """
-    local = local_models()
-    every = [_described(name, entry, name in local or _cached(entry)) for name, entry in index.read().items()]
-    models = every
+    local, entries = local_models(), index.read()
+    every = [_described(name, entry, name in local or _cached(entry)) for name, entry in entries.items()]
+    for name, folder in local.items():
+        if name not in entries:
+            try:
+                every.append(Model(_of_folder(folder) | {"name": name}))
+            except ArtifactError as error:
+                warnings.warn(f"Not listed: {error}", stacklevel=2)
+    models = every = sorted(every, key=lambda model: model["name"])
     for field, wanted in (("method", method), ("dataset", dataset), ("tag", tag)):
         if wanted is not None:
             known = {plain(model[field] or "default"): model[field] or "default" for model in every}

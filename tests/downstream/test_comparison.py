@@ -110,6 +110,18 @@ def test_encoders_of_images_and_their_features_answer_alike():
         assert answers[0] == answers[1] == answers[2]
 
 
+def test_a_scale_is_for_encoders_that_do_not_scale_images_themselves():
+    images = rng.integers(0, 256, (150, 4, 4, 1)).astype("uint8")
+    pixels = keras.Sequential([keras.Input((4, 4, 1)), keras.layers.Flatten()], name="pixels")
+    named = {"model": pixels, "function": lambda batch: np.minimum(batch, 1).reshape(len(batch), -1)}
+    dataset = ((images[:100], TRAIN), (images[100:], TEST))
+    for scale, alike in ((1 / 255, True), (None, False)):
+        answers = sslzoo.compare(named, dataset, protocols="knn", scale=scale).predictions
+        assert (answers["model"] == answers["function"]) == alike
+    with pytest.raises(InvalidInputError, match="all of these encoders scale images themselves.*scale=2"):
+        sslzoo.compare({"one": pixels, "two": pixels}, dataset, scale=2.0)
+
+
 def test_names_of_the_zoo(tmp_path):
     found = sslzoo.compare(["simclr-digits", "simvae-digits"], "digits", protocols="knn")
     (pair,) = found.pairs

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from PIL import Image
 from sklearn.datasets import load_digits
 
 import sslzoo
@@ -574,3 +575,32 @@ def test_every_protocol_declares_what_evaluate_needs_to_know():
 def test_widths_of_both_splits_must_agree():
     with pytest.raises(InvalidInputError, match="same number of features"):
         evaluate_features((np.zeros((4, 2)), np.arange(4)), (np.zeros((4, 3)), np.arange(4)), "linear")
+
+
+# ---------------------------------------------------------------------- folders
+
+
+def folders(root):
+    """120 files in folders "a", "b" and "c"."""
+    images, labels = images_and_labels()
+    for row, (image, label) in enumerate(zip(images, labels)):
+        (root / "abc"[label]).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image[..., 0]).save(root / "abc"[label] / f"{row}.png")
+    return np.bincount(labels)
+
+
+def test_folders_in_a_folder_are_classes_and_a_fifth_is_held_out(encoder, tmp_path):
+    sizes = folders(tmp_path / "sorted")
+    report = evaluate(encoder, tmp_path / "sorted", "knn")
+    held_out = np.maximum(1, np.round(0.2 * sizes)).sum()
+    assert report.data["test"] == held_out and report.data["train"] == 120 - held_out and report.data["classes"] == 3
+    assert any("the 3 folders are classes, and 20% of each class are test images" in each for each in report.remarks)
+    said = evaluate(encoder, tmp_path / "sorted", "knn", labels="folders", test_share=0.2)
+    assert said["knn"] == report["knn"] and not any("folders are classes" in each for each in said.remarks)
+    half = evaluate(encoder, tmp_path / "sorted", "knn", labels="folders", test_share=0.5)
+    assert half.data["test"] > 2 * held_out
+
+    folders(tmp_path / "loose")
+    Image.fromarray(np.zeros((6, 5), "uint8")).save(tmp_path / "loose" / "beside.png")
+    with pytest.raises(UnknownNameError, match="Received: split='test'"):
+        evaluate(encoder, tmp_path / "loose", "knn")
