@@ -10,6 +10,20 @@ from collections.abc import Iterable
 
 from sslzoo import renamed
 
+__all__ = [
+    "ArtifactError",
+    "BackendError",
+    "HubError",
+    "IntegrityError",
+    "InvalidInputError",
+    "ManifestError",
+    "MissingDataError",
+    "MissingPartError",
+    "SSLZooError",
+    "TrainingError",
+    "UnknownNameError",
+]
+
 # What moves a terminal's cursor, changes its colors or the direction of text, or cannot be printed at all (the halves
 # of characters that file names of unknown encoding come as). Tabs and line ends stay.
 _UNPRINTABLE = re.compile(

@@ -797,7 +797,7 @@ def test_publish_passes_on_what_was_asked(sslzoo_, monkeypatch, tmp_path):
         assert part in out
     flags = ("--private", "--create-pr", "--overwrite-card", "--no-manifest", "--dry-run", "--json")
     code, out, _ = sslzoo_("publish", "folder", "me/x", *flags)
-    assert asked[1][1] == {"private": True, "create_pr": True, "manifest": False, "overwrite_card": True, "dry_run": True}
+    assert asked[1][1] == dict.fromkeys(defaults, True) | {"manifest": False}
     assert code == 0 and json.loads(out) == answer
     sslzoo_("publish", "folder", "me/x", "--public", "--manifest", "other.json")
     assert asked[2][1] == defaults | {"private": False, "manifest": Path("other.json")}

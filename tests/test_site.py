@@ -57,6 +57,7 @@ def test_every_encoder_has_a_page_and_a_row(site):
         page = (site / "gallery" / f"{name}.html").read_text()
         assert "load" in page and f"pictures/{name}/embedding.png" in page
     assert sum(file.stat().st_size for file in site.rglob("*") if file.is_file()) < 30e6
+    assert (site / "search" / "search_index.js").is_file()  # what a page that is read from disk searches in
 
 
 @pytest.mark.slow
@@ -96,3 +97,4 @@ def test_the_page_of_digits_has_the_published_weights():
     np.testing.assert_allclose(digit.encode(images, network), expected, atol=1e-3)
     features = array(known["features"], "<f4").reshape(known["count"], -1)
     np.testing.assert_allclose(features[:20], expected, atol=1e-3)
+    assert base64.b64decode(known["sheet"].partition(",")[2]) == digit.SHEET.read_bytes()

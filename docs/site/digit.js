@@ -44,7 +44,7 @@
   const [ink, seen, rebuilt] = ["ink", "seen", "rebuilt"].map(find);
   const pen = ink.getContext("2d", { willReadFrequently: true });
   const sheet = new Image();
-  sheet.src = "site/digits.png";
+  sheet.src = window.SIMVAE.sheet;
 
   const show = (canvas, values) => {
     const context = canvas.getContext("2d");
@@ -130,9 +130,11 @@
     update();
   };
 
+  let isExample = false; // a test digit is on the canvas, which a first stroke wipes away
   const clear = () => {
     pen.fillStyle = "black";
     pen.fillRect(0, 0, ink.width, ink.height);
+    isExample = false;
   };
   let last = null;
   const place = (event) => {
@@ -141,6 +143,7 @@
   };
   ink.addEventListener("pointerdown", (event) => {
     ink.setPointerCapture(event.pointerId);
+    if (isExample) clear();
     last = place(event);
   });
   ink.addEventListener("pointermove", (event) => {
@@ -157,7 +160,7 @@
   for (const end of ["pointerup", "pointercancel"]) ink.addEventListener(end, () => (last = null));
   find("clear").addEventListener("click", clear);
   let example = 0;
-  find("example").addEventListener("click", () => {
+  const showExample = () => {
     const [x, y] = [28 * (example % across), 28 * Math.floor(example / across)];
     clear();
     pen.imageSmoothingEnabled = true;
@@ -165,9 +168,9 @@
     numbers = features.slice(example * size, (example + 1) * size);
     seen.getContext("2d").drawImage(sheet, x, y, 28, 28, 0, 0, 28, 28);
     example = (example + 1) % count;
+    isExample = true;
     update();
-  });
-  clear();
-  sheet.addEventListener("load", update);
-  if (sheet.complete) update();
+  };
+  find("example").addEventListener("click", showExample);
+  sheet.decode().then(showExample);
 })();

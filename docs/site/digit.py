@@ -58,7 +58,9 @@ def pages():
         for part, network in networks.items()
     }
     known["features"] = _text(features.astype("<f4"))
-    known |= {"count": COUNT, "across": ACROSS}
+    # Drawn from a file of its own, a canvas could not be read again where the page is opened from disk.
+    sheet = f"data:image/png;base64,{base64.b64encode(SHEET.read_bytes()).decode()}"
+    known |= {"count": COUNT, "across": ACROSS, "sheet": sheet}
     return {
         "digit.md": (HERE / "digit.html").read_text(encoding="utf-8"),
         "site/digit_weights.js": f"window.SIMVAE = {json.dumps(known)};\n",

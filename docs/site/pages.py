@@ -28,6 +28,7 @@ WRITTEN = {  # pages that stand outside docs/
 }
 ROOMS = {  # in the order in which data flow
     "sslzoo": "What most people need.",
+    "sslzoo.errors": "What can go wrong, one type per kind of fault.",
     "sslzoo.data": "Images from data sets, folders, arrays and files.",
     "sslzoo.augment": "Random transforms of images that Keras lacks.",
     "sslzoo.views": "Several random views of each image.",
@@ -35,12 +36,12 @@ ROOMS = {  # in the order in which data flow
     "sslzoo.losses": "The objectives as functions of tensors.",
     "sslzoo.optimizers": "Optimizers and schedules that Keras lacks.",
     "sslzoo.methods": "The methods, each a `keras.Model`.",
-    "sslzoo.zoo": "What reads published models.",
-    "sslzoo.evaluation": "What is measured of an encoder.",
-    "sslzoo.publishing": "What writes and uploads models.",
-    "sslzoo.callbacks": "What watches training.",
-    "sslzoo.training": "What a recipe talks to.",
-    "sslzoo.downstream": "What one does with an encoder.",
+    "sslzoo.zoo": "Loading, listing and checking published models.",
+    "sslzoo.evaluation": "Measuring what an encoder has learned.",
+    "sslzoo.publishing": "Writing and uploading models.",
+    "sslzoo.callbacks": "Watching training.",
+    "sslzoo.training": "Recipes: settings, runs, folders.",
+    "sslzoo.downstream": "Using an encoder: classifiers, comparisons, health, maps.",
 }
 
 

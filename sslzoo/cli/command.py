@@ -97,6 +97,9 @@ MODEL = argument("name", metavar="NAME", help="a name of `sslzoo list`, a model 
 REVISION = argument("--revision", help="commit, tag or branch of its repository on the Hub (the one that is pinned)")
 FOLDERS = argument("folders", nargs="+", type="path", metavar="FOLDER", help="model folders")
 LABELS = argument("--labels", choices=("folders",), help="the folders in a folder of images are classes")
+TEST_SHARE = argument(
+    "--test-share", type="share", default=0.0, metavar="S", help="of each class, where D has no test images (0.2)"
+)
 ON_ERROR = argument("--on-error", choices=("fail", "skip"), default="fail", help="if images cannot be read (fail)")
 
 

@@ -1,7 +1,7 @@
 """`sslzoo compare`: which differences of encoders are more than chance."""
 
 import sslzoo
-from sslzoo.cli.command import LABELS, ON_ERROR, Answer, argument, batch_size, command
+from sslzoo.cli.command import LABELS, ON_ERROR, TEST_SHARE, Answer, argument, batch_size, command
 
 PROTOCOLS = ("knn", "logistic")  # of `sslzoo.downstream.comparison`, which imports Keras
 
@@ -25,7 +25,7 @@ PROTOCOLS = ("knn", "logistic")  # of `sslzoo.downstream.comparison`, which impo
     ),
     argument("--scale", type="rate", metavar="S", help="what an .onnx multiplies values 0..255 by (1/255)"),
     LABELS,
-    argument("--test-share", type="share", default=0.0, metavar="S", help="of each class, where D has no test images (0.2)"),
+    TEST_SHARE,
     ON_ERROR,
     argument(
         "--limit", dest="max_train", type="positive integer", metavar="N", help="most train images, chosen at random"

@@ -4,7 +4,17 @@ import sys
 
 import sslzoo
 from sslzoo import progress
-from sslzoo.cli.command import MODEL, ON_ERROR, REVISION, Answer, argument, batch_size, check_output, command
+from sslzoo.cli.command import (
+    MODEL,
+    ON_ERROR,
+    REVISION,
+    TEST_SHARE,
+    Answer,
+    argument,
+    batch_size,
+    check_output,
+    command,
+)
 from sslzoo.cli.features import inputs_of
 from sslzoo.errors import InvalidInputError, printable
 from sslzoo.files import write_beside
@@ -21,7 +31,7 @@ MODES = ("full", "probe", "lora")  # of `sslzoo.downstream.finetuning`, which im
     argument("--out", required=True, type="path", metavar="F", help="the folder to write the classifier to"),
     argument("--mode", choices=MODES, default="full", help="all layers, the head alone, or low-rank terms (full)"),
     argument("--labels-per-class", dest="labels", type="positive integer", metavar="N", help="images of each (all)"),
-    argument("--test-share", type="share", default=0.0, metavar="S", help="of each class, where D has no test images (0.2)"),
+    TEST_SHARE,
     argument("--epochs", type="positive integer", default=50, metavar="N", help="at most (50)"),
     batch_size(32),
     argument("--learning-rate", type="rate", metavar="R", help="of Adam (that of the mode)"),

@@ -4,7 +4,18 @@ import os
 
 import sslzoo
 from sslzoo import zoo
-from sslzoo.cli.command import LABELS, MODEL, ON_ERROR, REVISION, Answer, argument, batch_size, check_output, command
+from sslzoo.cli.command import (
+    LABELS,
+    MODEL,
+    ON_ERROR,
+    REVISION,
+    TEST_SHARE,
+    Answer,
+    argument,
+    batch_size,
+    check_output,
+    command,
+)
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.files import write_beside
 
@@ -45,7 +56,7 @@ ALL_PROTOCOLS = (
         "--image-size", type="positive integer", metavar="N", help="of a folder's images, for an encoder of any size"
     ),
     LABELS,
-    argument("--test-share", type="share", default=0.0, metavar="S", help="of each class, where D has no test images (0.2)"),
+    TEST_SHARE,
     ON_ERROR,
     argument(
         "--limit", dest="max_train", type="positive integer", metavar="N", help="most train images, chosen at random"

@@ -14,7 +14,9 @@ class Row(NamedTuple):
     """A share with its interval, drawn in percent.
 
     Attributes:
-        name: str. value, low, high: float. color: str, of the dot and its bar.
+        name: str.
+        value, low, high: float.
+        color: str, of the dot and its bar.
     """
 
     name: str

@@ -37,7 +37,9 @@ def wilson(right: int, count: int, level: float = LEVEL) -> tuple[float, float]:
     """Wilson's interval of a share: the shares that `right` of `count` do not contradict.
 
     Args:
-        right: int in 0..count. count: int, at least 1. level: float in (0, 1).
+        right: int in 0..count.
+        count: int, at least 1.
+        level: float in (0, 1).
 
     Returns:
         (low, high), each in 0..1.
@@ -173,10 +175,13 @@ class Comparison:
         found.pairs[0].differs  # True
 
     Attributes:
-        dataset: str, name. train, test: int, numbers of images. seed: int.
+        dataset: str, name.
+        train, test: int, numbers of images.
+        seed: int.
         labels: int list (test,), the classes of the test images, 0..C - 1.
         predictions: dict, encoder -> protocol -> int list (test,), the class that each test image is taken for.
-        accuracies: list of `Accuracy`. pairs: list of `Pair`.
+        accuracies: list of `Accuracy`.
+        pairs: list of `Pair`.
         settings: dict, protocol -> what it does.
         remarks: list of str.
     """
@@ -320,7 +325,8 @@ def compare(
     Raises:
         InvalidInputError: fewer than two encoders, two of one name, features of other lengths than the labels, features
             with NaN, or labels and images that do not fit.
-        UnknownNameError: a protocol or data set is not known; MissingDataError: the data is not there.
+        UnknownNameError: a protocol or data set is not known.
+        MissingDataError: the data is not there.
     """
     checks.count(batch_size=batch_size, max_train=1 if max_train is None else max_train)
     checks.seed(needed=True, seed=seed)
@@ -398,8 +404,8 @@ def _scaled(named, scale):
     made = {name: each if _is_pair(each) else as_encoder(each, scale, needed=False) for name, each in named.items()}
     if scale is not None and not any(isinstance(each, (FunctionEncoder, TorchEncoder)) for each in made.values()):
         raise InvalidInputError(
-            "scale is for an ONNX file, a torch.nn.Module or a callable; all of these encoders scale images themselves. "
-            f"Received: scale={scale}"
+            "scale is for an ONNX file, a torch.nn.Module or a callable; all of these encoders scale images "
+            f"themselves. Received: scale={scale}"
         )
     return made
 

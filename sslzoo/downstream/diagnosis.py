@@ -33,7 +33,8 @@ class Measure(NamedTuple):
     """How a measure is shown, and which of two encoders it prefers.
 
     Attributes:
-        label: str. note: str.
+        label: str.
+        note: str.
         sign: int, 1 if the larger is preferred, -1 if the smaller, 0 if neither.
     """
 
@@ -97,7 +98,8 @@ class Finding(NamedTuple):
     """Something that is wrong, or worth knowing.
 
     Attributes:
-        sign: str. what: str, in a few words with its number.
+        sign: str.
+        what: str, in a few words with its number.
         tries: tuple of str, what to try, the most promising first.
         grave: bool, whether it makes the encoder unhealthy.
     """
@@ -119,7 +121,8 @@ def findings(measures: dict, shape: tuple[int, int], fault: str | None = None) -
     """What the measures say, the gravest first.
 
     Args:
-        measures: what `measure` returned. shape: (N, L) of the features.
+        measures: what `measure` returned.
+        shape: (N, L) of the features.
         fault: str, what is wrong with the values of the images; None for nothing.
     """
     rows, width = shape
@@ -178,10 +181,12 @@ class Diagnosis:
         found.healthy, found.verdict  # False, "unhealthy: collapsed: ..., 1.0 of 8 directions"
 
     Attributes:
-        name: str. shape: (N, L) of the features.
+        name: str.
+        shape: (N, L) of the features.
         measures: dict, of `MEASURES`; those of views only where there are views.
         findings: list of `Finding`, the gravest first.
-        policy: str, how views were made; None without views. viewed: (M, J), images and views of each.
+        policy: str, how views were made; None without views.
+        viewed: (M, J), images and views of each.
         remarks: list of str, what was done to images.
         features, images: what was measured, for pictures; images are None where features were given alone.
     """
@@ -321,7 +326,8 @@ def diagnose(
         image_size: int, for an encoder of any size.
         scale: float, what values 0..255 are multiplied with before an ONNX file or a `torch.nn.Module` (1/255) or a
             callable (1) sees them.
-        batch_size: int. seed: int, of the choice of images and of views.
+        batch_size: int.
+        seed: int, of the choice of images and of views.
         name: str, what the diagnosis calls the encoder.
         shown: whether a progress line is; None at a terminal only.
 
@@ -330,7 +336,8 @@ def diagnose(
 
     Raises:
         InvalidInputError: fewer than two images or rows, values that do not fit, features with NaN.
-        UnknownNameError: a policy, model or data set is not known; MissingDataError: there is no such path.
+        UnknownNameError: a policy, model or data set is not known.
+        MissingDataError: there is no such path.
     """
     checks.count(2, most=most, num_views=num_views)
     checks.count(batch_size=batch_size, image_size=1 if image_size is None else image_size)

@@ -69,7 +69,8 @@ def onnx_encoder(path: "str | os.PathLike", scale: float | None = None) -> Funct
             input is called `images` and has the channels last), which scales images itself; 1/255 for others.
 
     Raises:
-        MissingDataError: no such file. BackendError: onnxruntime is not installed.
+        MissingDataError: no such file.
+        BackendError: onnxruntime is not installed.
         InvalidInputError: it cannot be read, or takes no images.
     """
     if not os.path.isfile(path):

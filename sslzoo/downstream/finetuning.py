@@ -149,14 +149,17 @@ def finetune(
         seed: int >= 0, of the draws of images, batches and weights; also of the test share.
         seeds: int, repetitions; the model of the first comes back. Intervals are then over them.
         epochs: int, at most, of 20 steps or more; training ends 10 epochs after the best.
-        batch_size: int. learning_rate: of Adam, None for that of the mode.
-        depth_decay: in 0..1. rank: int, of the low-rank terms.
+        batch_size: int.
+        learning_rate: of Adam, None for that of the mode.
+        depth_decay: in 0..1.
+        rank: int, of the low-rank terms.
         held_out: share of the labeled images of each class that is held out.
         flip: whether images are mirrored; None: all but digits and house numbers.
         scratch: whether the same network is trained from scratch, for comparison.
         image_size: int, of a folder's images, where the encoder takes any size; None: as `sslzoo.data.load`'s "auto".
         pretrained: whether a backbone begins with its supervised weights.
-        attribute: of labels (N, A), as in `sslzoo.evaluate`. data_dir, on_error, stream: as in `sslzoo.data.load`; what
+        attribute: of labels (N, A), as in `sslzoo.evaluate`.
+        data_dir, on_error, stream: as in `sslzoo.data.load`; what
             is made of images that stay in their files is the same.
         license: of what is written, as the Hub writes it.
         overwrite: replace a model that lies in `out`.

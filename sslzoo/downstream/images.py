@@ -21,14 +21,16 @@ def some_images(images, shape: tuple, most: int, seed: int = 0, split: str | Non
     Args:
         images: as `sslzoo.embed` takes them, or the name of a known data set.
         shape: (H, W, C); what is None is taken from the images.
-        most: int. seed: int, of the choice.
+        most: int.
+        seed: int, of the choice.
         split: of a folder, `.npz` or known data set ("train").
 
     Returns:
         array (N, H, W, C); list of str, remarks on what was done to fit them.
 
     Raises:
-        InvalidInputError: fewer than two images, or what `sslzoo.embed` refuses; MissingDataError: no such path.
+        InvalidInputError: fewer than two images, or what `sslzoo.embed` refuses.
+        MissingDataError: no such path.
     """
     if isinstance(images, str) and images in KNOWN and not os.path.exists(images):
         images = data.load(images, split or "train", data_dir=data_dir)[0]
@@ -82,7 +84,8 @@ def views_of(
         float32 (N, J, H, W, C).
 
     Raises:
-        UnknownNameError: no such policy. InvalidInputError: it is for other images, or `num_views` is below 2.
+        UnknownNameError: no such policy.
+        InvalidInputError: it is for other images, or `num_views` is below 2.
     """
     checks.count(2, num_views=num_views)
     row = POLICIES[choose("policy", name, POLICIES)]

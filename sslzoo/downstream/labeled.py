@@ -55,7 +55,8 @@ def read(
         shape: (H, W, C) of the encoder's images; None for any.
         image_size: of a folder, where the encoder takes any.
         test_share: share of each class that is held out as test images where the set has none; 0 stands for a fifth.
-        data_dir, attribute, on_error, seed: as in `sslzoo.evaluate`. stream: as in `sslzoo.data.load`.
+        data_dir, attribute, on_error, seed: as in `sslzoo.evaluate`.
+        stream: as in `sslzoo.data.load`.
 
     Raises:
         InvalidInputError: no labels, one class, or test images beside a `test_share`.

@@ -90,7 +90,8 @@ def rank(diagnoses: "list[Diagnosis]", by: str | None = None) -> Ranking:
             effective rank.
 
     Raises:
-        InvalidInputError: fewer than two, or two of one name. UnknownNameError: `by` is not a measure of all of them.
+        InvalidInputError: fewer than two, or two of one name.
+        UnknownNameError: `by` is not a measure of all of them.
     """
     names = [diagnosis.name for diagnosis in diagnoses]
     if len(names) < 2 or len(set(names)) < len(names):

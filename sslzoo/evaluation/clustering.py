@@ -87,9 +87,11 @@ class Mixture:
 
     Attributes:
         bound: float, log-likelihood a row of all train features, in the space that it was fitted in.
-        steps: int, of expectation-maximization. converged: bool, whether they came to an end.
+        steps: int, of expectation-maximization.
+        converged: bool, whether they came to an end.
         ridge: float, on the covariances.
-        rows: int, that it was fitted to. dimensions: int, of the space that it was fitted in.
+        rows: int, that it was fitted to.
+        dimensions: int, of the space that it was fitted in.
     """
 
     bound: float

@@ -195,7 +195,8 @@ def belongings(source, wanted) -> tuple[dict, dict, dict]:
         dict, part -> model, of those `wanted` that there are; dict, part -> `HubError` in its place; `likelihood_of`.
 
     Raises:
-        ArtifactError: a part is there, but damaged; IntegrityError: it is not the one that was written.
+        ArtifactError: a part is there, but damaged.
+        IntegrityError: it is not the one that was written.
     """
     if isinstance(source, Pretrainer):
         parts = source.parts(tuple(source.encoder.input_shape[1:])) if wanted else {}

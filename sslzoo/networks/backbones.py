@@ -75,7 +75,8 @@ def backbone(
         UnknownNameError: no such constructor or option.
         InvalidInputError: a shape, an option or layers that do not fit.
         MissingDataError: weights that could not be had.
-        BackendError: KerasHub is not installed. ImportError: the module is not there.
+        BackendError: KerasHub is not installed.
+        ImportError: the module is not there.
     """
     shape = checks.shape(3, open_sides=True, input_shape=input_shape)
     choose("pooling", pooling, ("avg", "max"))

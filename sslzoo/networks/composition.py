@@ -435,7 +435,8 @@ def import_packages(packages) -> None:
     """Imports what a model requires, which registers its layers.
 
     Raises:
-        BackendError: it is not installed; ArtifactError: a package that models may not require.
+        BackendError: it is not installed.
+        ArtifactError: a package that models may not require.
     """
     for package in packages:
         if package not in _PACKAGES:

@@ -118,7 +118,7 @@ def test_a_scale_is_for_encoders_that_do_not_scale_images_themselves():
     for scale, alike in ((1 / 255, True), (None, False)):
         answers = sslzoo.compare(named, dataset, protocols="knn", scale=scale).predictions
         assert (answers["model"] == answers["function"]) == alike
-    with pytest.raises(InvalidInputError, match="all of these encoders scale images themselves.*scale=2"):
+    with pytest.raises(InvalidInputError, match=r"all of these encoders scale images themselves.*scale=2"):
         sslzoo.compare({"one": pixels, "two": pixels}, dataset, scale=2.0)
 
 
