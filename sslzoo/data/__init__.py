@@ -7,10 +7,10 @@ batches = sslzoo.data.Batches(images, labels, 128, seed=0)            # the same
 
 import sslzoo.backend  # noqa: F401 - before Keras
 from sslzoo.data.batches import Batches, Stacked, epoch_order, pipeline
-from sslzoo.data.catalogue import CELEBA_ATTRIBUTES, DatasetInfo, celeba_task, class_names, info
+from sslzoo.data.catalogue import CELEBA_ATTRIBUTES, DatasetInfo, celeba_task, info
 from sslzoo.data.image_files import fit_images
 from sslzoo.data.image_folder import ImageFolder
-from sslzoo.data.sources import check, class_folders, export, is_prepared, load, splits, value_range
+from sslzoo.data.sources import check, class_folders, class_names, export, is_prepared, load, splits, value_range
 from sslzoo.data.streams import StreamedImages, memory
 
 __all__ = [

@@ -150,21 +150,6 @@ def info(name: str) -> DatasetInfo:
     return KNOWN[errors.choose("dataset", name, KNOWN)]
 
 
-def class_names(name: str, labels: np.ndarray) -> "list[str] | None":
-    """What the classes that are among some labels show, in ascending order, as pictures name them.
-
-    Args:
-        name: str, of any data set.
-        labels: int (N,).
-
-    Returns:
-        list of str, or None where `name` is not known, has no names, or labels are beyond them.
-    """
-    names, present = KNOWN[name].class_names if name in KNOWN else (), np.unique(labels)
-    fits = names and len(present) and 0 <= present[0] <= present[-1] < len(names)
-    return [names[c] for c in present] if fits else None
-
-
 def celeba_task(attributes: np.ndarray, task: str) -> tuple[np.ndarray, np.ndarray]:
     """One classification task out of the 40 attributes of CelebA (SimVAE, arXiv:2402.01399, section 5).
 

@@ -313,6 +313,25 @@ def class_folders(name: str | os.PathLike) -> list[str]:
     return folder.class_folders if folder.looks_sorted else []
 
 
+def class_names(name: str | os.PathLike, labels: np.ndarray) -> "list[str] | None":
+    """What the classes that are among some labels show, in ascending order, as pictures name them.
+
+    Args:
+        name: of a data set, or the path of a folder, whose folders are its classes.
+        labels: int (N,).
+
+    Returns:
+        list of str, or None where `name` is neither, has no names, or labels are beyond them.
+    """
+    if name not in KNOWN and pathlib.Path(name).expanduser().is_dir():
+        names = ImageFolder(name, "folders").classes
+    else:
+        names = KNOWN[name].class_names if name in KNOWN else ()
+    present = np.unique(labels)
+    fits = names and len(present) and 0 <= present[0] <= present[-1] < len(names)
+    return [names[c] for c in present] if fits else None
+
+
 def _load_tfds(name, split, data_dir):
     chosen = data_dir or os.environ.get("TFDS_DATA_DIR") or None
     if chosen is not None and not pathlib.Path(chosen).expanduser().is_dir():

@@ -136,8 +136,9 @@ def evaluate(
     reading = {"labels": labels, "test_share": test_share, "on_error": on_error, "seed": seed}
     height, width, channels = image_shape(encoder)
     shape = height or image_size, width or image_size, channels
-    dataset, train, held_out, remarks = datasets.read(dataset, test, data_dir, shape, **reading)
-    subject = Subject(encoder, name or dataset, *train, *held_out, data_dir=data_dir, method=method, seed=seed)
+    called, train, held_out, remarks = datasets.read(dataset, test, data_dir, shape, **reading)
+    subject = Subject(encoder, name or called, *train, *held_out, data_dir=data_dir, method=method, seed=seed)
+    subject.source = dataset if isinstance(dataset, (str, os.PathLike)) else subject.dataset
     subject.parts, subject.missing, subject.likelihood = own_parts | parts, missing, likelihood
     subject.batch_size, subject.progress = batch_size, _progress(progress)
     subject.take_classes(attribute)

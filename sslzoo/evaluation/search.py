@@ -186,7 +186,8 @@ def gallery(title: str, figures: Sequence[tuple], path: "str | os.PathLike") -> 
 
 def _figure(image, line):
     name = str(image) if isinstance(image, (str, os.PathLike, int)) else "query"
-    picture, full, short = _thumbnail(image), html.escape(name), html.escape(os.path.basename(name))
+    picture, full = _thumbnail(image), html.escape(name)
+    short = html.escape("/".join(Path(name).parts[-2:]))  # a folder is often what tells images of one name apart
     shown = f'<img src="{picture}" alt="{short}">' if picture else "<p>no picture</p>"
     return f'<figure title="{full}">{shown}<figcaption><b>{html.escape(line)}</b><br>{short}</figcaption></figure>'
 

@@ -25,6 +25,7 @@ class Subject:
     Attributes:
         encoder: raw images -> features; None where features were given, which then stand for the images.
         dataset: str, name of the data set.
+        source: the name or path by which `sslzoo.data.class_names` knows its classes.
         train_images, test_images: arrays (N, H, W, C).
         train_labels, test_labels: int64 (N,); None without labels.
         attributes: (train, test), int (N, A) each, of a data set that has them; else None.
@@ -52,6 +53,7 @@ class Subject:
     parts: dict = dataclasses.field(default_factory=dict)
     missing: dict = dataclasses.field(default_factory=dict)
     likelihood: dict = dataclasses.field(default_factory=dict)
+    source: Any = None
     seed: int = 0
     batch_size: int = 500
     progress: Callable[[str], Callable] = lambda what: lambda done, total: None

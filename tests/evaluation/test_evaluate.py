@@ -17,6 +17,7 @@ from sslzoo.evaluation import (
     features,
     fit_logistic,
     knn_accuracy,
+    pictures,
     scores,
     train_probe,
     weights_sha256,
@@ -589,14 +590,17 @@ def folders(root):
     return np.bincount(labels)
 
 
-def test_folders_in_a_folder_are_classes_and_a_fifth_is_held_out(encoder, tmp_path):
-    sizes = folders(tmp_path / "sorted")
-    report = evaluate(encoder, tmp_path / "sorted", "knn")
+def test_folders_in_a_folder_are_classes_and_a_fifth_is_held_out(encoder, tmp_path, monkeypatch):
+    sizes, drawn = folders(tmp_path / "sorted"), []
+    monkeypatch.setattr(pictures, "embedding", lambda *_, names: drawn.append(names))
+    report = evaluate(encoder, tmp_path / "sorted", "knn", pictures=tmp_path / "pictures")
+    assert drawn == [["a", "b", "c"]]
     held_out = np.maximum(1, np.round(0.2 * sizes)).sum()
     assert report.data["test"] == held_out and report.data["train"] == 120 - held_out and report.data["classes"] == 3
     assert any("the 3 folders are classes, and 20% of each class are test images" in each for each in report.remarks)
     said = evaluate(encoder, tmp_path / "sorted", "knn", labels="folders", test_share=0.2)
     assert said["knn"] == report["knn"] and not any("folders are classes" in each for each in said.remarks)
+    assert sslzoo.data.class_names(tmp_path / "sorted", np.array([2, 0, 0])) == ["a", "c"]
     half = evaluate(encoder, tmp_path / "sorted", "knn", labels="folders", test_share=0.5)
     assert half.data["test"] > 2 * held_out
 
