@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import sweep
 
+from sslzoo.errors import choose
 from sslzoo.evaluation.pictures import BLUE, GRAY, INK, ORANGE, PALE, new_figure, save_figure
 from sslzoo.files import module_at, write_beside
 
@@ -118,10 +119,17 @@ def draw(found, dataset, path):
 
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("datasets", nargs="*", choices=[*DATASETS, []])  # argparse holds none against them
+    parser.add_argument(
+        "datasets",
+        nargs="*",
+        metavar="DATASET",
+        help=f"{', '.join(DATASETS)}; none: tables and figures of what there is",
+    )
     parser.add_argument("--budget", type=int, default=BUDGET, metavar="VIEWS", help=f"of each trial ({BUDGET})")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     ours, theirs = parser.parse_known_args(argv)
+    for dataset in ours.datasets:
+        choose("dataset", dataset, DATASETS)
     for dataset in ours.datasets:
         run(dataset, ours.budget, ours.seeds, theirs)
     page = PAGE.read_text("utf-8")

@@ -3,7 +3,7 @@
     KERAS_BACKEND=jax python recipes/align_uniform.py            # digits: kNN of 10 93.6 %, linear probe 76.9 %
     KERAS_BACKEND=jax python recipes/align_uniform.py --dataset mnist
     python recipes/align_uniform.py --set uniformity_weight=0.5
-    python recipes/align_uniform.py --dataset cifar10 --variant strong       # to hold against other libraries' tables
+    python recipes/align_uniform.py --dataset cifar10 --variant strong       # to compare with other libraries' tables
 
 Paper: Wang and Isola, "Understanding Contrastive Representation Learning through Alignment and Uniformity on the
 Hypersphere" (arXiv 2005.10242), which prints no figures for these data sets.

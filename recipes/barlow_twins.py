@@ -3,7 +3,7 @@
     python recipes/barlow_twins.py                                          # digits
     KERAS_BACKEND=jax python recipes/barlow_twins.py --dataset mnist        # `barlow-twins-mnist`
     python recipes/barlow_twins.py --dataset cifar10 --variant paper
-    python recipes/barlow_twins.py --dataset cifar10 --variant strong       # to hold against other libraries' tables
+    python recipes/barlow_twins.py --dataset cifar10 --variant strong       # to compare with other libraries' tables
 
 Papers: Zbontar et al., "Barlow Twins: Self-Supervised Learning via Redundancy Reduction" (arXiv 2103.03230); networks
 and views of Bizeul, Schoelkopf and Allen, "A Probabilistic Model behind Self-Supervised Learning" (arXiv 2402.01399).

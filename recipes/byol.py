@@ -2,7 +2,7 @@
 
     KERAS_BACKEND=jax python recipes/byol.py                        # digits, a minute of processor time: kNN 94.4 %
     KERAS_BACKEND=jax python recipes/byol.py --dataset mnist
-    python recipes/byol.py --dataset cifar10 --variant strong       # to hold against other libraries' tables
+    python recipes/byol.py --dataset cifar10 --variant strong       # to compare with other libraries' tables
 
 Paper: Grill et al., "Bootstrap Your Own Latent: A New Approach to Self-Supervised Learning" (arXiv 2006.07733).
 """

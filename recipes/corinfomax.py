@@ -3,7 +3,7 @@
     python recipes/corinfomax.py                                          # digits
     KERAS_BACKEND=jax python recipes/corinfomax.py --dataset mnist        # `corinfomax-mnist`
     python recipes/corinfomax.py --dataset cifar10 --variant paper
-    python recipes/corinfomax.py --dataset cifar10 --variant strong       # to hold against other libraries' tables
+    python recipes/corinfomax.py --dataset cifar10 --variant strong       # to compare with other libraries' tables
 
 Papers: Ozsoy et al., "Self-Supervised Learning with an Information Maximization Criterion" (arXiv 2209.07999); networks
 and views of Bizeul, Schoelkopf and Allen, "A Probabilistic Model behind Self-Supervised Learning" (arXiv 2402.01399).

@@ -3,7 +3,7 @@
     KERAS_BACKEND=jax python recipes/dcl.py                        # digits: kNN of 10 93.3 %, linear probe 84.2 %
     KERAS_BACKEND=jax python recipes/dcl.py --dataset mnist
     python recipes/dcl.py --set sigma=0.5                          # weighted: DCLW
-    python recipes/dcl.py --dataset cifar10 --variant strong       # to hold against other libraries' tables
+    python recipes/dcl.py --dataset cifar10 --variant strong       # to compare with other libraries' tables
 
 Paper: Yeh et al., "Decoupled Contrastive Learning" (arXiv 2110.06848).
 """

@@ -2,7 +2,7 @@
 
     python recipes/dino.py                                          # digits
     KERAS_BACKEND=jax python recipes/dino.py --dataset mnist
-    python recipes/dino.py --dataset cifar10 --variant strong       # to hold against other libraries' tables
+    python recipes/dino.py --dataset cifar10 --variant strong       # to compare with other libraries' tables
 
 Paper: Caron et al., "Emerging Properties in Self-Supervised Vision Transformers" (arXiv 2104.14294).
 """

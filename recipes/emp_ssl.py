@@ -2,7 +2,7 @@
 
     python recipes/emp_ssl.py                                          # digits
     KERAS_BACKEND=jax python recipes/emp_ssl.py --dataset mnist
-    python recipes/emp_ssl.py --dataset cifar10 --variant strong       # to hold against other libraries' tables
+    python recipes/emp_ssl.py --dataset cifar10 --variant strong       # to compare with other libraries' tables
 
 Paper: Tong, Chen, Ma and LeCun, "EMP-SSL: Towards Self-Supervised Learning in One Training Epoch" (arXiv 2304.03977).
 """

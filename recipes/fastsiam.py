@@ -2,7 +2,7 @@
 
     python recipes/fastsiam.py                                          # digits
     KERAS_BACKEND=jax python recipes/fastsiam.py --dataset mnist
-    python recipes/fastsiam.py --dataset cifar10 --variant strong       # to hold against other libraries' tables
+    python recipes/fastsiam.py --dataset cifar10 --variant strong       # to compare with other libraries' tables
     KERAS_BACKEND=jax python recipes/fastsiam.py --dataset cifar10 --variant record --precision mixed_bfloat16 \\
         --until-knn 90                                                  # how soon? stops there, and says
 

@@ -2,7 +2,7 @@
 
     python recipes/frossl.py                                          # digits
     KERAS_BACKEND=jax python recipes/frossl.py --dataset mnist
-    python recipes/frossl.py --dataset cifar10 --variant strong       # to hold against other libraries' tables
+    python recipes/frossl.py --dataset cifar10 --variant strong       # to compare with other libraries' tables
 
 Paper: Skean, Dhakal, Jacobs and Giraldo, "FroSSL: Frobenius Norm Minimization for Efficient Multiview Self-Supervised
 Learning" (arXiv 2310.02903).

@@ -2,7 +2,7 @@
 
     python recipes/lejepa.py                                          # digits
     KERAS_BACKEND=jax python recipes/lejepa.py --dataset mnist
-    python recipes/lejepa.py --dataset cifar10 --variant strong       # to hold against other libraries' tables
+    python recipes/lejepa.py --dataset cifar10 --variant strong       # to compare with other libraries' tables
 
 Paper: Balestriero and LeCun, "LeJEPA: Provable and Scalable Self-Supervised Learning Without the Heuristics" (arXiv
 2511.08544).

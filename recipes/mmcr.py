@@ -2,7 +2,7 @@
 
     python recipes/mmcr.py                                          # digits
     KERAS_BACKEND=jax python recipes/mmcr.py --dataset mnist
-    python recipes/mmcr.py --dataset cifar10 --variant strong       # to hold against other libraries' tables
+    python recipes/mmcr.py --dataset cifar10 --variant strong       # to compare with other libraries' tables
 
 Paper: Yerxa, Kuang, Simoncelli and Chung, "Learning Efficient Coding of Natural Images with Maximum Manifold Capacity
 Representations" (arXiv 2303.03307).

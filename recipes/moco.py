@@ -3,7 +3,7 @@
     python recipes/moco.py                                          # digits
     KERAS_BACKEND=jax python recipes/moco.py --dataset mnist        # `moco-mnist`
     python recipes/moco.py --dataset cifar10 --variant paper
-    python recipes/moco.py --dataset cifar10 --variant strong       # to hold against MoCo's own CIFAR-10 demonstration
+    python recipes/moco.py --dataset cifar10 --variant strong       # to compare with MoCo's own CIFAR-10 demonstration
 
 Papers: He et al., "Momentum Contrast for Unsupervised Visual Representation Learning" (arXiv 1911.05722);
 Bizeul, Schoelkopf and Allen, "A Probabilistic Model behind Self-Supervised Learning" (arXiv 2402.01399).

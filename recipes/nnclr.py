@@ -2,7 +2,7 @@
 
     python recipes/nnclr.py                                          # digits
     KERAS_BACKEND=jax python recipes/nnclr.py --dataset mnist
-    python recipes/nnclr.py --dataset cifar10 --variant strong       # to hold against other libraries' tables
+    python recipes/nnclr.py --dataset cifar10 --variant strong       # to compare with other libraries' tables
 
 Paper: Dwibedi et al., "With a Little Help from My Friends: Nearest-Neighbor Contrastive Learning of Visual
 Representations" (arXiv 2104.14548).

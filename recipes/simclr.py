@@ -5,7 +5,7 @@
     KERAS_BACKEND=tensorflow python recipes/simclr.py --dataset cifar10 --precision mixed_bfloat16
                                                                       # `simclr-cifar10`: kNN 72.9 % (k = 10, cosine)
     python recipes/simclr.py --dataset cifar10 --variant paper
-    python recipes/simclr.py --dataset cifar10 --variant strong       # to hold against other libraries' tables
+    python recipes/simclr.py --dataset cifar10 --variant strong       # to compare with other libraries' tables
 
 Papers: Chen et al., "A Simple Framework for Contrastive Learning of Visual Representations" (arXiv 2002.05709);
 Bizeul, Schoelkopf and Allen, "A Probabilistic Model behind Self-Supervised Learning" (arXiv 2402.01399).

@@ -2,7 +2,7 @@
 
     python recipes/simdino.py                                          # digits
     KERAS_BACKEND=jax python recipes/simdino.py --dataset mnist
-    python recipes/simdino.py --dataset cifar10 --variant strong       # to hold against other libraries' tables
+    python recipes/simdino.py --dataset cifar10 --variant strong       # to compare with other libraries' tables
 
 Paper: Wu et al., "Simplifying DINO via Coding Rate Regularization" (arXiv 2502.10385).
 """

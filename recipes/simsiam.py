@@ -2,7 +2,7 @@
 
     KERAS_BACKEND=jax python recipes/simsiam.py                        # digits, a minute of processor time: kNN 91.4 %
     KERAS_BACKEND=jax python recipes/simsiam.py --dataset mnist
-    python recipes/simsiam.py --dataset cifar10 --variant strong       # to hold against other libraries' tables
+    python recipes/simsiam.py --dataset cifar10 --variant strong       # to compare with other libraries' tables
 
 Paper: Chen and He, "Exploring Simple Siamese Representation Learning" (arXiv 2011.10566).
 """

@@ -3,7 +3,7 @@
     python recipes/swav.py                                            # digits, about a minute: kNN 94.7 %
     KERAS_BACKEND=jax python recipes/swav.py --dataset mnist
     python recipes/swav.py --dataset cifar10 --variant paper
-    python recipes/swav.py --dataset cifar10 --variant strong         # to hold against other libraries' tables
+    python recipes/swav.py --dataset cifar10 --variant strong         # to compare with other libraries' tables
     python recipes/swav.py --dataset cifar10 --variant multi-crop
     python recipes/swav.py --dataset cifar10 --variant gedi
 

@@ -2,7 +2,7 @@
 
     python recipes/tico.py                                          # digits
     KERAS_BACKEND=jax python recipes/tico.py --dataset mnist
-    python recipes/tico.py --dataset cifar10 --variant strong       # to hold against other libraries' tables
+    python recipes/tico.py --dataset cifar10 --variant strong       # to compare with other libraries' tables
 
 Paper: Zhu et al., "TiCo: Transformation Invariance and Covariance Contrast for Self-Supervised Visual Representation
 Learning" (arXiv 2206.10698).

@@ -3,7 +3,7 @@
     python recipes/vicreg.py                                          # digits
     KERAS_BACKEND=jax python recipes/vicreg.py --dataset mnist        # `vicreg-mnist`
     python recipes/vicreg.py --dataset cifar10 --variant paper
-    python recipes/vicreg.py --dataset cifar10 --variant strong       # to hold against other libraries' tables
+    python recipes/vicreg.py --dataset cifar10 --variant strong       # to compare with other libraries' tables
 
 Papers: Bardes, Ponce and LeCun, "VICReg: Variance-Invariance-Covariance Regularization for Self-Supervised Learning"
 (arXiv 2105.04906); Bizeul, Schoelkopf and Allen, "A Probabilistic Model behind Self-Supervised Learning"

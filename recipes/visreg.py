@@ -2,7 +2,7 @@
 
     python recipes/visreg.py                                          # digits
     KERAS_BACKEND=jax python recipes/visreg.py --dataset mnist
-    python recipes/visreg.py --dataset cifar10 --variant strong       # to hold against other libraries' tables
+    python recipes/visreg.py --dataset cifar10 --variant strong       # to compare with other libraries' tables
 
 Paper: "Variance-Invariance-Sketching Regularization" (arXiv 2606.02572).
 """

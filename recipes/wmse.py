@@ -3,7 +3,7 @@
     python recipes/wmse.py                                          # digits
     KERAS_BACKEND=jax python recipes/wmse.py --dataset mnist        # `wmse-mnist`
     python recipes/wmse.py --dataset cifar10 --variant paper
-    python recipes/wmse.py --dataset cifar10 --variant strong       # to hold against other libraries' tables
+    python recipes/wmse.py --dataset cifar10 --variant strong       # to compare with other libraries' tables
 
 Papers: Ermolov et al., "Whitening for Self-Supervised Representation Learning" (arXiv 2007.06346); networks and views
 of Bizeul, Schoelkopf and Allen, "A Probabilistic Model behind Self-Supervised Learning" (arXiv 2402.01399).

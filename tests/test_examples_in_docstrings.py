@@ -89,6 +89,24 @@ def test_every_public_class_network_and_loss_has_an_example():
     assert len(needed) > 60
 
 
+def undocumented(item):
+    """Parameters that the section "Args" of a docstring leaves out; none where there is no such section."""
+    section = re.search(r"^Args:\n((?: .*\n?|\n)+)", inspect.getdoc(item) or "", re.MULTILINE)
+    lines = re.findall(r"^ {4}(\S[^:]*):", section[1], re.MULTILINE) if section else []
+    documented = set(re.findall(r"\w+", " ".join(lines)))
+    makes = item.__init__ if inspect.isclass(item) else item
+    named = [
+        p.name for p in inspect.signature(makes).parameters.values() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
+    ]
+    return [name for name in named if section and name not in ("self", *documented)]
+
+
+def test_args_name_every_parameter():
+    own = {path: item for path, item in PUBLIC.items() if item.__module__.startswith("sslzoo.")}
+    lacking = {path: undocumented(item) for path, item in own.items() if vars(item).get("__doc__")}
+    assert {path: names for path, names in lacking.items() if names} == {}
+
+
 # ---------------------------------------------------------------- losses take arrays and tensors alike
 
 rng = np.random.default_rng(7)

@@ -43,7 +43,7 @@ class Stream(keras.random.SeedGenerator):
 
 
 class RandomLayer(DataLayer):
-    """A layer in float32 whose draws of one call are a function of one pair of integers.
+    """Base of random layers, in float32: one seed, a pair of integers, decides all that a call draws.
 
     Args:
         seed: int in [0, 2**31), or None for a random one.
@@ -99,7 +99,7 @@ class RandomLayer(DataLayer):
         return self.backend.numpy.stack(parts)
 
     def get_config(self):
-        """Every constructor argument is an attribute of the same name, and is what is saved."""
+        """The constructor's arguments, each of which is an attribute of the same name."""
         arguments = [
             name
             for name, parameter in inspect.signature(type(self).__init__).parameters.items()

@@ -1,4 +1,4 @@
-"""What ends a run in good order: its time, a signal, and a mark of the monitor."""
+"""What ends a run cleanly: its time, a signal, and a mark of the monitor."""
 
 import signal
 import time
@@ -27,7 +27,7 @@ class EndsTraining(keras.callbacks.Callback):
 
 
 class Stopwatch(EndsTraining):
-    """Ends training in good order after `minutes`, at a signal, or at the first Ctrl-C (a second interrupts at once).
+    """Ends training cleanly after `minutes`, at a signal, or at the first Ctrl-C (a second interrupts at once).
 
     Clusters send SIGTERM or SIGUSR1 before they kill, a lost connection SIGHUP: the step is finished, and the caller
     has `grace` seconds for the rest. Several processes end after the same step, of which they agree every few steps.
@@ -99,7 +99,7 @@ class Stopwatch(EndsTraining):
 
 
 class UntilKNN(EndsTraining):
-    """Ends training in good order once the monitor's kNN accuracy passes a mark. Stands behind `KNNMonitor`.
+    """Ends training cleanly once the monitor's kNN accuracy passes a mark. Stands behind `KNNMonitor`.
 
     Example:
         from sslzoo import callbacks
@@ -185,7 +185,7 @@ class Pace(Speed):
         if peak := peak_memory():
             self.said += f" At most {peak[0] / 2**30:.1f} GiB of {peak[1]} so far."
         if self._left > 1:
-            self.said += " --max-minutes N ends it in good order before that, and so does Ctrl-C."
+            self.said += " --max-minutes N ends it cleanly before that, and so does Ctrl-C."
         say(self.said)
 
 

@@ -107,7 +107,7 @@ class Health(EndsTraining, Monitor):
         images: raw images (N, H, W, C), 0..255, without labels; 512 are enough. The most an effective rank can be is N.
             Or ready-made views (N, J, H, W, C), of which the first two are taken, for a model without `views`.
         every: int, epochs between two looks; the last epoch is always looked at.
-        stop: int, looks in a row after which a sign ends the run, in good order, after this epoch's other callbacks.
+        stop: int, looks in a row after which a sign ends the run cleanly, after this epoch's other callbacks.
             0 or False: never.
         patience: int, looks in a row after which a sign is warned of.
         grace: int, training steps before the first look that is judged.

@@ -21,26 +21,25 @@ PROTOCOLS = ("knn", "logistic")  # of `sslzoo.downstream.comparison`, which impo
     argument("--out", type="path", metavar="FOLDER", help="write comparison.json, .txt and .png into it"),
     argument("--attribute", default="Male", metavar="A", help="of CelebA: an attribute, or hair or gender (Male)"),
     argument(
-        "--image-size", type="positive integer", metavar="N", help="of a folder's images, for encoders of any size"
+        "--image-size", type="positive integer", metavar="N", help="side of a folder's images, for encoders of any size"
     ),
-    argument("--scale", type="rate", metavar="S", help="what an .onnx multiplies values 0..255 by (1/255)"),
+    argument("--scale", type="rate", metavar="S", help="factor for values 0..255 before an .onnx gets them (1/255)"),
     LABELS,
     TEST_SHARE,
     ON_ERROR,
     argument(
-        "--limit", dest="max_train", type="positive integer", metavar="N", help="most train images, chosen at random"
+        "--limit", dest="max_train", type="positive integer", metavar="N", help="most training images, drawn at random"
     ),
     batch_size(500),
-    argument("--seed", type="seed", default=0, help="of the choice of images (0)"),
+    argument("--seed", type="seed", default=0, help="random seed (0)"),
 )
 def compare(encoders, dataset, out, protocols, **options):
-    """Find which encoders are better than others by more than chance.
+    """Test which encoders differ by more than chance.
 
-    Every test image gets an answer of each encoder. Accuracies come with 95 %
-    intervals; two encoders are compared by the images that only one of them answers
-    right (exact McNemar test), with p-values adjusted for the number of pairs
-    (Holm). --out writes comparison.json, which has every answer, comparison.txt and
-    comparison.png.
+    Each encoder classifies every test image. Accuracies have 95 % intervals. Pairs of
+    encoders are compared on the images that only one of the two classifies right
+    (exact McNemar test), with p-values adjusted for the number of pairs (Holm). --out
+    writes comparison.json, which has every answer, comparison.txt and comparison.png.
 
     examples:
       sslzoo compare simclr-digits simvae-digits --dataset digits

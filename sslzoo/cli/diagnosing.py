@@ -14,32 +14,43 @@ ORDERS += ("separation", "lidar")  # of `sslzoo.downstream.diagnosis`, which imp
 @command(
     argument("encoder", metavar="ENCODER", help="a name, model folder, hf:// address, .onnx, or .npz of features"),
     argument("images", nargs="*", metavar="IMAGES", help="a data set's name, folders, files or one .npz"),
-    argument("--policy", metavar="P", help="how views are made (as in training, or by the size of images)"),
-    argument("--num-views", type="positive integer", default=8, metavar="N", help="of a quarter of the images (8)"),
+    argument("--policy", metavar="P", help="policy of the views (that of training, or one for the size of the images)"),
     argument(
-        "--compare", nargs="+", action="extend", default=[], metavar="E", help="other encoders, put in order with it"
+        "--num-views",
+        type="positive integer",
+        default=8,
+        metavar="N",
+        help="views of each of a quarter of the images (8)",
     ),
-    argument("--by", choices=ORDERS, metavar="M", help=f"the order's measure, of {', '.join(ORDERS)} (lidar)"),
-    argument("--html", type="path", metavar="FILE", help="write a page with nearest neighbors"),
-    argument("--force", action="store_true", help="replace that page if it exists"),
+    argument("--compare", nargs="+", action="extend", default=[], metavar="E", help="other encoders to rank it with"),
+    argument("--by", choices=ORDERS, metavar="M", help=f"measure to rank by: {', '.join(ORDERS)} (lidar)"),
+    argument("--html", type="path", metavar="FILE", help="also write a page with nearest neighbors"),
+    argument("--force", action="store_true", help="overwrite that page"),
     argument("--split", help="split of a folder, .npz or data set that has several (train of a data set)"),
     argument("--data-dir", help="folder of prepared TFDS data sets"),
-    argument("--image-size", type="positive integer", metavar="N", help="of images, for an encoder of any size"),
-    argument("--scale", type="rate", metavar="S", help="what an .onnx multiplies values 0..255 by (1/255)"),
     argument(
-        "--limit", dest="most", type="positive integer", default=2000, metavar="N", help="images, at random (2000)"
+        "--image-size", type="positive integer", metavar="N", help="side of the images, for an encoder of any size"
+    ),
+    argument("--scale", type="rate", metavar="S", help="factor for values 0..255 before an .onnx gets them (1/255)"),
+    argument(
+        "--limit",
+        dest="most",
+        type="positive integer",
+        default=2000,
+        metavar="N",
+        help="most images, drawn at random (2000)",
     ),
     batch_size(256),
-    argument("--seed", type="seed", default=0, help="of the choice of images and of views (0)"),
+    argument("--seed", type="seed", default=0, help="random seed (0)"),
 )
 def doctor(encoder, images, policy, compare, by, html, force, **options):
-    """Find whether an encoder is healthy, by its features of images without labels.
+    """Check the health of an encoder without labels.
 
-    Measures how many directions the features use (RankMe, alpha-ReQ, LiDAR), how
-    widely they spread, how far views of one image and different images lie apart,
-    dead and repeated features, and images of the wrong range. Prints a verdict in
-    one line, and what to try. --compare puts several encoders in order, with the
-    rank correlation that each measure has with accuracy on the zoo's own encoders.
+    Measures how many directions the features use (RankMe, alpha-ReQ, LiDAR), their
+    spread, how far apart views of one image and different images are, dead and
+    duplicate features, and images of the wrong range. Prints a verdict in one line,
+    and what to try. --compare ranks several encoders, and prints how well each
+    measure's ranks correlate with accuracy on the zoo's own encoders.
     Exits with 1 if the encoder is unhealthy.
 
     examples:

@@ -6,24 +6,25 @@ from sslzoo.cli.command import Answer, argument, check_output, command
 
 @command(
     argument("features", type="path", metavar="FEATURES", help="the .npz or .parquet that `sslzoo embed` wrote"),
-    argument("--html", required=True, type="path", metavar="FILE", help="the page to write"),
-    argument("--images", metavar="IMAGES", help="what was embedded, if not files: an .npz or a data set's name"),
+    argument("--html", required=True, type="path", metavar="FILE", help="page to write"),
+    argument(
+        "--images", metavar="IMAGES", help="the embedded images, if they were no files: an .npz or a data set's name"
+    ),
     argument("--split", help="split of IMAGES that was embedded (train of a data set)"),
     argument("--data-dir", help="folder of prepared TFDS data sets"),
-    argument("--clusters", type="positive integer", metavar="N", help="how many (as many as classes, or 10)"),
-    argument("--neighbors", type="positive integer", default=12, metavar="N", help="shown of an image (12)"),
-    argument("--title", help="of the page (the name of FEATURES)"),
-    argument("--seed", type="seed", default=0, help="of the map and of clusters (0)"),
-    argument("--force", action="store_true", help="replace the page if it exists"),
+    argument("--clusters", type="positive integer", metavar="N", help="number of clusters (as many as classes, or 10)"),
+    argument("--neighbors", type="positive integer", default=12, metavar="N", help="number of neighbors to show (12)"),
+    argument("--title", help="title of the page (the name of FEATURES)"),
+    argument("--seed", type="seed", default=0, help="random seed (0)"),
+    argument("--force", action="store_true", help="overwrite the page"),
 )
 def explore(features, html, title, force, **options):
-    """Write a page that shows all images as a map.
+    """Write a page with a map of all images.
 
-    Images whose features are alike lie beside each other. The page shows thumbnails
-    where the pointer is, the nearest images of one that is clicked, and colors by
-    class or cluster; it needs no other file. The map is t-SNE of 50 principal
-    components of 5,000 images, half a minute's work; each other image is placed
-    between the three nearest of those.
+    Images with similar features lie close together. Hovering shows a thumbnail, a
+    click the nearest images; colors show classes or clusters. The page is one file.
+    The map is t-SNE of 50 principal components of 5,000 images (half a minute); each
+    other image is placed between its three nearest of those.
 
     examples:
       sslzoo embed simvae-mnist scans/ -o features.npz && sslzoo explore features.npz --html map.html

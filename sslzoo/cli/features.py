@@ -20,32 +20,41 @@ EMBEDDINGS = ("encoder", "posterior", "projection")  # parts that turn images in
 @command(
     MODEL,
     REVISION,
-    argument("inputs", nargs="+", type="path", metavar="IMAGES", help="folders, files or one .npz; - reads paths"),
     argument(
-        "-o", "--output", required=True, type="path", metavar="FILE", help="the .npz, .csv or .parquet to write, or -"
+        "inputs",
+        nargs="+",
+        type="path",
+        metavar="IMAGES",
+        help="folders, files or one .npz; - reads paths from standard input",
     ),
-    argument("--force", action="store_true", help="replace the file if it exists"),
-    argument("--part", choices=EMBEDDINGS, default="encoder", help="what to embed with (encoder)"),
+    argument(
+        "-o",
+        "--output",
+        required=True,
+        type="path",
+        metavar="FILE",
+        help=".npz, .csv or .parquet to write, or - for standard output",
+    ),
+    argument("--force", action="store_true", help="overwrite the file"),
+    argument("--part", choices=EMBEDDINGS, default="encoder", help="part of the model to embed with (encoder)"),
     argument("--split", help="split of a folder or .npz that has several"),
     LABELS,
-    argument("--background", default="white", metavar="COLOR", help="what transparent images are laid on (white)"),
+    argument("--background", default="white", metavar="COLOR", help="background of transparent images (white)"),
     batch_size(256),
     ON_ERROR,
 )
 def embed(name, inputs, output, force, **options):
     """Turn images into features.
 
-    Writes an .npz with `features` (N, L), `paths` or `index` of the images (N,),
-    and `labels` (N,) if there were any, with the names of the `classes`; or a .csv
-    of the same, a row for each image, which - writes to standard output; or a
-    .parquet of path, label and vector, for pandas and viewers of embeddings. Images of
-    another size are cropped around their middle and resized, color is turned to
-    gray or gray to color, as the encoder needs it. A folder is read with all
-    folders below it; its sub-folders train, validation and test are splits, and
-    theirs are classes; --labels folders takes the folders in it for classes.
-    --part posterior writes means as `features`, and `log_var`; IMAGES - reads paths
-    from standard input, one a line, and an .npz has `images`.
-    Exits with 1 if --on-error skip left images out.
+    An .npz has `features` (N, L), `paths` or `index` of the images (N,), and of
+    labeled images `labels` (N,) and `classes`. A .csv has a row for each image. A
+    .parquet has columns path, label and vector. Images of another size are
+    center-cropped and resized, and converted to gray or color, as the encoder needs.
+
+    Folders are read recursively. Subfolders train, validation and test are splits,
+    and folders in them are classes; --labels folders makes classes of the subfolders
+    themselves. Of an .npz the array `images` is read. --part posterior writes means
+    as `features`, and `log_var`. Exits with 1 if --on-error skip left images out.
 
     examples:
       sslzoo embed simvae-mnist scans/ -o features.npz
@@ -117,17 +126,16 @@ def _write(embedding, output, force, file):
 @command(
     argument("features", type="path", metavar="FEATURES", help="the .npz or .parquet that `sslzoo embed` wrote"),
     argument("query", metavar="QUERY", help="an image file, or the number of a row of FEATURES, from 0"),
-    argument("-k", type="positive integer", default=8, metavar="N", help="how many to find (8)"),
-    argument("--model", metavar="NAME", help="the model that made the features (the one that they name)"),
-    argument("--html", type="path", metavar="FILE", help="write a page of thumbnails, too"),
-    argument("--force", action="store_true", help="replace that page if it exists"),
+    argument("-k", type="positive integer", default=8, metavar="N", help="number of results (8)"),
+    argument("--model", metavar="NAME", help="model to embed a query image with (the one that FEATURES names)"),
+    argument("--html", type="path", metavar="FILE", help="also write a page of thumbnails"),
+    argument("--force", action="store_true", help="overwrite that page"),
 )
 def search(features, query, k, model, html, force):
-    """Find the images most like one, by their features.
+    """Find the images most similar to one.
 
-    Compares the query with the features that `sslzoo embed` wrote, by the cosine of
-    the angle between them. A query that is among those images is left out of what
-    is found. --html writes a page of thumbnails that needs no other file.
+    Ranks the images that `sslzoo embed` turned into features by cosine similarity to
+    the query, which is itself left out. --html writes the results as one page.
 
     examples:
       sslzoo search features.npz query.jpg

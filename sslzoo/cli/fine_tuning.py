@@ -28,42 +28,55 @@ MODES = ("full", "probe", "lora")  # of `sslzoo.downstream.finetuning`, which im
         "encoder", metavar="ENCODER", help="a name, folder, hf:// address, or a backbone (keras:MobileNetV3Small)"
     ),
     argument("--dataset", required=True, metavar="D", help="a name, .npz, or folder whose folders are classes"),
-    argument("--out", required=True, type="path", metavar="F", help="the folder to write the classifier to"),
-    argument("--mode", choices=MODES, default="full", help="all layers, the head alone, or low-rank terms (full)"),
-    argument("--labels-per-class", dest="labels", type="positive integer", metavar="N", help="images of each (all)"),
+    argument("--out", required=True, type="path", metavar="F", help="folder to write the classifier to"),
+    argument("--mode", choices=MODES, default="full", help="train all layers, the head alone, or LoRA (full)"),
+    argument(
+        "--labels-per-class",
+        dest="labels",
+        type="positive integer",
+        metavar="N",
+        help="labeled images of each class (all)",
+    ),
     TEST_SHARE,
-    argument("--epochs", type="positive integer", default=50, metavar="N", help="at most (50)"),
+    argument("--epochs", type="positive integer", default=50, metavar="N", help="most epochs (50)"),
     batch_size(32),
-    argument("--learning-rate", type="rate", metavar="R", help="of Adam (that of the mode)"),
+    argument("--learning-rate", type="rate", metavar="R", help="learning rate of Adam (the mode's own)"),
     argument(
-        "--depth-decay", type="rate", default=0.1, metavar="R", help="rate of the first layer to the last's (0.1)"
+        "--depth-decay",
+        type="rate",
+        default=0.1,
+        metavar="R",
+        help="learning rate of the first layer, as a share of the last layer's (0.1)",
     ),
-    argument("--rank", type="positive integer", default=4, metavar="N", help="of low-rank terms (4)"),
-    argument("--no-flip", action="store_false", default=None, dest="flip", help="mirror no images while training"),
-    argument("--no-scratch", action="store_false", dest="scratch", help="leave out the same network from scratch"),
+    argument("--rank", type="positive integer", default=4, metavar="N", help="rank of LoRA (4)"),
+    argument("--no-flip", action="store_false", default=None, dest="flip", help="do not mirror images while training"),
+    argument("--no-scratch", action="store_false", dest="scratch", help="do not also train the network from scratch"),
     argument("--seeds", type="positive integer", default=1, metavar="N", help="repetitions, for intervals (1)"),
-    argument("--seed", type="seed", default=0, help="of draws, batches and weights (0)"),
+    argument("--seed", type="seed", default=0, help="random seed (0)"),
     argument(
-        "--image-size", type="positive integer", metavar="N", help="of a folder's images, if the encoder asks none"
+        "--image-size",
+        type="positive integer",
+        metavar="N",
+        help="side of a folder's images, for an encoder of any size",
     ),
     argument(
-        "--stream", action="store_const", const=True, default="auto", help="leave a folder's images in their files"
+        "--stream", action="store_const", const=True, default="auto", help="read a folder's images while training"
     ),
-    argument("--pretrained", action="store_true", help="begin a backbone with its supervised weights"),
+    argument("--pretrained", action="store_true", help="start a backbone from its supervised weights"),
     argument("--attribute", default="Male", metavar="A", help="of CelebA: an attribute, or hair or gender (Male)"),
     argument("--data-dir", help="folder of prepared TFDS data sets"),
-    argument("--license", metavar="L", help="of the classifier, as the Hub writes it (none is stated)"),
+    argument("--license", metavar="L", help="license of the classifier, as the Hub writes it (none)"),
     ON_ERROR,
-    argument("--force", action="store_true", dest="overwrite", help="replace a model that F holds"),
+    argument("--force", action="store_true", dest="overwrite", help="overwrite a model in F"),
 )
 def finetune(encoder, dataset, out, **options):
-    """Make a classifier of an encoder and labeled images.
+    """Train a classifier on top of an encoder.
 
     Fits a dense layer by logistic regression, then trains all layers at a small
-    rate, lower for earlier ones; images that are held out choose what stays. Prints
-    test accuracy beside that of the dense layer alone and of the same network from
-    scratch. F is a model folder: sslzoo predict, sslzoo.load and sslzoo publish
-    take it. Without test images a fifth of each class is set aside for them.
+    learning rate, smaller for earlier layers; held-out training images choose the
+    epoch. Prints the test accuracy next to those of the dense layer alone and of the
+    same network trained from scratch. F becomes a model folder for sslzoo predict,
+    sslzoo.load and sslzoo publish.
 
     examples:
       sslzoo finetune simclr-cifar10 --dataset photos/ --out runs/photos
@@ -80,22 +93,29 @@ def finetune(encoder, dataset, out, **options):
 @command(
     MODEL,
     REVISION,
-    argument("inputs", nargs="+", type="path", metavar="IMAGES", help="folders, files or one .npz; - reads paths"),
-    argument("-o", "--output", required=True, type="path", metavar="FILE", help="the .csv to write, or -"),
-    argument("--html", type="path", metavar="FILE", help="write a page of thumbnails, too"),
-    argument("--force", action="store_true", help="replace these files if they exist"),
+    argument(
+        "inputs",
+        nargs="+",
+        type="path",
+        metavar="IMAGES",
+        help="folders, files or one .npz; - reads paths from standard input",
+    ),
+    argument(
+        "-o", "--output", required=True, type="path", metavar="FILE", help=".csv to write, or - for standard output"
+    ),
+    argument("--html", type="path", metavar="FILE", help="also write a page of thumbnails"),
+    argument("--force", action="store_true", help="overwrite these files"),
     argument("--split", help="split of a folder or .npz that has several"),
-    argument("--background", default="white", metavar="COLOR", help="what transparent images are laid on (white)"),
+    argument("--background", default="white", metavar="COLOR", help="background of transparent images (white)"),
     batch_size(256),
     ON_ERROR,
 )
 def predict(name, inputs, output, html, force, **options):
-    """Give images their classes, by a classifier.
+    """Classify images.
 
-    Writes a .csv of path, class and probability, a row for each image; - writes it
-    to standard output. --html writes a page of thumbnails, the least certain first.
-    Images are made to fit as `sslzoo embed` does.
-    Exits with 1 if --on-error skip left images out.
+    Writes a .csv of path, class and probability, a row for each image. --html writes
+    a page of thumbnails, the least certain first. Images are resized as by `sslzoo
+    embed`. Exits with 1 if --on-error skip left images out.
 
     examples:
       sslzoo predict runs/photos new-photos/ -o labels.csv

@@ -25,9 +25,9 @@ def _recipes():
 def train(method, flags):
     """Train an encoder by a method's recipe.
 
-    Whatever follows METHOD is the recipe's: `sslzoo train METHOD --help` lists its
-    flags. Progress goes to standard error; the answer is the model folder that was
-    written.
+    What follows METHOD goes to its recipe: `sslzoo train METHOD --help` lists the
+    flags. Progress goes to standard error, the path of the model folder to standard
+    output.
 
     examples:
       sslzoo train simvae
@@ -45,22 +45,21 @@ def train(method, flags):
 
 @command(
     argument("folder", type="path", metavar="FOLDER", help="a model folder"),
-    argument("repository", metavar="REPO", help="organization/name on the Hub; made if need be"),
-    argument("--private", action="store_true", default=None, help="make a repository that only you may see"),
-    argument("--public", action="store_false", dest="private", help="make a repository that everyone may see"),
+    argument("repository", metavar="REPO", help="organization/name on the Hub; created if it does not exist"),
+    argument("--private", action="store_true", default=None, help="create a private repository"),
+    argument("--public", action="store_false", dest="private", help="create a public repository"),
     argument("--create-pr", action="store_true", help="open a pull request instead of a commit"),
-    argument("--overwrite-card", action="store_true", help="replace the card also if a person edited it"),
-    argument("--manifest", type="path", metavar="FILE", help="the manifest to pin the commit in (the checkout's)"),
-    argument("--no-manifest", action="store_const", const=False, dest="manifest", help="pin it nowhere"),
-    argument("--dry-run", action="store_true", help="check everything, say what would be sent, and send nothing"),
+    argument("--overwrite-card", action="store_true", help="overwrite the card even if a person edited it"),
+    argument("--manifest", type="path", metavar="FILE", help="manifest to pin the commit in (the checkout's)"),
+    argument("--no-manifest", action="store_const", const=False, dest="manifest", help="do not pin the commit"),
+    argument("--dry-run", action="store_true", help="check everything, print what would be sent, and send nothing"),
 )
 def publish(folder, repository, **options):
     """Put a model folder on the Hugging Face Hub.
 
-    Everything is checked first, and sent in one commit; files that are there
-    already are not sent again. The card is made from results.json. The commit is
-    pinned in weights_manifest.json. The token is HF_TOKEN, or the one that this
-    machine is logged in with (hf auth login).
+    Checks everything first, then sends the files that differ in one commit, and pins
+    it in weights_manifest.json. The card is made from results.json. The token is
+    HF_TOKEN, or that of hf auth login.
 
     examples:
       sslzoo publish runs/simvae-mnist/simvae-mnist my-organization/simvae-mnist --dry-run

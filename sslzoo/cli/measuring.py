@@ -36,7 +36,7 @@ ALL_PROTOCOLS = (
 @command(
     MODEL,
     REVISION,
-    argument("--dataset", "--probe-data", metavar="D", help="a name, .npz or folder (the set that it was trained on)"),
+    argument("--dataset", "--probe-data", metavar="D", help="a name, .npz or folder (what the model was trained on)"),
     argument("--data-dir", help="folder of prepared TFDS data sets"),
     argument(
         "--protocols",
@@ -48,32 +48,39 @@ ALL_PROTOCOLS = (
     ),
     argument("--out", type="path", metavar="FOLDER", help="write report.json, report.md and pictures/ into it"),
     argument(
-        "--extractor", default="inception", metavar="E", help="of the Fréchet distance, or an encoder (inception)"
+        "--extractor",
+        default="inception",
+        metavar="E",
+        help="network of the Fréchet distance: inception, or an encoder (inception)",
     ),
-    argument("--outside", nargs="+", action="extend", metavar="D", help="sets that outliers are from (those at hand)"),
+    argument("--outside", nargs="+", action="extend", metavar="D", help="data sets of the outliers (those at hand)"),
     argument("--attribute", default="Male", metavar="A", help="of CelebA: an attribute, or hair or gender (Male)"),
     argument(
-        "--image-size", type="positive integer", metavar="N", help="of a folder's images, for an encoder of any size"
+        "--image-size",
+        type="positive integer",
+        metavar="N",
+        help="side of a folder's images, for an encoder of any size",
     ),
     LABELS,
     TEST_SHARE,
     ON_ERROR,
     argument(
-        "--limit", dest="max_train", type="positive integer", metavar="N", help="most train images, chosen at random"
+        "--limit", dest="max_train", type="positive integer", metavar="N", help="most training images, drawn at random"
     ),
-    argument("--epochs", type="positive integer", default=200, metavar="N", help="of the probes (200)"),
-    argument("--gmm-restarts", type="positive integer", default=20, metavar="N", help="of the mixture (20)"),
+    argument("--epochs", type="positive integer", default=200, metavar="N", help="epochs of the probes (200)"),
+    argument("--gmm-restarts", type="positive integer", default=20, metavar="N", help="restarts of the mixture (20)"),
     batch_size(500),
-    argument("--seed", type="seed", default=0, help="of probes and mixtures (0)"),
+    argument("--seed", type="seed", default=0, help="random seed (0)"),
 )
 def evaluate(name, revision, dataset, protocols, out, **options):
     """Measure how well features predict the classes of a data set.
 
     Data sets: digits, mnist, fashion_mnist, cifar10, cifar100, svhn_cropped, celeb_a.
-    The encoder stays frozen: a hash of its weights before and after proves it.
-    --protocols all also measures few labels, style, reconstruction, generation, likelihood and
-    outliers, as far as they apply; --out writes report.json, report.md and
-    pictures/ into a folder, in place of those of an earlier evaluation.
+    The encoder stays frozen: a hash of its weights before and after proves it. In a
+    folder without splits each subfolder is a class. --protocols all adds few labels,
+    style, reconstruction, generation, likelihood and outliers, where they apply.
+    --out writes report.json, report.md and pictures/, over those of an earlier
+    evaluation.
 
     examples:
       sslzoo evaluate simvae-digits
@@ -161,20 +168,24 @@ def _trained_on(name):
 
 @command(
     argument("dataset", metavar="IMAGES", help="a folder of images, an .npz, or a data set's name"),
-    argument("--policy", default="photos", metavar="P", help="how views are made (photos)"),
-    argument("--num-views", type="positive integer", default=8, metavar="N", help="of each image (8)"),
-    argument("--image-size", type="positive integer", metavar="N", help="side of images and views (the images' own)"),
-    argument("--images", type="positive integer", default=256, metavar="N", help="how many, chosen at random (256)"),
+    argument("--policy", default="photos", metavar="P", help="policy of the views (photos)"),
+    argument("--num-views", type="positive integer", default=8, metavar="N", help="views of each image (8)"),
+    argument(
+        "--image-size", type="positive integer", metavar="N", help="side of the images and views (the images' own)"
+    ),
+    argument(
+        "--images", type="positive integer", default=256, metavar="N", help="number of images, drawn at random (256)"
+    ),
     argument("--data-dir", help="folder of prepared TFDS data sets"),
-    argument("--html", type="path", metavar="FILE", help="write a page that shows images beside their views"),
-    argument("--force", action="store_true", help="replace that page if it exists"),
-    argument("--seed", type="seed", default=0, help="of images and views (0)"),
+    argument("--html", type="path", metavar="FILE", help="also write a page of images and their views"),
+    argument("--force", action="store_true", help="overwrite that page"),
+    argument("--seed", type="seed", default=0, help="random seed (0)"),
 )
 def views(dataset, policy, num_views, image_size, images, data_dir, html, force, seed):
-    """Show the random views that training would see of some images.
+    """Show the random views of images that training would see.
 
-    Prints how many of their values are clipped, and how many views are dark or
-    empty: a policy that loses much of the images teaches little.
+    Prints the shares of clipped values and of dark or empty views: a policy that
+    destroys much of the images teaches little.
 
     examples:
       sslzoo views photos/ --policy photos --image-size 96 --html views.html

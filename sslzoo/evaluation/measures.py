@@ -79,7 +79,7 @@ def alignment(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def distance(features: np.ndarray) -> float:
-    """Mean squared distance of the unit rows of different images, to be held against `alignment`.
+    """Mean squared distance of the unit rows of different images, to be compared with `alignment`.
 
     Args:
         features: array (N, D), finite, N >= 2.

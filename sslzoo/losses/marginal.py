@@ -60,7 +60,7 @@ def sigreg(z, directions):
         statistic = losses.sigreg(z, directions=a)
 
     Args:
-        z: float tensor (B, J, D), embeddings of J views; each view is held against N(0, I) by itself.
+        z: float tensor (B, J, D), embeddings of J views; each view is compared with N(0, I) by itself.
         directions: float tensor (D, K), columns of unit length.
 
     Returns:

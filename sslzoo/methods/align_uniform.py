@@ -16,6 +16,7 @@ class AlignUniform(JointEmbedding):
     sphere, of the highest entropy, is where it is least. Views of one image do not repel, so style is lost.
 
     Args:
+        encoder, projector, views: as in `JointEmbedding`.
         uniformity_weight: float > 0, against an alignment of weight 1.
         t: float > 0, how near another image must be to repel: a Gaussian kernel of variance 1 / (2 t).
 

@@ -23,6 +23,7 @@ class Annulus(MemoryBank):
     code (a tenth), and `anneal_steps` shrinks the ball and what is left out of it together.
 
     Args:
+        encoder, num_images, projector, views, neighbors: as in `MemoryBank`.
         clusters: int >= 2, clusters of each clustering, or None with `inner`. 300 for CIFAR-10 and 30,000 for ImageNet
             in the paper, which calls them "k-nearest neighbors"; its code runs k-means.
         clusterings: int >= 1.

@@ -18,6 +18,7 @@ class Ball(MemoryBank):
     The ball is exact, that of the view itself (the paper takes the neighbors of M_i; its code does as is done here).
 
     Args:
+        encoder, num_images, projector, views: as in `MemoryBank`.
         neighbors: int >= 1, images in the ball; all images if there are not as many.
         anneal_steps: int >= 0, steps in which the ball shrinks from all images to that; 0 for BALL.
         curve: "linear", "exponential" or "step", how it shrinks. The paper does not say.

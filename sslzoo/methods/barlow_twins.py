@@ -17,6 +17,7 @@ class BarlowTwins(JointEmbedding):
     it differ between images. `redundancy` spreads the images over all directions and stands for the reconstruction.
 
     Args:
+        encoder, projector, views: as in `JointEmbedding`.
         off_diagonal_weight: float > 0, the paper's lambda.
         scale: float > 0 of the whole loss, which sums over D coordinates and their pairs: of use where the step of the
             optimizer depends on the size of the gradient (the released code has 0.024, solo-learn 0.1 for CIFAR-10).

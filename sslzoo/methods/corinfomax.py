@@ -28,6 +28,7 @@ class CorInfoMax(JointEmbedding):
     same way, starting from 0 and I. Gradients flow through the part of the batch.
 
     Args:
+        encoder, projector, views: as in `JointEmbedding`.
         invariance_weight: float > 0, the paper's alpha: 250 for CIFAR-10, 1000 for CIFAR-100.
         regularizer: float > 0, added to the eigenvalues of the covariances. The released code has 1e-8, in float64.
         momentum: float in [0, 1), weight of the past in the estimates; 0 uses the covariances of the batch alone, as

@@ -17,6 +17,7 @@ class DCL(SimCLR):
     batch.
 
     Args:
+        encoder, projector, views: as in `JointEmbedding`.
         temperature: float > 0. The paper has 0.07, lightly 0.1.
         sigma: float > 0, of the weighted form (DCLW; the paper has 0.5), or None.
 

@@ -30,8 +30,11 @@ class DINO(MultiCrop, TeacherStudent):
             `networks.projector(D, (2048, 2048, 256))`.
         prototypes: int >= 2, K: 65,536 on ImageNet, 4,096 for small sets.
         temperature: float > 0, of the student.
-        teacher_temperature: float > 0, of the teacher after `warmup_steps`, from `first_teacher_temperature`.
-        momentum: float in [0, 1], of the teacher, which rises to 1 in `total_steps`; None keeps it constant.
+        teacher_temperature: float > 0, of the teacher after `warmup_steps`.
+        first_teacher_temperature: float > 0, of the teacher in the first step.
+        warmup_steps: int >= 0, in which the one becomes the other.
+        momentum: float in [0, 1], of the teacher.
+        total_steps: int, in which it rises to 1; None keeps it constant.
         center_momentum: float in 0..1, of the center.
         freeze_prototypes: int >= 0, training steps in which the student's prototypes stay; an epoch in the paper.
         seed: int, of the first prototypes.

@@ -18,6 +18,7 @@ class Indexed(JointEmbedding):
     one, however many there are.
 
     Args:
+        encoder, projector, views: as in `JointEmbedding`.
         num_images: int >= 2, N, size of the training set.
 
     Raises:

@@ -74,6 +74,7 @@ class InBatchDiscrimination(SimCLR):
     paper finds it as good as a bank.
 
     Args:
+        encoder, projector, views: as in `JointEmbedding`.
         temperature: float > 0, T.
 
     Reference:

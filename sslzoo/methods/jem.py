@@ -12,7 +12,7 @@ class JEM(ClusterEnergyModel):
     with t the logits of a network, t_y(x) = u_y . g(x) / temperature. `generative` raises the density of images and
     lowers it where the model's own samples go: the reconstruction, without a decoder. It is the only term, so nothing
     pulls the views of an image together, and nothing keeps the clusters argmax_y t_y apart: all images in one of them
-    is as good as any other way (the paper's NMI is 0.00). It is what `GEDI` is held against.
+    is as good as any other way (the paper's NMI is 0.00). It is the baseline of `GEDI`.
 
     Training may diverge, as that of energy models does: see `sslzoo.callbacks.DivergenceGuard`.
 

@@ -28,6 +28,7 @@ class ParametricInstanceDiscrimination(Indexed):
     time of a step grow with the number of training images.
 
     Args:
+        encoder, num_images, projector, views: as in `Indexed`.
         temperature: float > 0: scores are cosine similarities / temperature. None: scores are inner products, a plain
             softmax layer without bias.
         seed: int, of the class vectors' random directions; drawn by NumPy, equal on every backend.

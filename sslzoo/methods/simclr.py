@@ -19,6 +19,7 @@ class SimCLR(JointEmbedding):
     reconstruction. Cosine similarity is bounded, so views of an image end up in one point: style is lost.
 
     Args:
+        encoder, projector, views: as in `JointEmbedding`.
         temperature: float > 0. 0.5 is the paper's for CIFAR-10; the SimVAE paper has 0.7.
 
     Reference:

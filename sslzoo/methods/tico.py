@@ -24,6 +24,7 @@ class TiCo(TeacherStudent):
             `networks.projector(D, (4096, 256))`.
         contrast_weight: float > 0, the paper's rho: 8 for CIFAR-10's size, 20 in its ImageNet runs.
         memory: float in 0..1, the paper's beta: how much of C stays from step to step.
+        momentum: as in `TeacherStudent`.
 
     Reference:
         Zhu, Moraes, Karakulak, Sobol, Canziani and LeCun, "TiCo: Transformation Invariance and Covariance Contrast for

@@ -19,6 +19,7 @@ class VICReg(JointEmbedding):
     directions. Both are up to second order only, and neither distinguishes views of one image: style is lost.
 
     Args:
+        encoder, projector, views: as in `JointEmbedding`.
         invariance_weight, variance_weight, covariance_weight: float > 0, the paper's lambda, mu and nu.
 
     Reference:

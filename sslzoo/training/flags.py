@@ -42,22 +42,44 @@ def parser(method: str, variants: dict, description: str, has_queue: bool = True
     add = parser.add_argument_group("data").add_argument
     add("--dataset", default="digits", help=f"{known}, an .npz file, or a folder of images (digits)")
     add("--data-dir", help="folder of prepared TFDS data sets (TFDS_DATA_DIR, else TFDS' own)")
-    add("--image-size", type=int, help="pixels: crop and resize a folder's images (else the median, at most 64)")
+    add(
+        "--image-size",
+        type=int,
+        help="side to crop and resize a folder's images to, in pixels (their median, at most 64)",
+    )
     add(
         "--store-size",
         type=int,
-        help="pixels: keep a folder's images so large, and cut views of --image-size out of them",
+        help="side at which a folder's images are kept, in pixels; views of --image-size are cut out of them",
     )
-    add("--labels", choices=("folders",), help="the folders in a folder of images are classes")
-    add("--test-share", type=float, default=0.0, help="with --labels folders: share of each class that is held out")
-    add("--on-error", choices=("fail", "skip"), default="fail", help="images of a folder that cannot be read (fail)")
-    add("--background", default="white", metavar="COLOR", help="what transparent images are laid on (white)")
+    add("--labels", choices=("folders",), help="subfolders are classes")
+    add(
+        "--test-share",
+        type=float,
+        default=0.0,
+        help="with --labels folders: share of each class to hold out for testing",
+    )
+    add(
+        "--on-error",
+        choices=("fail", "skip"),
+        default="fail",
+        help="what to do about images that cannot be read (fail)",
+    )
+    add("--background", default="white", metavar="COLOR", help="background of transparent images (white)")
     add("--limit", type=int, help="use the first N images of each split only")
 
     add = parser.add_argument_group("settings").add_argument
-    add("--variant", default="zoo", help=f"{', '.join(variants)} (zoo)")
-    add("--network", help="of the zoo (vit-tiny), keras:ResNet50, keras_hub:PRESET or package.module:function")
-    add("--pretrained", action="store_const", const=True, help="begin with the supervised weights of such a network")
+    add("--variant", default="zoo", help=f"which settings: {', '.join(variants)} (zoo)")
+    add(
+        "--network",
+        help="an encoder of the package (vit-tiny), keras:ResNet50, keras_hub:PRESET or package.module:function",
+    )
+    add(
+        "--pretrained",
+        action="store_const",
+        const=True,
+        help="start from the supervised weights of a keras: or keras_hub: network",
+    )
     add("--epochs", type=int, help="passes over the training images (as many as the budget of views gives)")
     add("--batch-size", type=int, help="images per step; the networks see this times --num-views")
     add("--num-views", type=int, help="views of each image")
@@ -66,42 +88,68 @@ def parser(method: str, variants: dict, description: str, has_queue: bool = True
         add("--queue-size", type=int, help="keys that the queue holds, at most an eighth of the images")
     any_setting = "any of the settings that --show prints"
     add("--set", nargs="+", action="extend", default=[], metavar="NAME=VALUE", help=any_setting)
-    add("--show", action="store_true", help="print the settings in force, and stop")
-    add("--init", metavar="NAME|FOLDER", help="begin with the weights of a trained model, as sslzoo.load takes it")
-    add("--precision", choices=("float32", "mixed_bfloat16", "mixed_float16"), default="float32")
-    add("--seed", type=int, default=0)
+    add("--show", action="store_true", help="print all settings and exit")
+    add("--init", metavar="NAME|FOLDER", help="start from the weights of a trained model")
+    add(
+        "--precision",
+        choices=("float32", "mixed_bfloat16", "mixed_float16"),
+        default="float32",
+        help="dtype policy (float32)",
+    )
+    add("--seed", type=int, default=0, help="random seed (0)")
 
     add = parser.add_argument_group("run").add_argument
     add("--name", help=f"of the model ({method}-<dataset>, then a dot and what is not the default)")
     add("--out", help="folder of the run (runs/<name>); the model is written to <out>/<name>")
-    add("--resume", action="store_true", help="go on with the run in --out")
-    add("--max-minutes", type=float, help="stop training in good order after this much wall time")
+    add("--resume", action="store_true", help="continue the run in --out")
+    add("--max-minutes", type=float, help="stop training after this much wall time, then evaluate and save")
     some = f"what to measure at the end: some of {' '.join(evaluation.ALL_PROTOCOLS)}"
     add("--protocols", nargs="*", action="extend", help=some)
     add("--license", "--licence", help="of the model, as the Hub writes it (apache-2.0; none for images of your own)")
-    add("--remark", action="append", default=[], metavar="TEXT", help="what the card must say, of the data for example")
+    add(
+        "--remark",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="a sentence for the card, about the data for example",
+    )
     add("--float16", action="store_true", help="for publishing: weights as float16 (half the size), no model/")
 
-    add("--log", choices=Tracker.services, help="send each epoch's figures there, too (history.csv has them)")
+    add("--log", choices=Tracker.services, help="also log each epoch's metrics there (history.csv has them)")
 
     add = parser.add_argument_group("advanced").add_argument
     add("--views", choices=("device", "tf.data"), default="device", help="where views are made (device)")
-    streaming = "read a folder's images while it trains (done anyway if they exceed half of the free memory)"
+    streaming = "read a folder's images while training (automatic if they exceed half of the free memory)"
     add("--stream", action="store_true", help=streaming)
-    add("--until-knn", type=float, metavar="PERCENT", help="stop in good order once the monitor's kNN passes this")
-    lasting = "stop in good order once a sign of collapse has lasted so many epochs (5)"
+    add("--until-knn", type=float, metavar="PERCENT", help="stop once the monitored kNN accuracy passes this")
+    lasting = "stop once a sign of collapse has lasted this many epochs (5)"
     add("--stop-on-collapse", type=int, nargs="?", const=5, metavar="EPOCHS", help=lasting)
-    add("--checkpoint-every", type=int, metavar="EPOCHS", help="between two checkpoints (each, while they cost little)")
-    add("--grace", type=float, default=30, help="seconds for the end after SIGTERM, SIGHUP or SIGUSR1 (30)")
-    add("--accumulate", type=int, metavar="N", help="gradients of N batches make a step; no more negatives than of one")
-    add("--devices", metavar="N", help="share each batch out to N devices, or all (JAX)")
+    add(
+        "--checkpoint-every",
+        type=int,
+        metavar="EPOCHS",
+        help="epochs between checkpoints (1, more where they cost too much time)",
+    )
+    add("--grace", type=float, default=30, help="seconds to save after SIGTERM, SIGHUP or SIGUSR1 (30)")
+    add(
+        "--accumulate",
+        type=int,
+        metavar="N",
+        help="accumulate gradients of N batches in a step; negatives still come from one batch",
+    )
+    add("--devices", metavar="N", help="split each batch across N devices, or all (JAX)")
     add(
         "--processes",
         type=int,
         metavar="N",
-        help="this is one of N processes that share each batch (JAX; see docs/train.md, Several hosts)",
+        help="number of processes that split each batch, of which this is one (JAX; see docs/train.md, Several hosts)",
     )
-    add("--fuse-steps", type=int, metavar="K", help="training steps in one program (JAX: from the time of one; else 1)")
+    add(
+        "--fuse-steps",
+        type=int,
+        metavar="K",
+        help="training steps compiled into one program (JAX: chosen from the time of a step; else 1)",
+    )
     return parser
 
 

@@ -10,10 +10,10 @@ from sslzoo.errors import SSLZooError
 
 
 def script(main: Callable) -> None:
-    """Run a recipe's `main` from the shell: what the user can mend is one line, without a traceback.
+    """Runs a recipe's `main` from the shell: errors that the user can correct are one line, without a traceback.
 
-    Exit codes are those of `sslzoo`: 0 all went well, 1 another process of the run was lost, 2 an error that the
-    message explains, 130 after Ctrl-C.
+    Exit codes are those of `sslzoo`: 0 success, 1 another process of the run was lost, 2 an explained error, 130 after
+    Ctrl-C.
     """
     if hasattr(sys.stdout, "reconfigure"):
         # Whoever reads a log or a pipe sees each line as it comes; letters that it has not are written as escapes.

@@ -111,7 +111,7 @@ class Variant:
 
 
 # How the zoo tier trains. Every method sees each training image `views_per_image` times, whatever the number of views
-# it compares, so that numbers of one data set can be held against each other: 14.4 million views of MNIST and of
+# it compares, so that numbers of one data set can be compared: 14.4 million views of MNIST and of
 # FashionMNIST (the papers train for 240 million and more), 1 million of CIFAR-10 and its like
 # in `--variant small`: budgets of a CPU.
 TRAINING = {
@@ -155,7 +155,7 @@ VAE_PAPER = PAPER | {"epochs": 400}
 RELEASED = VAE_PAPER | {"network": Per(mnist="mlp-released", fashion_mnist="mlp-released", color="resnet18-simvae")}
 # The zoo tier of small color images: what hours of a CPU make of them, one setting for all methods but for what is a
 # method's own (docs/choices.md, "CIFAR-10 in hours"). 160 views of an image are 8 million of CIFAR-10. Without it,
-# `--variant small`, methods are held against each other at a million views of a network of 64 features.
+# `--variant small`, methods are compared at a million views of a network of 64 features.
 _HOURS = {"network": "airnet", "views_per_image": 160, "optimizer": "muon", "learning_rate": 6e-3}
 AIRNET = Variant(
     {
@@ -174,8 +174,8 @@ AIRNET = Variant(
 VAE_AIRNET = Variant(_HOURS | {"views_per_image": 60}, only=AIRNET.only)
 TIERS = {"zoo": AIRNET, "small": Variant(only=AIRNET.only)}  # variants that every recipe has
 # What the CIFAR-10 benchmarks of other libraries hold equal instead: the standard ResNet-18 of 512 features, SimCLR's
-# views, 256 images a step. After 200 epochs the numbers can be held against lightly's table, after 1000 (--epochs 1000)
-# against solo-learn's.
+# views, 256 images a step. After 200 epochs the numbers can be compared with lightly's table, after 1000
+# (--epochs 1000) with solo-learn's.
 STRONG = Variant(
     {
         "network": "resnet18",

@@ -48,7 +48,7 @@ def load(
         decoder = sslzoo.load("simvae-mnist", part="decoder", output_range=(0, 255))
         encoder.predict(decoder.predict(features))  # there and back again
 
-    Images are values 0..255. Of `images / 255` every encoder gives nearly one and the same vector, for all look black.
+    Images must have values 0..255. With `images / 255` all images look black, and get nearly the same features.
 
         sslzoo.load("runs/mine")                     # a model folder, the folder of a run, or a .keras file
         sslzoo.load("hf://someone/their-model")      # anyone's repository on the Hugging Face Hub, newest commit
@@ -69,6 +69,9 @@ def load(
         verify: check files before use: those of a name against the manifest, those of a repository against what the
             Hub says of them, those of a folder against its results.json. A cached file that fails is downloaded again,
             once. False loads what was changed on purpose, and warns of it.
+        name: of the Keras model; None for that of `name_or_path`, and of the part ("simvae-mnist-decoder").
+        dtype: policy that the layers compute in, such as "mixed_bfloat16"; None for the one that it was saved with.
+        output_range: (low, high), the values that a decoder gives to black and white.
 
     Returns:
         `keras.Model`, uncompiled and trainable, on the active backend. All but "model" consist of core Keras layers.
@@ -79,8 +82,8 @@ def load(
         IntegrityError: a file is not the one that was published.
         HubError: the Hub could not be reached, refused, or has no such model; the message says what to do.
         ManifestError: the manifest is damaged.
-        InvalidInputError: a revision of something that has none, or two that differ; a name that Keras does not take,
-            a range that is none, or one of these arguments for a part that has no use for it.
+        InvalidInputError: `revision` of what is not on the Hub, or two revisions that differ; a `name` that Keras
+            refuses; an `output_range` that is no interval, or of another part than a decoder.
     """
     choose("part", part, (*layout.PARTS, "network"))
     if name is not None and (not isinstance(name, str) or not name or "/" in name):
