@@ -82,7 +82,8 @@ class MemoryBank(Indexed):
         neighbors: int >= 1, how many images of the bank nearest to the view form the ball; None for no ball.
         anneal_steps: int >= 0. The ball begins as the whole bank and has shrunk to `neighbors` after so many steps.
         curve: "linear", "exponential" or "step" (the whole bank until then), how it shrinks.
-        clusters: int >= 2, clusters of each of `clusterings` of the bank; None for none. See `ClusterBank`.
+        clusters: int >= 2, clusters of each clustering of the bank; None for none. See `ClusterBank`.
+        clusterings: int >= 1, how many there are.
         inner: float from 0 to 1: instead of clusters, the nearest `inner` of the ball are close; None for none.
         temperature: float > 0, T.
         momentum: float from 0 to 1, of the bank.

@@ -21,7 +21,7 @@ class Plan:
 
     Args:
         method, own, variants, published: as `Run` takes them (`own`: its settings).
-        arguments: the command line as parsed, and `defaults`, an empty one.
+        arguments, defaults: the command line as parsed, and an empty one.
 
     Raises:
         UnknownNameError, InvalidInputError: what the command line alone can be refused for.
