@@ -91,28 +91,6 @@ TYPES = {
     "rate": _number(float, 1e-9, 1e9),
 }
 
-# ------------------------------------------------------------------ what several commands take
-
-MODEL = argument("name", metavar="NAME", help="a name of `sslzoo list`, a model folder, or hf://organization/name")
-REVISION = argument("--revision", help="commit, tag or branch on the Hub (the pinned commit)")
-FOLDERS = argument("folders", nargs="+", type="path", metavar="FOLDER", help="model folders")
-LABELS = argument("--labels", choices=("folders",), help="subfolders are classes")
-TEST_SHARE = argument(
-    "--test-share",
-    type="share",
-    default=0.0,
-    metavar="S",
-    help="share of each class to hold out, where D has no test images (0.2)",
-)
-ON_ERROR = argument(
-    "--on-error", choices=("fail", "skip"), default="fail", help="what to do about images that cannot be read (fail)"
-)
-
-
-def batch_size(usual: int) -> tuple:
-    help = f"images per batch ({usual})"
-    return argument("--batch-size", type="positive integer", default=usual, metavar="N", help=help)
-
 
 def check_output(file: Path, force: bool, flag: str = "--output") -> None:
     """Raise `InvalidInputError` unless a file can be written there, and may be."""

@@ -1,7 +1,8 @@
 """`sslzoo compare`: which differences of encoders are more than chance."""
 
 import sslzoo
-from sslzoo.cli.command import LABELS, ON_ERROR, TEST_SHARE, Answer, argument, batch_size, command
+from sslzoo.cli import shared
+from sslzoo.cli.command import Answer, argument, command
 
 PROTOCOLS = ("knn", "logistic")  # of `sslzoo.downstream.comparison`, which imports Keras
 
@@ -9,7 +10,7 @@ PROTOCOLS = ("knn", "logistic")  # of `sslzoo.downstream.comparison`, which impo
 @command(
     argument("encoders", nargs="+", metavar="ENCODER", help="names, model folders, hf:// addresses or .onnx files"),
     argument("--dataset", required=True, metavar="D", help="a name, .npz or folder, with labels"),
-    argument("--data-dir", help="folder of prepared TFDS data sets"),
+    shared.DATA_DIR,
     argument(
         "--protocols",
         nargs="+",
@@ -19,19 +20,15 @@ PROTOCOLS = ("knn", "logistic")  # of `sslzoo.downstream.comparison`, which impo
         help=f"of {', '.join(PROTOCOLS)} (both)",
     ),
     argument("--out", type="path", metavar="FOLDER", help="write comparison.json, .txt and .png into it"),
-    argument("--attribute", default="Male", metavar="A", help="of CelebA: an attribute, or hair or gender (Male)"),
-    argument(
-        "--image-size", type="positive integer", metavar="N", help="side of a folder's images, for encoders of any size"
-    ),
-    argument("--scale", type="rate", metavar="S", help="factor for values 0..255 before an .onnx gets them (1/255)"),
-    LABELS,
-    TEST_SHARE,
-    ON_ERROR,
-    argument(
-        "--limit", dest="max_train", type="positive integer", metavar="N", help="most training images, drawn at random"
-    ),
-    batch_size(500),
-    argument("--seed", type="seed", default=0, help="random seed (0)"),
+    shared.ATTRIBUTE,
+    shared.IMAGE_SIZE,
+    shared.SCALE,
+    shared.LABELS,
+    shared.TEST_SHARE,
+    shared.ON_ERROR,
+    shared.LIMIT,
+    shared.batch_size(500),
+    shared.SEED,
 )
 def compare(encoders, dataset, out, protocols, **options):
     """Test which encoders differ by more than chance.

@@ -3,7 +3,8 @@
 import sys
 
 import sslzoo
-from sslzoo.cli.command import Answer, argument, batch_size, check_output, command
+from sslzoo.cli import shared
+from sslzoo.cli.command import Answer, argument, check_output, command
 from sslzoo.errors import InvalidInputError, printable
 from sslzoo.files import write_beside
 
@@ -27,11 +28,9 @@ ORDERS += ("separation", "lidar")  # of `sslzoo.downstream.diagnosis`, which imp
     argument("--html", type="path", metavar="FILE", help="also write a page with nearest neighbors"),
     argument("--force", action="store_true", help="overwrite that page"),
     argument("--split", help="split of a folder, .npz or data set that has several (train of a data set)"),
-    argument("--data-dir", help="folder of prepared TFDS data sets"),
-    argument(
-        "--image-size", type="positive integer", metavar="N", help="side of the images, for an encoder of any size"
-    ),
-    argument("--scale", type="rate", metavar="S", help="factor for values 0..255 before an .onnx gets them (1/255)"),
+    shared.DATA_DIR,
+    shared.IMAGE_SIZE,
+    shared.SCALE,
     argument(
         "--limit",
         dest="most",
@@ -40,8 +39,8 @@ ORDERS += ("separation", "lidar")  # of `sslzoo.downstream.diagnosis`, which imp
         metavar="N",
         help="most images, drawn at random (2000)",
     ),
-    batch_size(256),
-    argument("--seed", type="seed", default=0, help="random seed (0)"),
+    shared.batch_size(256),
+    shared.SEED,
 )
 def doctor(encoder, images, policy, compare, by, html, force, **options):
     """Check the health of an encoder without labels.

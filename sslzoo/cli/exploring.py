@@ -1,6 +1,7 @@
 """`sslzoo explore`: a map of images by their features."""
 
 import sslzoo
+from sslzoo.cli import shared
 from sslzoo.cli.command import Answer, argument, check_output, command
 
 
@@ -11,11 +12,11 @@ from sslzoo.cli.command import Answer, argument, check_output, command
         "--images", metavar="IMAGES", help="the embedded images, if they were no files: an .npz or a data set's name"
     ),
     argument("--split", help="split of IMAGES that was embedded (train of a data set)"),
-    argument("--data-dir", help="folder of prepared TFDS data sets"),
+    shared.DATA_DIR,
     argument("--clusters", type="positive integer", metavar="N", help="number of clusters (as many as classes, or 10)"),
     argument("--neighbors", type="positive integer", default=12, metavar="N", help="number of neighbors to show (12)"),
     argument("--title", help="title of the page (the name of FEATURES)"),
-    argument("--seed", type="seed", default=0, help="random seed (0)"),
+    shared.SEED,
     argument("--force", action="store_true", help="overwrite the page"),
 )
 def explore(features, html, title, force, **options):

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import sslzoo
 from sslzoo import progress
-from sslzoo.cli.command import LABELS, MODEL, ON_ERROR, REVISION, Answer, argument, batch_size, check_output, command
+from sslzoo.cli import shared
+from sslzoo.cli.command import Answer, argument, check_output, command
 from sslzoo.environment import check_parquet
 from sslzoo.errors import InvalidInputError, printable
 from sslzoo.files import write_beside
@@ -18,15 +19,9 @@ EMBEDDINGS = ("encoder", "posterior", "projection")  # parts that turn images in
 
 
 @command(
-    MODEL,
-    REVISION,
-    argument(
-        "inputs",
-        nargs="+",
-        type="path",
-        metavar="IMAGES",
-        help="folders, files or one .npz; - reads paths from standard input",
-    ),
+    shared.MODEL,
+    shared.REVISION,
+    shared.IMAGES,
     argument(
         "-o",
         "--output",
@@ -37,11 +32,11 @@ EMBEDDINGS = ("encoder", "posterior", "projection")  # parts that turn images in
     ),
     argument("--force", action="store_true", help="overwrite the file"),
     argument("--part", choices=EMBEDDINGS, default="encoder", help="part of the model to embed with (encoder)"),
-    argument("--split", help="split of a folder or .npz that has several"),
-    LABELS,
-    argument("--background", default="white", metavar="COLOR", help="background of transparent images (white)"),
-    batch_size(256),
-    ON_ERROR,
+    shared.SPLIT,
+    shared.LABELS,
+    shared.BACKGROUND,
+    shared.batch_size(256),
+    shared.ON_ERROR,
 )
 def embed(name, inputs, output, force, **options):
     """Turn images into features.

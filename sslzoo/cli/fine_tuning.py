@@ -4,17 +4,8 @@ import sys
 
 import sslzoo
 from sslzoo import progress
-from sslzoo.cli.command import (
-    MODEL,
-    ON_ERROR,
-    REVISION,
-    TEST_SHARE,
-    Answer,
-    argument,
-    batch_size,
-    check_output,
-    command,
-)
+from sslzoo.cli import shared
+from sslzoo.cli.command import Answer, argument, check_output, command
 from sslzoo.cli.features import inputs_of
 from sslzoo.errors import InvalidInputError, printable
 from sslzoo.files import write_beside
@@ -37,9 +28,9 @@ MODES = ("full", "probe", "lora")  # of `sslzoo.downstream.finetuning`, which im
         metavar="N",
         help="labeled images of each class (all)",
     ),
-    TEST_SHARE,
+    shared.TEST_SHARE,
     argument("--epochs", type="positive integer", default=50, metavar="N", help="most epochs (50)"),
-    batch_size(32),
+    shared.batch_size(32),
     argument("--learning-rate", type="rate", metavar="R", help="learning rate of Adam (the mode's own)"),
     argument(
         "--depth-decay",
@@ -52,21 +43,16 @@ MODES = ("full", "probe", "lora")  # of `sslzoo.downstream.finetuning`, which im
     argument("--no-flip", action="store_false", default=None, dest="flip", help="do not mirror images while training"),
     argument("--no-scratch", action="store_false", dest="scratch", help="do not also train the network from scratch"),
     argument("--seeds", type="positive integer", default=1, metavar="N", help="repetitions, for intervals (1)"),
-    argument("--seed", type="seed", default=0, help="random seed (0)"),
-    argument(
-        "--image-size",
-        type="positive integer",
-        metavar="N",
-        help="side of a folder's images, for an encoder of any size",
-    ),
+    shared.SEED,
+    shared.IMAGE_SIZE,
     argument(
         "--stream", action="store_const", const=True, default="auto", help="read a folder's images while training"
     ),
     argument("--pretrained", action="store_true", help="start a backbone from its supervised weights"),
-    argument("--attribute", default="Male", metavar="A", help="of CelebA: an attribute, or hair or gender (Male)"),
-    argument("--data-dir", help="folder of prepared TFDS data sets"),
+    shared.ATTRIBUTE,
+    shared.DATA_DIR,
     argument("--license", metavar="L", help="license of the classifier, as the Hub writes it (none)"),
-    ON_ERROR,
+    shared.ON_ERROR,
     argument("--force", action="store_true", dest="overwrite", help="overwrite a model in F"),
 )
 def finetune(encoder, dataset, out, **options):
@@ -91,24 +77,18 @@ def finetune(encoder, dataset, out, **options):
 
 
 @command(
-    MODEL,
-    REVISION,
-    argument(
-        "inputs",
-        nargs="+",
-        type="path",
-        metavar="IMAGES",
-        help="folders, files or one .npz; - reads paths from standard input",
-    ),
+    shared.MODEL,
+    shared.REVISION,
+    shared.IMAGES,
     argument(
         "-o", "--output", required=True, type="path", metavar="FILE", help=".csv to write, or - for standard output"
     ),
     argument("--html", type="path", metavar="FILE", help="also write a page of thumbnails"),
     argument("--force", action="store_true", help="overwrite these files"),
-    argument("--split", help="split of a folder or .npz that has several"),
-    argument("--background", default="white", metavar="COLOR", help="background of transparent images (white)"),
-    batch_size(256),
-    ON_ERROR,
+    shared.SPLIT,
+    shared.BACKGROUND,
+    shared.batch_size(256),
+    shared.ON_ERROR,
 )
 def predict(name, inputs, output, html, force, **options):
     """Classify images.

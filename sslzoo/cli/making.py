@@ -5,7 +5,8 @@ import contextlib
 import sys
 
 from sslzoo import publishing
-from sslzoo.cli.command import FOLDERS, Answer, argument, changes, command
+from sslzoo.cli import shared
+from sslzoo.cli.command import Answer, argument, changes, command
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.files import module_at
 from sslzoo.zoo import index
@@ -84,7 +85,7 @@ def publish(folder, repository, **options):
     return Answer(done, "\n".join([*lines, *done["notes"], ""]))
 
 
-@command(FOLDERS)
+@command(shared.FOLDERS)
 def seal(folders):
     """Write the hashes of model folders' files into their results.json.
 
@@ -102,7 +103,7 @@ def seal(folders):
 
 
 @command(
-    FOLDERS,
+    shared.FOLDERS,
     argument("--organization", default="sslzoo", metavar="O", help="on the Hub, for models that are new (sslzoo)"),
     argument("--manifest", type="path", metavar="FILE", help="the manifest to change (the checkout's)"),
 )

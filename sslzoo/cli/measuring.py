@@ -4,18 +4,8 @@ import os
 
 import sslzoo
 from sslzoo import zoo
-from sslzoo.cli.command import (
-    LABELS,
-    MODEL,
-    ON_ERROR,
-    REVISION,
-    TEST_SHARE,
-    Answer,
-    argument,
-    batch_size,
-    check_output,
-    command,
-)
+from sslzoo.cli import shared
+from sslzoo.cli.command import Answer, argument, check_output, command
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.files import write_beside
 
@@ -34,10 +24,10 @@ ALL_PROTOCOLS = (
 
 
 @command(
-    MODEL,
-    REVISION,
+    shared.MODEL,
+    shared.REVISION,
     argument("--dataset", "--probe-data", metavar="D", help="a name, .npz or folder (what the model was trained on)"),
-    argument("--data-dir", help="folder of prepared TFDS data sets"),
+    shared.DATA_DIR,
     argument(
         "--protocols",
         nargs="+",
@@ -54,23 +44,16 @@ ALL_PROTOCOLS = (
         help="network of the Fréchet distance: inception, or an encoder (inception)",
     ),
     argument("--outside", nargs="+", action="extend", metavar="D", help="data sets of the outliers (those at hand)"),
-    argument("--attribute", default="Male", metavar="A", help="of CelebA: an attribute, or hair or gender (Male)"),
-    argument(
-        "--image-size",
-        type="positive integer",
-        metavar="N",
-        help="side of a folder's images, for an encoder of any size",
-    ),
-    LABELS,
-    TEST_SHARE,
-    ON_ERROR,
-    argument(
-        "--limit", dest="max_train", type="positive integer", metavar="N", help="most training images, drawn at random"
-    ),
+    shared.ATTRIBUTE,
+    shared.IMAGE_SIZE,
+    shared.LABELS,
+    shared.TEST_SHARE,
+    shared.ON_ERROR,
+    shared.LIMIT,
     argument("--epochs", type="positive integer", default=200, metavar="N", help="epochs of the probes (200)"),
     argument("--gmm-restarts", type="positive integer", default=20, metavar="N", help="restarts of the mixture (20)"),
-    batch_size(500),
-    argument("--seed", type="seed", default=0, help="random seed (0)"),
+    shared.batch_size(500),
+    shared.SEED,
 )
 def evaluate(name, revision, dataset, protocols, out, **options):
     """Measure how well features predict the classes of a data set.
@@ -176,10 +159,10 @@ def _trained_on(name):
     argument(
         "--images", type="positive integer", default=256, metavar="N", help="number of images, drawn at random (256)"
     ),
-    argument("--data-dir", help="folder of prepared TFDS data sets"),
+    shared.DATA_DIR,
     argument("--html", type="path", metavar="FILE", help="also write a page of images and their views"),
     argument("--force", action="store_true", help="overwrite that page"),
-    argument("--seed", type="seed", default=0, help="random seed (0)"),
+    shared.SEED,
 )
 def views(dataset, policy, num_views, image_size, images, data_dir, html, force, seed):
     """Show the random views of images that training would see.

@@ -1,7 +1,8 @@
 """`sslzoo list, info, verify`: what there is, and whether it is what was published."""
 
 from sslzoo import zoo
-from sslzoo.cli.command import MODEL, REVISION, Answer, argument, command
+from sslzoo.cli import shared
+from sslzoo.cli.command import Answer, argument, command
 
 
 @command(
@@ -23,7 +24,7 @@ def list_(method, dataset, tag):
     return Answer(models, f"{models}\n")
 
 
-@command(MODEL, REVISION)
+@command(shared.MODEL, shared.REVISION)
 def info(name, revision):
     """Show all that is known about one model.
 
