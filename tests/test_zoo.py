@@ -269,7 +269,10 @@ def test_a_model_without_entry_is_loaded_from_the_mirror(hub, written, tmp_path)
     shutil.copytree(written, tmp_path / "weights" / "mine")
     np.testing.assert_allclose(features(sslzoo.load("mine")), expected(), atol=1e-6)
     assert sslzoo.info("mine")["local"] and sslzoo.info("mine")["repository"] is None
-    assert sslzoo.list_models() == []
+    assert [model["name"] for model in sslzoo.list_models()] == ["mine"]
+    (tmp_path / "weights" / "run").mkdir()  # the folder of a run, with the model in it
+    shutil.move(tmp_path / "weights" / "mine", tmp_path / "weights" / "run" / "mine")
+    assert [model["name"] for model in sslzoo.list_models()] == ["mine"]
     with pytest.raises(InvalidInputError, match="Only Hub repositories have revisions"):
         sslzoo.load("mine", revision="main")
     with pytest.raises(UnknownNameError, match=r"Unknown model. Did you mean 'mine'\?"):
@@ -479,6 +482,18 @@ def test_a_dry_run_checks_all_and_sends_nothing(hub, written, folder):
     (folder / "secret.txt").write_text("x")
     with pytest.raises(ArtifactError, match="Only files of a model"):
         publishing.publish(folder, REPOSITORY, dry_run=True)
+
+
+def test_a_dry_run_needs_no_hub_and_a_run_is_its_model(hub, written, tmp_path, monkeypatch):
+    shutil.copytree(written, tmp_path / "run" / NAME)
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    done = publishing.publish(tmp_path / "run", REPOSITORY, dry_run=True)
+    assert done["created"] is None and "model.weights.h5" in done["changed"] and "cannot be reached" in done["notes"][0]
+    with pytest.raises(HubError, match="cannot be reached"):
+        publishing.publish(tmp_path / "run", REPOSITORY)
+    with pytest.raises(ArtifactError, match="which is no folder"):
+        publishing.publish(tmp_path / "runs", REPOSITORY)
 
 
 def test_only_what_changed_is_sent(published, folder):

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 from sslzoo.data.catalogue import KNOWN
+from sslzoo.publishing.card import duration
 from sslzoo.zoo import index
 from sslzoo.zoo.results import read_results
 
@@ -119,14 +120,14 @@ def _page(name, results):
     facts = {
         "method": f"{results['method']}" + (f" ({papers})" if papers else ""),
         "trained on": f"{_title(results)}, without labels; {results['views_seen']:,} views in "
-        f"{results['wall_seconds'] / 60:.0f} minutes",
+        f"{duration(results['wall_seconds'])}",
         "takes": f"raw images {' x '.join(map(str, shape))}, values {low:g}..{high:g}",
         "gives": f"{results['features']} features",
         "parts": ", ".join(f"{part} ({count:,} parameters)" for part, count in results["parts"].items()),
         "trained by": f"`{results['recipe']}`",
         "license": results["license"],
     }
-    parts = ["---\nhide: [navigation]\n---", f"# {name}", results["description"]]
+    parts = ["---\nhide: [navigation]\n---", "[All encoders](index.md)", f"# {name}", results["description"]]
     shown = _ordered(results)
     if shown:
         parts.append(

@@ -143,7 +143,7 @@ def _api_pages():
 def _command_line():
     parser = cli._parser()
     groups = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    parts = ["# Command line", f"```text\n{parser.format_help()}```"]
+    parts = ["# Command line", f"```{{.text .help}}\n{parser.format_help()}```"]
     for name, command in groups[0].choices.items():
-        parts.append(f"## sslzoo {name}\n\n```text\n{command.format_help()}```")
+        parts.append(f"## sslzoo {name}\n\n```{{.text .help}}\n{command.format_help()}```")
     return "\n\n".join(parts) + "\n"

@@ -43,6 +43,7 @@ class Command:
             description=description,
             epilog=f"examples:\n{examples}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,  # --labels is none of --labels-per-class
         )
         parser.set_defaults(command=self)
         for name, kind in TYPES.items():

@@ -148,7 +148,9 @@ def check(images, labels=None) -> tuple[np.ndarray, np.ndarray | None]:
     if not isinstance(images, streams.StreamedImages):  # which are what they should be
         images = checks.array(images)
     if images.ndim != 4:
-        gray = " (for gray images, add a channel axis: images[..., None])" if images.ndim == 3 else ""
+        one = images.ndim == 3 and images.shape[-1] in (1, 3)
+        what = "for one image, images[None]" if one else "for gray images, add a channel axis: images[..., None]"
+        gray = f" ({what})" if images.ndim == 3 else ""
         raise errors.InvalidInputError(f"Expected images of shape (N, H, W, C){gray}. Received: shape={images.shape}")
     width, channels = images.shape[2:]
     first = images.shape[1] in (1, 3) and width == channels and channels not in (1, 3)
@@ -242,7 +244,7 @@ def _kind(name):
         raise errors.InvalidInputError(
             f"Expected an .npz file or a folder of images. Received: name={os.fspath(name)!r}"
         )
-    if isinstance(name, os.PathLike) or path.suffix == ".npz" or len(path.parts) > 1:
+    if isinstance(name, os.PathLike) or path.suffix == ".npz" or len(path.parts) > 1 or name.endswith(("/", os.sep)):
         raise errors.MissingDataError(
             f"Looked for an .npz file or a folder of images at {path.absolute()}, and found nothing. "
             f"Received: name={os.fspath(name)!r}"

@@ -339,7 +339,9 @@ def compare(
     reader = _Reader(dataset, test, data_dir, image_size, attribute, max_train, seed, reading)
     # All is checked before work.
     prepared = {name: reader.prepare(name, encoder) for name, encoder in _scaled(named, scale).items()}
-    remarks = list(dict.fromkeys(f"{name}: {remark}" for name, (_, told) in prepared.items() for remark in told))
+    every = [remark for _, told in prepared.values() for remark in told]
+    remarks = [remark for remark in dict.fromkeys(every) if every.count(remark) == len(prepared)]  # of all: of the data
+    remarks += [f"{name}: {each}" for name, (_, told) in prepared.items() for each in told if each not in remarks]
     predictions = {}
     for name, (subject, _) in prepared.items():
         splits = _embedded(subject, batch_size, progress.line(f"embedded by {name}", shown)).splits()

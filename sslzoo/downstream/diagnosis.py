@@ -350,6 +350,11 @@ def diagnose(
     if images is None:
         raise InvalidInputError("An encoder is diagnosed on images; features need none. Received: images=None")
     source, encoder = encoder, as_encoder(encoder, scale)
+    if _is_classifier(source):
+        raise InvalidInputError(
+            "An encoder is diagnosed, by its features; a classifier gives probabilities. Diagnose the encoder that it "
+            f"was made of. Received: {os.fspath(source)!r}, a classifier"
+        )
     height, width, channels = image_shape(encoder)
     images, remarks = some_images(
         images, (height or image_size, width or image_size, channels), most, seed, split, data_dir
@@ -409,6 +414,11 @@ def _array(values, rank, expected):
 
 def _name(source, otherwise):
     return os.fspath(source).rstrip("/") if isinstance(source, (str, os.PathLike)) else str(otherwise)
+
+
+def _is_classifier(source):
+    is_model = isinstance(source, (str, os.PathLike)) and not str(source).endswith(".onnx")
+    return bool(is_model and zoo.results_of(source).get("classes"))
 
 
 def _policy_for(source, images, views):

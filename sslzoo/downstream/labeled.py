@@ -190,7 +190,7 @@ def draw(labels: np.ndarray, each: int, classes: list[str], seed: int) -> np.nda
     counts = np.bincount(labels, minlength=len(classes))
     if each > counts.min():
         raise InvalidInputError(
-            "labels must be at most the number of images of each class. "
+            "labels must be at most the number of training images of each class, without those held out. "
             f"Received: labels={each}, {counts.min()} of class {classes[counts.argmin()]!r}"
         )
     random = np.random.default_rng(seed)

@@ -47,11 +47,12 @@ def draw(subject, report, images: dict, folder) -> None:
             title = f"{'MLP' if probe == 'mlp' else 'Linear'} probe: what test images are taken for"
             names = data.class_names(subject.source, np.arange(len(counts)))
             pictures.confusion(counts, folder / f"confusion_{probe}.png", names, title)
-    rows, shown = subject.test_features[:MOST], subject.test_images[:MOST]
+    chosen = pictures.spread(len(subject.test_features), MOST)
+    rows, shown = subject.test_features[chosen], subject.test_images[chosen]
     if len(rows) > 1:
         if shown.shape[-1] in (1, 3):
             pictures.neighbors(shown, rows, folder / "neighbors.png")
-        labels = subject.test_labels[:MOST] if subject.labeled else None
+        labels = subject.test_labels[chosen] if subject.labeled else None
         names = None if labels is None else data.class_names(subject.source, labels)
         pictures.embedding(rows, labels, folder / "embedding.png", names=names)
     if "reconstructions" in images:

@@ -112,8 +112,11 @@ def read_features(path: "str | os.PathLike") -> Embedding:
         bank = Embedding(**arrays).checked()
     except InvalidInputError as error:
         raise InvalidInputError(f"In {os.fspath(path)}: {error}") from None
-    if bank.paths is not None:  # as they were seen from where the features were made, or else from where they lie
-        beside = Path(path).resolve().parent
+    # Images and model as they were seen from where the features were made, or else from where these lie.
+    beside = Path(path).resolve().parent
+    if bank.model is not None:
+        bank.model = np.array(_reachable(str(bank.model), beside))
+    if bank.paths is not None:
         bank.paths = np.array([_reachable(str(name), beside) for name in bank.paths])
     return bank
 

@@ -377,7 +377,7 @@ class Pretrainer(keras.Model):
         """What to draw of the trained method on raw images (N, H, W, C); `seed` is of what is random."""
         if self.views is None:
             return []
-        shown = images[:8]
+        shown = images[:: max(1, len(images) // 8)][:8]  # which may be sorted by class
         made = ops.convert_to_numpy(self.views(shown, training=True, seed=seed, num_views=8))
         return [Picture("views", "views", (shown, made), "Images (left), and views of them")]
 

@@ -243,7 +243,7 @@ def _training(results):
     facts = {
         "seed" if len(seeds) == 1 else "seeds": ", ".join(map(str, seeds)),
         "views seen": f"{results['views_seen']:,}" if "views_seen" in results else "",
-        "wall time": _duration(results["wall_seconds"]) if "wall_seconds" in results else "",
+        "wall time": duration(results["wall_seconds"]) if "wall_seconds" in results else "",
         "ended by": ended if ended != "epochs" else "",
         "versions": versions,
         **{key: f"`{json.dumps(value, ensure_ascii=False)}`" for key, value in results.get("settings", {}).items()},
@@ -295,7 +295,8 @@ def _with_unit(value, scale, unit, error=None):
     return f"{shown} {unit}".rstrip()
 
 
-def _duration(seconds):
+def duration(seconds: float) -> str:
+    """Seconds, minutes or hours in words."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

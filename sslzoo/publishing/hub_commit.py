@@ -31,7 +31,7 @@ def publish(
     removed from the repository; files that are none of a model's are left alone.
 
     Args:
-        folder: a model folder (`sslzoo.publishing.write`).
+        folder: a model folder (`sslzoo.publishing.write`), or that of a run, which holds one.
         repo_id: "organization/name"; the repository is made if need be.
         private: whether only you may see it; None takes the organization's default, or what the repository is.
         create_pr: open a pull request. Nothing is pinned then: publish again once it is merged.
@@ -39,11 +39,11 @@ def publish(
         manifest: the file to pin the commit in. By default the checkout's, or what SSLZOO_MANIFEST names; an installed
             package's is not changed. False: none.
         overwrite_card: replace the card also if a person edited it.
-        dry_run: check everything and look at the Hub, but make, send and pin nothing.
+        dry_run: check everything and look at the Hub, if it can be reached, but make, send and pin nothing.
 
     Returns:
         dict: name, repository, url, revision (commit that holds the files; of a dry run the newest one there, or None),
-        created (bool, the repository was made, or by a dry run would be),
+        created (bool, the repository was made, or by a dry run would be; None of one without the Hub),
         changed and removed (lists of files), pull_request (its address or None), manifest (path of the file in which
         the commit is pinned, or None), notes (list of str, what a person should know).
 
@@ -55,7 +55,7 @@ def publish(
     """
     hub.check_repository(repo_id)
     check_backend()
-    folder = Path(folder)
+    folder = layout.model_in(folder) or Path(folder)
     results = _check_folder(folder)
     model = {file: (folder / file).read_bytes() for file in layout.files(folder) if file != layout.CARD}
     entry = manifests.sealed_entry(folder, repo_id)
@@ -74,8 +74,15 @@ def publish(
         index.read(pinning)  # before anything is sent
 
     card = cards.sign(cards.render(results, repo_id)).encode("utf-8")
-    created = open_repository(repo_id, private, token, make=not dry_run)
-    before = hub.Remote(None, {}) if created and dry_run else hub.remote(repo_id, token=token)
+    notes, created, before = [], None, hub.Remote(None, {})
+    try:
+        created = open_repository(repo_id, private, token, make=not dry_run)
+        if not (created and dry_run):
+            before = hub.remote(repo_id, token=token)
+    except HubError as error:
+        if not dry_run:
+            raise
+        notes.append(f"All files of the model are listed, as if none were there: {error}")
     is_edited = not overwrite_card and _is_edited(before, card, repo_id, token)
     wanted = model if is_edited else model | {layout.CARD: card}
     changed = sorted(file for file, content in wanted.items() if not before.has(file, content))
@@ -86,7 +93,6 @@ def publish(
         message = f"{results['name']}, as sslzoo writes it"
         contents = {file: wanted[file] for file in changed}
         revision, pull_request = commit(repo_id, before.commit, contents, removed, message, create_pr, token)
-    notes = []
     if is_edited:
         notes.append("The card on the Hub was written or edited by a person, and kept; overwrite_card replaces it.")
     if pull_request:

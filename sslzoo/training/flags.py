@@ -36,7 +36,12 @@ def parser(method: str, variants: dict, description: str, has_queue: bool = True
         description: str, the recipe's docstring.
         has_queue: whether there is a setting "queue_size".
     """
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        usage="%(prog)s [FLAGS]",  # a mistyped one is not answered with all of them
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
     known = ", ".join(name for name in SETUPS if name not in KINDS)
 
     add = parser.add_argument_group("data").add_argument

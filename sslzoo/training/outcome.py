@@ -266,14 +266,15 @@ def draw(run, model, encoder) -> Iterator[Path]:
         images, labels = run.images, run.labels
     rows = [{k: v for k, v in row.items() if k not in callbacks.Journal.BOOKKEEPING} for row in run.journal.rows]
     yield pictures.curves(rows, folder / "curves.png", title=run.name)
-    shown = images[:2000]
+    chosen = pictures.spread(len(images), 2000)
+    shown = images[chosen]
     features = evaluation.features(encoder, shown)
     if len(features) > 1:
         yield pictures.neighbors(shown, features, folder / "neighbors.png", seed=run.seed)
     if labels is not None and labels.ndim == 1:
-        names = data.class_names(run.dataset, labels[:2000])
-        yield pictures.embedding(features, labels[:2000], folder / "embedding.png", names=names)
-    for name, kind, arrays, title in model.pictures(images[:100], run.seed):
+        names = data.class_names(run.dataset, labels[chosen])
+        yield pictures.embedding(features, labels[chosen], folder / "embedding.png", names=names)
+    for name, kind, arrays, title in model.pictures(images[pictures.spread(len(images), 100)], run.seed):
         options = {} if title is None else {"title": title}
         yield getattr(pictures, kind)(*arrays, folder / f"{name}.png", **options)
 

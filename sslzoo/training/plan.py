@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import functools
 import json
+import math
 import os
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from sslzoo.errors import InvalidInputError, choose
 from sslzoo.training import flags
 from sslzoo.training.settings import SETUPS, TIERS, Variant, data_name, model_name, resolve
 from sslzoo.zoo.results import is_name
+
+FEW_STEPS = 8  # of an epoch, below which batches of one's own images share them out evenly
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +100,9 @@ class Plan:
         numbers = resolve(*chosen, changes)
         flags.check_protocols(numbers["protocols"])
         if count is not None and "batch_size" not in changes:
-            numbers["batch_size"] = min(numbers["batch_size"], count)
+            steps = 1 if self.is_known else math.ceil(count / numbers["batch_size"])
+            if steps < FEW_STEPS:  # of few images, those beyond whole batches would be a large share
+                numbers["batch_size"] = min(numbers["batch_size"], count // steps)
         if not self.is_known and "learning_rate" not in changes:
             # The linear rule: a step of more images may be larger. The sets of the zoo have rates that were chosen.
             numbers["learning_rate"] *= self.images_per_step(numbers) / usual["batch_size"]

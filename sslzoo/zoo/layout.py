@@ -35,6 +35,15 @@ def holds(folder: "str | os.PathLike", part: str) -> bool:
     return (part_folder(folder, part) / CONFIG).is_file()
 
 
+def model_in(folder: "str | os.PathLike") -> "Path | None":
+    """The model folder that a folder is, or, as that of a run, holds one of; None otherwise."""
+    folder = Path(folder)
+    if parts(folder):
+        return folder
+    inside = [child.parent for child in folder.glob(f"[!.]*/{CONFIG}")]
+    return inside[0] if len(inside) == 1 else None
+
+
 def part_folder(folder: "str | os.PathLike", part: str) -> Path:
     """Where the files of a part lie."""
     return Path(folder) if part == "encoder" else Path(folder) / part

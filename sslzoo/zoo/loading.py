@@ -222,11 +222,9 @@ def _find_path(name_or_path):
         raise InvalidInputError(f"Expected a name or a path. Received: name_or_path={name_or_path!r}")
     path, name = Path(name_or_path).expanduser(), str(name_or_path)
     exists = os.path.exists(path)  # which, unlike Path.exists, says no to a name that no file can have
-    if exists and (path.is_file() or layout.parts(path)):
-        return path
-    inside = [child.parent for child in path.glob(f"[!.]*/{layout.CONFIG}")] if exists else []
-    if len(inside) == 1:
-        return inside[0]  # the folder of a run
+    found = path if exists and path.is_file() else layout.model_in(path) if exists else None
+    if found is not None:
+        return found
     if exists:  # a folder that holds no model does not hide the model of its name
         return None if isinstance(name_or_path, str) and name in {*local_models(), *index.read()} else path
     if isinstance(name_or_path, os.PathLike) or path.suffix == ".keras" or len(path.parts) > 1:
@@ -241,8 +239,9 @@ def local_models() -> dict[str, Path]:
     models = {}
     for folder in weight_folders():
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-            if (path / layout.CONFIG).is_file() and not path.name.startswith("."):  # which are still being written
-                models.setdefault(path.name, path)
+            found = None if path.name.startswith(".") else layout.model_in(path)  # hidden ones are being written
+            if found is not None:
+                models.setdefault(found.name, found)
     return models
 
 

@@ -168,7 +168,8 @@ def read_results(folder: "str | os.PathLike") -> dict:
     """
     path = Path(folder) / RESULTS
     if not path.is_file():
-        raise ArtifactError(f"A model folder holds {RESULTS}. Received: folder={os.fspath(folder)!r}, which has none")
+        why = "which has none" if os.path.isdir(folder) else "which is no folder"
+        raise ArtifactError(f"A model folder holds {RESULTS}. Received: folder={os.fspath(folder)!r}, {why}")
     return parse_results(path.read_bytes(), path)
 
 

@@ -30,6 +30,11 @@ def write_encoder(root):
     return sslzoo.publishing.write(root / "tiny", make_encoder())
 
 
+def test_a_classifier_is_not_diagnosed(folder):
+    with pytest.raises(InvalidInputError, match="a classifier gives probabilities"):
+        sslzoo.diagnose(folder / "found", folder / "photos")
+
+
 def test_the_shell_writes_a_table_and_a_page(folder, tmp_path, capsys):
     words = ["predict", folder / "found", folder / "photos", "-o", tmp_path / "l.csv", "--html", tmp_path / "p.html"]
     assert cli.main([*map(str, words)]) == 0

@@ -24,6 +24,7 @@ from sslzoo.evaluation import (
 )
 from sslzoo.evaluation.clustering import fit_mixtures
 from sslzoo.evaluation.protocols import REGISTRY
+from sslzoo.evaluation.protocols.gmm import beside_chance
 
 FAST = {"epochs": 2, "gmm_restarts": 1}
 
@@ -444,6 +445,14 @@ def test_one_class_is_enough_where_classes_do_not_count(encoder, data):
 
 
 # ---------------------------------------------------------------------- features alone
+
+
+def test_guessing_clusters_of_few_images_is_a_mean_over_many_guesses():
+    labels = np.arange(36) % 3
+    clusters = np.random.default_rng(0).permutation(labels)
+    chances = [dict(beside_chance(labels, clusters, 18, seed)[0]) for seed in range(4)]
+    assert all(abs(chance["ari"][1]) < 0.01 for chance in chances)
+    assert np.ptp([chance["nmi"][1] for chance in chances]) < 0.01
 
 
 def test_random_features_score_chance_everywhere():

@@ -86,6 +86,16 @@ def test_pictures_are_found_from_another_folder_beside_their_features(folder, tm
     assert text.count("data:image/png;base64,") == 4 and "no picture" not in text
 
 
+def test_the_model_is_found_from_another_folder_too(folder, tmp_path, monkeypatch):
+    place = folder.parent / "model-of-mine"
+    sslzoo.publishing.write(place, sslzoo.load("simvae-digits"), overwrite=True)
+    monkeypatch.chdir(folder.parent)
+    assert cli.main(["embed", place.name, folder.name, "--split", "train", "-o", "mine.npz"]) == 0
+    monkeypatch.chdir(tmp_path)
+    query = next((folder / "test").rglob("*.png"))
+    assert len(sslzoo.search(folder.parent / "mine.npz", query, k=3)) == 3
+
+
 def test_what_is_no_bank_and_no_query(written, tmp_path):
     np.savez(tmp_path / "other.npz", images=np.zeros((2, 3)))
     with pytest.raises(InvalidInputError, match="that sslzoo embed wrote"):

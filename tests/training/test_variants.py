@@ -68,6 +68,8 @@ def test_few_images_of_ones_own_make_one_batch(tmp_path):
     """They need no --batch-size; the zoo's sets keep theirs, and so does who asks for one."""
     settings = Plan.parse("simclr", recipe("simclr").SETTINGS, argv=["--dataset", str(tmp_path)]).settings
     assert settings(3, 48)["batch_size"] == 48 and settings(3, 10**6) == settings(3)
+    usual = settings(3)["batch_size"]
+    assert settings(3, usual + 52)["batch_size"] == (usual + 52) // 2  # two steps that leave out one image at most
     assert settings(3, 48)["learning_rate"] == pytest.approx(
         settings(3)["learning_rate"] * 48 / settings(3)["batch_size"]
     )

@@ -8,6 +8,7 @@ from sslzoo.evaluation import clustering
 from sslzoo.evaluation.protocols.protocol import Number, Protocol, Result
 
 MINIBATCH = 64
+GUESSES = 10_000  # labels at least that chance is the mean over
 
 
 @dataclasses.dataclass
@@ -59,11 +60,19 @@ class GMM(Protocol):
 
 
 def beside_chance(labels, clusters, minibatch, seed):
-    """Scores over all rows and over mini-batches: two dicts, metric -> (value, what guessing scores, by experiment)."""
-    shuffled = np.random.default_rng(seed).permutation(labels)
-    whole = [clustering.scores(some, clusters) for some in (labels, shuffled)]
-    batches = [clustering.minibatch_scores(some, clusters, minibatch, seed) for some in (labels, shuffled)]
-    return [{metric: (value[metric], chance[metric]) for metric in value} for value, chance in (whole, batches)]
+    """Scores over all rows and over mini-batches: two dicts, metric -> (value, what guessing scores, by experiment).
+
+    Guessing is the mean over labels that are shuffled, more often the fewer they are.
+    """
+    random = np.random.default_rng(seed)
+    shuffled = [random.permutation(labels) for _ in range(max(1, GUESSES // len(labels)))]
+
+    def beside(score):
+        guesses = [score(some, clusters) for some in shuffled]
+        own = score(labels, clusters)
+        return {metric: (value, float(np.mean([guess[metric] for guess in guesses]))) for metric, value in own.items()}
+
+    return beside(clustering.scores), beside(lambda *rows: clustering.minibatch_scores(*rows, minibatch, seed))
 
 
 def _remarks(mixture):
