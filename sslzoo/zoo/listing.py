@@ -24,7 +24,7 @@ class Model(dict):
             "size": _size(self["bytes"]),
             "repository": f"{self['repository'] or 'none'} ({self['revision'] or 'not published yet'})",
             "on this machine": "yes" if self["local"] else "no",
-            "license": self["license"] or "not stated",
+            "license": self["license"] if self["license"] not in (None, "unknown") else "not stated",
             "trained by": self["recipe"],
         }
         rows = [[fact, value] for fact, value in facts.items() if value]
@@ -45,13 +45,16 @@ class Models(list):
 
     def __repr__(self):
         headlines = [_headlines(model) for model in self]
-        protocols = [name for name in dict.fromkeys(name for each in headlines for name in each) if name not in _APART]
+        of_encoders = [each for model, each in zip(self, headlines) if not model.get("classes")]
+        protocols = [
+            name for name in dict.fromkeys(name for each in of_encoders for name in each) if name not in _APART
+        ]
         rows = [["NAME", "METHOD", "DATASET", "IMAGES", "FEATURES", "SIZE", *map(str.upper, protocols), "HERE"]]
         for model, metrics in zip(self, headlines):
             rows.append(
                 [
                     model["name"],
-                    model["method"] or "-",
+                    model["method"] or ("classifier" if model.get("classes") else "-"),
                     model["dataset"] or "-",
                     _shape(model),
                     str(model["features"] or "-"),
