@@ -1,7 +1,8 @@
 """The steps of `throughput.py` as others would write them: SimCLR and SimVAE in plain PyTorch, SimCLR in lightly.
 
 `throughput.py --peers torch lightly` runs this in a process of its own (two frameworks on one GPU would quarrel over
-its memory) and reads the line of JSON that it prints. By hand:
+its memory) and reads the line of JSON that it prints; under PyTorch it takes the plain step in turn with its own, in a
+process. By hand:
 
     python benchmarks/peers.py torch --method simclr --network resnet18 --images cifar10 --batch-size 512 --num-views 2
 
@@ -140,8 +141,9 @@ def plain(options, device):
     shape = SHAPES[options.images]
     model = {"simclr": SimCLR, "simvae": SimVAE}[options.method](options.network, shape, options.latent_dim)
     model = model.to(device, memory_format=torch.channels_last)
-    views = torch.rand(options.batch_size, options.num_views, *shape, device=device)
-    return iter(lambda: views, None), stepper(model, options, device), sum(p.numel() for p in model.parameters())
+    size = (options.batch_size, options.num_views, *shape)
+    batches = [torch.rand(size, device=device) for _ in range(options.steps)]  # as `fit` has: none is in the cache yet
+    return itertools.cycle(batches), stepper(model, options, device), sum(p.numel() for p in model.parameters())
 
 
 def stepper(model, options, device):
@@ -216,6 +218,23 @@ def now():
     return np.array([time.perf_counter(), time.process_time() + ended.ru_utime + ended.ru_stime + at_work])
 
 
+def clocked(peer, options):
+    """Wall and processor seconds of a peer's step, as a function that takes some steps; and its parameters."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    batches, step, parameters = {"torch": plain, "lightly": lightly}[peer](options, device)
+    for _ in range(2):  # compiles, and fills the loader's queue
+        step(next(batches)).item()
+
+    def seconds():
+        began = now()
+        for _ in range(options.steps):
+            loss = step(next(batches))
+        loss.item()
+        return (now() - began) / options.steps
+
+    return seconds, parameters
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
@@ -230,15 +249,8 @@ def main():
     add("--steps", type=int, default=20)
     options = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    batches, step, parameters = {"torch": plain, "lightly": lightly}[options.peer](options, device)
-    for _ in range(2):  # compiles, and fills the loader's queue
-        step(next(batches)).item()
-    began = now()
-    for _ in range(options.steps):
-        loss = step(next(batches))
-    loss.item()
-    wall, processor = (now() - began) / options.steps
+    seconds, parameters = clocked(options.peer, options)
+    wall, processor = seconds()
     print(json.dumps({"wall": wall, "processor": processor, "parameters": parameters}))
 
 

@@ -235,9 +235,14 @@ def measure(options, precision):
     images, views = inputs(options)
     whole, bare = make(options, views), make(options, views)
     ready = made(views, images, options.batch_size)
-    rounds = {"step alone": [], "fit": []}
+    rounds, others = {"step alone": [], "fit": []}, [peer for peer in options.peers if peer != "scan"]
+    if keras.backend.backend() == "torch" and "torch" in others:
+        others.remove("torch")
+        rounds["torch"], plain = [], in_turn(options, precision, whole)
     for _ in range(options.rounds):
         rounds["step alone"].append(alone(bare, ready, options))
+        if "torch" in rounds:
+            rounds["torch"].append(plain())
         rounds["fit"].append(in_fit(whole, images, options))
     median = {side: np.median(times, axis=0) for side, times in rounds.items()}
     for side, seconds in median.items():
@@ -256,7 +261,9 @@ def measure(options, precision):
         median["scan"] = bare_scan(whole, images, options)
         line("scan", median["scan"], options)
         beside("fit", median["fit"], median["scan"], "the bare lax.scan")
-    for peer in [name for name in options.peers if name != "scan"]:
+    if "torch" in rounds:
+        beside("torch", median["torch"], median["step alone"], "our step alone")
+    for peer in others:
         seconds = of_peer(peer, options, precision, whole)
         if seconds is None:
             continue
@@ -264,6 +271,15 @@ def measure(options, precision):
         side = "step alone" if peer == "torch" else "fit"
         beside(peer, seconds, median[side], f"our {side}")
     return median
+
+
+def in_turn(options, precision, ours):
+    """Plain PyTorch's step in this process: () -> wall and processor seconds."""
+    import peers
+
+    seconds, parameters = peers.clocked("torch", argparse.Namespace(**vars(options) | {"precision": precision}))
+    check_peer(parameters, ours)
+    return seconds
 
 
 def bare_scan(model, images, options):
@@ -285,9 +301,14 @@ def of_peer(peer, options, precision, ours):
         print(f"{peer}: not measured ({(['', *done.stderr.split(chr(10))])[-2]})")
         return None
     found = json.loads(done.stdout.splitlines()[-1])
-    if peer == "torch" and found["parameters"] != (own := trained_numbers(ours)):
-        sys.exit(f"torch: another network, of {found['parameters']:,} parameters; ours has {own:,}")
+    if peer == "torch":
+        check_peer(found["parameters"], ours)
     return np.array([found["wall"], found["processor"]])
+
+
+def check_peer(parameters, ours):
+    if parameters != (own := trained_numbers(ours)):
+        sys.exit(f"torch: another network, of {parameters:,} parameters; ours has {own:,}")
 
 
 def threads():
