@@ -854,8 +854,10 @@ NOTES = {
     "row against that of the workshop version.",
     "Table 6 of SimVAE: ARI and NMI of clusters": " For SimCLR and MoCo on CIFAR-10 the paper prints an ARI twice the "
     "NMI: its columns are probably exchanged there.",
-    "Table 7 of SimVAE: reconstruction and generation": " FID takes the weights of InceptionV3; where they could not "
-    "be had, a Fréchet distance in another space stands under *Decoders*; it is not comparable with an FID.",
+    "Table 7 of SimVAE: reconstruction and generation": " MSE is that of an entry's own decoder, where that is "
+    "published; under *Decoders* stands that of a decoder fitted to the features, where it is not. FID takes the "
+    "weights of InceptionV3; where they could not be had, a Fréchet distance in another space stands there, too; it is "
+    "not comparable with an FID.",
     "Table 8 of the workshop version: likelihood": " Its likelihoods hold a constant that it does not state, so only "
     "differences compare, and it does not say what p(z) of a single image is.",
 }
