@@ -1,7 +1,7 @@
 """The steps of `throughput.py` as others would write them: SimCLR and SimVAE in plain PyTorch, SimCLR in lightly.
 
 `throughput.py --peers torch lightly` runs this in a process of its own (two frameworks on one GPU would quarrel over
-its memory) and reads the line of JSON that it prints; under PyTorch it takes the plain step in turn with its own, in a
+its memory) and reads the line of JSON that it prints; under PyTorch the plain step and its own take turns in one
 process. By hand:
 
     python benchmarks/peers.py torch --method simclr --network resnet18 --images cifar10 --batch-size 512 --num-views 2
@@ -220,6 +220,7 @@ def now():
 
 def clocked(peer, options):
     """Wall and processor seconds of a peer's step, as a function that takes some steps; and its parameters."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     batches, step, parameters = {"torch": plain, "lightly": lightly}[peer](options, device)
     for _ in range(2):  # compiles, and fills the loader's queue
@@ -248,7 +249,6 @@ def main():
     add("--precision", default="float32")
     add("--steps", type=int, default=20)
     options = parser.parse_args()
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     seconds, parameters = clocked(options.peer, options)
     wall, processor = seconds()
     print(json.dumps({"wall": wall, "processor": processor, "parameters": parameters}))

@@ -78,7 +78,13 @@ class ManifestError(SSLZooError, ValueError):
 
 
 class HubError(SSLZooError, OSError):
-    """The Hugging Face Hub could not be reached, refused, or lacks what was asked; the message says what to do."""
+    """The Hugging Face Hub could not be reached, refused, or lacks what was asked; the message says what to do.
+
+    Attributes:
+        answered: bool, whether the Hub was reached at all.
+    """
+
+    answered = True
 
 
 class TrainingError(SSLZooError, ArithmeticError):

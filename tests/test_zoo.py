@@ -484,6 +484,11 @@ def test_a_dry_run_checks_all_and_sends_nothing(hub, written, folder):
         publishing.publish(folder, REPOSITORY, dry_run=True)
 
 
+def test_a_dry_run_is_refused_as_the_real_one(published, written):
+    with pytest.raises(HubError, match="exists and is public"):
+        publishing.publish(written, REPOSITORY, private=True, dry_run=True)
+
+
 def test_a_dry_run_needs_no_hub_and_a_run_is_its_model(hub, written, tmp_path, monkeypatch):
     shutil.copytree(written, tmp_path / "run" / NAME)
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")

@@ -80,7 +80,7 @@ def publish(
         if not (created and dry_run):
             before = hub.remote(repo_id, token=token)
     except HubError as error:
-        if not dry_run:
+        if error.answered or not dry_run:  # a refusal would be one of the real thing, too
             raise
         notes.append(f"All files of the model are listed, as if none were there: {error}")
     is_edited = not overwrite_card and _is_edited(before, card, repo_id, token)

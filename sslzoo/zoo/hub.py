@@ -380,7 +380,9 @@ def explained(doing: str, repository: str, token: str | None = None, held: str |
         safe = _without_secrets(message, token)
         # A cause would be printed beside the message, with what was taken out of it.
         cause = error if _without_secrets(f"{error}{fault}", token) == f"{error}{fault}" else None
-        raise HubError(safe) from cause
+        unavailable = HubError(safe)
+        unavailable.answered = status is not None
+        raise unavailable from cause
 
 
 def _origin(error):

@@ -221,11 +221,11 @@ def _find_path(name_or_path):
     if not isinstance(name_or_path, (str, os.PathLike)) or not os.fspath(name_or_path):
         raise InvalidInputError(f"Expected a name or a path. Received: name_or_path={name_or_path!r}")
     path, name = Path(name_or_path).expanduser(), str(name_or_path)
-    exists = os.path.exists(path)  # which, unlike Path.exists, says no to a name that no file can have
-    found = path if exists and path.is_file() else layout.model_in(path) if exists else None
-    if found is not None:
-        return found
-    if exists:  # a folder that holds no model does not hide the model of its name
+    if os.path.exists(path):  # which, unlike Path.exists, says no to a name that no file can have
+        found = path if path.is_file() else layout.model_in(path)
+        if found is not None:
+            return found
+        # A folder that holds no model does not hide the model of its name.
         return None if isinstance(name_or_path, str) and name in {*local_models(), *index.read()} else path
     if isinstance(name_or_path, os.PathLike) or path.suffix == ".keras" or len(path.parts) > 1:
         raise ArtifactError(

@@ -8,7 +8,7 @@ from sslzoo.evaluation import clustering
 from sslzoo.evaluation.protocols.protocol import Number, Protocol, Result
 
 MINIBATCH = 64
-GUESSES = 10_000  # labels at least that chance is the mean over
+GUESSES = 10_000  # labels, about, that are shuffled for what guessing scores: of a few, again and again
 
 
 @dataclasses.dataclass
