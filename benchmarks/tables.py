@@ -88,7 +88,9 @@ GENERATIVE = ("SimVAE", "VAE", "BetaVAE", "CRVAE")
 ONE_SEED = 2.0  # points beyond which a difference of single seeds is called one; seeds on digits vary by less
 # What is known of the images that the entries were trained on.
 COPIES = {"cifar10": "The copy of the images at hand had gone through JPEG (about 1 kB an image)."}
-UNEQUAL = {"likelihood_variance": "Likelihood variances", "latent_dim": "Representation sizes"}  # what tables must say
+# What tables must say where it differs.
+UNEQUAL = {"likelihood_variance": "Likelihood variances", "latent_dim": "Representation sizes"}
+BERNOULLI = "Bernoulli"  # in the place of a variance
 TEMPERATURES = {"simvae": 0.7, "mutual-information": 0.07}  # of the papers
 EARLIER = "\\*"  # after a number that is not of the published files as they are, or was measured in another way
 SEEDS = 3  # of either side, before a claim is said to hold or to fail
@@ -127,6 +129,8 @@ class Entry:
         settings = results["settings"]
         if settings.get("latent_dim", 0) is None:  # the network's own features
             settings = settings | {"latent_dim": results.get("features")}
+        if settings.get("likelihood") == "bernoulli":
+            settings = settings | {"likelihood_variance": BERNOULLI}
         return cls(
             results["name"],
             results["method"],
@@ -188,6 +192,11 @@ def number(value, metric):
     if metric.startswith("generation."):
         return f"{value:.4g}"
     return f"{value:,.1f}"
+
+
+def short(setting):
+    """A setting that is a number, a word or None, as tables print it."""
+    return "–" if setting is None else setting if isinstance(setting, str) else f"{setting:g}"
 
 
 def cell(entry, metric, theirs):
@@ -308,10 +317,10 @@ def differences(trained, printed, metrics, dataset, paper):
             if len(set(values.values())) > 1:
                 usual, *others = sorted(set(values.values()), key=lambda value: -list(values.values()).count(value))
                 named = ", ".join(
-                    f"{' and '.join(f'`{name}`' for name, its in values.items() if its == value)} ({value:g})"
+                    f"{' and '.join(f'`{name}`' for name, its in values.items() if its == value)} ({short(value)})"
                     for value in others
                 )
-                said.append(f"{words} are not equal: {usual:g}, but for {named}.")
+                said.append(f"{words} are not equal: {short(usual)}, but for {named}.")
         said.append(COPIES.get(dataset, ""))
     if points:
         said.append(CAUSES.get((paper, dataset), ""))
@@ -668,12 +677,12 @@ def asked_of(entries, ablated=()):
             rows.append((text, data, [one for one in every if one is not None]))
 
     apart = pairs(entries, "SimVAE", "VAE")
-    claim("SimVAE leads VAE, at equal views, each at its own likelihood variance (table 1)", apart, CONTENT)
+    claim("SimVAE leads VAE, at equal views, each with its own likelihood (table 1)", apart, CONTENT)
     usual = {e.settings.get("num_views") for e in entries if e.method == "SimVAE"}
     any_variance = [e for e in everything if e.method != "SimVAE" or e.settings.get("num_views") in usual]
     for other in ("VAE", "BetaVAE", "CRVAE"):
         found = pairs(any_variance, "SimVAE", other, equal=("likelihood_variance",))
-        claim(f"SimVAE leads {other}, at equal views and likelihood variance", found, CONTENT)
+        claim(f"SimVAE leads {other}, at equal views and likelihood", found, CONTENT)
     simvae = [e for e in everything if e.method == "SimVAE"]
 
     def more_views(ablation):
@@ -703,7 +712,8 @@ def asked_of(entries, ablated=()):
         and fair(one, other)
         and (one.method == "SimVAE") == (other.method == "SimVAE")
         and one.settings.get("num_views") == other.settings.get("num_views")
-        and one.settings.get("likelihood_variance", 0) < other.settings.get("likelihood_variance", 0)
+        and BERNOULLI not in (variances := [e.settings.get("likelihood_variance", 0) for e in (one, other)])
+        and variances[0] < variances[1]
     ]
     smaller = {one.name for one, _ in lower}
     lower = [(one, other) for one, other in lower if other.name not in smaller]
@@ -838,7 +848,8 @@ def settings_cells(entry):
         f"{held.get('batch_size', '–')} x {held.get('num_views', 1)}",
         f"{held.get('optimizer') or 'adam'} {rate:g}" if isinstance(rate, float) else "–",
         held.get("schedule") or "–",
-        *(f"{held[name]:g}" if held.get(name) is not None else "–" for name in ("temperature", "likelihood_variance")),
+        short(held.get("temperature")),
+        short(held.get("likelihood_variance")),
         held.get("precision") or "–",
     )
 
@@ -878,7 +889,7 @@ ABLATION_NOTE = (
 DECODER_NOTE = (
     "Squared error per pixel of test images in 0..1 (*fitted*: through a decoder trained on the frozen features); "
     "Fréchet distance between test images and images of class-wise Gaussians, in the named space; importance-weighted "
-    "negative log-likelihood in nats per image, comparable at equal likelihood variance only."
+    "negative log-likelihood in nats per image, comparable at equal likelihood only."
 )
 CLAIM_COLUMNS = ("claim", "data", "verdict", "numbers")
 CLAIM_NOTE = (
@@ -930,7 +941,7 @@ def decoder_table(entries):
                     fitted or "–",
                     *(e.shown(m) or "–" for m in distances),
                     e.shown("likelihood.nll") or "–",
-                    f"{e.settings.get('likelihood_variance', '–')}",
+                    short(e.settings.get("likelihood_variance")),
                 ]
             )
         header = [
