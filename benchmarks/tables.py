@@ -707,7 +707,7 @@ def asked_of(entries, ablated=()):
     claim(text, more, CONTENT, of_passes.budget)
     lower = [
         (one, other)
-        for one, other in itertools.permutations([*simvae, *(e for e in entries if e.method in ("VAE", "BetaVAE"))], 2)
+        for one, other in itertools.permutations((e for e in everything if e.method in ("SimVAE", "VAE", "BetaVAE")), 2)
         if one.dataset == other.dataset
         and fair(one, other)
         and (one.method == "SimVAE") == (other.method == "SimVAE")
