@@ -192,9 +192,9 @@ def test_terms_of_known_images_are_named_and_none_are_made_up_for_others():
     assert 'sslzoo.load("path/to/simvae-mnist")' in own  # by no name that anybody knows
 
 
-def test_r2_is_a_share_wherever_it_stands():
-    metric = {"name": "style.size_r2", "value": 163.91, "chance": 0.0, "error": 1.0, "protocol": "R2 of its side"}
-    metric |= {"value": 78.7897}
+@pytest.mark.parametrize("name", ["style.size_r2", "style.kept", "style.linear_kept"])  # a mean of R2 is one
+def test_r2_is_a_share_wherever_it_stands(name):
+    metric = {"name": name, "value": 78.7897, "chance": 0.0, "error": 1.0, "protocol": "R2 of its side"}
     text = card.render(results(metrics=[metric]))
     [number] = ModelCard(text).data.eval_results
     assert (number.metric_type, number.metric_value) == ("r_squared", 0.787897)

@@ -28,7 +28,8 @@ HUB_DATASETS = {
     "celeb_a": "flwrlabs/celeba",
 }
 UNSTATED = "unknown"  # license of a model of somebody's own images, until they state one
-_KINDS = {"nmi": "nmi", "ari": "ari", "mse": "mse", "fid": "fid", "auroc": "roc_auc", "r2": "r_squared", "nll": "nll"}
+_KINDS = {"nmi": "nmi", "ari": "ari", "mse": "mse", "fid": "fid", "auroc": "roc_auc", "nll": "nll"}
+_KINDS |= {"r2": "r_squared", "kept": "r_squared"}  # style.kept is a mean of R2
 _LAST = ", with the encoder as it is after the last epoch"
 _PART_LINES = {
     "encoder": "raw images `(B, {shape})`, values {low}..{high} → representations `(B, {features})`",
