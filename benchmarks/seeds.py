@@ -68,7 +68,11 @@ def entered(method, dataset, words, weights):
             f"--with-entry takes an entry that the same backend made: {backend}. Received: {keras.backend.backend()}"
         )
     flags = shlex.split(held["recipe"].partition(".py")[2])
-    made = sorted(flags[2:] if flags[:1] == ["--dataset"] else flags)
+    made = flags[2:] if flags[:1] == ["--dataset"] else flags
+    if "--name" in made:  # which an entry of other settings has; seeds are named here
+        at = made.index("--name")
+        made = made[:at] + made[at + 2 :]
+    made = sorted(made)
     if made != sorted(words):
         raise InvalidInputError(
             f"--with-entry takes an entry that the same flags made: {' '.join(made) or 'none'}. "
