@@ -137,6 +137,7 @@ def test_differences_are_tested_by_welch_and_adjusted_over_all():
 def test_a_bernoulli_likelihood_has_no_variance_to_compare(tmp_path):
     """Its likelihood_variance of 1 is only what the reconstruction is divided by."""
     results = json.loads((ROOT / "weights" / "beta-vae-digits" / "results.json").read_text())
+    results |= {"name": "vae-digits", "method": "VAE"}
     results["settings"] |= {"likelihood": "bernoulli", "likelihood_variance": 1.0}
     (tmp_path / "vae.json").write_text(json.dumps(results))
     vae = tables.Entry.read(tmp_path / "vae.json")
