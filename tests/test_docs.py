@@ -275,7 +275,7 @@ def test_an_entry_is_one_of_several_seeds(tmp_path, monkeypatch):
     def write(seed, knn, remarks, folder, **settings):
         made = json.loads((ROOT / "weights" / "simvae-digits" / "results.json").read_text())
         made |= {"seeds": [seed], "remarks": remarks, "settings": made["settings"] | {"backend": "jax"} | settings}
-        made["recipe"] = "KERAS_BACKEND=jax python recipes/simvae.py --dataset digits --float16"
+        made["recipe"] = "KERAS_BACKEND=jax python recipes/simvae.py --dataset digits --name simvae-digits --float16"
         evaluation = made["evaluation"]
         evaluation["seeds"] = [seed]
         evaluation["numbers"]["knn"]["cosine_k10_accuracy"]["value"] = knn

@@ -1,12 +1,16 @@
 """Settings: which row wins, what follows from the budget of views, and what is refused. No run is made."""
 
+from pathlib import Path
+
 import pytest
 
 from sslzoo.data.catalogue import KNOWN
 from sslzoo.errors import InvalidInputError, UnknownNameError
+from sslzoo.files import module_at
 from sslzoo.training import AIRNET, PAPER, STRONG, VAE_AIRNET, VAE_PAPER, Per, Variant, flags
 from sslzoo.training.settings import SETUPS, data_name, model_name, parse_changes, resolve, table
 
+ROOT = Path(__file__).resolve().parents[2]
 OWN = {"temperature": 0.7, "batch_size": Per(128, mnist=64), "queue_size": Per(4096, digits=128)}
 VARIANTS = {
     "paper": PAPER | {"temperature": 0.1},
@@ -195,3 +199,19 @@ def test_views_are_cut_out_of_larger_images():
     assert parsed("--store-size", "96", "--image-size", "64")["view_size"] == 64
     with pytest.raises(InvalidInputError, match=r"at most as large. Received: --store-size=64 --image-size=96"):
         parsed("--store-size", "64", "--image-size", "96")
+
+
+@pytest.mark.parametrize(
+    ("variant", "dataset", "likelihood"),
+    [
+        ("zoo", "mnist", "bernoulli"),
+        ("zoo", "cifar10", "gaussian"),
+        ("paper", "mnist", "gaussian"),  # as the text of the SimVAE paper has it, for all images
+        ("workshop", "fashion_mnist", "gaussian"),
+        ("released", "mnist", "bernoulli"),  # as its code has it, for gray ones
+        ("released", "cifar10", "gaussian"),
+    ],
+)
+def test_the_vae_of_the_zoo_leaves_that_of_the_papers_alone(variant, dataset, likelihood):
+    recipe = module_at(ROOT / "recipes" / "vae.py")
+    assert resolve(recipe.SETTINGS, recipe.VARIANTS, variant, dataset, None, {})["likelihood"] == likelihood
