@@ -193,6 +193,22 @@ def test_claims_compare_like_with_like():
     )
 
 
+def test_equal_batches_are_compared_apart_from_usual_ones():
+    usual = "SimVAE leads BetaVAE, at equal views and likelihood"
+    equal = f"{usual} in equal batches"
+    simvae = entry("simvae", "SimVAE", content(97), batch_size=32, num_views=10)
+    beta = entry("beta", "BetaVAE", content(98), batch_size=320, num_views=1)
+    group = entry("group", "BetaVAE", content(93), batch_size=32, num_views=10)
+    wide = entry("wide", "SimVAE", content(80), batch_size=32, num_views=10, likelihood_variance=1.0)
+    told = {text: numbers for text, _, _, numbers in tables.claims([simvae, beta], [group, wide])}
+    assert told[usual].startswith("`simvae` over `beta`:") and "group" not in told[usual]
+    assert told[equal].startswith("`simvae` over `group`:") and "beta`" not in told[equal]
+    vae = entry("vae-group", "VAE", content(90), batch_size=32, num_views=10, likelihood_variance=tables.BERNOULLI)
+    told = {text: numbers for text, _, _, numbers in tables.claims([simvae, beta], [vae, wide])}
+    own = told["SimVAE leads VAE, at equal views in equal batches, each with its own likelihood"]
+    assert own.startswith("`simvae` over `vae-group`:") and "wide" not in own
+
+
 def test_a_changed_setting_is_told_by_itself_and_against_its_worst_value(tmp_path):
     claim = "More views in a group help SimVAE, at equal views in all (figure 7)"
     kept = [entry("ten", "SimVAE", content(97), seeds=3, num_views=10), entry("vae", "VAE", content(90), seeds=3)]
