@@ -26,8 +26,9 @@ def write(entries: dict[str, dict], file: "str | os.PathLike | None" = None) -> 
         InvalidInputError: an entry that is none.
     """
     file = index.path() if file is None else Path(file)
+    in_short = {"ensure_ascii": False, "allow_nan": False, "separators": (",", ":")}  # it travels with the package
     lines = [
-        f"{json.dumps(name)}: {json.dumps(index.check_entry(name, entry), ensure_ascii=False, allow_nan=False)}"
+        f"{json.dumps(name)}: {json.dumps(index.check_entry(name, entry), **in_short)}"
         for name, entry in sorted(entries.items())
     ]
     text = f'{{\n"schema": {index.SCHEMA},\n"models": {{\n' + ",\n".join(lines) + "\n}\n}\n"
