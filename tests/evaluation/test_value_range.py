@@ -30,7 +30,7 @@ def test_bands_are_trained_on_published_read_and_evaluated(tmp_path, capsys):
     arrays = {"train_images": images, "train_labels": labels, "test_images": test_images, "test_labels": test_labels}
     np.savez(tmp_path / "bands.npz", **arrays)
     command = f"--dataset {tmp_path}/bands.npz --network vit-tiny --set network_options={{'depth':1}} --epochs 2 "
-    command += f"--batch-size 32 --protocols knn --out {tmp_path}/out --name bands"
+    command += f"--batch-size 32 --protocols knn gmm style --out {tmp_path}/out --name bands"
     run = Run("simclr", {"head": None, "temperature": 0.5}, argv=command.split())
     assert run.settings["policy"] == "channels" and run.settings["latent_dim"] is None
     model = SimCLR(run.encoder(), None, run.views(), temperature=0.5)
