@@ -127,7 +127,8 @@ def sweep(
         raise InvalidInputError(
             f"A sweep takes a mean and an error at each of {len(values)} values. Received: series of {counts or 'none'}"
         )
-    figure, axes = new_figure(6.2, 4.0, title)
+    many = len(series) > 3  # names would cover lines
+    figure, axes = new_figure(7.8 if many else 6.2, 4.0, title)
     places = np.arange(len(values))
     for place, numbers in zip(places, seeds):
         axes.plot([place] * len(numbers), numbers, ".", color=GRAY, alpha=0.5, zorder=0)
@@ -141,5 +142,6 @@ def sweep(
     axes.grid(axis="y", color=PALE, linewidth=0.8)
     axes.tick_params(colors=GRAY, length=0)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=9, labelcolor=GRAY)
+    beside = {"loc": "center left", "bbox_to_anchor": (1, 0.5)} if many else {}
+    axes.legend(frameon=False, fontsize=9, labelcolor=GRAY, **beside)
     return save_figure(figure, path)
