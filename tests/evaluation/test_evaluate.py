@@ -25,6 +25,8 @@ from sslzoo.evaluation import (
 from sslzoo.evaluation.clustering import fit_mixtures
 from sslzoo.evaluation.protocols import REGISTRY
 from sslzoo.evaluation.protocols.gmm import beside_chance
+from sslzoo.methods import SimCLR
+from sslzoo.views import Views
 
 FAST = {"epochs": 2, "gmm_restarts": 1}
 
@@ -326,6 +328,15 @@ def test_progress_reaches_every_protocol(encoder, data):
     evaluate(encoder, data, progress=lambda what, done, total: seen.append((what, done == total)), **FAST)
     finished = [what for what, done in seen if done]
     assert finished == ["features", "features", "linear probe", "MLP probe", "kNN", "GMM"]
+
+
+def test_progress_reaches_the_probe_on_views(data):
+    network = sslzoo.networks.encoder("mlp-small", (6, 5, 1), 4, seed=0)
+    seen, model = [], SimCLR(network, views=Views("simvae-mnist", 2, seed=0))
+    encoder, options = model.parts((6, 5, 1))["encoder"], {"method": model, "views_epochs": 2}
+    report = evaluate(encoder, data, "views", progress=lambda *now: seen.append(now), **options)
+    assert seen[-2:] == [("linear probe on views", 1, 2), ("linear probe on views", 2, 2)]
+    assert report["views"]["accuracy"] > 1 / 3
 
 
 def test_progress_is_shown_when_asked_for(encoder, data, capsys):

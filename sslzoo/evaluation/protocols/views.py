@@ -37,8 +37,8 @@ class Views(Protocol):
         def draw(epoch):
             return features(network, subject.train_images)
 
-        settings = subject.num_classes, self.views_epochs
-        trained = train_probe_on_views(draw, subject.train_classes, *test, *settings, seed=subject.seed)
+        classes, options = subject.num_classes, {"seed": subject.seed, "progress": subject.progress(self.title)}
+        trained = train_probe_on_views(draw, subject.train_classes, *test, classes, self.views_epochs, **options)
         note = f"SGD 0.01, momentum 0.9, {self.views_epochs} epochs of new views, after the last epoch"
         accuracy = Number(float(trained.accuracies[-1]), "accuracy", note, subject.majority)
         settings = {"optimizer": "SGD", "learning_rate": 0.01, "momentum": 0.9, "epochs": self.views_epochs}
