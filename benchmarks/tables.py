@@ -290,8 +290,9 @@ def differences(trained, printed, metrics, dataset, paper):
         said.append(
             f"What differs: {budget} views were seen here where the paper's {epochs} epochs"
             + (f" of {of_image} views" if of_image > 1 else "")
-            + f" make up to {millions(theirs)}; the network is {', '.join(f'`{name}`' for name in networks)}"
-            + (f" (the paper's: {network})" if networks == ["convnet"] else "")
+            + f" make up to {millions(theirs)}; {'the network is' if len(networks) == 1 else 'networks are'} "
+            + " and ".join(f"`{name}`" for name in networks)
+            + (f" (the paper's: {network})" if {"convnet", "airnet"} & set(networks) else "")
             + f"; {seeds_in_words(fitted)}."
         )
         flips = sorted({str(entry.settings.get("flip") or "not at all") for entry in fitted})
