@@ -24,7 +24,7 @@ from scipy import stats
 from sslzoo.data.catalogue import KNOWN
 from sslzoo.files import module_at, read_json, write_beside
 from sslzoo.zoo import index
-from sslzoo.zoo.results import check_results, read_results
+from sslzoo.zoo.results import check_results, read_results, tag_of
 
 figures = module_at(Path(__file__).with_name("figures.py"))
 ROOT = Path(__file__).resolve().parent.parent
@@ -1019,9 +1019,10 @@ def zoo_tables(weights):
 
 
 def zoo_in_short(weights):
-    """Lines of one table: of each data set but toys the two best neighbors and SimVAE."""
+    """Lines of one table: of each data set but toys the two best neighbors and SimVAE, as their recipes train them."""
     rows = []
     for dataset, models in zoo_by_dataset(weights).items():
+        models = [results for results in models if tag_of(results["name"]) is None]
         chosen = [*models[:2], *(r for r in models[2:] if r["name"] == f"simvae-{dataset.replace('_', '-')}")]
         rows += map(zoo_row, chosen if dataset != "digits" else [])
     return table(ZOO_HEADER, rows)
