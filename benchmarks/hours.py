@@ -57,7 +57,7 @@ def draw(rows, path):
         axes.plot(minutes, accuracies, color=color, linewidth=1.6)
         height = max(accuracies[-1], height + 1.3)  # names must not cover one another
         axes.annotate(
-            f"{name.removesuffix('-cifar10')} {accuracies[-1]:.1f}",
+            f"{name.replace('-cifar10', '')} {accuracies[-1]:.1f}",
             (minutes[-1], accuracies[-1]),
             xytext=(1.04 * farthest, height),
             fontsize=9,
