@@ -1,7 +1,7 @@
 """Pages of the site that are made from the code and from results.json files, while MkDocs builds it.
 
-MkDocs calls `on_files`, `on_page_markdown` and `on_post_build`. Links that are right in the repository are turned into those of the
-site: a method's file into its page of the API, a model's folder into its page of the gallery.
+MkDocs calls `on_files`, `on_page_markdown` and `on_post_build`. Links that are right in the repository are turned into
+those of the site: a method's file into its page of the API, a model's folder into its page of the gallery.
 """
 
 import argparse
