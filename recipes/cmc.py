@@ -10,6 +10,7 @@ in Contrastive Learning for Visual Representations" (arXiv 2005.13149).
 """
 
 from sslzoo import networks, training
+from sslzoo.errors import InvalidInputError
 from sslzoo.methods import CMC
 from sslzoo.methods.memory_bank import ClusterBank
 from sslzoo.training import AIRNET, MI, PAPER, Per
@@ -39,6 +40,11 @@ def main(argv=None):
     run = training.Run("cmc", SETTINGS, VARIANTS, argv, __doc__, PUBLISHED)
     s, parts = run.settings, []
     height, width, channels = run.input_shape
+    if channels != 3 and height is None:
+        raise InvalidInputError(
+            "view_size (--store-size) is for images in color: others are cut into halves of one size. "
+            f"Received: view_size={s['view_size']}"
+        )
     split = {"channels": ((0, 1), (1, 3))} if channels == 3 else {"rows": ((0, height // 2), (height // 2, height))}
     ((axis, places),) = split.items()
     for number, (first, last) in enumerate(places):

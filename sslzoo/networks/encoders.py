@@ -102,6 +102,11 @@ def gives_features(name: str) -> bool:
     return name in FEATURE_ENCODERS or ":" in name
 
 
+def takes_any_size(name: str) -> bool:
+    """Whether a network can be built for images of any side, with an `input_shape` of (None, None, C)."""
+    return name in ANY_SIZE or ":" in name
+
+
 def on_part(
     network: keras.Model,
     image_shape: tuple[int, int, int],

@@ -5,6 +5,7 @@ import keras
 from sslzoo import augment, networks, optimizers
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.networks.backbones import widening
+from sslzoo.networks.encoders import takes_any_size
 from sslzoo.training.annealing import TimedCosine
 from sslzoo.views import Views, policy
 
@@ -43,8 +44,20 @@ class Builders:
     @property
     def input_shape(self) -> tuple[int | None, ...]:
         """What an encoder takes: the shape of an image; any side where it is trained on smaller views than it is used
-        on."""
-        return (None, None, self.image_shape[-1]) if self.settings["view_size"] else self.image_shape
+        on.
+
+        Raises:
+            InvalidInputError: there, a network that takes one size.
+        """
+        size, network = self.settings["view_size"], self.settings["network"]
+        if not size:
+            return self.image_shape
+        if not takes_any_size(network):
+            raise InvalidInputError(
+                "view_size (--store-size) needs a network of images of any side. "
+                f"Received: view_size={size}, network={network!r}"
+            )
+        return None, None, self.image_shape[-1]
 
     def encoder(self, posterior: bool = False, **size) -> keras.Model:
         """The encoder of this run: setting "network", a representation of "latent_dim" numbers; or that of --init.
@@ -52,7 +65,15 @@ class Builders:
         Args:
             posterior: bool, whether it gives mean and log-variance.
             **size: of a network that comes in several, as `networks.encoder` takes it (width=16).
+
+        Raises:
+            InvalidInputError: a posterior beside the setting "view_size": a decoder rebuilds images of one size.
         """
+        if posterior and self.settings["view_size"]:
+            raise InvalidInputError(
+                "view_size (--store-size) is for methods without a decoder, which rebuilds images of one size. "
+                f"Received: view_size={self.settings['view_size']}"
+            )
         if self.beginning:
             return self.beginning.encoder(self, posterior)
         s = self.settings

@@ -6,6 +6,7 @@ import pytest
 from test_training import recipe, rows
 
 import sslzoo
+from sslzoo.errors import InvalidInputError
 from sslzoo.training.plan import Plan
 from sslzoo.zoo.results import read_results
 
@@ -75,3 +76,19 @@ def test_few_images_of_ones_own_make_one_batch(tmp_path):
     )
     asked = Plan.parse("simclr", recipe("simclr").SETTINGS, argv=["--dataset", str(tmp_path), "--batch-size", "64"])
     assert asked.settings(3, 48)["batch_size"] == 64
+
+
+@pytest.mark.parametrize(
+    ("method", "network", "message"),
+    [
+        ("simclr", "mlp-small", "needs a network of images of any side"),
+        ("simvae", "airnet", "is for methods without a decoder"),
+        ("gedi", "mlp-small", "needs a network of images of any side"),
+        ("cmc", "airnet", "is for images in color"),
+    ],
+)
+def test_views_smaller_than_images_need_a_network_and_a_method_that_can_take_them(method, network, message, tmp_path):
+    words = ["--out", str(tmp_path / "run"), "--set", "view_size=6", f"network={network}"]
+    with pytest.raises(InvalidInputError, match=message + ".*Received: view_size=6"):
+        recipe(method).main(words)
+    assert not (tmp_path / "run").exists()
