@@ -279,29 +279,36 @@ def _derived(numbers):
 
 def views_of(numbers: dict) -> int:
     """How many views of an image the encoder sees in a step, global and local ones."""
-    return numbers["num_views"] + numbers.get("local_views", 0)
+    return numbers["num_views"] + (numbers.get("local_views") or 0)
 
 
 def _checked(numbers):
-    """The numbers, if they are such: those that every run has."""
+    """The numbers, if they are such: those that every run has, and those of a method that recipes compute with."""
+
+    def there(*names):
+        return {name: numbers[name] for name in names if name in numbers}
 
     def given(*names):
-        return {name: numbers[name] for name in names if numbers.get(name) is not None}
+        return {name: value for name, value in there(*names).items() if value is not None}
 
     for name in ("batch_size", "num_views", "learning_rate", "views_per_image", "warmup_steps"):
         if numbers[name] is None:
             raise InvalidInputError(f"{name} must be a number. Received: {name}=None")
+    for name, value in there("network", "policy").items():
+        if not isinstance(value, str):
+            raise InvalidInputError(f"{name} must be a name. Received: {name}={value!r}")
     checks.count(
         **given("batch_size", "num_views", "view_size", "epochs", "latent_dim", "gmm_restarts", "probe_on_views")
     )
     checks.count(0, **given("monitor_every", "warmup_steps", "local_views"))
     checks.positive(**given("learning_rate", "adam_epsilon", "views_per_image"))
     checks.number(0, **given("weight_decay", "warmup_epochs"))
-    if not isinstance(numbers["policy_changes"], dict):
-        raise InvalidInputError(
-            "policy_changes must be a dict, {step: its options or None}. "
-            f"Received: policy_changes={numbers['policy_changes']!r}"
-        )
+    checks.number(0, **there("freeze_epochs", "queue_epochs", "generative_epochs"))
+    checks.fraction(**there("shrinking", "warm", "warmup_share"))
+    for name, value in there("policy_changes", "network_options", "head_options").items():
+        if not isinstance(value, dict):
+            entry = "step: its options or None" if name == "policy_changes" else "option: value"
+            raise InvalidInputError(f"{name} must be a dict, {{{entry}}}. Received: {name}={value!r}")
     return numbers
 
 
@@ -324,8 +331,8 @@ def parse_changes(words: "list[str]", numbers: dict) -> dict:
 
     Raises:
         UnknownNameError: a setting that there is not.
-        InvalidInputError: no "=", a text where a number stands, anything but True or False where one of them stands, or
-            a setting named twice.
+        InvalidInputError: no "=", a text or tuple where a number stands, anything but True or False where one of them
+            stands, or a setting named twice.
     """
     changes = {}
     for word in words:
@@ -339,7 +346,7 @@ def parse_changes(words: "list[str]", numbers: dict) -> dict:
             value = text
         if isinstance(numbers[name], bool) and not isinstance(value, bool):
             raise InvalidInputError(f"{name} must be True or False. Received: --set {name}={text}")
-        if isinstance(value, str) and isinstance(numbers[name], (int, float)):
+        if isinstance(numbers[name], (int, float)) and not isinstance(value, (int, float, type(None))):
             raise InvalidInputError(f"{name} must be a number, as {numbers[name]!r} is. Received: --set {name}={text}")
         if name in changes:
             raise InvalidInputError(f"{name} must have one value. Received: --set {name}={changes[name]} {word}")

@@ -127,6 +127,28 @@ def test_what_is_on_or_off_takes_nothing_else(text):
         parse_changes([f"fill_bank={text}"], {"fill_bank": True})
 
 
+@pytest.mark.parametrize("text", ["x", "(0.2, 0.5)", "{}"])
+def test_where_a_number_stands_no_text_or_tuple_does(text):
+    with pytest.raises(InvalidInputError, match=r"must be a number, as 0\.1 is. Received: --set "):
+        parse_changes([f"temperature={text}"], {"temperature": 0.1})
+
+
+@pytest.mark.parametrize(
+    ("own", "message"),
+    [
+        ({"network": None}, "network must be a name. Received: network=None"),
+        ({"policy": 0}, "policy must be a name. Received: policy=0"),
+        ({"freeze_epochs": None}, "freeze_epochs must be a number >= 0. Received: freeze_epochs=None"),
+        ({"shrinking": 1.5}, "shrinking must be a number from 0 to 1. Received: shrinking=1.5"),
+        ({"head_options": (0,)}, r"head_options must be a dict, {option: value}. Received: head_options=\(0,\)"),
+        ({"policy_changes": "blur"}, "policy_changes must be a dict, {step: its options or None}. Received"),
+    ],
+)
+def test_what_recipes_compute_with_is_checked_before(own, message):
+    with pytest.raises(InvalidInputError, match=message):
+        resolve(OWN | own, VARIANTS, "zoo", "digits")
+
+
 def test_every_set_counts_and_no_setting_has_two_values():
     """argparse keeps the last of several --set, unless told otherwise: the others would be lost without a word."""
 
