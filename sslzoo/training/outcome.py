@@ -251,9 +251,9 @@ def own_protocols(run, model) -> tuple[list[str], dict]:
     if epochs := run.settings["probe_on_views"]:
         protocols.append("views")
         options["views_epochs"] = epochs
-    if other := run.settings.get("outliers"):
+    if run.outside:
         protocols.append("outliers")
-        options["outside"] = (other,)
+        options["outside"] = run.outside
     return protocols, options
 
 

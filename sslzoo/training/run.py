@@ -151,6 +151,14 @@ class Run(Builders):
     def image_shape(self) -> tuple[int, int, int]:
         return tuple(self.images.shape[1:])
 
+    @functools.cached_property
+    def outside(self) -> "dict[str, np.ndarray]":
+        """Test images of the setting "outliers", a data set beside this one, by its name; empty without the setting."""
+        other = self.settings.get("outliers")
+        if other is None:
+            return {}
+        return {Path(str(other)).name: data.load(other, "test", data_dir=self.arguments.data_dir)[0]}
+
     def optimizer_steps(self, epochs: float) -> int:
         """Steps of the optimizer in so many epochs: what methods count (--accumulate makes one of several batches)."""
         return round(epochs * self.steps_per_epoch / (self.arguments.accumulate or 1))
@@ -204,7 +212,10 @@ class Run(Builders):
 
         Raises:
             InvalidInputError: --init, and a recipe that makes its networks itself.
+            UnknownNameError, MissingDataError, InvalidInputError: of the setting "outliers", which is measured at the
+                end, before hours of training that lead there.
         """
+        _ = self.outside
         if self.beginning and not self.beginning.taken:
             raise InvalidInputError(
                 f"{self.method} trains networks of its own kind, which cannot begin with another model. "

@@ -6,7 +6,7 @@ import pytest
 from test_training import recipe, rows
 
 import sslzoo
-from sslzoo.errors import InvalidInputError
+from sslzoo.errors import InvalidInputError, UnknownNameError
 from sslzoo.training.plan import Plan
 from sslzoo.zoo.results import read_results
 
@@ -91,4 +91,10 @@ def test_views_smaller_than_images_need_a_network_and_a_method_that_can_take_the
     words = ["--out", str(tmp_path / "run"), "--set", "view_size=6", f"network={network}"]
     with pytest.raises(InvalidInputError, match=message + ".*Received: view_size=6"):
         recipe(method).main(words)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_set_to_be_told_from_outliers_is_looked_for_before_training(tmp_path):
+    with pytest.raises(UnknownNameError, match="Did you mean 'fashion_mnist'"):
+        recipe("gedi").main(["--out", str(tmp_path / "run"), "--set", "outliers=fashion_mnst"])
     assert not (tmp_path / "run").exists()
