@@ -54,7 +54,7 @@ def main(argv=None):
         raise InvalidInputError(
             "prior_variance needs a center_variance beside it (--set center_variance=1): with uniform "
             "centers it is a unit of length, and changes where training starts but not its optimum. "
-            f"Received: prior_variance={run.settings['prior_variance']:g}, center_variance=None"
+            f"Received: prior_variance={run.settings['prior_variance']!r}, center_variance=None"
         )
     model = SimVAE(
         run.encoder(posterior=True),

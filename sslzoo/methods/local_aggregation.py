@@ -2,6 +2,7 @@
 
 from keras import ops
 
+from sslzoo import checks
 from sslzoo.methods.memory_bank import MemoryBank
 from sslzoo.methods.papers import MUTUAL_INFORMATION
 
@@ -33,6 +34,7 @@ class LocalAggregation(MemoryBank):
     remembers = ("an embedding of each training image", "its clusters")
 
     def __init__(self, encoder, num_images, projector=None, views=None, neighbors=4096, clusters=300, **kwargs):
+        clusters = checks.count(2, clusters=clusters)  # without any it would be `Ball`
         super().__init__(encoder, num_images, projector, views, neighbors=neighbors, clusters=clusters, **kwargs)
 
     def sets(self, cosines, places, index, bank):

@@ -358,7 +358,8 @@ class ClusterBank(Clusters):
     def on_train_begin(self, logs=None):
         if not isinstance(self.model, MemoryBank) or self.model.clusters is None:
             raise InvalidInputError(
-                f"ClusterBank makes the clusters of a method with a memory bank. Received: {type(self.model).__name__}"
+                "ClusterBank makes the clusters of a method with a memory bank, whose `clusters` say how many. "
+                f"Received: {type(self.model).__name__}, clusters={getattr(self.model, 'clusters', None)}"
             )
 
     def cluster(self, epoch):

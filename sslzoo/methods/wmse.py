@@ -45,7 +45,7 @@ class WMSE(JointEmbedding):
         self, encoder, projector=None, views=None, whitening_size=None, iterations=1, normalize=True, seed=0, **kwargs
     ):
         super().__init__(encoder, projector, views, **kwargs)
-        if whitening_size is not None and whitening_size <= self.embedding_dim:
+        if whitening_size is not None and checks.count(whitening_size=whitening_size) <= self.embedding_dim:
             raise InvalidInputError(
                 f"whitening_size must be larger than the {self.embedding_dim} features of an embedding. "
                 f"Received: whitening_size={whitening_size!r}"

@@ -176,6 +176,7 @@ def test_training_pulls_views_together_and_keeps_images_apart(method):
         (CorInfoMax, {"regularizer": 0.0}, "regularizer must be a number > 0. Received: regularizer=0.0"),
         (CorInfoMax, {"momentum": 1.0}, "momentum must be below 1.*Received: momentum=1"),
         (WMSE, {"iterations": 0}, "iterations must be an integer >= 1. Received: iterations=0"),
+        (WMSE, {"whitening_size": (6,)}, "whitening_size must be an integer >= 1. Received: whitening_size="),
         (WMSE, {"whitening_size": 4}, "larger than the 4 features of an embedding. Received: whitening_size=4"),
     ],
 )

@@ -352,6 +352,8 @@ def test_the_callback_makes_clusters_between_epochs(capsys):
     assert all(labels.max() < 5 for labels in seen[1:])
     with pytest.raises(InvalidInputError, match="Received: Ball"):
         make(Ball).fit(inputs(make(Ball)), batch_size=BATCH, verbose=0, callbacks=[ClusterBank()])
+    with pytest.raises(InvalidInputError, match=r"clusters must be an integer >= 2\. Received: clusters=None"):
+        make(LocalAggregation, clusters=None)
 
 
 # ---------------------------------------------------------------- CMC
