@@ -291,7 +291,8 @@ def _checked(numbers):
     def given(*names):
         return {name: value for name, value in there(*names).items() if value is not None}
 
-    for name in ("batch_size", "num_views", "learning_rate", "views_per_image", "warmup_steps"):
+    needed = ("batch_size", "num_views", "learning_rate", "adam_epsilon", "views_per_image", "warmup_steps")
+    for name in (*needed, "gmm_restarts"):
         if numbers[name] is None:
             raise InvalidInputError(f"{name} must be a number. Received: {name}=None")
     for name, value in there("network", "policy").items():

@@ -137,6 +137,7 @@ def test_where_a_number_stands_no_text_or_tuple_does(text):
     ("own", "message"),
     [
         ({"network": None}, "network must be a name. Received: network=None"),
+        ({"gmm_restarts": None}, "gmm_restarts must be a number. Received: gmm_restarts=None"),
         ({"policy": 0}, "policy must be a name. Received: policy=0"),
         ({"freeze_epochs": None}, "freeze_epochs must be a number >= 0. Received: freeze_epochs=None"),
         ({"shrinking": 1.5}, "shrinking must be a number from 0 to 1. Received: shrinking=1.5"),
