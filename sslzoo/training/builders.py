@@ -5,7 +5,7 @@ import keras
 from sslzoo import augment, networks, optimizers
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.networks.backbones import widening
-from sslzoo.networks.encoders import takes_any_size
+from sslzoo.networks.encoders import ANY_SIZE, takes_any_size
 from sslzoo.training.annealing import TimedCosine
 from sslzoo.views import Views, policy
 
@@ -54,7 +54,8 @@ class Builders:
             return self.image_shape
         if not takes_any_size(network):
             raise InvalidInputError(
-                "view_size (--store-size) needs a network of images of any side. "
+                "view_size (--store-size) needs a network of images of any side: "
+                f"{', '.join(sorted(ANY_SIZE))}, or one from elsewhere (keras:...). "
                 f"Received: view_size={size}, network={network!r}"
             )
         return None, None, self.image_shape[-1]

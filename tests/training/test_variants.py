@@ -81,7 +81,7 @@ def test_few_images_of_ones_own_make_one_batch(tmp_path):
 @pytest.mark.parametrize(
     ("method", "network", "message"),
     [
-        ("simclr", "mlp-small", "needs a network of images of any side"),
+        ("simclr", "mlp-small", "needs a network of images of any side: airnet, resnet18, "),
         ("simvae", "airnet", "is for methods without a decoder"),
         ("gedi", "mlp-small", "needs a network of images of any side"),
         ("cmc", "airnet", "is for images in color"),
