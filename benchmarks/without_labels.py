@@ -201,8 +201,9 @@ def main(argv=None):
     entries = json.loads(RESULTS.read_text())["entries"] if RESULTS.exists() else {}
     if not arguments.again:
         entries |= {dataset: measured(dataset, arguments.data_dir) for dataset in arguments.datasets}
-    for entry in (entry for some in entries.values() for entry in some):
-        entry |= accuracies(read_results(ROOT / "weights" / entry["name"]))
+    for dataset, some in entries.items():
+        kept = [entry for entry in some if (ROOT / "weights" / entry["name"]).is_dir()]  # others were given up since
+        entries[dataset] = [entry | accuracies(read_results(ROOT / "weights" / entry["name"])) for entry in kept]
     rows = [{"dataset": dataset, **row} for dataset in DATASETS for row in correlated(entries.get(dataset, []))]
     settings = {"images": IMAGES, "viewed": VIEWED, "views": NUM_VIEWS, "policy": "simvae-DATASET"}
     record = {"settings": settings, "entries": entries, "correlations": rows}
