@@ -70,6 +70,7 @@ RECIPES = {
     "simvae --set latent_dim=0": "latent_dim must be an integer >= 1",
     "simvae --set network=resnt": "Did you mean 'resnet50'",
     "simvae --set network=5": "network must be a name",
+    "simvae --set prior_variance=None": "prior_variance needs a center_variance beside it",
     "simvae --set policy=x": "Unknown policy",
     "simvae --set policy_changes=3": "policy_changes must be a dict",
     "simvae --set flip=up": "Unknown flip",
