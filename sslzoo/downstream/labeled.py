@@ -129,11 +129,17 @@ def _pairs(dataset):
             f"((train_images, train_labels), (test_images, test_labels)). Received: {type(dataset).__name__}"
         )
     labels, names = [labels for _, labels in splits], None
-    if all(np.asarray(each).dtype.kind == "U" for each in labels):
-        names, places = np.unique(np.concatenate(labels), return_inverse=True)
+    if all(map(_are_names, labels)):
+        names, places = np.unique(np.concatenate([np.asarray(each, str) for each in labels]), return_inverse=True)
         labels = np.split(places, np.cumsum([len(each) for each in labels])[:-1])
     checked = [data.check(images, each) for (images, _), each in zip(splits, labels)]
     return checked[0], checked[1] if len(checked) > 1 else None, None if names is None else names.tolist()
+
+
+def _are_names(labels):
+    """Whether labels are strings: an array of them, or of Python's, as columns of tables are."""
+    array = np.asarray(labels)
+    return array.dtype.kind == "U" or (array.dtype == object and all(isinstance(each, str) for each in array.flat))
 
 
 def _places(labels, present):

@@ -189,10 +189,13 @@ def test_labels_may_have_gaps_and_names(tmp_path):
     assert np.array_equal(found.test_labels, np.where(truth == 2, -1, truth))
     assert any("4 test images" in remark for remark in found.remarks)
     named = np.array(["owl", "cat", "dog"])
-    found = labeled.read(((images, named[labels]), (test, named[truth])), (8, 8, 3))
-    assert found.classes == ["cat", "dog", "owl"] and np.array_equal(
-        np.array(found.classes)[found.test_labels], named[truth]
-    )
+    for kind in str, object:  # as NumPy and as columns of tables hold strings
+        found = labeled.read(((images, named[labels].astype(kind)), (test, named[truth])), (8, 8, 3))
+        assert found.classes == ["cat", "dog", "owl"]
+        assert np.array_equal(np.array(found.classes)[found.test_labels], named[truth])
+    for wrong in [*named[labels][1:], 3], [*named[labels][1:], None]:
+        with pytest.raises(InvalidInputError, match="Expected integer labels"):
+            labeled.read((images, np.array(wrong, object)), (8, 8, 3))
     np.savez(tmp_path / "one.npz", images=images, labels=labels)
     halved = labeled.read(tmp_path / "one.npz", (8, 8, 3), test_share=0.5)
     assert len(halved.test_labels) == 15 and halved.name == "one"
