@@ -655,15 +655,16 @@ def claims(entries, ablated=()):
 
 
 def verdict_of(comparisons, found):
-    """Verdict and numbers of a row."""
+    """Verdict and numbers of a row: pairs of single seeds are told, but decide nothing where others have several."""
     words = []
     for _, alike in itertools.groupby(comparisons, key=lambda one: (one.one.name, one.other.name)):
         alike = list(alike)
         marks = ["**" if one.sign(found) else "" for one in alike]
         points = ", ".join(f"{WORDS[one.measure]} {m}{one.points:+.1f}{m}" for one, m in zip(alike, marks))
         words.append(f"`{alike[0].one.name}` over `{alike[0].other.name}`: {points}")
-    seeds = min((side.seeds for each in comparisons for side in (each.one, each.other)), default=0)
-    return verdict([(one.measure, one.sign(found)) for one in comparisons], seeds), "; ".join(words) or "–"
+    deciding = [one for one in comparisons if one.p is not None] or comparisons
+    seeds = min((side.seeds for each in deciding for side in (each.one, each.other)), default=0)
+    return verdict([(one.measure, one.sign(found)) for one in deciding], seeds), "; ".join(words) or "–"
 
 
 def asked_of(entries, ablated=()):
@@ -925,8 +926,9 @@ CLAIM_NOTE = (
     f"a false discovery rate of {FALSE_DISCOVERIES:.0%}. The variance due to few test images (360 of the digits) is "
     "not included.\n"
     "- **Verdict**: a claim holds or fails once two of its measures agree and none disagrees, in part if not all of "
-    "them are significant; it is mixed if two agree and two disagree; one measure is not enough. With fewer than three "
-    f"seeds it is open: a difference of single seeds beyond {ONE_SEED:g} points only says where it leans.\n"
+    "them are significant; it is mixed if two agree and two disagree; one measure is not enough. Pairs of fewer than "
+    "three seeds decide nothing beside others that have them; alone they leave it open: a difference beyond "
+    f"{ONE_SEED:g} points only says where it leans.\n"
     "- **Settings with several values** are compared with the value that should be worst: the fewest views in a "
     "group, the largest variance."
 )

@@ -120,6 +120,19 @@ def test_a_claim_holds_fails_or_is_open_by_its_numbers():
     assert tables.verdict(within, 1) == "open, no difference so far"
 
 
+def test_a_pair_of_single_seeds_leaves_the_verdict_to_those_with_several():
+    several = [entry(name, name, content(90), seeds=3) for name in ("SimVAE", "VAE")]
+    single = [entry(f"{name}.large", name, content(90)) for name in ("SimVAE", "VAE")]
+    far, near = (
+        [tables.Comparison(*pair, measure, 5.0, p) for measure in ("knn.cosine_k10_accuracy", "mlp.accuracy")]
+        for pair, p in ((several, 0.001), (single, None))
+    )
+    against = [dataclasses.replace(one, points=-9.0) for one in near]
+    assert tables.verdict_of(far + against, set(far))[0] == "holds"
+    assert tables.verdict_of(against, set(far))[0] == "open, so far against it"
+    assert "`SimVAE.large` over `VAE.large`: kNN **-9.0**" in tables.verdict_of(far + against, set(far))[1]
+
+
 def test_differences_are_tested_by_welch_and_adjusted_over_all():
     from scipy.stats import ttest_ind
 
