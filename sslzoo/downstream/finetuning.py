@@ -265,7 +265,7 @@ def _split(images, settings, seed):
     rows = np.arange(len(labels))
     if settings.labels is not None:
         rows = labeled.draw(labels, settings.labels, images.classes, seed)
-    held = labeled.split_off(labels[rows], settings.held_out, seed)
+    held = labeled.split_off(labels[rows], settings.held_out, seed, images.classes)
     train, kept = rows[~held], rows[held]
     weights = labeled.class_weights(labels[train])
     learned, chosen = (labeled.some(images.train_images, each) for each in (train, kept))

@@ -7,7 +7,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from sslzoo import data
+from sslzoo import checks, data
 from sslzoo.data.catalogue import KNOWN
 from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation.datasets import TEST_SHARE, with_classes
@@ -70,7 +70,7 @@ def read(
     if test is None:
         share = test_share or TEST_SHARE
         remarks.append(f"There are no test images: {share:.0%} of each class were held out as such.")
-        tested = split_off(labels, share, seed)
+        tested = split_off(labels, share, seed, names)
         test = some(images, tested), labels[tested]
         images, labels = some(images, ~tested), labels[~tested]
     else:
@@ -170,19 +170,21 @@ class Weighed(keras.utils.PyDataset):
         return tuple(array[rows] for array in self.arrays)
 
 
-def split_off(labels: np.ndarray, share: float, seed: int) -> np.ndarray:
+def split_off(labels: np.ndarray, share: float, seed: int, names: "list[str] | None" = None) -> np.ndarray:
     """Which images are held out: bool (N,), that share of each class, at least one image of it, and never all.
 
     Raises:
-        InvalidInputError: a class of one image.
+        InvalidInputError: classes of one image, which are called by their place among `names` where there are some.
     """
     held_out, random = np.zeros(len(labels), bool), np.random.default_rng(seed)
-    for label in np.unique(labels):
+    present, counts = np.unique(labels, return_counts=True)
+    if single := [names[label] if names else str(label) for label in present[counts < 2]]:
+        raise InvalidInputError(
+            "Each class needs at least 2 images, one to learn from and one held out. "
+            f"Received: 1 of {'each class' if single[1:] else 'class'} {checks.few(single)}"
+        )
+    for label in present:
         rows = random.permutation(np.flatnonzero(labels == label))
-        if len(rows) < 2:
-            raise InvalidInputError(
-                f"Each class needs at least 2 images, one to learn from and one held out. Received: 1 of class {label}"
-            )
         held_out[rows[: min(max(1, round(share * len(rows))), len(rows) - 1)]] = True
     return held_out
 
