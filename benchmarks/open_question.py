@@ -7,10 +7,12 @@
 Each trial is one of benchmarks/choose.py: nine tenths of the training images train and are the bank of the neighbors,
 the rest are the queries; no test image is used. Every trial sees the same number of views, in steps of 320. A row is
 written to docs/sweeps/open-question-<dataset>-<budget>.csv as soon as it is there, so that the next call goes on where
-this one stopped; the figure of the same name shows every seed and the mean, and docs/open_question.md has both.
+this one stopped; the figure of the same name shows every seed and the mean. docs/open_question.md has both, and what
+each part does: differences of two trials by Euclidean neighbors, tested as those of docs/results.md are.
 """
 
 import argparse
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +41,17 @@ SYSTEMS = {
     "beta-VAE (likelihood variance 0.01)": ("beta-vae", ()),
     "VAE (Bernoulli)": ("vae", ("likelihood=bernoulli",)),
 }
+UNIFORM, TIGHT, _, _, LOOSE, BETA, VAE = SYSTEMS
 BATCHES = ((32, 10), (160, 2), (320, 1))  # images x views of each; SimVAE takes two views at least
+GROUPS, TWO, ONE = BATCHES
+# What a part does: its name, a trial's system and batch, and those of the trial that it is compared with.
+PARTS = (
+    *(("push: beta-VAE over VAE", (BETA, batch), (VAE, batch)) for batch in BATCHES),
+    *(("pull: SimVAE, uniform centers, over beta-VAE", (UNIFORM, batch), (BETA, batch)) for batch in BATCHES[:2]),
+    *(("tighter pull: prior variance 0.02 over 0.5", (TIGHT, batch), (LOOSE, batch)) for batch in BATCHES[:2]),
+    *((f"different images: {system}", (system, TWO), (system, GROUPS)) for system in (UNIFORM, BETA, VAE)),
+    *((f"different images: {system}", (system, ONE), (system, TWO)) for system in (BETA, VAE)),
+)
 READINGS = {"euclidean": "Euclidean", "centered": "cosine, centered"}
 
 
@@ -96,6 +108,49 @@ def table(found):
     return tables.table(header, rows)
 
 
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """Percentage points by which one of `PARTS` is ahead on a data set, its standard error, and `p` of Welch's t."""
+
+    part: int
+    dataset: str
+    points: float
+    error: float
+    p: float
+
+    @classmethod
+    def of(cls, part, dataset, found):
+        """None before both trials have as many seeds as a verdict takes."""
+        sides = [found.get((system, *batch), {}).get("euclidean", ()) for system, batch in PARTS[part][1:]]
+        if min(map(len, sides)) < tables.SEEDS:
+            return None
+        points = float(np.mean(sides[0]) - np.mean(sides[1]))
+        errors = [(float(np.std(side, ddof=1)) / len(side) ** 0.5, len(side)) for side in sides]
+        return cls(part, dataset, points, float(np.hypot(*(each for each, _ in errors))), tables.welch(points, *errors))
+
+
+def differences(summaries):
+    """Lines of a table of `PARTS`, of {data set: its `summary`}; bold is what counts as a difference."""
+    made = {
+        (part, dataset): Difference.of(part, dataset, found)
+        for dataset, found in summaries.items()
+        for part in range(len(PARTS))
+    }
+    counting = tables.discoveries([each for each in made.values() if each])
+
+    def shown(each):
+        if each is None:
+            return "–"
+        mark = "**" if each in counting else ""
+        return f"{mark}{each.points:+.1f}{mark} ± {each.error:.1f}"
+
+    rows = []
+    for part, (what, (_, batch), (_, other)) in enumerate(PARTS):
+        batches = " over ".join(f"{images} x {views}" for images, views in dict.fromkeys((batch, other)))
+        rows.append([what, batches, *(shown(made[part, dataset]) for dataset in summaries)])
+    return tables.table(["part", "batch", *(DATASETS[dataset] for dataset in summaries)], rows)
+
+
 def draw(found, dataset, path):
     """Every seed as a dot and the mean as a stroke, a row a system and a color a batch, by Euclidean neighbors."""
     systems = list(SYSTEMS)
@@ -133,14 +188,17 @@ def main(argv=None):
     for dataset in ours.datasets:
         run(dataset, ours.budget, ours.seeds, theirs)
     page = PAGE.read_text("utf-8")
-    for dataset in DATASETS:
-        found = summary(dataset, ours.budget)
+    summaries = {dataset: summary(dataset, ours.budget) for dataset in DATASETS}
+    for dataset, found in summaries.items():
         if found:
             lines = table(found)
             print(f"{DATASETS[dataset]}, {ours.budget:,} views", "", *lines, "", sep="\n")
             picture = draw(found, dataset, path_of(dataset, ours.budget).with_suffix(".png"))
             lines = [f"![{DATASETS[dataset]}]({picture.parent.name}/{picture.name})", "", *lines]
             page = tables.with_rows(page, lines, dataset)
+    lines = differences(summaries)
+    print(*lines, "", sep="\n")
+    page = tables.with_rows(page, lines, "parts")
     if ours.budget == BUDGET:
         write_beside(PAGE, page.encode("utf-8"))
 

@@ -141,15 +141,29 @@ def test_the_page_of_the_open_question_has_what_there_is_of_it(benchmark, tmp_pa
     assert len(list(question.trials([0, 1]))) == 2 * (5 * 2 + 2 * 3)  # one view is none to SimVAE
     monkeypatch.setattr(question.sweep, "FOLDER", tmp_path)
     monkeypatch.setattr(question, "PAGE", tmp_path / "page.md")
-    question.PAGE.write_text("Before.\n<!-- mnist -->\nold\n<!-- /mnist -->\nAfter.\n")
-    for seed, share in ((0, 0.5), (1, 0.7)):
-        row = ("SimVAE, uniform centers", 32, 10, seed)
+    question.PAGE.write_text(
+        "Before.\n<!-- parts -->\n<!-- /parts -->\n<!-- mnist -->\nold\n<!-- /mnist -->\nAfter.\n"
+    )
+    path = question.path_of("mnist", question.BUDGET)
+
+    def append(system, images, views, seed, share):
         found = {"backend": "jax", "views": 600, "seconds": 1, "cosine": share, "centered": share, "euclidean": share}
-        path = question.path_of("mnist", question.BUDGET)
-        question.sweep.append(path, dict(zip(question.KEY, row)) | found, question.COLUMNS)
+        row = dict(zip(question.KEY, (system, images, views, seed)))
+        question.sweep.append(path, row | found, question.COLUMNS)
+
+    for seed, share in ((0, 0.5), (1, 0.7)):
+        append("SimVAE, uniform centers", 32, 10, seed, share)
+    for seed, (pushed, not_pushed) in enumerate([(0.8, 0.5), (0.81, 0.52), (0.82, 0.54)]):
+        append("beta-VAE (likelihood variance 0.01)", 160, 2, seed, pushed)
+        append("VAE (Bernoulli)", 160, 2, seed, not_pushed)
+        append("VAE (Bernoulli)", 320, 1, seed, not_pushed + 0.01)
     question.main([])
     rows = question.PAGE.read_text().splitlines()
     assert "| SimVAE, uniform centers | 60.0 ± 10.0 | 60.0 ± 10.0 | – | – | – | – |" in rows
+    # Standard errors 1/sqrt(3) and 2/sqrt(3): 29 ± sqrt(5/3); two differences were tested.
+    assert "| push: beta-VAE over VAE | 160 x 2 | **+29.0** ± 1.3 | – |" in rows
+    assert "| push: beta-VAE over VAE | 32 x 10 | – | – |" in rows
+    assert "| different images: VAE (Bernoulli) | 320 x 1 over 160 x 2 | +1.0 ± 1.6 | – |" in rows
     assert "old" not in rows and (rows[0], rows[-1]) == ("Before.", "After.")
     question.PAGE.write_text("Nothing between two comments.")
     with pytest.raises(ValueError, match="mark='mnist'"):
