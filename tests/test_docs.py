@@ -398,6 +398,15 @@ def test_an_entry_that_cannot_be_measured_is_told_and_the_others_go_on(tmp_path,
     assert "is named so. Received: simvae-digit\n" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("protocol", ["linear", "mlp", "knn", "gmm"])
+def test_entries_have_the_same_numbers_of_a_protocol(protocol):
+    found = {}
+    for file in (ROOT / "weights").glob("*/results.json"):
+        results = read_results(file.parent)
+        found.setdefault(frozenset(results["evaluation"]["numbers"].get(protocol, ())), []).append(results["name"])
+    assert sum(map(len, found.values())) > 80 and len(found) == 1, found
+
+
 def test_what_is_measured_again_is_no_longer_outdated_and_differences_are_told(tmp_path, capsys):
     folder = tmp_path / "simvae-digits"
     shutil.copytree(ROOT / "weights" / "simvae-digits", folder)
