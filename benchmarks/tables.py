@@ -219,7 +219,7 @@ def title(metric):
 
 def table(header, rows):
     """Markdown; columns of numbers to the right."""
-    left = {"encoder", "method", "system", "claim", "data", "verdict", "numbers", "seeds and budget"}
+    left = {"encoder", "method", "system", "part", "batch", "claim", "data", "verdict", "numbers", "seeds and budget"}
     lines = [f"| {' | '.join(header)} |", f"|{'|'.join('---' if name in left else '---:' for name in header)}|"]
     return [*lines, *(f"| {' | '.join(map(str, row))} |" for row in rows)]
 
@@ -878,7 +878,8 @@ OPEN = """Runs of the papers, and controls of a fair comparison, that nobody has
 - beta-VAE and VAE in SimVAE's batches, which hold fewer images, on FashionMNIST and CIFAR-10:
   `python benchmarks/seeds.py beta-vae fashion_mnist --tag group --set batch_size=32 num_views=10
   views_per_image=60 --out benchmarks/results/ablations`.
-- [What pulls, what pushes](open_question.md) by more seeds: `python benchmarks/open_question.py mnist --seeds 1 2`."""
+- [What pulls, what pushes](open_question.md) at more views: `python benchmarks/open_question.py mnist fashion_mnist
+  --budget 3600000`."""
 SETTINGS_NOTE = (
     "As they were trained: dimensions of the representation, widths of the head between it and the loss (none for "
     "methods that reconstruct images), images and views of each in a step."

@@ -141,9 +141,7 @@ def test_the_page_of_the_open_question_has_what_there_is_of_it(benchmark, tmp_pa
     assert len(list(question.trials([0, 1]))) == 2 * (5 * 2 + 2 * 3)  # one view is none to SimVAE
     monkeypatch.setattr(question.sweep, "FOLDER", tmp_path)
     monkeypatch.setattr(question, "PAGE", tmp_path / "page.md")
-    question.PAGE.write_text(
-        "Before.\n<!-- parts -->\n<!-- /parts -->\n<!-- mnist -->\nold\n<!-- /mnist -->\nAfter.\n"
-    )
+    question.PAGE.write_text("Before.\n<!-- parts -->\n<!-- /parts -->\n<!-- mnist -->\nold\n<!-- /mnist -->\nAfter.\n")
     path = question.path_of("mnist", question.BUDGET)
 
     def append(system, images, views, seed, share):
