@@ -90,12 +90,17 @@ def summary(dataset, budget):
     return found
 
 
+def standard_error(values):
+    """Of the mean over two seeds or more."""
+    return float(np.std(values, ddof=1)) / len(values) ** 0.5
+
+
 def cell(values):
     """Mean and standard error over seeds, as the tables have them."""
     if not values:
         return "–"
     mean = f"{np.mean(values):.1f}"
-    return f"{mean} ± {np.std(values, ddof=1) / len(values) ** 0.5:.1f}" if values[1:] else mean
+    return f"{mean} ± {standard_error(values):.1f}" if values[1:] else mean
 
 
 def table(found):
@@ -125,8 +130,9 @@ class Difference:
         if min(map(len, sides)) < tables.SEEDS:
             return None
         points = float(np.mean(sides[0]) - np.mean(sides[1]))
-        errors = [(float(np.std(side, ddof=1)) / len(side) ** 0.5, len(side)) for side in sides]
-        return cls(part, dataset, points, float(np.hypot(*(each for each, _ in errors))), tables.welch(points, *errors))
+        errors = [standard_error(side) for side in sides]
+        p = tables.welch(points, *zip(errors, map(len, sides)))
+        return cls(part, dataset, points, float(np.hypot(*errors)), p)
 
 
 def differences(summaries):

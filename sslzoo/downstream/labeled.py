@@ -174,14 +174,14 @@ def split_off(labels: np.ndarray, share: float, seed: int, names: "list[str] | N
     """Which images are held out: bool (N,), that share of each class, at least one image of it, and never all.
 
     Raises:
-        InvalidInputError: classes of one image, which are called by their place among `names` where there are some.
+        InvalidInputError: classes of one image, by their `names` (one for each label) where given.
     """
     held_out, random = np.zeros(len(labels), bool), np.random.default_rng(seed)
     present, counts = np.unique(labels, return_counts=True)
     if single := [names[label] if names else str(label) for label in present[counts < 2]]:
         raise InvalidInputError(
             "Each class needs at least 2 images, one to learn from and one held out. "
-            f"Received: 1 of {'each class' if single[1:] else 'class'} {checks.few(single)}"
+            f"Received: classes of 1 image: {checks.few(single)}"
         )
     for label in present:
         rows = random.permutation(np.flatnonzero(labels == label))

@@ -306,8 +306,8 @@ def test_data_is_refused_before_any_work(monkeypatch, tmp_path):
     for given, message in [
         (((images, None), test), "needs the class of each image"),
         (((images, np.zeros(12, int)), test), "at least 2 classes. Received: 1 class"),
-        (((images, np.append(labels[:-1], 9)), test), "at least 2 images.*Received: 1 of class 9"),
-        ((images, ["cat"] + ["dog"] * 11), "at least 2 images.*Received: 1 of class cat"),
+        (((images, np.append(labels[:-1], 9)), test), "at least 2 images.*Received: classes of 1 image: 9"),
+        ((images, ["cat"] + ["dog"] * 11), "at least 2 images.*Received: classes of 1 image: cat"),
         ((stripes(12, size=10), stripes(12, size=10)), "fit the encoder's input"),
         (images, "dataset must be"),
     ]:
@@ -315,7 +315,7 @@ def test_data_is_refused_before_any_work(monkeypatch, tmp_path):
             sslzoo.finetune(encoder, given)
     with pytest.raises(InvalidInputError, match="at least two folders"):
         sslzoo.finetune(encoder, make_folder(tmp_path / "one", {"cat": 3}))
-    with pytest.raises(InvalidInputError, match="1 of each class cat, emu"):
+    with pytest.raises(InvalidInputError, match="classes of 1 image: cat, emu"):
         sslzoo.finetune(encoder, make_folder(tmp_path / "single", {"cat": 1, "dog": 3, "emu": 1}))
     with pytest.raises(MissingDataError):
         sslzoo.finetune(encoder, tmp_path / "none")
