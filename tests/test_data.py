@@ -120,6 +120,22 @@ def test_data_dir_beats_the_environment(tmp_path, monkeypatch):
     np.testing.assert_array_equal(data.load("mnist", "train", data_dir=str(there))[0], from_environment)
 
 
+def test_known_set_is_read_from_an_exported_file_without_tensorflow(tmp_path, monkeypatch):
+    images = np.random.default_rng(0).integers(0, 256, (3, 28, 28, 1), "uint8")
+    np.savez(tmp_path / "mnist.npz", train_images=images, train_labels=[2, 0, 1])
+    monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)  # importing it fails
+    assert data.is_prepared("mnist", tmp_path) and not data.is_prepared("cifar10", tmp_path)
+    read, labels = data.load("mnist", "train", data_dir=tmp_path)
+    np.testing.assert_array_equal(read, images)
+    assert labels.tolist() == [2, 0, 1] and labels.dtype == "int64"
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    np.testing.assert_array_equal(data.load("mnist", "train")[0], images)
+    with pytest.raises(errors.UnknownNameError, match="test"):  # which the file lacks
+        data.load("mnist", "test")
+    with pytest.raises(errors.MissingDataError, match=f"put that file into {tmp_path}"):
+        data.load("cifar10", "train")
+
+
 @needs_tensorflow
 def test_missing_set_says_what_was_looked_for(tmp_path, monkeypatch):
     with pytest.raises(errors.MissingDataError, match=r"nowhere, which does not exist[\s\S]*Received: data_dir="):

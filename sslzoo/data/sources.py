@@ -6,7 +6,7 @@
 
 * a known name, see `info`. `digits` comes with scikit-learn. The others are read by TensorFlow Datasets (TFDS) from
   `data_dir`, else from the folder in the environment variable `TFDS_DATA_DIR`, else from TFDS' default
-  (`~/tensorflow_datasets`); what is not there, TFDS downloads.
+  (`~/tensorflow_datasets`); what is not there, TFDS downloads. Where that folder holds `<name>.npz`, that is read.
 * the path of an `.npz` file. The arrays `<split>_images` and `<split>_labels`, or `x_<split>` and `y_<split>` as in
   Keras' own files (where (N, H, W) is gray), make the split `<split>`; plain `images` and `labels` make the split
   "train". Labels are optional.
@@ -17,7 +17,8 @@
 A known name wins over a file of that name; write `./mnist` to mean the file.
 
 TensorFlow is imported here and nowhere else in the package (`import_tensorflow`), only to read TFDS or to make a
-`tf.data.Dataset`. Where it is missing, sets travel as `.npz`: `python -m sslzoo.data mnist -o mnist.npz` writes one.
+`tf.data.Dataset`. Where it is missing, sets travel as `.npz`: `python -m sslzoo.data mnist -o mnist.npz` writes one,
+which in the TFDS folder of another machine is `mnist` there.
 """
 
 import contextlib
@@ -120,15 +121,20 @@ def load(
     if kind == "npz":
         return _load_npz(name, split)
     errors.choose("split", split, KNOWN[name].splits)
-    return _load_digits(split) if name == "digits" else _load_tfds(name, split, data_dir)
+    if name == "digits":
+        return _load_digits(split)
+    exported = _root(data_dir) / f"{name}.npz"
+    return _load_npz(exported, split) if exported.is_file() else _load_tfds(name, split, data_dir)
 
 
 def is_prepared(name: str, data_dir: "str | os.PathLike | None" = None) -> bool:
     """Whether `load` finds a known data set without downloading anything."""
     if errors.choose("dataset", name, KNOWN) == "digits":
         return True
-    root = data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
-    found = pathlib.Path(root, name).expanduser().glob("*/dataset_info.json")
+    root = _root(data_dir)
+    if (root / f"{name}.npz").is_file():
+        return True
+    found = (root / name).glob("*/dataset_info.json")
     return any(re.fullmatch(r"\d+\.\d+\.\d+", path.parent.name) for path in found)
 
 
@@ -334,6 +340,11 @@ def class_names(name: str | os.PathLike, labels: np.ndarray) -> "list[str] | Non
     return [names[c] for c in present] if fits else None
 
 
+def _root(data_dir):
+    """The folder of the known sets."""
+    return pathlib.Path(data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").expanduser()
+
+
 def _load_tfds(name, split, data_dir):
     chosen = data_dir or os.environ.get("TFDS_DATA_DIR") or None
     if chosen is not None and not pathlib.Path(chosen).expanduser().is_dir():
@@ -351,10 +362,10 @@ def _load_tfds(name, split, data_dir):
             f"Reading {name!r} takes TensorFlow and TensorFlow Datasets (pip install 'sslzoo[tensorflow]'), and "
             f"importing them failed ({error}). Where they are installed, write the set to a file with\n"
             f"    python -m sslzoo.data {name} -o {name}.npz\n"
-            f"and pass that file instead of the name: it is read without TensorFlow. Received: name={name!r}"
+            f"and put that file into {_root(data_dir)}: it is read without TensorFlow. Received: name={name!r}"
         ) from error
 
-    root = pathlib.Path(chosen or tfds.core.constants.DATA_DIR).expanduser()
+    root = _root(data_dir)
     # Any version: the newest of those that lie in the folder; if there is none, the one that TFDS would make.
     builder = tfds.builder(name, data_dir=root, version="*.*.*")
     if not builder.is_prepared():
