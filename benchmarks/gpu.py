@@ -1,7 +1,8 @@
-"""What `gpu.sh` needs beside shell: the images in little space, a profile, and the table of what it measured.
+"""What `gpu.sh` needs beside shell: images in little space, jobs side by side, a profile, a table of what it measured.
 
     python benchmarks/gpu.py pack images.npz               # CIFAR-10 as TFDS has it: encoded files, once deflated
     python benchmarks/gpu.py unpack images.npz cifar10.npz # ... as sslzoo reads it
+    python benchmarks/gpu.py train jobs.txt runs out --seconds 500 --workers 12
     KERAS_BACKEND=jax python benchmarks/gpu.py profile profile.json --batch-size 512
     python benchmarks/gpu.py table results.json            # Markdown
 
@@ -14,13 +15,20 @@ import glob
 import gzip
 import io
 import json
+import os
+import shutil
+import signal
+import subprocess
+import tarfile
 import tempfile
+import time
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 
 SPLITS = ("train", "test")
+LAST = 120
 
 
 def pack(path, data_dir=None):
@@ -57,6 +65,59 @@ def unpack(path, out, limit=None):
             arrays[f"{split}_labels"] = packed[f"{split}_labels"][:limit]
     np.savez(out, **arrays)
     print(", ".join(f"{name} {array.shape}" for name, array in arrays.items()))
+
+
+def train(jobs, runs, out, seconds, workers):
+    """Runs the lines of `jobs`, "NAME: COMMAND", side by side, and packs what each writes to `runs`/NAME into `out`.
+
+    Lines begin in their order, as many at a time as there are workers. None begins in the last `LAST` seconds; what
+    still runs at the end is asked to stop (a recipe then measures and saves), and killed half a minute later. Of
+    a model, all is packed; of a run, its history.csv. Logs are packed too; an archive is of 15 MiB at most.
+    """
+    began, waiting, running = time.monotonic(), [], {}
+    for line in Path(jobs).read_text("utf-8").splitlines():
+        name, _, command = line.partition(": ")
+        if command and not line.startswith("#"):
+            waiting.append((name, command))
+    logs = Path(out, "logs")
+    logs.mkdir(parents=True, exist_ok=True)
+    asked = False
+    while running or waiting:
+        now = time.monotonic() - began
+        while waiting and len(running) < workers and now < seconds - LAST:
+            name, command = waiting.pop(0)
+            with open(logs / f"{name}.txt", "w") as log:
+                process = subprocess.Popen(command, shell=True, stdout=log, stderr=log, start_new_session=True)
+            running[name] = process, now
+        for name, (process, start) in list(running.items()):
+            if process.poll() is not None:
+                print(f"{now:5.0f} s: {name} ended with {process.returncode} after {now - start:.0f} s", flush=True)
+                del running[name]
+            elif now > seconds + 30:
+                os.killpg(process.pid, signal.SIGKILL)
+        if now >= seconds - LAST and waiting:
+            print(f"{now:5.0f} s: not begun: {', '.join(name for name, _ in waiting)}", flush=True)
+            waiting.clear()
+        if now > seconds and not asked:
+            asked = True
+            for process, _ in running.values():
+                os.killpg(process.pid, signal.SIGTERM)
+        time.sleep(0.2)
+    kept = [Path(jobs), *logs.iterdir(), *Path(runs).glob("*/history.csv")]
+    for model in Path(runs).glob("*/*/config.json"):
+        kept += (file for file in sorted(model.parent.rglob("*")) if file.is_file())
+    volumes, size = [[]], 0
+    for file in kept:
+        if size + file.stat().st_size > 15 * 2**20:
+            volumes.append([])
+            size = 0
+        volumes[-1].append(file)
+        size += file.stat().st_size
+    for number, files in enumerate(volumes):
+        with tarfile.open(Path(out, f"runs-{number}.tar.gz"), "w:gz", compresslevel=1) as archive:
+            for file in files:
+                archive.add(file, file.relative_to(runs) if file.is_relative_to(runs) else Path("logs", file.name))
+    shutil.rmtree(logs)
 
 
 def profile(path, options):
@@ -105,7 +166,9 @@ def table(path):
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    for verb, words in (("pack", ["file"]), ("unpack", ["file", "out"]), ("profile", ["file"]), ("table", ["file"])):
+    words_of = {"pack": ["file"], "unpack": ["file", "out"], "profile": ["file"], "table": ["file"]}
+    words_of["train"] = ["file", "runs", "out"]
+    for verb, words in words_of.items():
         add = verbs.add_parser(verb).add_argument
         for word in words:
             add(word)
@@ -113,6 +176,9 @@ def main(argv=None):
             add("--data-dir", help="TFDS folder")
         if verb == "unpack":
             add("--limit", type=int, help="images of each split")
+        if verb == "train":
+            add("--seconds", type=float, default=500)
+            add("--workers", type=int, default=12)
         if verb == "profile":
             add("--batch-size", type=int, default=512)
             add("--steps", type=int, default=19, help="and one more")
@@ -122,6 +188,8 @@ def main(argv=None):
         pack(options.file, options.data_dir)
     elif options.verb == "unpack":
         unpack(options.file, options.out, options.limit)
+    elif options.verb == "train":
+        train(options.file, options.runs, options.out, options.seconds, options.workers)
     elif options.verb == "profile":
         profile(options.file, options)
     else:

@@ -1,31 +1,37 @@
 #!/usr/bin/env bash
-# A half hour of a lent GPU, prepared so that none of it is lost.
+# A quarter of an hour of a lent GPU, prepared so that none of it is lost.
 #
-#   bash benchmarks/gpu.sh pack          # here: gpu_kit/ with code, three wheels and CIFAR-10, under 60 MiB (git ignores it)
-#   bash gpu_kit/gpu.sh measure          # there, first call, ten minutes: machine, digits, throughput, views, record, profile
-#   bash gpu_kit/gpu.sh strong           # there, second call, ten minutes: ResNet-18 on CIFAR-10 by the strong recipe
-#   bash benchmarks/gpu.sh --rehearse    # here: both calls at small size on this CPU, Python 3.12, without network
+#   bash benchmarks/gpu.sh pack [NAME...]   # here: gpu_kit/: code, three wheels, CIFAR-10, other sets; under 64 MiB
+#   bash gpu_kit/gpu.sh measure             # there, first call: machine, digits, throughput, views, profile
+#   bash gpu_kit/gpu.sh train JOBS SECONDS  # there, second call: the recipes of a file, side by side
+#   bash benchmarks/gpu.sh --rehearse       # here: both calls at small size on this CPU, Python 3.12, without network
 #
 # The machine needs Linux, Python 3.12 with JAX, PyTorch, NumPy, SciPy, scikit-learn, Pillow, Matplotlib, h5py and
-# huggingface-hub; no Keras, no network. What comes out lies in $OUT (gpu_out): texts, results.json (a row a line),
-# profile.json and the model's folder. `python benchmarks/gpu.py table results.json` makes README's lines of it.
+# huggingface-hub; no Keras, no network. What comes out lies in $OUT (gpu_out), in few files: measure.txt, results.json
+# (a row a line), profile.json and archives of models. `python benchmarks/gpu.py table results.json` makes a table.
+# A line of JOBS is "NAME: COMMAND"; the command runs in the code's folder and writes to $RUNS/NAME:
+#
+#   simclr: python3 recipes/simclr.py --dataset cifar10 --precision mixed_bfloat16 --float16 --out $RUNS/simclr
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 python=${PYTHON:-python3}
 
 pack() {
-    local root kit
+    local root kit name
     root=$(dirname "$here") && kit=$root/gpu_kit
     rm -rf "$kit" && mkdir -p "$kit/wheels"
     "$python" -m pip download -q --no-deps --only-binary=:all: --python-version 3.12 \
         --platform manylinux_2_28_x86_64 -d "$kit/wheels" keras namex optree || exit 1
     "$python" "$here/gpu.py" pack "$kit/images.npz" ${TFDS_DATA_DIR:+--data-dir "$TFDS_DATA_DIR"} || exit 1
+    for name in "$@"; do # gray images weigh as much raw as encoded
+        (cd "$root" && "$python" -m sslzoo.data "$name" -o "$kit/$name.npz") || exit 1
+    done
     (cd "$root" && git ls-files -z sslzoo recipes benchmarks weights_manifest.json pyproject.toml README.md |
         tar czf "$kit/code.tar.gz" --null -T -) || exit 1
     cp "$here/gpu.sh" "$kit/gpu.sh"
     du -sh --apparent-size "$kit"/*
-    if [ "$(du -s --apparent-size -k "$kit" | cut -f1)" -gt $((60 * 1024)) ]; then
-        echo "The kit must be under 60 MiB. Received: $(du -sh --apparent-size "$kit" | cut -f1)" >&2
+    if [ "$(du -s --apparent-size -k "$kit" | cut -f1)" -gt $((64 * 1024)) ]; then
+        echo "The kit must be under 64 MiB. Received: $(du -sh --apparent-size "$kit" | cut -f1)" >&2
         exit 1
     fi
 }
@@ -38,18 +44,22 @@ unpack() { # into a folder of its own; sets $work and $OUT
         tar xzf "$here/code.tar.gz" -C "$work" || exit 1
         PYTHONPATH=$work/site "$python" "$work/benchmarks/gpu.py" unpack "$here/images.npz" "$work/cifar10.npz" \
             ${SMALL:+--limit 512} || exit 1
+        ln -sf "$here"/*_mnist.npz "$here"/mnist.npz "$work/" 2>/dev/null
     fi
+    export TFDS_DATA_DIR=$work RUNS=$work/runs # where the sets are known by their names
     export PYTHONPATH=$work:$work/site:$work/benchmarks PYTHONUNBUFFERED=1 KERAS_BACKEND=jax
     export JAX_COMPILATION_CACHE_DIR=$work/cache XLA_PYTHON_CLIENT_PREALLOCATE=false
     cd "$work" || exit 1
 }
 
-step() { # step NAME SECONDS COMMAND...: its output to $OUT/NAME.txt; a step that fails does not stop the next
-    local name=$1 limit=$2 began=$SECONDS
+step() { # step NAME SECONDS COMMAND...: its output goes to $OUT/measure.txt; a step that fails does not stop the next
+    local name=$1 limit=$2 began=$SECONDS said code
     shift 2
-    echo "== $name: $*"
-    timeout "$((limit * ${SLOWER:-1}))" "$@" >"$OUT/$name.txt" 2>&1
-    echo "   rc $?, $((SECONDS - began)) s: $(grep -v '^$' "$OUT/$name.txt" | tail -n 1 | cut -c1-160)"
+    echo "== $name: $*" | tee -a "$OUT/measure.txt"
+    said=$(timeout "$((limit * ${SLOWER:-1}))" "$@" 2>&1)
+    code=$?
+    echo "$said" >>"$OUT/measure.txt"
+    echo "   rc $code, $((SECONDS - began)) s: $(grep -v '^$' <<<"$said" | tail -n 1 | cut -c1-160)"
 }
 
 check() {
@@ -65,36 +75,32 @@ PY
 
 measure() {
     unpack
-    local size=512 steps=20 rounds=3 fuse=32 views=(32 96 224) batch=256 record=() peers=(scan torch lightly)
-    [ -n "${SMALL:-}" ] && size=2 steps=1 rounds=1 fuse=1 views=(32 96) batch=2 peers=(scan) &&
-        record=(--limit 64 --epochs 1 --batch-size 16)
-    command -v nvidia-smi >/dev/null && nvidia-smi >"$OUT/nvidia-smi.txt"
+    local size=512 steps=4 rounds=3 fuse=32 views=(32 224) batch=256 peers=(scan torch)
+    [ -n "${SMALL:-}" ] && size=2 steps=1 rounds=1 fuse=1 views=(32 96) batch=2 peers=(scan)
+    command -v nvidia-smi >/dev/null && nvidia-smi >>"$OUT/measure.txt"
     check || exit 1
     local json=(--json "$OUT/results.json") of=(--batch-size $size --steps $steps --rounds $rounds)
-    step digits 90 "$python" recipes/simclr.py --epochs 20 --protocols knn --out "$work/digits"
-    step throughput 150 "$python" benchmarks/throughput.py --network resnet18 "${of[@]}" --fuse-steps $fuse \
+    step throughput 120 "$python" benchmarks/throughput.py --network resnet18 "${of[@]}" --fuse-steps $fuse \
         --precision float32 mixed_bfloat16 --peers "${peers[@]}" "${json[@]}"
+    step airnet 60 "$python" benchmarks/throughput.py --network airnet "${of[@]}" --fuse-steps $fuse \
+        --precision mixed_bfloat16 "${json[@]}"
+    KERAS_BACKEND=torch step torch 60 "$python" benchmarks/throughput.py --network resnet18 "${of[@]}" \
+        --precision mixed_bfloat16 "${json[@]}"
     for side in "${views[@]}"; do
         step "views-$side" 30 "$python" benchmarks/views.py --policies simclr-cifar10 --image-size "$side" \
             --batch-size $batch --num-views 2 --only device "${json[@]}"
     done
-    step record 300 "$python" recipes/fastsiam.py --dataset cifar10.npz --variant record --precision mixed_bfloat16 \
-        --until-knn 90 --max-minutes 4 --protocols knn --out "$work/record" "${record[@]}"
+    step digits 90 "$python" recipes/simclr.py --epochs 20 --protocols knn --out "$work/digits"
     step profile 60 "$python" benchmarks/gpu.py profile "$OUT/profile.json" --batch-size $size ${SMALL:+--steps 1}
-    KERAS_BACKEND=torch step torch 60 "$python" benchmarks/throughput.py --network resnet18 "${of[@]}" \
-        --precision mixed_bfloat16 "${json[@]}"
-    "$python" benchmarks/gpu.py table "$OUT/results.json" | tee "$OUT/table.txt"
+    "$python" benchmarks/gpu.py table "$OUT/results.json"
 }
 
-strong() {
+train() {
+    local jobs
+    jobs=$(realpath "$1")
     unpack
     check || exit 1
-    local small=()
-    [ -n "${SMALL:-}" ] && small=(--limit 64 --epochs 1 --batch-size 16)
-    step strong 570 "$python" recipes/simclr.py --dataset cifar10.npz --variant strong --precision mixed_bfloat16 \
-        --float16 --max-minutes 8 --protocols knn linear --out "$work/strong" "${small[@]}"
-    tar czf "$OUT/strong.tar.gz" -C "$work/strong" history.csv simclr-cifar10.strong  # without checkpoints
-    tail -n 25 "$OUT/strong.txt"
+    "$python" benchmarks/gpu.py train "$jobs" "$RUNS" "$OUT" --seconds "$2" --workers "${WORKERS:-12}"
 }
 
 rehearse() {
@@ -109,16 +115,18 @@ rehearse() {
     echo "== a fresh environment: $((SECONDS - began)) s"
     local alone=() # no network, where a user may ask for that
     unshare -rn true 2>/dev/null && alone=(unshare -rn)
-    for call in measure strong; do
+    echo "simclr: $python recipes/simclr.py --dataset cifar10 --limit 64 --epochs 1 --batch-size 16 --float16" \
+        "--precision mixed_bfloat16 --protocols knn linear --out \$RUNS/simclr" >"$place/jobs.txt"
+    for call in measure "train $place/jobs.txt 300"; do
         (cd "$place" && PYTHON=$python SMALL=1 SLOWER=6 OUT=$place/out WORK=$place/work \
             "${alone[@]}" bash "$(dirname "$here")/gpu_kit/gpu.sh" $call)
     done
-    grep -lE "Error|Traceback" "$place"/out/*.txt
+    grep -E "Error|Traceback" "$place"/out/measure.txt
     ls -l "$place/out"
 }
 
 case ${1:-} in
-pack | measure | strong | rehearse) "$1" ;;
+pack | measure | train) "$@" ;;
 --rehearse) rehearse ;;
-*) sed -n '2,13s/^# \{0,1\}//p' "$0" && exit 2 ;;
+*) sed -n '2,17s/^# \{0,1\}//p' "$0" && exit 2 ;;
 esac
