@@ -2,7 +2,7 @@
 
     python benchmarks/gpu.py pack images.npz               # CIFAR-10 as TFDS has it: encoded files, once deflated
     python benchmarks/gpu.py unpack images.npz cifar10.npz # ... as sslzoo reads it
-    python benchmarks/gpu.py train jobs.txt runs out --seconds 500 --workers 12
+    python benchmarks/gpu.py train jobs.txt runs out --seconds 500 --workers 3
     KERAS_BACKEND=jax python benchmarks/gpu.py profile profile.json --batch-size 512
     python benchmarks/gpu.py table results.json            # Markdown
 
@@ -70,9 +70,10 @@ def unpack(path, out, limit=None):
 def train(jobs, runs, out, seconds, workers):
     """Runs the lines of `jobs`, "NAME: COMMAND", side by side, and packs what each writes to `runs`/NAME into `out`.
 
-    Lines begin in their order, as many at a time as there are workers. None begins in the last `LAST` seconds; what
-    still runs at the end is asked to stop (a recipe then measures and saves), and killed half a minute later. Of
-    a model, all is packed; of a run, its history.csv. Logs are packed too; an archive is of 15 MiB at most.
+    Lines begin in their order, as many at a time as there are workers: few, for processes take turns on a card. None
+    begins in the last `LAST` seconds; what still runs at the end is asked to stop (a recipe then measures and saves),
+    and killed half a minute later. Of a model, all is packed; of a run, its history.csv. Logs are packed too; an
+    archive is of 15 MiB at most.
     """
     began, waiting, running = time.monotonic(), [], {}
     for line in Path(jobs).read_text("utf-8").splitlines():
@@ -87,7 +88,8 @@ def train(jobs, runs, out, seconds, workers):
         while waiting and len(running) < workers and now < seconds - LAST:
             name, command = waiting.pop(0)
             with open(logs / f"{name}.txt", "w") as log:
-                process = subprocess.Popen(command, shell=True, stdout=log, stderr=log, start_new_session=True)
+                # `exec env`: a signal to the group reaches the program alone, and its code is not the shell's.
+                process = subprocess.Popen(f"exec env {command}", shell=True, stdout=log, stderr=log, process_group=0)
             running[name] = process, now
         for name, (process, start) in list(running.items()):
             if process.poll() is not None:
@@ -178,7 +180,7 @@ def main(argv=None):
             add("--limit", type=int, help="images of each split")
         if verb == "train":
             add("--seconds", type=float, default=500)
-            add("--workers", type=int, default=12)
+            add("--workers", type=int, default=3)
         if verb == "profile":
             add("--batch-size", type=int, default=512)
             add("--steps", type=int, default=19, help="and one more")

@@ -9,7 +9,7 @@
 # The machine needs Linux, Python 3.12 with JAX, PyTorch, NumPy, SciPy, scikit-learn, Pillow, Matplotlib, h5py and
 # huggingface-hub; no Keras, no network. What comes out lies in $OUT (gpu_out), in few files: measure.txt, results.json
 # (a row a line), profile.json and archives of models. `python benchmarks/gpu.py table results.json` makes a table.
-# A line of JOBS is "NAME: COMMAND"; the command runs in the code's folder and writes to $RUNS/NAME:
+# A line of JOBS is "NAME: COMMAND"; the one program runs in the code's folder and writes to $RUNS/NAME:
 #
 #   simclr: python3 recipes/simclr.py --dataset cifar10 --precision mixed_bfloat16 --float16 --out $RUNS/simclr
 set -uo pipefail
@@ -100,7 +100,7 @@ train() {
     jobs=$(realpath "$1")
     unpack
     check || exit 1
-    "$python" benchmarks/gpu.py train "$jobs" "$RUNS" "$OUT" --seconds "$2" --workers "${WORKERS:-12}"
+    "$python" benchmarks/gpu.py train "$jobs" "$RUNS" "$OUT" --seconds "$2" --workers "${WORKERS:-3}"
 }
 
 rehearse() {
