@@ -2,6 +2,7 @@
 
     python recipes/jem.py                                             # digits
     KERAS_BACKEND=jax python recipes/jem.py --dataset mnist
+    KERAS_BACKEND=tensorflow python recipes/jem.py --dataset cifar10 --precision mixed_bfloat16
     python recipes/jem.py --dataset cifar10 --variant paper           # wants a GPU: 20 gradients by the images a step
 
 Papers: Grathwohl et al., "Your Classifier is Secretly an Energy Based Model and You Should Treat it Like One" (arXiv
@@ -24,16 +25,17 @@ APPENDIX_M = {
 }
 
 # A network and budget for a CPU; the rate is higher, since the steps are fewer. On MNIST the dense layers of GEDI's
-# entry, so that the two can be compared.
+# entry, on CIFAR-10 its ResNet, Langevin steps and bound of energies, so that the two can be compared.
 SETTINGS = APPENDIX_M | {
-    "network": Per("resnet8-gedi", mnist="mlp"), "width": 16, "widths": (500, 500), "latent_dim": Per(None, mnist=64),
-    "head": Per((32, 16), mnist=()), "learning_rate": 1e-3,
-    "views_per_image": Per(2, digits=60, mnist=10, fashion_mnist=10),
+    "network": Per("resnet8-gedi", mnist="mlp"), "width": Per(16, color=32), "widths": (500, 500),
+    "latent_dim": Per(None, mnist=64), "head": Per((32, 16), mnist=()), "learning_rate": 1e-3,
+    "sgld_steps": Per(20, color=5), "energy_decay": Per(0.0, color=0.01),
+    "views_per_image": Per(2, digits=60, mnist=10, fashion_mnist=10, cifar10=20),
 }
 
 VARIANTS = {
     "zoo": Variant(),
-    "paper": Variant({
+    "paper": Variant(APPENDIX_M | {
         "width": Per(128, cifar100=256), "head": Per((256, 128), cifar100=(512, 256)),
         "epochs": Per(200, svhn_cropped=20), "learning_rate": 1e-4, "schedule": "constant",
     }),
