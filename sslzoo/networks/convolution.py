@@ -1,8 +1,11 @@
-"""Convolution and pooling that leave images where they are under PyTorch.
+"""Convolution and pooling that leave images where they are under PyTorch, and max-pooling that is quick under JAX.
 
 Keras copies images (B, H, W, C) to (B, C, H, W) for PyTorch's kernels, convolutions back again, and the gradients
-twice more. These kernels take any strides: a transposed view of the same memory is what they are fastest on.
+twice more. These kernels take any strides: a transposed view of the same memory is what they are fastest on. Under JAX
+the gradient of XLA's own max-pooling looks for each maximum again, and adds up one window after the other.
 """
+
+import functools
 
 import keras
 from keras import ops
@@ -55,9 +58,18 @@ class _Pooling:
 
 
 class MaxPooling2D(_Pooling, keras.layers.MaxPooling2D):
-    """Keras' `MaxPooling2D`, as `Conv2D` is."""
+    """Keras' `MaxPooling2D`, as `Conv2D` is. Under JAX equal maxima of a window share its gradient."""
 
     __module__ = "keras.layers"
+
+    def call(self, inputs):
+        apart = self.strides == self.pool_size and self.padding == "valid" and self.data_format == "channels_last"
+        if not apart or keras.backend.backend() != "jax":
+            return super().call(inputs)
+        rows, columns = self.pool_size
+        height, width = (side // step * step for side, step in zip(inputs.shape[1:3], self.pool_size))
+        places = (inputs[:, i:height:rows, j:width:columns] for i in range(rows) for j in range(columns))
+        return functools.reduce(ops.maximum, places)
 
 
 class AveragePooling2D(_Pooling, keras.layers.AveragePooling2D):

@@ -45,6 +45,24 @@ def test_values_and_gradients_are_keras_own(name, options):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-4)
 
 
+def test_equal_maxima_have_their_window_s_gradient_in_all():
+    x = np.zeros((1, 5, 4, 1), "float32")
+    x[0, :2, 2:, 0] = [[3, 1], [2, 3]]
+    layer = convolution.MaxPooling2D(2, data_format="channels_last")
+    (gradient,) = oracle.gradient(lambda x: ops.sum(layer(x)), x)
+    windows = gradient[0, :4, :, 0].reshape(2, 2, 2, 2).sum((1, 3))
+    np.testing.assert_allclose(windows, 1, rtol=1e-6)
+    assert gradient[0, 0, 3, 0] == gradient[0, 1, 2, 0] == 0 and not gradient[0, 4].any()
+
+
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="others' kernels are their own")
+def test_a_nan_is_pooled_to_a_nan():
+    x = np.zeros((1, 4, 4, 1), "float32")
+    x[0, 1, 2, 0] = np.nan
+    pooled = ops.convert_to_numpy(convolution.MaxPooling2D(2, data_format="channels_last")(x))
+    np.testing.assert_array_equal(np.isnan(pooled[0, ..., 0]), [[False, True], [False, False]])
+
+
 @pytest.mark.parametrize("size", [1, 3, 4, 7])
 def test_transposed_ones_have_keras_own_gradients(size):
     image = keras.Input((4, 5, 3))
