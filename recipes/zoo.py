@@ -12,7 +12,8 @@ with its log, and the others go on. Entries whose weights were trained with othe
 not to their end, are trained again. Runs round their weights to half precision before they measure (--float16), so
 collecting copies what was measured. It also enters folders of weights/ that differ from the manifest.
 
-Without TensorFlow (a bare GPU machine with JAX) sets are read from what TFDS prepared elsewhere: --data-dir.
+Without TensorFlow (a bare GPU machine with JAX) --data-dir names a folder of sets that `python -m sslzoo.data NAME -o
+NAME.npz` wrote elsewhere.
 """
 
 import argparse

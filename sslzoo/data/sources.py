@@ -71,7 +71,7 @@ def load(
         name: a known name, or the path of an `.npz` file or of a folder of images, by the rules at the top of
             `sslzoo.data`.
         split: "train", "test", or another that `splits(name)` gives ("validation" of celeb_a, "extra" of svhn_cropped).
-        data_dir: TFDS folder, which must exist; used for the known sets other than `digits`.
+        data_dir: folder of the known sets other than `digits`, prepared by TFDS or as `<name>.npz`; it must exist.
         image_size: int, for a folder of images only: the largest square in the middle of each image is resized
             to (image_size, image_size), bilinear and antialiased. None: all images must share one size. "auto":
             where they do not, the size that nine in ten share, or else the median of their shorter sides, at most 64.
