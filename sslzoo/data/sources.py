@@ -124,7 +124,7 @@ def load(
     if name == "digits":
         return _load_digits(split)
     exported = _root(data_dir) / f"{name}.npz"
-    return _load_npz(exported, split) if exported.is_file() else _load_tfds(name, split, data_dir)
+    return _load_npz(str(exported), split) if exported.is_file() else _load_tfds(name, split, data_dir)
 
 
 def is_prepared(name: str, data_dir: "str | os.PathLike | None" = None) -> bool:
