@@ -154,8 +154,9 @@ def findings(measures: dict, shape: tuple[int, int], fault: str | None = None) -
         if count:
             what = f"{count} of {width} features are {kind}"
             found.append(Finding(kind, what, (cure,), grave=count > MANY * width))
-    if large and not found:
-        found.append(Finding("large", cause, _RATE, grave=measures["magnitude"] > EXPLODED))
+    exploded = measures["magnitude"] > EXPLODED
+    if large and (exploded or not found):
+        found.append(Finding("large", cause, _RATE, grave=exploded))
     return sorted(found, key=lambda finding: not finding.grave)
 
 

@@ -70,6 +70,8 @@ def test_large_features_point_to_the_rate():
     for size, healthy in ((1e4, True), (1e7, False)):
         found = sslzoo.diagnose(size * ROWS)
         assert found.findings[0].sign == "large" and found.healthy == healthy
+    dead = np.concatenate([1e7 * ROWS[:, 1:], np.zeros_like(ROWS[:, :1])], axis=1)
+    assert signs(dead) == ["large", "dead"]  # the grave one first
 
 
 def test_views_of_nothing_are_blind():
