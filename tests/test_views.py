@@ -71,6 +71,21 @@ def test_named_policy(name):
     np.testing.assert_allclose(array(preprocessor(images.astype("float32"))), prepared, atol=1e-6)
 
 
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="others take arrays of NumPy beside tensors")
+@pytest.mark.parametrize("name", IMAGE_POLICIES)
+def test_views_are_made_where_the_images_are(name, monkeypatch):
+    """A tensor that meets an array of NumPy is asked for its values, which one on a GPU refuses."""
+    import torch
+
+    def refuse(tensor, *_):
+        raise TypeError("can't convert cuda:0 device type tensor to numpy")
+
+    images = torch.from_numpy(raw_images(2, name, size=8 if "digits" in name else 16))
+    views = Views(name, 2, seed=0)
+    monkeypatch.setattr(torch.Tensor, "__array__", refuse)
+    assert views(images, training=True).shape == (2, 2, *images.shape[1:])
+
+
 def steps_of(name, **changes):
     return {type(step).__name__: step for step in policy(name, **changes)}
 

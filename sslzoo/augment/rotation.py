@@ -2,8 +2,6 @@
 
 import math
 
-import numpy as np
-
 from sslzoo import checks
 from sslzoo.augment.transform import ImageTransform, per_image, serializable
 from sslzoo.errors import InvalidInputError
@@ -76,7 +74,8 @@ class Rotation(ImageTransform):
         nx = self.backend.numpy
         height, width = images.shape[1:3]
         angle = transformation["angle"][:, None, None]
-        down, right = (np.arange(side, dtype="float32") - (side - 1) / 2 for side in (height, width))
+        # Tensors: an array of NumPy beside one would make PyTorch leave its GPU.
+        down, right = (nx.arange(side, dtype="float32") - (side - 1) / 2 for side in (height, width))
         down, cosine, sine = down[:, None], nx.cos(angle), nx.sin(angle)
         rows = _reflected(nx, cosine * down + sine * right + (height - 1) / 2, height)
         columns = _reflected(nx, cosine * right - sine * down + (width - 1) / 2, width)
