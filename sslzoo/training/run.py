@@ -90,8 +90,8 @@ class Run(Builders):
         self.devices = devices.use(self.arguments.devices)
         # Before what takes seconds: Keras imports TensorFlow, images are read, and a step is measured.
         print(f"{self.name} ({self.variant}) goes to {self.out}, by the {keras.backend.backend()} backend.")
-        if self.arguments.precision != "float32":
-            keras.config.set_dtype_policy(self.arguments.precision)
+        self.policy_before = keras.config.dtype_policy()
+        keras.config.set_dtype_policy(self.arguments.precision)
         with hushed():  # the first time, Keras imports TensorFlow for it
             keras.utils.set_random_seed(self.seed)
 
@@ -353,4 +353,7 @@ class Run(Builders):
             return self.out / self.name
         if self.time_plan and self.time_plan.is_done:
             self.note_planned(None)
-        return outcome.write(self, model)
+        try:
+            return outcome.write(self, model)
+        finally:  # what this process makes next has its own precision
+            keras.config.set_dtype_policy(self.policy_before)

@@ -36,6 +36,20 @@ def test_names_and_remarks_that_are_not_utf8_cost_no_model(tmp_path):
     assert sslzoo.load(folder).input_shape == (None, 8, 8, 1)
 
 
+def test_a_precision_is_that_of_one_run(tmp_path, monkeypatch):
+    before, write, seen = keras.config.dtype_policy(), outcome.write, []
+    monkeypatch.setattr(outcome, "write", lambda run, model: seen.append(model.dtype_policy.name) or write(run, model))
+    try:
+        for given, asked in (("float32", "mixed_bfloat16"), ("mixed_bfloat16", "float32")):
+            keras.config.set_dtype_policy(given)
+            folder = train("simclr", tmp_path / asked, *FEW, "--precision", asked)
+            assert seen.pop() == asked
+            assert json.loads((folder / "results.json").read_text())["settings"]["precision"] == asked
+            assert keras.config.dtype_policy().name == given
+    finally:
+        keras.config.set_dtype_policy(before)
+
+
 @keras.saving.register_keras_serializable("tests")
 class Double(keras.layers.Layer):
     """A layer that no published model may have."""
