@@ -55,6 +55,13 @@ def test_prototypes_stay_for_steps_not_for_batches():
     assert model.batches_per_step == 3 and int(model.steps_taken()) == 4
 
 
+def test_losses_scaled_for_float16_leave_the_steps_of_an_optimizer_alone():
+    model = CASES["byol"][1](Flips(2))
+    adam = keras.optimizers.Adam(gradient_accumulation_steps=4)
+    model.compile(keras.optimizers.LossScaleOptimizer(adam))
+    assert model.batches_per_step == 4
+
+
 def test_a_schedule_of_momentum_ends_with_its_steps():
     num_views, make = CASES["byol"]
     model = make(Flips(num_views))

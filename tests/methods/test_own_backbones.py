@@ -22,6 +22,24 @@ def mobilenet(seed=1, posterior=False):
     return networks.encoder("keras:MobileNet", SHAPE, contract.LATENT, posterior, seed=seed, alpha=0.25)
 
 
+@pytest.mark.parametrize("fused", [1, 2] if keras.backend.backend() == "jax" else [1])
+def test_what_layers_add_to_the_loss_counts(fused):
+    image = keras.Input((8, 8, 3))
+    regularized = {"kernel_regularizer": keras.regularizers.L2(0.5), "activity_regularizer": keras.regularizers.L2(0.1)}
+    dense = keras.layers.Dense(4, **regularized)
+    encoder = keras.Model(image, dense(keras.layers.Flatten()(image)))
+    model = methods.SimCLR(encoder, views=contract.Flips(2))
+    model.compile(keras.optimizers.SGD(0.0), steps_per_execution=fused)
+    x = images(8, (8, 8, 3))
+    history = model.fit(np.concatenate([x, x]), batch_size=8, epochs=2, shuffle=False, verbose=0).history
+    features = ops.convert_to_numpy(encoder(ops.reshape(model.views(x), (16, 8, 8, 3)))).astype("float64")
+    kernel = ops.convert_to_numpy(dense.kernel).astype("float64")
+    added = 0.5 * (kernel**2).sum() + 0.1 * (features**2).sum() / 16
+    logs = model.evaluate(x, batch_size=8, verbose=0, return_dict=True)
+    for loss, terms in ((logs["loss"], logs), *((loss, logs) for loss in history["loss"])):
+        assert loss - sum(terms[term] for term in model.terms) == pytest.approx(added, rel=1e-4)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="which needs no time to compile thirty large programs")
 @pytest.mark.parametrize("name", methods.METHODS)
