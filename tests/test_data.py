@@ -1168,8 +1168,9 @@ def test_the_range_of_values_leaves_hot_pixels_out():
 
 
 def test_deep_images_are_not_resized():
-    with pytest.raises(errors.InvalidInputError, match="not resized"):
-        data.fit_images(deep(2), (4, 4, 4))
+    for images, shape in ((deep(2), (4, 4, 4)), (np.zeros((2, 8, 8, 3), "uint8"), (8, None, 4))):
+        with pytest.raises(errors.InvalidInputError, match="not resized"):
+            data.fit_images(images, shape)
 
 
 @pytest.fixture
@@ -1189,6 +1190,14 @@ def test_tiff_files_of_many_channels_are_read_as_they_are(tiffs, stream):
     np.testing.assert_array_equal(images[np.arange(6)], deep(6)[[0, 2, 4, 1, 3, 5]])
     source = inputs.source_of(tiffs)
     np.testing.assert_array_equal(source.read(1), deep(6)[2])
+
+
+def test_the_room_that_deep_images_take_is_counted_in_bytes(tiffs, monkeypatch):
+    monkeypatch.setattr(streams, "memory", lambda: 2.0 * 6 * 8 * 8 * 4)
+    data.load(tiffs, "train")
+    monkeypatch.setattr(streams, "memory", lambda: 2.0 * 6 * 8 * 8 * 4 - 1)
+    with pytest.raises(errors.InvalidInputError, match=r"fit the memory.*6 images of shape \(8, 8, 4\)"):
+        data.load(tiffs, "train")
 
 
 def test_tiff_files_are_cropped_and_averaged(tiffs):

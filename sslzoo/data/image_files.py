@@ -211,7 +211,7 @@ class Fit:
     """
 
     def __init__(self, shape):
-        self.height, self.width, self.channels = shape
+        self.shape = tuple(shape)
         self.side = None if None in shape[:2] else max(shape[:2])
         self.done = Counter()
 
@@ -219,28 +219,28 @@ class Fit:
         """Pixels (H, W, C) of an array (H, W, C) with values 0..255, or of a Pillow image."""
         from PIL import Image
 
-        if isinstance(image, np.ndarray):
-            if image.shape == (self.height, self.width, self.channels):
-                return image
-            if image.shape[-1] not in (1, 3) or not 0 <= image.min() <= image.max() <= 255:
-                raise InvalidInputError(
-                    "Images of other channels or values than a picture's are not resized: expected the shape "
-                    f"{(self.height, self.width, self.channels)}. Received: shape={image.shape}, dtype={image.dtype}"
-                )
+        is_array = isinstance(image, np.ndarray)
+        own = image.shape if is_array else (image.height, image.width, 1 if image.mode in GRAY_MODES else 3)
+        shape = tuple(given if wanted is None else wanted for wanted, given in zip(self.shape, own))
+        if is_array and own == shape:
+            self.shape = shape
+            return image
+        if not {own[-1], shape[-1]} <= {1, 3} or (is_array and not 0 <= image.min() <= image.max() <= 255):
+            raise InvalidInputError(
+                "Images of other channels or values than a picture's are not resized: expected the shape "
+                f"{shape}. Received: shape={own}, dtype={image.dtype if is_array else 'uint8'}"
+            )
+        self.shape = height, width, channels = shape
+        if is_array:
             pixels = np.rint(image).astype("uint8")
             image = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
-        if self.channels is None:
-            self.channels = 1 if image.mode in GRAY_MODES else 3
-        if None in (self.height, self.width):
-            self.height, self.width = image.height, image.width
-        mode = "L" if self.channels == 1 else "RGB"
+        mode = "L" if channels == 1 else "RGB"
         if image.mode != mode:
             self.done[f"converted from {COLORS.get(image.mode, image.mode)} to {COLORS[mode]}"] += 1
-        size = (self.width, self.height)
-        if image.size != size:
-            cut = image.width * self.height != image.height * self.width
-            self.done[f"{'cropped and ' if cut else ''}resized to {self.height} x {self.width} pixels"] += 1
-        return fitted(image, size, self.channels)
+        if image.size != (width, height):
+            cut = image.width * height != image.height * width
+            self.done[f"{'cropped and ' if cut else ''}resized to {height} x {width} pixels"] += 1
+        return fitted(image, (width, height), channels)
 
     def remarks(self, total: int) -> list[str]:
         return [f"{count:,} of {total:,} images were {what}" for what, count in sorted(self.done.items())]

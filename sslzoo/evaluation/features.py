@@ -84,8 +84,8 @@ class TorchEncoder:
         sslzoo.evaluate(module, "mnist")                                    # images (B, C, H, W), values 0..1
         sslzoo.evaluate(TorchEncoder(module, channels_first=False), "mnist")
 
-    The module runs where its parameters are, without gradients and in eval mode; afterwards every part of it is in the
-    mode that it was in.
+    The module runs where its parameters are and in their precision (the first one's), without gradients and in eval
+    mode; afterwards every part of it is in the mode that it was in. Features are float32.
 
     Example:
         import importlib.util
@@ -118,12 +118,15 @@ class TorchEncoder:
     @property
     def weights(self) -> list:
         """Parameters and buffers, as `weights_sha256` reads them."""
+        torch = sys.modules["torch"]
         state = self.module.state_dict().values()
-        if any(map(sys.modules["torch"].nn.parameter.is_lazy, state)):
+        if any(map(torch.nn.parameter.is_lazy, state)):
             raise InvalidInputError(
                 "A torch.nn.Module must know its shapes: call it once, in eval mode, with a batch as it takes them. "
                 f"Received: {self.name} with lazy parameters"
             )
+        # NumPy has no bfloat16: its bits are read as integers.
+        state = (tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor for tensor in state)
         return [types.SimpleNamespace(value=tensor.detach().cpu().numpy()) for tensor in state]
 
     def __call__(self, images, training=False):
@@ -131,7 +134,9 @@ class TorchEncoder:
         torch = sys.modules["torch"]
         parts = [(part, part.training) for part in self.module.modules()]
         device = next((tensor.device for tensor in self.module.parameters()), "cpu")
+        floats = (tensor.dtype for tensor in self.module.parameters() if tensor.is_floating_point())
         batch = torch.from_numpy(np.asarray(images, np.float32)).to(device) * self.scale
+        batch = batch.to(next(floats, torch.float32))
         try:
             self.module.eval()
             with torch.no_grad():

@@ -47,14 +47,19 @@ def as_seen(encoder: keras.Model, images: np.ndarray) -> np.ndarray:
     Returns:
         float32 array (N, h, w, C) in 0..1; where preprocessing gives another range, the images themselves.
     """
-    low, high = composition.input_range(encoder)
-    plain = (np.asarray(images, np.float32) - low) / (high - low)
     try:
         before = composition.preprocessing(encoder)
     except (InvalidInputError, AttributeError):
-        return plain
-    [seen] = run(before, np.asarray(images, np.float32), 500)
-    return seen if seen.min() > -1e-3 and seen.max() < 1 + 1e-3 else plain
+        before = None
+    if before is not None:
+        [seen] = run(before, images, 500)
+        if seen.min() > -1e-3 and seen.max() < 1 + 1e-3:
+            return seen
+    low, high = composition.input_range(encoder)
+    plain = np.array(images[:], np.float32)  # the one copy: it may be of a whole train set
+    plain -= low
+    plain /= high - low
+    return plain
 
 
 # ---------------------------------------------------------------------- classes

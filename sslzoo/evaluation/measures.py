@@ -10,6 +10,7 @@ from sslzoo.errors import InvalidInputError
 
 LIDAR_RIDGE = 1e-4  # of the paper, on the covariance of views
 DEAD, REPEATED = 1e-4, 0.999
+_BLOCK = 256  # rows whose distances to all others are held at a time
 
 
 def feature_std(features: np.ndarray) -> float:
@@ -107,8 +108,12 @@ def uniformity(features: np.ndarray, t: float = 2.0) -> float:
     """
     rows = _unit(_matrix(features, "features", least=2))
     squares = (rows**2).sum(axis=1)
-    distances = np.maximum(squares[:, None] + squares[None] - 2 * rows @ rows.T, 0)
-    return float(np.log(np.exp(-t * distances[np.triu_indices(len(rows), 1)]).mean()))
+    total = 0.0
+    for start in range(0, len(rows), _BLOCK):  # each pair once: of a row with those after it
+        some, after = slice(start, start + _BLOCK), slice(start, None)
+        distances = np.maximum(squares[some, None] + squares[after] - 2 * rows[some] @ rows[after].T, 0)
+        total += np.triu(np.exp(-t * distances), 1).sum()
+    return float(np.log(total / (len(rows) * (len(rows) - 1) / 2)))
 
 
 def mean_cosine(features: np.ndarray) -> float:

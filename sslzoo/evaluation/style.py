@@ -120,7 +120,7 @@ def scores(
     for part, (images, count) in enumerate(zip((train_images, test_images), most)):
         chosen = np.sort(np.random.default_rng((seed, part)).permutation(len(images))[:count])
         styles = draw(len(chosen), images.shape[-1] == 3, seed=(seed, part, 1))
-        splits.append((features(encoder, apply(np.asarray(images)[chosen], styles), batch_size), styles))
+        splits.append((features(encoder, apply(np.asarray(images[chosen]), styles), batch_size), styles))
         if progress:
             progress(part + 1, 3)
     (train, styles), (test, expected) = splits

@@ -20,7 +20,8 @@ NO_PART = {  # arguments of Keras' `compile` that a method has no use for
 def check_options(method, options) -> None:
     """Raise unless `compile` and `fit` were given only what a method heeds."""
     refuse_weights(options.get("sample_weight"), options.get("class_weight"))
-    given = method.get_compile_config() or {}
+    # As given: `get_compile_config` serializes it, which a schedule without `get_config` does not survive.
+    given = getattr(getattr(method, "_compile_config", None), "config", {})
     for argument, reason in NO_PART.items():
         if given.get(argument) is not None:
             raise InvalidInputError(f"{reason}. Received: compile({argument}=...)")

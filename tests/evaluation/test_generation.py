@@ -1,6 +1,7 @@
 """Decoders measured: Fréchet distances and likelihoods against closed forms, classes, decoders for those without."""
 
 import shutil
+import tracemalloc
 from pathlib import Path
 
 import keras
@@ -11,13 +12,14 @@ from scipy.stats import multivariate_normal
 
 import sslzoo
 from sslzoo import networks
-from sslzoo.data import catalogue
+from sslzoo.data import StreamedImages, catalogue
 from sslzoo.errors import ArtifactError, HubError, IntegrityError, InvalidInputError, MissingDataError, UnknownNameError
 from sslzoo.evaluation import evaluate, generation, outliers
 from sslzoo.evaluation.generation import ClassGaussians, Extractor, frechet, frechet_distance
 from sslzoo.evaluation.protocols.outliers import OUTSIDE
 from sslzoo.evaluation.subject import likelihood_of
 from sslzoo.methods import GEDI
+from sslzoo.networks import composition
 from sslzoo.views import Views
 
 
@@ -200,6 +202,32 @@ def test_what_a_network_sees_is_what_a_decoder_rebuilds():
     np.testing.assert_allclose(generation.as_seen(encoder, images[:5]), images[:5] / 255.0, atol=1e-6)
     plain = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten()])
     np.testing.assert_allclose(generation.as_seen(plain, images[:5]), images[:5] / 255.0, atol=1e-6)
+    given = images[:5].astype("float32")
+    np.testing.assert_allclose(generation.as_seen(plain, given), images[:5] / 255.0, atol=1e-6)
+    np.testing.assert_array_equal(given, images[:5])
+
+
+def test_images_that_a_decoder_is_fitted_to_are_copied_once_at_most():
+    """As float32, a whole train set; what goes through preprocessing a batch at a time."""
+    images, asked = np.random.default_rng(0).integers(0, 256, (1100, 16, 16, 1), "uint8"), []
+
+    class InFiles(StreamedImages):
+        def __getitem__(self, rows):
+            asked.append(np.arange(len(self))[rows].size)
+            return super().__getitem__(rows)
+
+    in_files = InFiles(range(1100), lambda row: images[row], images.shape[1:])
+    scale = keras.Sequential([keras.Input((16, 16, 1)), keras.layers.Rescaling(1 / 255, name="unit_range")])
+    plain = keras.Sequential([keras.Input((16, 16, 1)), keras.layers.Flatten()])
+    seen = generation.as_seen(composition.compose(scale, plain), in_files)
+    np.testing.assert_allclose(seen, images / 255.0, atol=1e-6)
+    assert asked == [500, 500, 100]
+    tracemalloc.start()
+    seen = generation.as_seen(plain, images)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 1.1 * seen.nbytes
+    np.testing.assert_array_equal(generation.as_seen(plain, in_files), seen)
 
 
 # ---------------------------------------------------------------------- all of it

@@ -1,5 +1,7 @@
 """Label-free measures against their formulas in float64, and closed forms: isotropic, rank one, constant."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -29,6 +31,26 @@ def test_measures_equal_their_formulas():
     q = rng.dirichlet(np.ones(7), size=n)
     m = q.mean(axis=0)
     assert measures.prototype_use(q) == pytest.approx(np.exp(-np.sum(m * np.log(m))) / 7, rel=1e-12)
+
+
+@pytest.mark.parametrize("block", [1, 7, 40, 256])
+@pytest.mark.parametrize("t", [2, 60])
+def test_uniformity_is_that_of_all_pairs_in_blocks_of_any_size(monkeypatch, block, t):
+    """Also where pairs count for much less than rows with themselves would: e^-160 against 1."""
+    monkeypatch.setattr(measures, "_BLOCK", block)
+    for rows in (RANDOM, np.eye(3) - 0.5):
+        unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        pairs = [np.exp(-t * np.sum((a - b) ** 2)) for n, a in enumerate(unit) for b in unit[:n]]
+        assert measures.uniformity(rows, t) == pytest.approx(np.log(np.mean(pairs)), abs=1e-10)
+
+
+def test_uniformity_holds_a_few_rows_of_the_distances_at_a_time():
+    rows = np.random.default_rng(1).normal(size=(3000, 4))
+    tracemalloc.start()
+    measures.uniformity(rows)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 8 * 3000**2 / 2
 
 
 def test_equal_features_are_one_direction():

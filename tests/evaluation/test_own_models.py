@@ -67,6 +67,26 @@ def test_tensors_of_pytorch_are_images_too(torch, digits):
     assert sslzoo.evaluate(net, (pair, pair), "linear", epochs=1).data["train"] == 10
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_a_torch_module_gets_images_of_its_own_precision(torch, digits, dtype):
+    """Its weights are hashed bit for bit, though NumPy has no bfloat16."""
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 4))
+    images = digits[1][0][:30]
+    expected = features(net, images)
+    net = net.to(getattr(torch, dtype))
+    rows = features(net, images, batch_size=7)
+    assert rows.dtype == np.float32
+    np.testing.assert_allclose(rows, expected, atol=0.03)
+    np.testing.assert_array_equal(sslzoo.embed(net, images), rows)
+    report = sslzoo.evaluate(net, digits, **QUICK)
+    before = report.frozen[0]["before"]
+    assert report["knn"]["euclidean_best_accuracy"] > 0.5 and before == report.frozen[0]["after"]
+    with torch.no_grad():
+        net[1].bias[0].nextafter_(torch.tensor(9.0, dtype=net[1].bias.dtype))
+    assert weights_sha256(TorchEncoder(net)) != before
+
+
 def test_images_that_an_encoder_cannot_tell_apart_get_a_remark(torch):
     images = np.random.default_rng(0).integers(0, 256, (5, 8, 8, 1), "uint8")
     blind = torch.nn.Sequential(

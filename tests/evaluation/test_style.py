@@ -6,7 +6,7 @@ import pytest
 from sklearn.metrics import r2_score
 
 import sslzoo
-from sslzoo import augment
+from sslzoo import augment, data
 from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation import style
 
@@ -126,6 +126,18 @@ def test_pixels_keep_style_and_a_constant_keeps_none():
     assert none["kept"] < 0.08 and abs(none["position_r2"]) < 0.05
     with pytest.raises(InvalidInputError, match="at least 8 train"):
         sslzoo.evaluate(pixels, ((train[:7], None), (test, None)), "style")
+
+
+def test_of_images_in_files_only_the_chosen_are_read():
+    train, test, read = pictures(300, 0), pictures(200, 1), []
+
+    def in_files(images):
+        return data.StreamedImages(range(len(images)), lambda row: read.append(row) or images[row], images.shape[1:])
+
+    pixels = keras.Sequential([keras.Input((8, 8, 3)), keras.layers.Flatten()])
+    scores = style.scores(pixels, in_files(train), in_files(test), most=(40, 20))
+    assert len(read) == 60
+    assert scores == style.scores(pixels, train, test, most=(40, 20))
 
 
 def test_in_a_report():

@@ -95,6 +95,25 @@ def test_views_of_another_range_take_its_values():
         model.fit(IMAGES, batch_size=12, verbose=0)
 
 
+def test_a_schedule_that_cannot_be_saved_is_trained_with():
+    """As by models of Keras: nothing that `fit` and `evaluate` ask for needs `get_config`."""
+
+    class Warm(keras.optimizers.schedules.LearningRateSchedule):
+        def __call__(self, step):
+            return 0.1 * keras.ops.minimum(keras.ops.cast(step, "float32") / 2, 1.0)
+
+    model = simclr()
+    model.compile(keras.optimizers.SGD(Warm()))
+    before = model.encoder.get_weights()
+    model.fit(IMAGES, batch_size=12, verbose=0)
+    assert any((old != new).any() for old, new in zip(before, model.encoder.get_weights()))
+    assert np.isfinite(model.evaluate(IMAGES, batch_size=12, verbose=0)).all()
+
+
+def test_no_share_for_validation_may_be_none():
+    assert "val_loss" not in simclr().fit(IMAGES, batch_size=12, verbose=0, validation_split=None).history
+
+
 @pytest.mark.parametrize(
     "compiled", [{"loss": "mse"}, {"loss_weights": [2.0]}, {"metrics": ["mse"]}, {"weighted_metrics": ["mse"]}], ids=str
 )
