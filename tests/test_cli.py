@@ -626,6 +626,32 @@ def test_embed_fits_arrays_and_pictures_of_other_sizes():
     assert skipped.index.tolist() == [1] and skipped.skipped[0][0] == "0" and "8 bits" in skipped.skipped[0][1]
 
 
+@pytest.mark.parametrize("channels", [1, 3, 5])
+def test_embed_leaves_arrays_as_they_are_for_an_encoder_of_any_size(channels):
+    images = np.random.default_rng(0).uniform(0, 255, (4, 8, 6, channels))
+    for expected in (channels, None):
+        pool = keras.layers.GlobalAveragePooling2D()
+        encoder = keras.Sequential([keras.Input((None, None, channels)), pool]) if expected else pool
+        for given in (images, images.round().astype("uint8")):
+            embedding = sslzoo.embed(encoder, given)
+            np.testing.assert_allclose(embedding, given.mean((1, 2)), atol=1e-4)
+            np.testing.assert_array_equal(embedding, evaluation.features(encoder, given))
+            assert not embedding.remarks
+
+
+def test_embed_gives_an_encoder_of_any_size_images_of_one(tmp_path):
+    """Those of the first, where files or pictures have several, but for the sides that the encoder names."""
+    paths = [tmp_path / f"{place}.png" for place in range(3)]
+    for path, n in zip(paths, (1, 2, 1)):
+        Image.new("L", (16, 8 * n), 50 * n).save(path)
+    for height, remark in ((None, "1 of 3 images were cropped and resized to 8 x 16"), (4, "to 4 x 16 pixels")):
+        encoder = keras.Sequential([keras.Input((height, None, 1)), keras.layers.GlobalAveragePooling2D()])
+        for given in (paths, [Image.open(path) for path in paths]):
+            embedding = sslzoo.embed(encoder, given)
+            np.testing.assert_allclose(embedding.features[:, 0], [50, 100, 50], atol=1e-4)
+            assert remark in embedding.remarks[0]
+
+
 def test_embed_skips_files_that_are_gone(tmp_path):
     here, gone = paint(tmp_path / "a.png"), tmp_path / "gone.png"
     with pytest.raises(MissingDataError, match=r"gone\.png"):

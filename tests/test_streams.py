@@ -1,8 +1,11 @@
 """A folder that stays on disk: the same images, order, batches and weights as from memory."""
 
+import ctypes
 import importlib.util
 import json
 import shutil
+import sys
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -79,6 +82,45 @@ def test_memory_decides_unless_it_is_said(photos, monkeypatch):
     images, _ = data.load(photos, "train", **options, remarks=remarks)
     assert isinstance(images, data.StreamedImages) and "read from their files while it trains" in remarks[0]
     assert streams.available_memory() > 0
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_memory_is_that_of_the_container(version, tmp_path, monkeypatch):
+    monkeypatch.setattr(streams, "_CGROUP", tmp_path)
+    machine = streams.memory()
+    folder = tmp_path if version == 2 else tmp_path / "memory"
+    limit, use, cache = (
+        ("memory.max", "memory.current", "inactive_file")
+        if version == 2
+        else ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+    )
+    folder.mkdir(exist_ok=True)
+    (folder / limit).write_text("1000000\n")
+    (folder / use).write_text("700000\n")
+    (folder / "memory.stat").write_text(f"anon 1\n{cache} 100000\n")  # files read before, which make room
+    assert streams.memory() == 1_000_000 and streams.available_memory() == 400_000
+    (folder / use).write_text("1200000\n")
+    assert streams.available_memory() == 0
+    for endless in ("max", "9223372036854771712"):
+        (folder / limit).write_text(endless)
+        assert streams.memory() == machine and streams.available_memory() > 1_000_000
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="asks the system itself there")
+def test_memory_on_windows(tmp_path, monkeypatch):
+    class Kernel:
+        @staticmethod
+        def GlobalMemoryStatusEx(status):
+            assert bytes(status)[:8] == bytes([64, 0, 0, 0, 0, 0, 0, 0]) and ctypes.sizeof(status) == 64
+            status[1:3] = [3_000_000, 2_000_000]
+            return 1
+
+    monkeypatch.setattr(streams, "_CGROUP", tmp_path)
+    monkeypatch.setattr(ctypes, "windll", SimpleNamespace(kernel32=Kernel), raising=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "platform", "win32")
+        found = streams.memory(), streams.available_memory()
+    assert found == (3_000_000, 2_000_000)
 
 
 def batches_of(source, images, labels, **options):

@@ -20,14 +20,16 @@ import pytest
 from tiers import tiered
 
 import sslzoo
-from sslzoo import callbacks, errors, training
+from sslzoo import callbacks, cli, errors, processes, training
 from sslzoo.callbacks import checkpoint as checkpoints
 from sslzoo.callbacks import memory
 from sslzoo.files import unlock_folder
-from sslzoo.methods import METHODS
+from sslzoo.methods import METHODS, SimCLR
+from sslzoo.networks import encoder
 from sslzoo.training import outcome
 from sslzoo.training.annealing import PlateauRate
 from sslzoo.training.settings import resolve
+from sslzoo.views import Views
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 RECIPE_NAMES = sorted(path.stem for path in RECIPES.glob("*.py") if path.stem != "zoo")  # which runs the others
@@ -275,6 +277,23 @@ def test_ctrl_c_ends_in_good_order_and_gives_the_signal_back(fused):
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_a_stopwatch_that_ended_one_fit_begins_anew_in_the_next(tmp_path):
+    keeper, model = keeper_of(tmp_path)
+    stopwatch, x = keeper.stopwatch, np.zeros((64, 2), "float32")
+    terminated = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: stopwatch._on_signal(signal.SIGTERM, None)
+    )
+
+    def fit(*others):
+        watchers = [stopwatch, *others, keeper]
+        return len(model.fit(x, x[:, :1], batch_size=4, epochs=3, verbose=0, callbacks=watchers).epoch)
+
+    assert fit(terminated) == 1 and stopwatch.deadline and not keeper.path.exists()
+    assert fit() == 3 and stopwatch.ended is stopwatch.reason is stopwatch.deadline is None
+    assert keeper.restore(model) == 3
+    assert fit(Interrupt()) == 1 and stopwatch.reason == "Training was interrupted, in epoch 1."
+
+
 @fused
 def test_a_loss_that_is_not_finite_names_the_term_and_keeps_the_good_checkpoint(fused, tmp_path):
     out = tmp_path / "run"
@@ -413,6 +432,33 @@ def test_weights_that_are_not_finite_are_not_kept(tmp_path):
     with pytest.raises(errors.TrainingError, match=r"stopped being finite in epoch 2.*kept\. Received: .*only/kernel"):
         keeper.write(2)
     assert (tmp_path / "checkpoint.npz").read_bytes() == good
+
+
+@pytest.fixture
+def bfloat16():
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("bfloat16")
+    yield
+    keras.config.set_dtype_policy(before)
+
+
+def test_variables_of_bfloat16_come_back_and_are_looked_at(bfloat16, tmp_path):
+    keeper, model = keeper_of(tmp_path)
+    weights = [np.array([[1.5], [-2.0]]), np.full(1, 0.25)]
+    model.set_weights(weights)
+    keeper.write(1)
+    model.set_weights([np.array([[1.0], [np.nan]]), np.zeros(1)])
+    with pytest.raises(errors.TrainingError, match=r"stopped being finite in epoch 2.*only/kernel"):
+        keeper.write(2)
+    assert keeper.restore(model) == 1
+    assert model.variables[0].dtype == "bfloat16"
+    for one, other in zip(model.get_weights(), weights):
+        np.testing.assert_array_equal(one.astype("float32"), other)
+    with np.load(keeper.path) as whole:
+        arrays = dict(whole)
+    np.savez(keeper.path, **(arrays | {"00000": model.get_weights()[0] * np.nan}))
+    with pytest.raises(errors.ArtifactError, match="weights that are not finite"):
+        keeper.restore(model)
 
 
 def test_other_versions_are_told(tmp_path, monkeypatch):
@@ -595,6 +641,25 @@ def test_signals_end_in_good_order_and_are_given_back(name, fused):
     assert signal.getsignal(number) is before
 
 
+def fit_that_fails(watcher):
+    """`fit` of a method, in which a callback behind `watcher` raises."""
+
+    def fail(logs):
+        raise errors.TrainingError("The weights stopped being finite. Received: loss=nan")
+
+    model = SimCLR(encoder("mlp-small", (8, 8, 1), 10), views=Views("simvae-digits", 2))
+    model.compile("sgd")
+    with pytest.raises(errors.TrainingError, match="Received: loss=nan"):
+        watchers = [watcher, keras.callbacks.LambdaCallback(on_train_begin=fail)]
+        model.fit(np.zeros((8, 8, 8, 1), "uint8"), batch_size=8, verbose=0, callbacks=watchers)
+
+
+def test_a_fit_that_raises_gives_the_signals_back():
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    fit_that_fails(callbacks.Stopwatch())
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
 @pytest.mark.parametrize(
     "error, message",
     [
@@ -613,13 +678,43 @@ def test_faults_of_the_system_and_a_second_ctrl_c_end_in_a_line(error, message, 
     assert caught.value.code == (130 if message is None else 2)
 
 
-def test_a_closed_pipe_does_not_end_a_run(monkeypatch):
-    class Closed(io.StringIO):
-        def write(self, text):
-            raise BrokenPipeError(32, "Broken pipe")
+class Closed(io.StringIO):
+    def write(self, text):
+        raise BrokenPipeError(32, "Broken pipe")
 
+
+def say_on_both(flags=()):
+    for stream in (sys.stdout, sys.stderr):
+        print("still here", file=stream, flush=True)
+    return "folder"
+
+
+def test_a_closed_pipe_does_not_end_a_run(monkeypatch):
     monkeypatch.setattr(sys, "stdout", Closed())
-    training.script(lambda: print("still here", flush=True))
+    monkeypatch.setattr(sys, "stderr", Closed())
+    training.script(say_on_both)
+
+
+def test_a_closed_pipe_does_not_end_a_run_by_sslzoo_train(monkeypatch, capsys):
+    monkeypatch.setattr(cli.making, "module_at", lambda recipe: SimpleNamespace(main=say_on_both))
+    monkeypatch.setattr(sys, "argv", ["sslzoo"])
+    monkeypatch.setattr(sys, "stderr", Closed())
+    assert cli.main(["train", "simvae"]) == 0
+    assert capsys.readouterr().out == "folder\n"
+
+
+@pytest.mark.parametrize("by", ["script", "sslzoo train"])
+def test_a_lost_process_ends_a_run_however_it_was_started(by, monkeypatch):
+    def main(flags=()):
+        raise ValueError("Gloo: connection closed by peer")
+
+    asked = []
+    monkeypatch.setattr(processes, "end_if_lost", asked.append)
+    monkeypatch.setattr(cli.making, "module_at", lambda recipe: SimpleNamespace(main=main))
+    monkeypatch.setattr(sys, "argv", ["sslzoo"])
+    with pytest.raises(ValueError, match="Gloo"):
+        training.script(main) if by == "script" else cli.main(["train", "simvae"])
+    assert len(asked) == 1
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="Windows has none")
@@ -872,6 +967,24 @@ def test_a_service_gets_settings_and_each_epochs_figures(service, tmp_path, monk
     for row, call in zip(journal, sent, strict=True):
         assert call[1][0]["loss"] == pytest.approx(float(row["loss"]))
     assert module.calls[-1][0] in ("finish", "end_run")
+
+
+@pytest.mark.parametrize(
+    ("service", "end"),
+    [
+        ("wandb", ("finish", (), {"exit_code": 1})),
+        ("trackio", ("finish", (), {})),
+        ("mlflow", ("end_run", (), {"status": "FAILED"})),
+    ],
+)
+def test_a_service_hears_that_a_run_failed_once(service, end, monkeypatch):
+    module = Service(service)
+    monkeypatch.setitem(sys.modules, service, module)
+    tracker = callbacks.Tracker(service, "mine")
+    fit_that_fails(tracker)
+    assert module.calls[-1] == end
+    tracker.release()
+    assert module.calls.count(end) == 1
 
 
 def test_a_service_that_is_not_installed_is_named_before_training(tmp_path, monkeypatch):

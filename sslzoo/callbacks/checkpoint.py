@@ -13,6 +13,7 @@ from pathlib import Path
 
 import keras
 import numpy as np
+from ml_dtypes import bfloat16  # a dependency of Keras
 
 from sslzoo import checks, processes
 from sslzoo.callbacks.ending import Stopwatch
@@ -116,7 +117,7 @@ class Checkpoint(keras.callbacks.Callback):
         for index, variable in enumerate(_variables(self.model)):
             # A copy: what NumPy is shown may be the memory that the next step writes to.
             array = arrays[f"{index:05d}"] = np.array(keras.ops.convert_to_numpy(variable))
-            if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
+            if not _is_finite(array):
                 raise TrainingError(
                     f"The weights stopped being finite in epoch {epochs_done}: try a lower learning rate, or float32. "
                     f"The last good checkpoint was kept. Received: {variable.path}"
@@ -196,7 +197,7 @@ class Checkpoint(keras.callbacks.Callback):
             try:
                 with np.load(path, allow_pickle=False) as data:
                     note = json.loads(str(data["note"]))
-                    arrays = [data[name] for name in sorted(set(data.files) - {"note"})]
+                    arrays = [_typed(data[name]) for name in sorted(set(data.files) - {"note"})]
                 _check_note(note)
                 _check_arrays(arrays)
             except Exception as error:
@@ -225,10 +226,20 @@ def _check_note(note):
 def _check_arrays(arrays):
     """Raises unless all are finite numbers, as those are that `Checkpoint.write` keeps."""
     for array in arrays:
-        if array.dtype.kind not in "fiubV":  # V: bfloat16
+        if array.dtype.kind not in "fiubV":  # V: bfloat16, float8
             raise ValueError("arrays that are no numbers")
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
+        if not _is_finite(array):
             raise ValueError("weights that are not finite")
+
+
+def _is_finite(array):
+    """Whether all numbers are. bfloat16 is none of NumPy's own types of them."""
+    return not (array.dtype.kind == "f" or array.dtype == bfloat16) or bool(np.isfinite(array).all())
+
+
+def _typed(array):
+    """An array as it was written: bfloat16 comes out of an `.npz` as two bytes of no type."""
+    return array.view(bfloat16) if array.dtype.str == "|V2" else array
 
 
 def _variables(model):

@@ -21,6 +21,9 @@ class EndsTraining(keras.callbacks.Callback):
 
     ended = reason = None
 
+    def on_train_begin(self, logs=None):
+        self.ended = self.reason = None  # of an earlier `fit`
+
     def end(self, ended: str, reason: str) -> None:
         self.ended, self.reason = ended, reason
         self._model.stop_training = True  # not `self.model`, which waits for the device under JAX
@@ -56,6 +59,9 @@ class Stopwatch(EndsTraining):
         self._previous = {}
 
     def on_train_begin(self, logs=None):
+        super().on_train_begin(logs)
+        self.release()  # what a `fit` of another model that raised has left
+        self.deadline = self._wanted = None
         self._calls = 0
         self._ends = time.monotonic() + 60 * self.minutes if self.minutes else float("inf")
         for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"):
@@ -94,6 +100,10 @@ class Stopwatch(EndsTraining):
             self.end(*(self._wanted or ("signal", "Training was ended with another process.")))
 
     def on_train_end(self, logs=None):
+        self.release()
+
+    def release(self) -> None:
+        """Gives the signals back, as `on_train_end` does; `Pretrainer.fit` calls it when it raises."""
         while self._previous:
             signal.signal(*self._previous.popitem())
 

@@ -1,5 +1,6 @@
 """Each epoch's figures to a service that keeps experiments."""
 
+import contextlib
 import importlib
 
 import keras
@@ -7,6 +8,7 @@ import keras
 from sslzoo.errors import BackendError, choose
 
 SERVICES = ("wandb", "trackio", "mlflow")
+_FAILED = {"wandb": {"exit_code": 1}, "mlflow": {"status": "FAILED"}}  # Trackio knows no such end
 
 
 class Tracker(keras.callbacks.Callback):
@@ -41,14 +43,17 @@ class Tracker(keras.callbacks.Callback):
                 f"Logs to {service} take pip install {service}; importing it failed ({error}). Received: {service=}"
             ) from error
         self.service, self.name, self.config, self.project = service, name, dict(config or {}), project
+        self._is_open = False
 
     def on_train_begin(self, logs=None):
         if self.service == "mlflow":
             self._client.set_experiment(self.project)
             self._client.start_run(run_name=self.name)
+            self._is_open = True
             self._client.log_params(self.config)
         else:
             self._client.init(project=self.project, name=self.name, config=self.config)
+            self._is_open = True
 
     def on_epoch_end(self, epoch, logs=None):
         figures = {name: float(value) for name, value in (logs or {}).items()}
@@ -58,5 +63,15 @@ class Tracker(keras.callbacks.Callback):
             self._client.log(figures, step=epoch + 1)
 
     def on_train_end(self, logs=None):
-        end = self._client.end_run if self.service == "mlflow" else self._client.finish
-        end()
+        self._end()
+
+    def release(self) -> None:
+        """Ends a run that is open, as failed; `Pretrainer.fit` calls it when it raises."""
+        with contextlib.suppress(Exception):  # what ended training is what people are to read
+            self._end(**_FAILED.get(self.service, {}))
+
+    def _end(self, **status):
+        if self._is_open:
+            self._is_open = False
+            end = self._client.end_run if self.service == "mlflow" else self._client.finish
+            end(**status)

@@ -39,7 +39,12 @@ def train(method, flags):
     recipe = recipes[choose("method", method.replace("_", "-"), recipes)]
     sys.argv[0] = f"sslzoo train {method}"  # what the recipe's parser calls itself
     asks = {"-h", "--help", "--show"} & set(flags)  # whose answers the recipe prints
-    with contextlib.nullcontext() if asks else contextlib.redirect_stdout(sys.stderr):
+    with contextlib.ExitStack() as stack:
+        if not asks:
+            stack.enter_context(contextlib.redirect_stdout(sys.stderr))
+            from sslzoo.training.script import patience  # imports Keras
+
+            stack.enter_context(patience())
         folder = str(module_at(recipe).main(flags))
     return Answer({"folder": folder}, f"{folder}\n")
 

@@ -3,7 +3,6 @@
 import functools
 import hashlib
 import importlib.util
-import math
 import os
 from collections import Counter
 from pathlib import Path
@@ -359,7 +358,7 @@ class ImageFolder:
     def _checked(self, images, stay, bad):
         """Images that can be read, in memory unless they `stay` in their files, and their rows; adds to `bad`."""
         if not stay:
-            check_room(images.shape, self.root)
+            check_room(images, self.root)
         array = None if stay else np.empty(images.shape, images.dtype)
         show, digest, good = progress.line("checked" if stay else "read", after=5), hashlib.sha256(), []
         for row, pixels in images.each(show):
@@ -390,12 +389,13 @@ def _unreadable(bad, total):
     )
 
 
-def check_room(shape, where):
-    """Raise if images of a shape (N, H, W, C) would not fit the memory of this machine."""
-    need, has = math.prod(shape), streams.memory()
+def check_room(images, where):
+    """Raise if `StreamedImages` would not fit the memory of this machine."""
+    need, has = images.nbytes, streams.memory()
     if need > has:
         raise InvalidInputError(
             f"Expected images that fit the memory of this machine ({has / 2**30:.1f} GiB): make them smaller "
             f"(image_size), take fewer, or leave them in their files (stream=True, --stream). "
-            f"Received: {shape[0]:,} images of shape {shape[1:]}, {need / 2**30:.1f} GiB, in {os.fspath(where)!r}"
+            f"Received: {len(images):,} images of shape {images.shape[1:]}, {need / 2**30:.1f} GiB, "
+            f"in {os.fspath(where)!r}"
         )

@@ -1,18 +1,26 @@
 """Images that stay in their files: what a folder too large for memory is to the rest of the package."""
 
+import ctypes
 import functools
 import hashlib
 import math
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 
 from sslzoo.errors import InvalidInputError
 
 _CHUNK = 256  # images read at once where all are gone through
+_CGROUP = Path("/sys/fs/cgroup")
+_LIMITS = (  # of control groups of version 2 and 1: limit, use, and what of the latter is given back at once
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "total_inactive_file"),
+)
 
 
 class StreamedImages:
@@ -149,20 +157,43 @@ def threads() -> int:
 
 
 def memory() -> float:
-    """Bytes of this machine's memory; endless where it does not say."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # Windows
-        return math.inf
+    """Bytes of memory that this process may take, of its machine or its container; endless where neither says."""
+    return min(_machine()[0], _container()[0])
 
 
 def available_memory() -> float:
-    """Bytes that this machine could give without writing to disk; half of its memory where it does not say."""
+    """Bytes of it that can be had without writing to disk; half of the machine's memory where it does not say."""
+    return min(_machine()[1], _container()[1])
+
+
+def _machine():
+    """Bytes of this machine's memory, and those available."""
+    if sys.platform == "win32":
+        status = (ctypes.c_uint64 * 8)(64)  # MEMORYSTATUSEX: its own length, all memory, what is available, ...
+        if ctypes.windll.kernel32.GlobalMemoryStatusEx(status):
+            return float(status[1]), float(status[2])
+    try:
+        total = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, ValueError, OSError):
+        total = math.inf
     try:
         with open("/proc/meminfo") as file:
             for line in file:
                 if line.startswith("MemAvailable:"):
-                    return 1024.0 * int(line.split()[1])
+                    return total, 1024.0 * int(line.split()[1])
     except (OSError, ValueError):
         pass
-    return memory() / 2
+    return total, total / 2
+
+
+def _container():
+    """Bytes that Linux lets this process' container take, and those that are left; endless without a limit."""
+    for limit, use, cache in _LIMITS:
+        try:
+            most, used = (float(int((_CGROUP / name).read_text())) for name in (limit, use))
+            stat = dict(line.split() for line in (_CGROUP / limit).with_name("memory.stat").read_text().splitlines())
+            # Files that were read count as used until something else takes their place.
+            return most, min(most, max(0.0, most - used + int(stat.get(cache, 0))))
+        except (OSError, ValueError):  # not of this version, or "max": no limit
+            continue
+    return math.inf, math.inf

@@ -39,8 +39,6 @@ def some_images(images, shape: tuple, most: int, seed: int = 0, split: str | Non
     if len(source) < 2:
         raise InvalidInputError(f"images must be at least two. Received: {len(source)} image")
     rows = np.sort(np.random.default_rng(seed).permutation(len(source))[:most])
-    if hasattr(images, "ndim"):
-        shape = tuple(given if wanted is None else wanted for wanted, given in zip(shape, source.images.shape[1:]))
     fit = Fit(shape)
     chosen = np.stack([fit(read()) for read in source.each(rows, fit.side)])
     left = [f"{len(rows):,} of {len(source):,} images were taken, chosen at random."] if len(rows) < len(source) else []

@@ -195,7 +195,7 @@ class Pretrainer(keras.Model):
     def non_trainable_weights(self):
         return _all_but(self.weights, self.trainable_weights)
 
-    def fit(self, x=None, y=None, batch_size=None, *arguments, **options):
+    def fit(self, x=None, y=None, batch_size=None, epochs=1, verbose="auto", callbacks=None, *arguments, **options):
         """`keras.Model.fit`; warns of raw images in 0..1, which all look black.
 
         Raises:
@@ -206,9 +206,16 @@ class Pretrainer(keras.Model):
         inputs.check_options(self, options)
         inputs.check_values(self, x)
         if options.get("steps_per_epoch") is None:
-            x = inputs.check_batches(self, x, batch_size, 1.0 - options.get("validation_split", 0.0))
+            x = inputs.check_batches(self, x, batch_size, 1.0 - (options.get("validation_split") or 0.0))
         options = inputs.check_validation(self, x, batch_size, options)
-        return super().fit(x, y, batch_size, *arguments, **options)
+        try:
+            return super().fit(x, y, batch_size, epochs, verbose, callbacks, *arguments, **options)
+        except BaseException:
+            # Keras calls no `on_train_end` now: a process that lives on gets its signals back, a service its run's end.
+            for callback in keras.tree.flatten(getattr(callbacks, "callbacks", callbacks)):
+                if hasattr(callback, "release"):
+                    callback.release()
+            raise
 
     def evaluate(self, x=None, y=None, batch_size=None, *arguments, **options):
         """`keras.Model.evaluate`: the loss and its terms, of random views drawn with one seed for every batch.
@@ -233,7 +240,9 @@ class Pretrainer(keras.Model):
     @property
     def batches_per_step(self) -> int:
         """Batches whose gradients make a training step: `gradient_accumulation_steps` of the optimizer, or 1."""
-        return getattr(getattr(self, "optimizer", None), "gradient_accumulation_steps", None) or 1
+        optimizer = getattr(self, "optimizer", None)
+        optimizer = getattr(optimizer, "inner_optimizer", optimizer)  # that of mixed_float16 scales losses around it
+        return getattr(optimizer, "gradient_accumulation_steps", None) or 1
 
     def steps_taken(self):
         """Training steps before this batch, of a method whose `step` counts batches: int32 scalar, a constant."""
@@ -256,7 +265,8 @@ class Pretrainer(keras.Model):
         batch_size = ops.shape(images)[0]
         for term, mean in self.term_means.items():
             mean.update_state(losses[term], sample_weight=batch_size)
-        return sum(losses[term] for term in self.terms)
+        # After them what layers ask for: weights' regularizers and `add_loss`.
+        return sum([*(losses[term] for term in self.terms), *(full_precision(extra) for extra in self.losses)])
 
     def make_train_function(self, force=False):
         """Keras' own; under JAX with `compile(steps_per_execution=K)`, K steps as one program.

@@ -15,24 +15,33 @@ def script(main: Callable) -> None:
     Exit codes are those of `sslzoo`: 0 success, 1 another process of the run was lost, 2 an explained error, 130 after
     Ctrl-C.
     """
+    with patience():
+        try:
+            main()
+        except (SSLZooError, OSError, ImportError) as error:
+            advice = "Make room, or give permission; if the run had a checkpoint, go on with --resume."
+            print(in_a_line(error, advice), file=sys.stderr)
+            sys.exit(2)
+        except KeyboardInterrupt:
+            print("Interrupted. If the run had a checkpoint, go on with --resume.", file=sys.stderr)
+            sys.exit(130)
+
+
+@contextlib.contextmanager
+def patience():
+    """Inside, no run ends because nobody reads what it prints, and one that lost another process ends at once."""
     if hasattr(sys.stdout, "reconfigure"):
         # Whoever reads a log or a pipe sees each line as it comes; letters that it has not are written as escapes.
         sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
-    stream, sys.stdout = sys.stdout, _Patient(sys.stdout)
+    streams = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = map(_Patient, streams)
     try:
-        main()
-    except (SSLZooError, OSError, ImportError) as error:
-        advice = "Make room, or give permission; if the run had a checkpoint, go on with --resume."
-        print(in_a_line(error, advice), file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        print("Interrupted. If the run had a checkpoint, go on with --resume.", file=sys.stderr)
-        sys.exit(130)
+        yield
     except Exception as error:
         processes.end_if_lost(error)
         raise
     finally:
-        sys.stdout = stream
+        sys.stdout, sys.stderr = streams
 
 
 class _Patient:
