@@ -40,7 +40,7 @@ class L2SGD(keras.optimizers.SGD):
         learning_rate: float > 0, or a `keras.optimizers.schedules.LearningRateSchedule`.
         momentum: float in [0, 1].
         weight_decay: float >= 0, the penalty is weight_decay / 2 |w|^2.
-        exclude_bias_and_norm: bool, no penalty on variables of fewer than two dimensions: biases, and the scales and
+        exclude_bias_and_norm: bool, no penalty on biases (those of attention have two dimensions), and the scales and
             offsets of normalization.
         nesterov: bool, w <- w - (momentum v + rate (g + weight_decay w)) in the last step.
         **kwargs: what every Keras optimizer takes (`name`, `clipnorm`, `gradient_accumulation_steps` ...).
@@ -64,7 +64,7 @@ class L2SGD(keras.optimizers.SGD):
 
     def is_excluded(self, variable) -> bool:
         """Whether `variable` is a bias, or a scale or offset of normalization, and those are left out."""
-        return self.exclude_bias_and_norm and len(variable.shape) < 2
+        return self.exclude_bias_and_norm and (len(variable.shape) < 2 or _is_bias(variable))
 
     def decay_of(self, variable) -> float:
         """The weight decay in force for `variable`; `exclude_from_weight_decay` of Keras is heard, too."""
@@ -209,7 +209,8 @@ class Muon(keras.optimizers.Muon):
     with u a matrix of n rows and k columns; a kernel (height, width, in, out) is the matrix (height width in, out).
     orthogonal(u) is U V' of u = U S V', to the accuracy of five Newton-Schulz steps, which leave singular values
     between about 0.7 and 1.2. The factor gives the update the root mean square of an update by Adam, so that one rate
-    serves both. All else (biases, scales, kernels that `exclude_layers` names) moves by Adam at the same rate.
+    serves both. All else (biases, scales, embeddings, the kernels of attention, which have three dimensions, and those
+    that `exclude_layers` names) moves by Adam at the same rate.
 
     Example:
         import keras
@@ -222,7 +223,8 @@ class Muon(keras.optimizers.Muon):
         learning_rate: float > 0, or a `keras.optimizers.schedules.LearningRateSchedule`.
         weight_decay: float >= 0, decoupled: w <- w - rate weight_decay w, for every variable that decays.
         exclude_layers: list of str, regular expressions; kernels whose path has one move by Adam. None excludes the
-            first convolutions and last layers of this package's networks (`ENDS`), as Muon's author advises.
+            stems, patches and positions, and last layers, of this package's networks (`ENDS`), as Muon's author
+            advises; first convolutions that are no stem ("conv1") stay.
         iteration_dtype: str, dtype of the Newton-Schulz steps; "bfloat16" is enough, and faster where the processor
             has such instructions.
         **kwargs: what `keras.optimizers.Muon` takes (`momentum`, `ns_steps`, `gradient_accumulation_steps` ...).
@@ -235,7 +237,7 @@ class Muon(keras.optimizers.Muon):
         al., "Muon is Scalable for LLM Training" (arXiv 2502.16982), eq. 4.
     """
 
-    ENDS = ("stem", "latent", "mean/", "log_var", "projection", "prototypes", "output")
+    ENDS = ("stem", "patches", "positions", "latent", "mean/", "log_var", "projection", "prototypes", "output")
 
     def __init__(
         self,
@@ -253,7 +255,8 @@ class Muon(keras.optimizers.Muon):
 
     def _should_use_adamw(self, variable) -> bool:
         excluded = any(re.search(pattern, variable.path) for pattern in self.exclude_layers)
-        return excluded or len(variable.shape) not in (2, 4)
+        embedding = self.exclude_embeddings and "embedding" in variable.path.lower()
+        return excluded or embedding or _is_bias(variable) or len(variable.shape) not in (2, 4)
 
     def zeropower_via_newtonschulz5(self, x, steps: int):
         """`x`, a matrix or a kernel, with its singular values moved towards 1; float32, of the same shape."""
@@ -278,6 +281,11 @@ class Muon(keras.optimizers.Muon):
 
     def get_config(self):
         return {**super().get_config(), "iteration_dtype": self.iteration_dtype}
+
+
+def _is_bias(variable):
+    name = getattr(variable, "path", variable.name)  # TensorFlow hands its own variables over
+    return name.removesuffix(":0").endswith("bias")
 
 
 def warmup_cosine(

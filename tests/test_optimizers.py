@@ -405,3 +405,20 @@ def test_muon_moves_what_it_should_in_a_network():
     optimizer = Muon()
     by_muon = [v.path for v in network.trainable_variables if not optimizer._should_use_adamw(v)]
     assert by_muon == ["conv1/kernel", "conv2/kernel", "conv3/kernel", "conv4/kernel"]
+
+
+def test_transformers_biases_of_two_dimensions_are_biases():
+    network = networks.encoder("vit-tiny", (16, 16, 3), None, seed=0, depth=1)
+    names = {v.path: v for v in network.trainable_variables}
+    by_muon = sorted(path for path, v in names.items() if not Muon()._should_use_adamw(v))
+    assert by_muon and all("block" in path and path.endswith("kernel") for path in by_muon)
+    query = names["block1_attention/query/bias"]
+    assert len(query.shape) == 2 and LARS(0.1).is_excluded(query)
+    query.assign(ops.ones(query.shape))
+    optimizer = LARS(0.1, momentum=0.0, weight_decay=0.5)
+    optimizer.apply([ops.ones(query.shape)], [query])
+    np.testing.assert_allclose(ops.convert_to_numpy(query), 0.9, rtol=1e-6)  # the gradient alone, at the whole rate
+    table = keras.layers.Embedding(5, 3, name="my_embedding")
+    table.build()
+    assert Muon()._should_use_adamw(table.embeddings)
+    assert not Muon(exclude_embeddings=False)._should_use_adamw(table.embeddings)
