@@ -8,6 +8,7 @@ from sslzoo.cli import shared
 from sslzoo.cli.command import Answer, argument, check_output, command
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.files import write_beside
+from sslzoo.zoo.loading import address
 
 # What `sslzoo.evaluation` calls so, which imports Keras.
 PROTOCOLS = ("linear", "mlp", "knn", "gmm")
@@ -97,9 +98,7 @@ def _at(name, revision):
     if revision is None:
         return name
     zoo.load(name, revision=revision)  # which refuses what has no revisions, and two that differ
-    if name.startswith("hf://"):
-        return f"{name.partition('@')[0]}@{revision}"
-    return f"hf://{zoo.info(name)['repository']}@{revision}"
+    return address(name, revision)
 
 
 def _check_report(out):
@@ -120,7 +119,7 @@ def _write_report(report, out):
     # A picture without a report of ours beside it may be anyone's; one that this report has is drawn next.
     again = _is_report(out / "report.json")
     report.save(out / "report.json")
-    write_beside(out / "report.md", f"# {report.encoder}\n\n{report.to_markdown()}".encode())
+    write_beside(out / "report.md", f"# {report.encoder}\n\n{report.to_markdown()}".encode("utf-8", "backslashreplace"))
     if again:
         drawing.remove_pictures(out / "pictures")
 
@@ -186,7 +185,8 @@ def views(dataset, policy, num_views, image_size, images, data_dir, html, force,
     from sslzoo.data.catalogue import KNOWN
 
     reading = {"data_dir": data_dir} if dataset in KNOWN else {}
-    reading |= {"image_size": image_size or "auto", "stream": True} if os.path.isdir(dataset) else {}
+    if dataset not in KNOWN and os.path.isdir(os.path.expanduser(dataset)):  # a known name wins over a folder
+        reading = {"image_size": image_size or "auto", "stream": True}
     every, _ = data.load(dataset, "train", **reading)
     rows = np.sort(np.random.default_rng(seed).permutation(len(every))[:images])
     chosen = every[rows]

@@ -190,7 +190,7 @@ class ImageFolder:
         files, labels = list(listed.values()), self._labels(listed)
         if not self.test_share:
             return files, labels
-        rows = np.flatnonzero(self._held_out(labels) == (split == "test"))
+        rows = np.flatnonzero(held_out(labels, self.test_share, self.seed) == (split == "test"))
         if not len(rows):
             raise InvalidInputError(
                 f"No image is left for the split {split!r}. Received: test_share={self.test_share}, {len(files)} images"
@@ -210,15 +210,6 @@ class ImageFolder:
         if loose or self.classes is None:
             return None
         return np.array([self.classes.index(parts[0]) for parts in listed], "int64")
-
-    def _held_out(self, labels):
-        """Which images are the test share: bool (N,). A class of one image stays in training."""
-        held_out = np.zeros(len(labels), bool)
-        order = np.random.default_rng(self.seed).permutation(len(labels))
-        for label in range(len(self.classes)):
-            rows = order[labels[order] == label]
-            held_out[rows[: min(max(1, round(self.test_share * len(rows))), len(rows) - 1)]] = True
-        return held_out
 
     def remarks(self, split: str) -> list[str]:
         """What of the folder is not used, or not as one may think."""
@@ -387,6 +378,19 @@ def _unreadable(bad, total):
         f"{len(bad):,} of {total:,} images cannot be read; repair them, take them away, or leave them out with "
         f"on_error='skip' (in the shell --on-error skip). Received: {_listed(bad)}"
     )
+
+
+def held_out(labels: np.ndarray, share: float, seed: int) -> np.ndarray:
+    """Which images of int labels (N,) are the test share of their class: bool (N,). One image alone is in training.
+
+    All who hold out images of a folder do it so: what one has trained on, no other tests with.
+    """
+    chosen = np.zeros(len(labels), bool)
+    order = np.random.default_rng(seed).permutation(len(labels))
+    for label in np.unique(labels):
+        rows = order[labels[order] == label]
+        chosen[rows[: min(max(1, round(share * len(rows))), len(rows) - 1)]] = True
+    return chosen
 
 
 def check_room(images, where):

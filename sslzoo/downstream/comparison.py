@@ -248,8 +248,8 @@ class Comparison:
         folder = Path(folder)
         drawing.check_folder(folder, "folder")
         folder.mkdir(parents=True, exist_ok=True)
-        write_beside(folder / "comparison.json", self.to_json().encode())
-        write_beside(folder / "comparison.txt", f"{self}\n".encode())
+        write_beside(folder / "comparison.json", self.to_json().encode("utf-8", "backslashreplace"))
+        write_beside(folder / "comparison.txt", f"{self}\n".encode("utf-8", "backslashreplace"))
         self.picture(folder / "comparison.png")
         return folder
 
@@ -463,7 +463,8 @@ class _Reader:
                 check_labels(labels, len(labels), f"{split} labels") for labels, split in _splits(self.dataset)
             )
             return _checked(Subject(None, "arrays", train, train, test, test, seed=self.seed))
-        return self._read((None, None, None))[0]
+        size = self.image_size
+        return self._read((size, size, None))[0]
 
     def _read(self, shape):
         if shape not in self.known:

@@ -203,6 +203,8 @@ def finetune(
     )
     if base is None:
         base = _from_elsewhere(encoder, images, pretrained, seed)
+    elif None in base.input_shape[1:]:  # the classifier is of the size that it is trained at
+        base = _of_size(base, images.train_images.shape[1:])
     check_images(base, images.train_images, "train images")
     if flip is None:
         settings = dataclasses.replace(settings, flip=_is_mirrored(images))
@@ -232,6 +234,14 @@ def _check_out(out, overwrite, license):
 def _is_backbone(encoder):
     named = isinstance(encoder, str) and ":" in encoder and not encoder.startswith(SCHEME)
     return named and not os.path.exists(encoder)
+
+
+def _of_size(encoder, shape):
+    """The same network for images (H, W, C) of one size."""
+    images = keras.Input(shape, name=encoder.inputs[0].name)
+    sized = keras.models.clone_model(encoder, keras.tree.pack_sequence_as(encoder.input, [images]))
+    sized.set_weights(encoder.get_weights())
+    return sized
 
 
 def _checked(encoder):

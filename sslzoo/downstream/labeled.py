@@ -9,6 +9,7 @@ import numpy as np
 
 from sslzoo import checks, data
 from sslzoo.data.catalogue import KNOWN
+from sslzoo.data.image_folder import held_out
 from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation.datasets import TEST_SHARE, with_classes
 
@@ -70,7 +71,8 @@ def read(
     if test is None:
         share = test_share or TEST_SHARE
         remarks.append(f"There are no test images: {share:.0%} of each class were held out as such.")
-        tested = split_off(labels, share, seed, names)
+        check_pairs(labels, names)
+        tested = held_out(labels, share, seed)
         test = some(images, tested), labels[tested]
         images, labels = some(images, ~tested), labels[~tested]
     else:
@@ -170,23 +172,28 @@ class Weighed(keras.utils.PyDataset):
         return tuple(array[rows] for array in self.arrays)
 
 
-def split_off(labels: np.ndarray, share: float, seed: int, names: "list[str] | None" = None) -> np.ndarray:
-    """Which images are held out: bool (N,), that share of each class, at least one image of it, and never all.
-
-    Raises:
-        InvalidInputError: classes of one image, by their `names` (one for each label) where given.
-    """
-    held_out, random = np.zeros(len(labels), bool), np.random.default_rng(seed)
+def check_pairs(labels: np.ndarray, names: "list[str] | None" = None) -> None:
+    """Raise `InvalidInputError` of classes of one image, by their `names` (one for each label) where given."""
     present, counts = np.unique(labels, return_counts=True)
     if single := [names[label] if names else str(label) for label in present[counts < 2]]:
         raise InvalidInputError(
             "Each class needs at least 2 images, one to learn from and one held out. "
             f"Received: classes of 1 image: {checks.few(single)}"
         )
-    for label in present:
+
+
+def split_off(labels: np.ndarray, share: float, seed: int, names: "list[str] | None" = None) -> np.ndarray:
+    """Which images are held out: bool (N,), that share of each class, at least one image of it, and never all.
+
+    Raises:
+        InvalidInputError: as `check_pairs`.
+    """
+    check_pairs(labels, names)
+    chosen, random = np.zeros(len(labels), bool), np.random.default_rng(seed)
+    for label in np.unique(labels):
         rows = random.permutation(np.flatnonzero(labels == label))
-        held_out[rows[: min(max(1, round(share * len(rows))), len(rows) - 1)]] = True
-    return held_out
+        chosen[rows[: min(max(1, round(share * len(rows))), len(rows) - 1)]] = True
+    return chosen
 
 
 def draw(labels: np.ndarray, each: int, classes: list[str], seed: int) -> np.ndarray:

@@ -2,6 +2,8 @@
 
 import os
 
+import numpy as np
+
 from sslzoo import checks, data
 from sslzoo.data import CELEBA_ATTRIBUTES, celeba_task
 from sslzoo.data.catalogue import KNOWN
@@ -54,7 +56,29 @@ def read(dataset, test, data_dir, shape, **reading):
             f"`test` must be {named} (images, labels). Received: test of type {type(test).__name__}"
         )
     name += f" (tested on {_stem(test)})" if _is_path(test) else ""
-    return name, load(train, "train"), load(held_out, "test"), remarks
+    train, tested = load(train, "train"), load(held_out, "test")
+    theirs = _names(test, reading)
+    if theirs and tested[1] is not None and (ours := _names(dataset, reading)):
+        tested = tested[0], _renumbered(tested[1], theirs, ours, test)
+    return name, train, tested, remarks
+
+
+def _names(given, reading):
+    """Class names of a folder that is read with its folders for classes; None of anything else."""
+    if not _is_path(given) or given in KNOWN or not os.path.isdir(os.path.expanduser(given)):
+        return None
+    folder = data.ImageFolder(given, reading.get("labels"))
+    return folder.classes
+
+
+def _renumbered(labels, names, classes, test):
+    """Labels of another folder, whose classes have their own numbers, by the numbers that the names have here."""
+    if unknown := sorted(set(names) - set(classes)):
+        raise InvalidInputError(
+            f"Classes of `test` must be some of {checks.few(classes)}. Received: test={os.fspath(test)!r} with "
+            f"{checks.few(unknown)}"
+        )
+    return np.array([classes.index(name) for name in names])[labels]
 
 
 def _classes_and_share(dataset, reading, remarks):

@@ -23,6 +23,7 @@ from sslzoo.evaluation.features import (
     outputs_of,
 )
 from sslzoo.networks.composition import input_range
+from sslzoo.zoo.loading import address
 
 
 @dataclasses.dataclass(repr=False)
@@ -200,8 +201,10 @@ def embed(
     # First: a wrong path is refused before a model is loaded.
     source = source_of(images, split, labels, background, on_error == "skip")
     named = isinstance(encoder, (str, os.PathLike)) and part != "projection"
-    model = np.array(os.fspath(encoder)) if named else None
+    name = os.fspath(encoder) if named else None
     encoder = load_encoder(encoder, part=part, revision=revision)
+    if named and revision is not None:  # who searches these features embeds with the same weights
+        name = address(name, revision)
     fit = Fit(image_shape(encoder))
     batch_size = min(batch_size, len(source))
     rows, skipped, pending, batches = [], [], [], []
@@ -233,7 +236,7 @@ def embed(
         **source.identify(rows),
         labels=None if source.labels is None else source.labels[rows],
         classes=None if source.classes is None else np.array(source.classes),
-        model=model,
+        model=None if name is None else np.array(name),
         skipped=skipped,
         remarks=remarks,
     )

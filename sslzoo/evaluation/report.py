@@ -138,7 +138,7 @@ class Report:
 
     def save(self, path: "str | os.PathLike") -> Path:
         """Write `to_json()` to a file, whole or not at all. Returns its path."""
-        return write_beside(path, self.to_json().encode())
+        return write_beside(path, self.to_json().encode("utf-8", "backslashreplace"))
 
     @classmethod
     def from_dict(cls, record: dict) -> "Report":

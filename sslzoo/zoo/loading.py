@@ -290,6 +290,12 @@ def list_models(method: str | None = None, dataset: str | None = None, tag: str 
     return Models(models)
 
 
+def address(name: str, revision: str) -> str:
+    """Where a model, which `load` has found there, is at a revision of the Hub: its other parts are there, too."""
+    repository = name.removeprefix(index.SCHEME).partition("@")[0] if _is_address(name) else info(name)["repository"]
+    return f"{index.SCHEME}{repository}@{revision}"
+
+
 def info(name: "str | os.PathLike", revision: str | None = None) -> dict:
     """What is known about one model: as `list_models` gives it, and all of its results.json where that is at hand.
 

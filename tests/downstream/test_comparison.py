@@ -164,3 +164,13 @@ def test_unknown_names_are_told_before_work(monkeypatch):
         sslzoo.compare(["simvae-digits", "simclr-digit"], "digits")
     with pytest.raises(InvalidInputError, match="must hold at least 2 classes"):
         sslzoo.compare({"a": features(1), "b": features(2)}, (0 * TRAIN, 0 * TEST))
+
+
+def test_labels_of_photographs_of_several_sizes_are_read_at_the_size_asked_for(tmp_path):
+    for split, count in (("train", 12), ("test", 6)):
+        for number in range(count):
+            (tmp_path / split / "ab"[number % 2]).mkdir(parents=True, exist_ok=True)
+            image = Image.new("RGB", (20 + number, 24), (number, 0, 0))
+            image.save(tmp_path / split / "ab"[number % 2] / f"{number}.png")
+    pairs = {name: (rng.normal(size=(12, 4)), rng.normal(size=(6, 4))) for name in "xy"}
+    assert "x - y" in str(sslzoo.compare(pairs, tmp_path, image_size=16))

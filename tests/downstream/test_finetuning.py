@@ -13,6 +13,7 @@ from sslzoo import data
 from sslzoo.downstream import classifier as classifiers
 from sslzoo.downstream import finetuning, labeled
 from sslzoo.errors import ArtifactError, InvalidInputError, MissingDataError, UnknownNameError
+from sslzoo.evaluation import datasets
 
 QUICK = {"epochs": 1, "scratch": False}
 
@@ -179,6 +180,24 @@ def test_a_folder_of_classes_becomes_a_folder_of_a_model(tmp_path):
     assert sslzoo.info(out)["classes"] == results["classes"] and "probabilities of =cow, cat" in str(sslzoo.info(out))
     with pytest.raises(ArtifactError, match="overwrite=True"):
         sslzoo.finetune(make_encoder(), photos, out=out)
+
+
+def test_a_classifier_of_an_encoder_of_any_size_has_the_size_that_it_was_trained_at(tmp_path):
+    layers = keras.layers
+    any_size = keras.Sequential([keras.Input((None, None, 3)), layers.Conv2D(4, 3), layers.GlobalAveragePooling2D()])
+    photos = make_folder(tmp_path / "photos", {"cat": 9, "dog": 9}, size=20)
+    out = tmp_path / "model"
+    model, _ = sslzoo.finetune(any_size, photos, image_size=12, out=out, mode="full", **QUICK)
+    assert model.input_shape == sslzoo.load(out).input_shape == (None, 12, 12, 3)
+    assert json.loads((out / "results.json").read_text())["input_shape"] == [12, 12, 3]
+
+
+def test_what_a_classifier_is_trained_on_no_evaluation_tests_with(tmp_path):
+    photos = make_folder(tmp_path / "photos", {"cat": 11, "dog": 17, "=cow": 9})
+    of_finetune = labeled.read(photos, (8, 8, 3), seed=3)
+    _, train, test, _ = datasets.read(photos, None, None, (8, 8, 3), seed=3)
+    for ours, theirs in ((of_finetune.train_images, train[0]), (of_finetune.test_images, test[0])):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 def test_labels_may_have_gaps_and_names(tmp_path):

@@ -1,5 +1,7 @@
 """evaluate and features: from an encoder and images to numbers, and what is refused on the way."""
 
+import shutil
+
 import keras
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from sslzoo.errors import InvalidInputError, UnknownNameError
 from sslzoo.evaluation import (
     PROTOCOLS,
     Report,
+    datasets,
     evaluate,
     evaluate_features,
     features,
@@ -628,3 +631,15 @@ def test_folders_in_a_folder_are_classes_and_a_fifth_is_held_out(encoder, tmp_pa
     Image.fromarray(np.zeros((6, 5), "uint8")).save(tmp_path / "loose" / "beside.png")
     with pytest.raises(UnknownNameError, match="Received: split='test'"):
         evaluate(encoder, tmp_path / "loose", "knn")
+
+
+def test_classes_of_another_folder_are_told_by_their_names(encoder, tmp_path):
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    folders(ours / "train")
+    folders(theirs / "test")
+    shutil.rmtree(theirs / "test" / "a")  # "b" and "c" would be 0 and 1 there
+    _, (_, train), (_, test), _ = datasets.read(ours, theirs, None, (6, 5, 1))
+    assert set(train) == {0, 1, 2} and set(test) == {1, 2}
+    (theirs / "test" / "b").rename(theirs / "test" / "d")
+    with pytest.raises(InvalidInputError, match=r"Classes of `test` must be some of a, b, c\. .* with d"):
+        evaluate(encoder, ours, "knn", test=theirs)

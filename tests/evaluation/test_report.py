@@ -40,6 +40,11 @@ def make_report(accuracy=0.9, seed=0, **changes):
     return Report(**{**fields, **changes})
 
 
+def test_names_that_are_no_text_are_written_as_escapes(tmp_path):
+    path = make_report(encoder="caf\udce9").save(tmp_path / "report.json")
+    assert Report.from_json(path.read_text("utf-8")).encoder == "caf\udce9"
+
+
 def test_access():
     report = make_report()
     assert report["linear"] == {"accuracy": 0.9, "best_accuracy": 0.91, "hidden": 0.5}
