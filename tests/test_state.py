@@ -178,6 +178,16 @@ def test_teacher_of_something_unbuilt_is_refused():
         state.make_teacher(keras.Sequential([keras.layers.Dense(2)]))
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_teacher_of_something_in_half_precision_is_refused(dtype):
+    """Its steps would be rounded away, and it would never move."""
+    student = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, dtype=dtype)])
+    with pytest.raises(InvalidInputError, match=f"mixed_{dtype}.*Received: .*variables of {dtype}"):
+        state.make_teacher(student)
+    mixed = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, dtype=f"mixed_{dtype}")])
+    assert {weight.dtype for weight in state.make_teacher(mixed).weights} == {"float32"}
+
+
 # ---------------------------------------------------------------- banks
 
 

@@ -45,9 +45,10 @@ class BYOL(SimSiam, TeacherStudent):
     def call(self, images, training=False):
         views = self.make_views(images, training)
         if training:
-            step = self.steps_taken()
-            self.move_teacher(ops.where(step > 0, rising_momentum(self.momentum, step - 1, self.total_steps), 0.0))
-            self.step.assign(snapshot(self.step) + 1)
+            step, batch = self.steps_taken(), snapshot(self.step)
+            momentum = ops.where(step > 0, rising_momentum(self.momentum, step - 1, self.total_steps), 0.0)
+            self.move_teacher(momentum, first=batch == 0)
+            self.step.assign(batch + 1)
         z = self.embed_groups(views, training)
         return {"prediction": self.predict_groups(z, training), "target": self.teach_groups(views, training)}
 

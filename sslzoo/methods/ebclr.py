@@ -83,16 +83,17 @@ class EBCLR(EnergyModel):
         if not self.generates:
             return {"z": z}
         other = ops.stop_gradient(z[:, 1])
-        samples, kept = self._visit(views[:, 0], lambda x: self._density(self.embed(x), other))
+        samples, kept = self._visit(views[:, 0], lambda x: self._density(self.embed(x), other), training)
         return {"z": z, "z_samples": self.embed(samples, training), **kept}
 
     def _density(self, z, z_other):
         return pair_log_density(z, z_other, self.temperature)
 
-    def _visit(self, views, function):
+    def _visit(self, views, function, training):
         """Samples (B, ...), and what is written back: places, rows, and how often each was visited since its start."""
         count = ops.shape(views)[0]
-        slots = self.slots(count)
+        seeds = self.seeds(training)
+        slots = self.slots(count, seeds)
         x, visits = (ops.take(ops.convert_to_tensor(state), slots, axis=0) for state in (self.buffer, self.visits))
 
         def by_row(condition):
@@ -102,11 +103,11 @@ class EBCLR(EnergyModel):
         visits = ops.maximum(visits, 0)
         hot = ops.maximum(1.0 - ops.cast(visits, "float32") / self.cooling, 0.0)
         noise = by_row(self.noise + (self.max_noise - self.noise) * hot)
-        draws = keras.random.normal((self.sgld_steps, *ops.shape(x)), seed=self.random)
+        draws = keras.random.normal((self.sgld_steps, *ops.shape(x)), seed=next(seeds))
         x = langevin(self, function, x, draws, self.step_size, noise, self.clip)
         # A chain ends after its visit rather than before the next, so that the view that takes its place is met again
         # beside other images than those of its own batch.
-        ends = keras.random.uniform((count,), seed=self.random) < self.restart
+        ends = keras.random.uniform((count,), seed=next(seeds)) < self.restart
         rows = ops.where(by_row(ends), ops.stop_gradient(views), x)
         return x, {"slots": slots, "rows": rows, "visits": ops.where(ends, 0, visits + 1)}
 

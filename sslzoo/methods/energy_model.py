@@ -1,7 +1,8 @@
 """What energy models share: chains of Langevin dynamics that start from a replay buffer, inside the training step."""
 
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import keras
 import numpy as np
@@ -165,16 +166,21 @@ class EnergyModel(JointEmbedding):
         noise = np.random.default_rng(self.seed).uniform(*self.sample_range, (self.buffer_size, *self.sample_shape))
         self.buffer = variable(self, noise.astype("float32"), "buffer")
 
-    def slots(self, count):
+    def seeds(self, training=True) -> Iterator:
+        """A seed for each draw of a step; outside training the same for every batch, so that nothing moves there."""
+        return itertools.repeat(self.random) if training else itertools.count(self.seed)
+
+    def slots(self, count, seeds=None):
         """Places in the buffer for `count` chains, int32 (count,): uniform, and no two alike.
 
         One of each of `count` equal stretches of a ring that starts anywhere. The papers draw with replacement; but
         then two chains may be written to one place, and which of them stays is up to the backend.
         """
+        seeds = seeds or self.seeds()
         width = self.buffer_size // count
         stretch = ops.cast(width, "float32")
-        within = ops.cast(ops.floor(keras.random.uniform((count,), seed=self.random) * stretch), "int32")
-        first = ops.cast(ops.floor(keras.random.uniform((1,), seed=self.random) * self.buffer_size), "int32")
+        within = ops.cast(ops.floor(keras.random.uniform((count,), seed=next(seeds)) * stretch), "int32")
+        first = ops.cast(ops.floor(keras.random.uniform((1,), seed=next(seeds)) * self.buffer_size), "int32")
         # A number just below 1 may be rounded up to the next stretch.
         return (first + ops.arange(count, dtype="int32") * width + ops.minimum(within, width - 1)) % self.buffer_size
 
@@ -187,19 +193,20 @@ class EnergyModel(JointEmbedding):
     def most_batch(self) -> int | None:
         return self.buffer_size if self.generates else None
 
-    def draw(self, function: Callable, count):
+    def draw(self, function: Callable, count, training=True):
         """Samples of the model, of `function` x (B, ...) -> f(x) (B,): chains taken up from the buffer, some started
         anew.
 
         Returns:
             (float32 tensor (count, ...), int32 tensor (count,)): samples, constants; and where they belong.
         """
-        slots = self.slots(count)
+        seeds = self.seeds(training)
+        slots = self.slots(count, seeds)
         # No `snapshot`: a gather is a copy already, and of the rows in question only.
         x = ops.take(ops.convert_to_tensor(self.buffer), slots, axis=0)
-        anew = keras.random.uniform((count, *[1] * len(self.sample_shape)), seed=self.random) < self.restart
-        x = ops.where(anew, keras.random.uniform(ops.shape(x), *self.sample_range, seed=self.random), x)
-        draws = keras.random.normal((self.sgld_steps, *ops.shape(x)), seed=self.random)
+        anew = keras.random.uniform((count, *[1] * len(self.sample_shape)), seed=next(seeds)) < self.restart
+        x = ops.where(anew, keras.random.uniform(ops.shape(x), *self.sample_range, seed=next(seeds)), x)
+        draws = keras.random.normal((self.sgld_steps, *ops.shape(x)), seed=next(seeds))
         return langevin(self, function, x, draws, self.step_size, self.noise, self.clip), slots
 
     def write_back(self, slots, samples):
@@ -312,7 +319,7 @@ class ClusterEnergyModel(EnergyModel):
         views = full_precision(self.make_views(images, training))
         outputs = {}
         if self.generates:
-            samples, slots = self.draw(self.log_density_of_views, ops.shape(views)[0])
+            samples, slots = self.draw(self.log_density_of_views, ops.shape(views)[0], training)
             views = ops.concatenate([views, samples[:, None]], axis=1)
             outputs = {"samples": samples, "slots": slots}
         return {"logits": self.embed_groups(views, training), **outputs}

@@ -35,6 +35,16 @@ def refuse_parts_of_batches():
         )
 
 
+def refuse_replicas(model):
+    """Under TensorFlow each replica of a strategy calls `compute_loss` with its own part of a batch."""
+    if keras.backend.backend() == "tensorflow" and (count := model.distribute_strategy.num_replicas_in_sync) > 1:
+        raise InvalidInputError(
+            "Under TensorFlow a strategy hands each replica a part of the batch, and losses would compare the images "
+            "of that part alone: other negatives and statistics than on one device. KERAS_BACKEND=jax trains on "
+            f"several devices. Received: strategy={type(model.distribute_strategy).__name__} of {count} replicas"
+        )
+
+
 def is_slow_in_a_loop(model):
     """Whether XLA computes a step ten times slower inside a loop than alone: convolutions on a CPU."""
     import jax

@@ -57,7 +57,8 @@ def check_batches(method, x, batch_size, share) -> object:
 
 
 def check_least(method, x, batch_size, what="x", share=1.0) -> object:
-    """`check_batches` of images that are measured: their last batch must be of `least_batch` images, and no more.
+    """`check_batches` of images that are measured: their last batch must be of `least_batch` images, and no more, and
+    every batch of a multiple of `batch_multiple`.
 
     Args:
         what: what a message calls them.
@@ -76,6 +77,13 @@ def check_least(method, x, batch_size, what="x", share=1.0) -> object:
             f"The last batch of {what} must hold at least {method.least_batch} images, which {type(method).__name__} "
             f"compares: leave some out, or take another batch size. Received: {last} of {count} images"
         )
+    for size in (min(count, batch_size), last if count else 0):
+        if size % method.batch_multiple:
+            raise InvalidInputError(
+                f"Every batch of {what} must hold a multiple of {method.batch_multiple} images, which "
+                f"{type(method).__name__} compares: leave some out, or take another batch size. "
+                f"Received: a batch of {size} of {count} images"
+            )
     return x
 
 
@@ -127,7 +135,7 @@ def _check_division(method, count, batch_size):
 
 def _checked_stream(method, x):
     """`x`; a `tf.data.Dataset` whose batches may be of any size with a check in it, under TensorFlow."""
-    if method.least_batch > 1 and keras.backend.backend() == "tensorflow":
+    if max(method.least_batch, method.batch_multiple) > 1 and keras.backend.backend() == "tensorflow":
         tf = sys.modules["tensorflow"]
         if isinstance(x, tf.data.Dataset) and keras.tree.flatten(x.element_spec)[0].shape[:1].as_list() == [None]:
             return x.map(lambda *batch: _checked(tf, method, batch))
@@ -136,7 +144,10 @@ def _checked_stream(method, x):
 
 def _checked(tf, method, batch):
     size = tf.shape(keras.tree.flatten(batch)[0])[0]
-    words = f"{type(method).__name__} needs {method.least_batch} images in every batch: batch with drop_remainder=True"
-    with tf.control_dependencies([tf.debugging.assert_greater_equal(size, method.least_batch, message=words)]):
+    name, least, multiple = type(method).__name__, method.least_batch, method.batch_multiple
+    words = f"{name} needs {least} images in every batch: batch with drop_remainder=True"
+    enough = tf.debugging.assert_greater_equal(size, least, message=words)
+    words = f"{name} needs a multiple of {multiple} images in every batch: batch with drop_remainder=True"
+    with tf.control_dependencies([enough, tf.debugging.assert_equal(size % multiple, 0, message=words)]):
         batch = tf.nest.map_structure(tf.identity, batch)
     return batch if len(batch) > 1 else batch[0]

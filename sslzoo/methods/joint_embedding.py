@@ -147,8 +147,10 @@ class TeacherStudent(JointEmbedding):
             student = getattr(self, name)
             setattr(self, f"teacher_{name}", None if student is None else make_teacher(student))
 
-    def move_teacher(self, momentum) -> None:
+    def move_teacher(self, momentum, first=None) -> None:
         """teacher <- momentum teacher + (1 - momentum) student, with a float or scalar tensor in [0, 1].
+
+        Where `first`, a bool scalar tensor or None, statistics of batch normalization are copied, too.
 
         Where several batches make a step, each moves the teacher by its share: the student stands still meanwhile, so
         that momentum^(1/n) of n batches is momentum.
@@ -157,7 +159,7 @@ class TeacherStudent(JointEmbedding):
             momentum = momentum ** (1.0 / self.batches_per_step)
         for name in self.taught:
             if getattr(self, name) is not None:
-                ema_update(getattr(self, f"teacher_{name}"), getattr(self, name), momentum)
+                ema_update(getattr(self, f"teacher_{name}"), getattr(self, name), momentum, first)
 
     def teach(self, views, training=False):
         """The teacher's embeddings of views (N, H, W, C): float tensor (N, P), constants."""

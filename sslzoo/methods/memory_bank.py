@@ -174,7 +174,8 @@ class MemoryBank(Indexed):
             # One draw for all views of a step: the expectation is that of a draw for each, and instead of looking up
             # thousands of rows for every view there is one matrix product.
             shape = (self.negatives,)
-            outputs["drawn"] = keras.random.randint(shape, 0, self.num_images, dtype="int32", seed=self.random)
+            seed = self.random if training else self.seed  # the same ones outside training, where nothing moves
+            outputs["drawn"] = keras.random.randint(shape, 0, self.num_images, dtype="int32", seed=seed)
         return outputs
 
     def objective(self, images, outputs, training):

@@ -18,7 +18,7 @@ from keras import ops
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.methods import inputs
 from sslzoo.methods.advice import Advice
-from sslzoo.methods.fusing import fused_steps, fuses_its_steps, refuse_parts_of_batches
+from sslzoo.methods.fusing import fused_steps, fuses_its_steps, refuse_parts_of_batches, refuse_replicas
 from sslzoo.methods.state import is_moved_by_hand, snapshot
 from sslzoo.networks.composition import compose, scales_twice
 from sslzoo.views import Views
@@ -125,6 +125,8 @@ class Pretrainer(keras.Model):
     view_counts: tuple[int, int | None] = (1, None)
     # The fewest images that a training step can tell apart, or take statistics of.
     least_batch = 1
+    # Every batch, of training or not, holds a multiple of so many images.
+    batch_multiple = 1
     # The most images that a training step can have: what queues and buffers take in; None for any number.
     most_batch: int | None = None
     # Arguments of the base classes that the constructor decides itself, or has no use for.
@@ -221,8 +223,10 @@ class Pretrainer(keras.Model):
         """`keras.Model.evaluate`: the loss and its terms, of random views drawn with one seed for every batch.
 
         Raises:
-            InvalidInputError: as `fit`; of the sizes of batches only what its loss needs (`least_batch`).
+            InvalidInputError: as `fit`; of the sizes of batches only what its loss needs (`least_batch`,
+                `batch_multiple`).
         """
+        refuse_replicas(self)
         inputs.check_options(self, options)
         inputs.check_values(self, x)
         if options.get("steps") is None:
@@ -275,8 +279,9 @@ class Pretrainer(keras.Model):
         however the data come: batch by batch, or stacked by `data.Batches(steps_per_execution=K)`.
 
         Raises:
-            InvalidInputError: several processes under PyTorch.
+            InvalidInputError: several processes under PyTorch, several replicas under TensorFlow.
         """
+        refuse_replicas(self)
         if keras.backend.backend() == "torch":
             refuse_parts_of_batches()
         if self.optimizer is not None and not self.optimizer.built:

@@ -58,6 +58,13 @@ def make_teacher(student: keras.Model) -> keras.Model:
     """
     if not getattr(student, "built", False):
         raise InvalidInputError(f"A teacher is made of a built model. Received: student={student!r}")
+    half = {keras.backend.standardize_dtype(weight.dtype) for weight in student.weights} & {"bfloat16", "float16"}
+    if half:
+        raise InvalidInputError(
+            "A teacher's steps of one part in a hundred or a thousand are rounded away in half precision: expected a "
+            'student of float32 variables, as the dtype policies "mixed_bfloat16" and "mixed_float16" make them. '
+            f"Received: student={student.name!r} with variables of {', '.join(sorted(half))}"
+        )
     teacher = undrawn_copy(student)
     teacher.set_weights(student.get_weights())
     for weight in teacher.weights:
@@ -71,15 +78,20 @@ def is_moved_by_hand(variable: keras.Variable) -> bool:
     return getattr(variable, "moved_by_hand", False)
 
 
-def ema_update(teacher: keras.Model, student: keras.Model, momentum) -> None:
-    """teacher <- momentum teacher + (1 - momentum) student, for what the student learns by gradient.
+def ema_update(teacher: keras.Model, student: keras.Model, momentum, first=None) -> None:
+    """teacher <- momentum teacher + (1 - momentum) student, for what the student learns by gradient, or would unfrozen.
 
-    Statistics of batch normalization are the teacher's own, gathered from what it sees.
+    Statistics of batch normalization are the teacher's own, gathered from what it sees; where `first`, a bool scalar
+    tensor or None, it takes over the student's.
     """
+    # By what a layer made them for: `trainable` also says no of frozen weights, which may be loaded later.
+    learned = {id(weight) for layer in student._flatten_layers() for weight in layer._trainable_variables}
     for old, new in zip(teacher.weights, student.weights):
-        if new.trainable:
-            new = ops.cast(ops.stop_gradient(ops.convert_to_tensor(new)), "float32")
-            old.assign(moving_average(old, new, momentum))
+        value = ops.stop_gradient(ops.convert_to_tensor(new))
+        if id(new) in learned:
+            old.assign(moving_average(old, ops.cast(value, "float32"), momentum))
+        elif first is not None:
+            old.assign(ops.where(first, value, snapshot(old)))
 
 
 def input_gradient(model: keras.Layer, function: Callable, x):

@@ -1,6 +1,9 @@
 """Variational autoencoders of single views: VAE and beta-VAE, and what the whole family shares."""
 
+import warnings
+
 import keras
+import numpy as np
 from keras import ops
 
 from sslzoo import checks
@@ -40,7 +43,8 @@ class VAE(Pretrainer):
         encoder: Functional model, view (N, H, W, C) -> [mean, log_var], (N, L) each
             (`sslzoo.networks.encoder(..., posterior=True)`).
         decoder: Functional model, latent (N, L) -> logits (N, H, W, C); the image mean is their sigmoid, in [0, 1].
-        views: `sslzoo.views.Views` with any number of views, or None for ready-made views (B, J, H, W, C).
+        views: `sslzoo.views.Views` with any number of views, in [0, 1] as the image means are; or None for ready-made
+            views (B, J, H, W, C).
         likelihood: "gaussian" (squared error / (2 likelihood_variance)) or "bernoulli" (binary cross-entropy /
             likelihood_variance, as in SimVAE's released code; 1.0 is the likelihood proper).
         likelihood_variance: float > 0, variance of a pixel around its mean. 1.0 in the papers' VAE.
@@ -73,13 +77,36 @@ class VAE(Pretrainer):
                 f"decoder must map latents of size {encoder.outputs[0].shape[-1]} to images of shape "
                 f"{encoder.input_shape[1:]}. Received: decoder {decoder.input_shape} -> {decoder.output_shape}"
             )
+        self._check_range()
+
+    def _check_range(self):
+        """A sigmoid cannot rebuild views outside [0, 1], and their Bernoulli loss would fall without end."""
+        if not hasattr(self.views, "prepare"):
+            return
+        shape = [side or 32 for side in self.encoder.input_shape[1:]]
+        black_and_white = [np.full(shape, value, "float32") for value in getattr(self.views, "value_range", (0, 255))]
+        try:
+            seen = ops.convert_to_numpy(self.views.prepare(np.stack(black_and_white)))
+        except Exception:  # views may take images of other channels than they give
+            return
+        low, high = float(seen.min()), float(seen.max())
+        if low < -1e-3 or high > 1 + 1e-3:
+            message = (
+                "views must lie in [0, 1], as what the decoder makes of them does; take a policy that does not "
+                f"normalize, such as those of SimVAE. Received: views of black and white in [{low:.3g}, {high:.3g}], "
+                f"likelihood={self.likelihood!r}"
+            )
+            if self.likelihood == "bernoulli":
+                raise InvalidInputError(message)
+            warnings.warn(message, stacklevel=3)
 
     def call(self, images, training=False):
         views = full_precision(self.make_views(images, training))
         group = ops.shape(views)[:2]
         flat = ops.reshape(views, (-1, *views.shape[2:]))
         mean, log_var = self._posterior(flat, training)
-        noise = keras.random.normal(ops.shape(mean), seed=self.random)
+        # Outside training the same noise for every batch, so that nothing moves there.
+        noise = keras.random.normal(ops.shape(mean), seed=self.random if training else self.seed)
         z = mean + ops.exp(0.5 * log_var) * noise
         logits = full_precision(self.decoder(z, training=training))
 

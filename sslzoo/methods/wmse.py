@@ -51,6 +51,8 @@ class WMSE(JointEmbedding):
                 f"Received: whitening_size={whitening_size!r}"
             )
         self.whitening_size = whitening_size
+        self.least_batch = self.embedding_dim + 1 if whitening_size is None else whitening_size
+        self.batch_multiple = whitening_size or 1
         self.iterations = checks.count(iterations=iterations)
         self.normalize = normalize
         self.seed = checks.seed(needed=True, seed=seed)
@@ -65,7 +67,6 @@ class WMSE(JointEmbedding):
         return {"invariance": w_mse(z, self.normalize)}
 
     def check_batch(self, batch_size):
-        super().check_batch(batch_size)
         size = self.whitening_size
         if size is not None and batch_size % size:
             raise InvalidInputError(
@@ -77,6 +78,7 @@ class WMSE(JointEmbedding):
                 "use a larger batch or a projector of smaller output. "
                 f"Received: batch={batch_size}, features={self.embedding_dim}"
             )
+        super().check_batch(batch_size)
 
     def _shuffled(self, z):
         """Embeddings (B, J, D) in a random order of images: the ranks of random numbers are a permutation."""

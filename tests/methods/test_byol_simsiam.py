@@ -146,6 +146,18 @@ def test_first_step_takes_over_weights_given_after_construction():
         np.testing.assert_array_equal(ours, theirs)
 
 
+def test_the_first_step_copies_weights_and_statistics_loaded_into_a_frozen_encoder():
+    encoder = plain_encoder()
+    encoder.trainable = False
+    model = BYOL(encoder, head(), predictor(6, 4, seed=4), Flips(2), momentum=0.9)
+    encoder.set_weights([w + 0.5 for w in plain_encoder(seed=7).get_weights()])
+    model.compile(keras.optimizers.SGD(1e-3))
+    for _ in range(2):
+        model.train_on_batch(images(8))
+        for ours, theirs in zip(model.teacher_encoder.weights, encoder.weights):
+            np.testing.assert_allclose(to_numpy(ours), to_numpy(theirs), rtol=1e-6, err_msg=ours.path)
+
+
 def test_the_optimizer_never_sees_the_teacher():
     model = make(BYOL)
     plain = make(SimSiam)

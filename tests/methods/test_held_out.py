@@ -3,7 +3,8 @@
 import keras
 import numpy as np
 import pytest
-from contract import images, plain_encoder
+from contract import CASES, Flips, images, inputs, plain_encoder
+from tiers import tiered
 
 from sslzoo import data, methods, networks
 from sslzoo.views import Views
@@ -24,6 +25,19 @@ def test_held_out_views_differ_and_repeat():
     after = method.evaluate(images(12), batch_size=12, verbose=0, return_dict=True)
     assert history["val_loss"][-1] == pytest.approx(after["loss"], rel=1e-6)  # the encoder's statistics moved
     assert first["alignment"] > -2.0 + 1e-3  # -1 / temperature is that of views that are all alike
+
+
+@pytest.mark.parametrize("name", tiered([*CASES], {"vae", "instance-discrimination-drawn", "jem", "ebclr"}))
+def test_looks_at_held_out_images_are_equal_and_leave_the_draws_of_training_alone(name):
+    num_views, make = CASES[name]
+    method = make(Flips(num_views))
+    method.compile(keras.optimizers.SGD(0.0))
+    generators = [v for v in method.variables if "seed" in v.name]
+    before = [keras.ops.convert_to_numpy(v) for v in generators]
+    first, again = (method.evaluate(inputs(method, 24), batch_size=24, verbose=0, return_dict=True) for _ in range(2))
+    assert first == again
+    for old, new in zip(before, generators):
+        np.testing.assert_array_equal(old, keras.ops.convert_to_numpy(new), err_msg=new.path)
 
 
 def test_small_crops_of_held_out_images_differ_too():

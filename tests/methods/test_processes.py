@@ -83,6 +83,29 @@ def test_shards_that_cannot_be_are_refused(options):
         data.Batches(contract.images(24), None, 8, **{"repeat": True, **options})
 
 
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="this is about TensorFlow's strategies")
+def test_tensorflow_never_compares_a_part_of_the_batch_in_silence():
+    refused = """
+import tensorflow as tf
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+import contract, keras, pytest
+from sslzoo import errors
+num_views, make = contract.CASES["simclr"]
+for count in (2, 1):
+    with tf.distribute.MirroredStrategy([f"CPU:{place}" for place in range(count)]).scope():
+        model = make(contract.Flips(num_views))
+        model.compile(optimizer=keras.optimizers.SGD(1e-3))
+    if count == 1:
+        model.fit(contract.images(24), batch_size=12, verbose=0)
+        break
+    for work in (model.fit, model.evaluate):
+        with pytest.raises(errors.InvalidInputError, match="other negatives.*Received: strategy=Mirror.*2 replicas"):
+            work(contract.images(24), batch_size=12, verbose=0)
+"""
+    side_by_side(refused, count=1)
+
+
 @pytest.mark.skipif(BACKEND != "torch", reason="this is about PyTorch")
 def test_pytorch_never_compares_a_part_of_the_batch_in_silence(tmp_path):
     refused = f"""

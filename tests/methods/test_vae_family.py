@@ -8,6 +8,7 @@ from keras import ops
 
 from sslzoo.errors import InvalidInputError, UnknownNameError
 from sslzoo.methods import CRVAE, VAE, BetaVAE, SimVAE
+from sslzoo.views import Views
 
 
 def to_numpy(tensor):
@@ -39,6 +40,19 @@ def terms(model, given):
 def squared_error(given):
     x, logits = (to_numpy(given[name]).astype("float64") for name in ("views", "logits"))
     return ((x - 1 / (1 + np.exp(-logits))) ** 2).sum((2, 3, 4))
+
+
+@pytest.mark.parametrize("method", [VAE, BetaVAE, SimVAE, CRVAE])
+def test_views_that_a_sigmoid_cannot_rebuild_are_told_of(method, recwarn):
+    networks = posterior_encoder(), image_decoder()
+    for likelihood in ("gaussian", "bernoulli"):
+        for views in (Views("simvae-digits", 2), Views("simvae-digits", 2, value_range=(0, 1)), Flips(2), None):
+            method(*networks, views, likelihood=likelihood)
+    assert not [warning for warning in recwarn if "views must lie" in str(warning.message)]
+    with pytest.raises(InvalidInputError, match=r"views must lie in \[0, 1\].*Received: .* in \[-1, 1\]"):
+        method(*networks, Views("gedi-mnist", 2), likelihood="bernoulli")
+    with pytest.warns(UserWarning, match=r"views must lie in \[0, 1\].*likelihood='gaussian'"):
+        method(*networks, Views("ebclr-mnist", 2))
 
 
 # ---------------------------------------------------------------- the sums, over pixels and views, the mean over images
