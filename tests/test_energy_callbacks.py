@@ -181,7 +181,9 @@ def test_other_methods_are_refused():
 def test_an_energy_model_is_measured_by_its_clusters_and_outliers():
     rng = np.random.default_rng(0)
     images, others = (rng.integers(0, 256, (60, 8, 8, 1)).astype("uint8") for _ in range(2))
+    weights = rng.normal(size=(64, 4)) / 2550
     head = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten(), keras.layers.Dense(4)])
+    head.set_weights([weights - weights.mean(axis=0), np.zeros(4)])  # or one cluster may have all images
     labels = np.asarray(head.predict(images, verbose=0)).argmax(1)  # its clusters are the classes
     model = GEDI(plain_encoder(), 4, sgld_steps=1, buffer_size=4)
     splits, protocols = ((images, labels), (images, labels)), (*model.protocols(), "outliers")
