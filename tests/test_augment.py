@@ -4,6 +4,7 @@ import colorsys
 import itertools
 import json
 import math
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -14,6 +15,7 @@ from keras import ops
 from PIL import Image, ImageEnhance
 
 from sslzoo import augment
+from sslzoo.augment.transform import Stream
 from sslzoo.errors import InvalidInputError
 
 
@@ -625,3 +627,21 @@ def test_lab_has_finite_gradients_everywhere():
 def test_lab_wants_colors():
     with pytest.raises(InvalidInputError, match=r"RGB, of 3 channels. Received: images.shape=\(2, 4, 4, 1\)"):
         augment.Lab()(pictures(2, 4, 4, 1))
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="whose generators take a number")
+def test_a_stream_fetches_its_seed_from_a_gpu_once():
+    import torch
+
+    pair, fetched = torch.tensor([5, 7], dtype=torch.int32), []
+
+    class OnGPU:
+        device = SimpleNamespace(type="cuda")
+
+        def cpu(self):
+            fetched.append(self)
+            return pair
+
+    near, far = Stream(pair, keras.src.backend), Stream(OnGPU(), keras.src.backend)
+    assert [near.next().tolist() for _ in range(3)] == [far.next().tolist() for _ in range(3)]
+    assert len(fetched) == 1

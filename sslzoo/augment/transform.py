@@ -28,10 +28,12 @@ class Stream(keras.random.SeedGenerator):
     """
 
     def __init__(self, pair, backend):
-        # The parent's constructor would create the state variable that a stream exists to avoid. PyTorch's generators
-        # take a number: it is fetched once, so that Python does not wait for a GPU at each draw.
-        self.pair = pair.cpu() if hasattr(pair, "cpu") else pair
-        self.backend, self.draws = backend, 0
+        # The parent's constructor would create the state variable that a stream exists to avoid.
+        self.pair, self.backend, self.draws = pair, backend, 0
+        # PyTorch's generators take a number: it is fetched once, so that Python does not wait for a GPU at each draw.
+        self.fetched = getattr(getattr(pair, "device", None), "type", "cpu") not in ("cpu", "meta")
+        if self.fetched:
+            self.pair = pair.cpu()
 
     def next(self, ordered=True):
         # PyTorch seeds with the sum of a pair, so (0, 1) and (1, 0) are one seed there: odd multipliers keep calls and
@@ -39,7 +41,7 @@ class Stream(keras.random.SeedGenerator):
         self.draws += 1
         scale = np.array([1_540_483_477, 1])
         shift = np.array([self.draws * 668_265_263 % checks.SEED_LIMIT, 0])
-        if hasattr(self.pair, "new_tensor"):  # beside the pair, wherever other tensors go
+        if self.fetched:  # beside the pair, wherever other tensors go
             return self.pair * self.pair.new_tensor(scale) + self.pair.new_tensor(shift)
         dtype = self.backend.random_seed_dtype()
         scale, shift = (self.backend.convert_to_tensor(x, dtype=dtype) for x in (scale, shift))
