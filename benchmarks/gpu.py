@@ -28,7 +28,7 @@ from pathlib import Path
 import numpy as np
 
 SPLITS = ("train", "test")
-LAST = 120
+LAST = 120  # seconds, of a recipe from its start to a model that is worth measuring
 
 
 def pack(path, data_dir=None):
@@ -168,11 +168,10 @@ def table(path):
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    words_of = {"pack": ["file"], "unpack": ["file", "out"], "profile": ["file"], "table": ["file"]}
-    words_of["train"] = ["file", "runs", "out"]
-    for verb, words in words_of.items():
+    files = {"pack": "file", "unpack": "file out", "train": "file runs out", "profile": "file", "table": "file"}
+    for verb, words in files.items():
         add = verbs.add_parser(verb).add_argument
-        for word in words:
+        for word in words.split():
             add(word)
         if verb == "pack":
             add("--data-dir", help="TFDS folder")

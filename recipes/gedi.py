@@ -29,8 +29,8 @@ TABLE_9 = {
 # Networks and budgets for a CPU; the rate is higher, since the steps are fewer. On MNIST dense layers, 5 times as fast,
 # which start with outputs of mean 0 and variance 1 (`standardize`: on so many images) or all images fall into one
 # cluster; shares weigh more than agreement, and agreement more than the density, or clusters tell thick from thin; and
-# images are cropped. On CIFAR-10 energies must be held small, or they go to 1e13 within an epoch. Chosen on training
-# images held out (docs/choices.md).
+# images are cropped. Chosen on training images held out. On CIFAR-10 energies must be held small, or they go to 1e13
+# within an epoch: chosen by the monitor of short runs (docs/choices.md).
 SETTINGS = TABLE_9 | {
     "network": Per("resnet8-gedi", mnist="mlp"), "width": 16, "widths": (500, 500),
     "latent_dim": Per(None, mnist=64), "head": Per((32, 16), mnist=()), "standardize": Per(0, mnist=500, color=500),

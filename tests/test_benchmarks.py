@@ -47,6 +47,11 @@ def test_the_overhead_of_fit_is_measured(benchmark, capsys):
     assert re.search(rf"{BACKEND}: a step inside fit, {1 + len(fused) // 2} in a program, costs \d+\.\d+ x", said)
 
 
+def test_layers_are_timed_against_keras_own(benchmark, capsys):
+    benchmark("layers").main(["convnet", "--side", "16", "--batch-size", "2", "--rounds", "1"])
+    assert re.search(r"^convnet: \d+\.\d+ x, \d+\.\d+ s against", capsys.readouterr().out, re.MULTILINE)
+
+
 def test_exports_are_compared_and_timed(benchmark, capfd):
     for package in ("onnxruntime", "openvino", "ai_edge_litert", "tensorflow"):
         pytest.importorskip(package)

@@ -183,9 +183,10 @@ def views(dataset, policy, num_views, image_size, images, data_dir, html, force,
 
     from sslzoo import data, evaluation
     from sslzoo.data.catalogue import KNOWN
+    from sslzoo.data.sources import is_folder
 
     reading = {"data_dir": data_dir} if dataset in KNOWN else {}
-    if dataset not in KNOWN and os.path.isdir(os.path.expanduser(dataset)):  # a known name wins over a folder
+    if is_folder(dataset):
         reading = {"image_size": image_size or "auto", "stream": True}
     every, _ = data.load(dataset, "train", **reading)
     rows = np.sort(np.random.default_rng(seed).permutation(len(every))[:images])

@@ -385,10 +385,9 @@ def held_out(labels: np.ndarray, share: float, seed: int) -> np.ndarray:
 
     All who hold out images of a folder do it so: what one has trained on, no other tests with.
     """
-    chosen = np.zeros(len(labels), bool)
-    order = np.random.default_rng(seed).permutation(len(labels))
+    chosen, random = np.zeros(len(labels), bool), np.random.default_rng(seed)
     for label in np.unique(labels):
-        rows = order[labels[order] == label]
+        rows = random.permutation(np.flatnonzero(labels == label))
         chosen[rows[: min(max(1, round(share * len(rows))), len(rows) - 1)]] = True
     return chosen
 

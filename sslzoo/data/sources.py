@@ -309,13 +309,18 @@ def _load_npz(name, split):
             raise errors.InvalidInputError(f"In {os.fspath(name)}, split {split!r}: {error}") from None
 
 
+def is_folder(name: str | os.PathLike) -> bool:
+    """Whether `load` reads a folder: a known name wins over one."""
+    return name not in KNOWN and pathlib.Path(name).expanduser().is_dir()
+
+
 def class_folders(name: str | os.PathLike) -> list[str]:
     """Names of the folders in a folder that look like classes: it has no splits, and all images lie in two or more.
 
     Args:
         name: a folder of images; anything else has none.
     """
-    if name in KNOWN or not pathlib.Path(name).expanduser().is_dir():
+    if not is_folder(name):
         return []
     folder = ImageFolder(name)
     return folder.class_folders if folder.looks_sorted else []
@@ -331,7 +336,7 @@ def class_names(name: str | os.PathLike, labels: np.ndarray) -> "list[str] | Non
     Returns:
         list of str, or None where `name` is neither, has no names, or labels are beyond them.
     """
-    if name not in KNOWN and pathlib.Path(name).expanduser().is_dir():
+    if is_folder(name):
         names = ImageFolder(name, "folders").classes
     else:
         names = KNOWN[name].class_names if name in KNOWN else ()

@@ -2,14 +2,13 @@
 
 import dataclasses
 import os
-from pathlib import Path
 
 import keras
 import numpy as np
 
 from sslzoo import checks, data
-from sslzoo.data.catalogue import KNOWN
 from sslzoo.data.image_folder import held_out
+from sslzoo.data.sources import is_folder
 from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation.datasets import TEST_SHARE, with_classes
 
@@ -71,8 +70,7 @@ def read(
     if test is None:
         share = test_share or TEST_SHARE
         remarks.append(f"There are no test images: {share:.0%} of each class were held out as such.")
-        check_pairs(labels, names)
-        tested = held_out(labels, share, seed)
+        tested = split_off(labels, share, seed, names)
         test = some(images, tested), labels[tested]
         images, labels = some(images, ~tested), labels[~tested]
     else:
@@ -100,7 +98,7 @@ def _splits(dataset, shape, image_size, options):
             raise InvalidInputError(f"stream is for a folder. Received: stream=True, {type(dataset).__name__}")
         return "arrays", *_pairs(dataset)
     names, reading = None, options
-    if dataset not in KNOWN and Path(dataset).expanduser().is_dir():
+    if is_folder(dataset):
         folder = data.ImageFolder(dataset, "folders")
         folder.select("train")  # which says what is wrong with its classes before any image is read
         names = folder.classes
@@ -172,28 +170,19 @@ class Weighed(keras.utils.PyDataset):
         return tuple(array[rows] for array in self.arrays)
 
 
-def check_pairs(labels: np.ndarray, names: "list[str] | None" = None) -> None:
-    """Raise `InvalidInputError` of classes of one image, by their `names` (one for each label) where given."""
+def split_off(labels: np.ndarray, share: float, seed: int, names: "list[str] | None" = None) -> np.ndarray:
+    """Which images are held out: bool (N,), that share of each class, at least one image of it, and never all.
+
+    Raises:
+        InvalidInputError: classes of one image, by their `names` (one for each label) where given.
+    """
     present, counts = np.unique(labels, return_counts=True)
     if single := [names[label] if names else str(label) for label in present[counts < 2]]:
         raise InvalidInputError(
             "Each class needs at least 2 images, one to learn from and one held out. "
             f"Received: classes of 1 image: {checks.few(single)}"
         )
-
-
-def split_off(labels: np.ndarray, share: float, seed: int, names: "list[str] | None" = None) -> np.ndarray:
-    """Which images are held out: bool (N,), that share of each class, at least one image of it, and never all.
-
-    Raises:
-        InvalidInputError: as `check_pairs`.
-    """
-    check_pairs(labels, names)
-    chosen, random = np.zeros(len(labels), bool), np.random.default_rng(seed)
-    for label in np.unique(labels):
-        rows = random.permutation(np.flatnonzero(labels == label))
-        chosen[rows[: min(max(1, round(share * len(rows))), len(rows) - 1)]] = True
-    return chosen
+    return held_out(labels, share, seed)
 
 
 def draw(labels: np.ndarray, each: int, classes: list[str], seed: int) -> np.ndarray:

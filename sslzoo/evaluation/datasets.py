@@ -6,7 +6,7 @@ import numpy as np
 
 from sslzoo import checks, data
 from sslzoo.data import CELEBA_ATTRIBUTES, celeba_task
-from sslzoo.data.catalogue import KNOWN
+from sslzoo.data.sources import is_folder
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.evaluation.features import check_labels
 
@@ -34,8 +34,7 @@ def read(dataset, test, data_dir, shape, **reading):
         if not _is_path(given):
             images, labels = given
             return (checks.array(images) if hasattr(images, "detach") else images), labels
-        folder = given not in KNOWN and os.path.isdir(os.path.expanduser(given))
-        sized = {"image_size": max(shape[:2])} if folder and all(shape[:2]) else {}
+        sized = {"image_size": max(shape[:2])} if is_folder(given) and all(shape[:2]) else {}
         images, labels = data.load(given, split, data_dir=data_dir, remarks=remarks, **sized, **reading)
         images, done = data.fit_images(images, shape)
         remarks.extend(f"{split}: {what}." for what in done)
@@ -65,10 +64,7 @@ def read(dataset, test, data_dir, shape, **reading):
 
 def _names(given, reading):
     """Class names of a folder that is read with its folders for classes; None of anything else."""
-    if not _is_path(given) or given in KNOWN or not os.path.isdir(os.path.expanduser(given)):
-        return None
-    folder = data.ImageFolder(given, reading.get("labels"))
-    return folder.classes
+    return data.ImageFolder(given, reading.get("labels")).classes if _is_path(given) and is_folder(given) else None
 
 
 def _renumbered(labels, names, classes, test):

@@ -67,9 +67,11 @@ def make_teacher(student: keras.Model) -> keras.Model:
         )
     teacher = undrawn_copy(student)
     teacher.set_weights(student.get_weights())
-    for weight in teacher.weights:
+    # By what a layer made them for: `trainable` also says no of frozen weights, which may be loaded later.
+    learned = {id(weight) for layer in student._flatten_layers() for weight in layer._trainable_variables}
+    for weight, of_student in zip(teacher.weights, student.weights):
         weight.trainable = False
-        weight.moved_by_hand = True
+        weight.moved_by_hand, weight.is_learned = True, id(of_student) in learned
     return teacher
 
 
@@ -79,16 +81,15 @@ def is_moved_by_hand(variable: keras.Variable) -> bool:
 
 
 def ema_update(teacher: keras.Model, student: keras.Model, momentum, first=None) -> None:
-    """teacher <- momentum teacher + (1 - momentum) student, for what the student learns by gradient, or would unfrozen.
+    """teacher <- momentum teacher + (1 - momentum) student, for what the student learns by gradient, or would unfrozen;
+    the teacher is one of `make_teacher`.
 
     Statistics of batch normalization are the teacher's own, gathered from what it sees; where `first`, a bool scalar
     tensor or None, it takes over the student's.
     """
-    # By what a layer made them for: `trainable` also says no of frozen weights, which may be loaded later.
-    learned = {id(weight) for layer in student._flatten_layers() for weight in layer._trainable_variables}
     for old, new in zip(teacher.weights, student.weights):
         value = ops.stop_gradient(ops.convert_to_tensor(new))
-        if id(new) in learned:
+        if old.is_learned:
             old.assign(moving_average(old, ops.cast(value, "float32"), momentum))
         elif first is not None:
             old.assign(ops.where(first, value, snapshot(old)))
