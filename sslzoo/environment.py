@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 from sslzoo.errors import BackendError, InvalidInputError, SSLZooError, choose, printable
+from sslzoo.files import as_path
 
 BACKENDS = ("tensorflow", "jax", "torch", "openvino")  # that Keras knows
 INSTALL = (
@@ -30,7 +31,7 @@ def check_environment() -> None:
     backend, weights = (os.environ.get(name) for name in ("KERAS_BACKEND", "SSLZOO_WEIGHTS"))
     if backend:
         choose("KERAS_BACKEND", backend, BACKENDS)
-    if weights and not Path(weights).expanduser().is_dir():
+    if weights and not as_path(weights).is_dir():
         raise InvalidInputError(
             f"SSLZOO_WEIGHTS must name a folder of model folders. Received: SSLZOO_WEIGHTS={weights!r}"
         )

@@ -19,7 +19,7 @@ from sslzoo import checks, processes
 from sslzoo.callbacks.ending import Stopwatch
 from sslzoo.errors import ArtifactError, TrainingError
 from sslzoo.evaluation.report import versions
-from sslzoo.files import write_beside
+from sslzoo.files import as_path, write_beside
 from sslzoo.methods.steps import StepCounter
 
 
@@ -70,7 +70,7 @@ class Checkpoint(keras.callbacks.Callback):
         if every is not None:
             checks.count(every=every)
         self.every = every
-        self.path = Path(path)
+        self.path = as_path(path)
         self.previous = self.path.with_name(f"{self.path.stem}.previous{self.path.suffix}")
         self.remarks = []
         self.journal = journal
@@ -271,7 +271,7 @@ class Journal(StepCounter):
 
     def __init__(self, path: "str | Path", views_per_step: int):
         super().__init__()
-        self.path = Path(path)
+        self.path = as_path(path)
         self.views_per_step = views_per_step
         self.rows = []
         self.seconds_before = 0.0

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from sslzoo.checks import SEED_LIMIT
 from sslzoo.errors import InvalidInputError
+from sslzoo.files import as_path
 
 
 class Answer(NamedTuple):
@@ -85,7 +86,7 @@ def _number(kind, least, limit):
 
 TYPES = {
     None: _text,
-    "path": lambda given: Path(_text(given)),
+    "path": lambda given: as_path(_text(given)),
     "positive integer": _number(int, 1, SEED_LIMIT),
     "seed": _number(int, 0, SEED_LIMIT),
     "share": _number(float, 0, 1),

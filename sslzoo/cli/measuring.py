@@ -1,13 +1,11 @@
 """`sslzoo evaluate` and `sslzoo views`: what an encoder and a policy of views make of images."""
 
-import os
-
 import sslzoo
 from sslzoo import zoo
 from sslzoo.cli import shared
 from sslzoo.cli.command import Answer, argument, check_output, command
 from sslzoo.errors import InvalidInputError, choose
-from sslzoo.files import write_beside
+from sslzoo.files import as_path, write_beside
 from sslzoo.zoo.loading import address
 
 # What `sslzoo.evaluation` calls so, which imports Keras.
@@ -138,7 +136,7 @@ def _trained_on(name):
     """The data set that a model was trained on, where anyone has it."""
     from sslzoo.data.catalogue import KNOWN
 
-    is_ours = not name.startswith("hf://") and not os.path.isfile(name)
+    is_ours = not name.startswith("hf://") and not as_path(name).is_file()
     dataset = zoo.info(name)["dataset"] if is_ours else None
     if dataset in KNOWN:
         return dataset

@@ -13,6 +13,7 @@ from sslzoo import checks, progress
 from sslzoo.data import streams, tiff
 from sslzoo.data.image_files import IMAGE_SUFFIXES, Head, Remark, decode, fitted, ground, open_image, remarks_on
 from sslzoo.errors import InvalidInputError, MissingDataError, UnknownNameError, choose, printable
+from sslzoo.files import as_path
 
 # Split -> what people call its folder, in any case; other names than the first need a folder of the split "train".
 SPLITS = {
@@ -124,7 +125,7 @@ class ImageFolder:
     """
 
     def __init__(self, root, labels=None, test_share=0.0, seed=0, background="white"):
-        self.root = Path(root).expanduser()
+        self.root = as_path(root)
         self.labeled = labels is not None and bool(choose("labels", labels, ("folders",)))
         self.test_share = checks.number(0, 1, test_share=test_share)
         self.seed = seed

@@ -5,13 +5,13 @@ import functools
 import os
 from collections import Counter, deque
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 
 from sslzoo import checks
 from sslzoo.data import image_files, image_folder, sources, streams, tiff
 from sslzoo.errors import InvalidInputError, MissingDataError, choose
+from sslzoo.files import as_path
 
 
 class Arrays:
@@ -139,7 +139,7 @@ def source_of(
     if all(map(_is_path, inputs)):
         if not all(map(os.fspath, inputs)):
             raise InvalidInputError(f"Expected the path of a folder or file. Received: images={images!r}")
-        return _files_of([Path(path).expanduser() for path in inputs], split, labels, background, skip)
+        return _files_of([as_path(path) for path in inputs], split, labels, background, skip)
     _refuse(split, labels)
     if listed and all(hasattr(image, "getbands") for image in inputs):
         return Pictures(inputs, background)

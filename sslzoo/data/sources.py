@@ -23,9 +23,9 @@ which in the TFDS folder of another machine is `mnist` there.
 
 import contextlib
 import os
-import pathlib
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -35,7 +35,7 @@ from sslzoo.data import streams
 from sslzoo.data.catalogue import CELEBA_ATTRIBUTES, CELEBA_CROP, CELEBA_SIZE, KNOWN
 from sslzoo.data.image_folder import ImageFolder
 from sslzoo.data.tiff import MOST_CHANNELS
-from sslzoo.files import write_beside
+from sslzoo.files import as_path, is_path, write_beside
 
 
 def splits(name: str | os.PathLike) -> tuple[str, ...]:
@@ -241,7 +241,7 @@ def _kind(name):
         )
     if name in KNOWN:
         return "known"
-    path = pathlib.Path(name).expanduser()
+    path = as_path(name)
     if path.is_dir():
         return "folder"
     if path.is_file():
@@ -272,7 +272,7 @@ def _load_digits(split):
 @contextlib.contextmanager
 def _open_npz(name):
     try:
-        with np.load(pathlib.Path(name).expanduser(), allow_pickle=False) as arrays:
+        with np.load(as_path(name), allow_pickle=False) as arrays:
             yield arrays
     except errors.SSLZooError:
         raise
@@ -311,7 +311,7 @@ def _load_npz(name, split):
 
 def is_folder(name: str | os.PathLike) -> bool:
     """Whether `load` reads a folder: a known name wins over one."""
-    return name not in KNOWN and pathlib.Path(name).expanduser().is_dir()
+    return name not in KNOWN and as_path(name).is_dir()
 
 
 def class_folders(name: str | os.PathLike) -> list[str]:
@@ -347,15 +347,15 @@ def class_names(name: str | os.PathLike, labels: np.ndarray) -> "list[str] | Non
 
 def _root(data_dir):
     """The folder of the known sets."""
-    return pathlib.Path(data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").expanduser()
+    return as_path(data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets")
 
 
 def _load_tfds(name, split, data_dir):
     chosen = data_dir or os.environ.get("TFDS_DATA_DIR") or None
-    if chosen is not None and not pathlib.Path(chosen).expanduser().is_dir():
+    if chosen is not None and not as_path(chosen).is_dir():
         origin = "data_dir" if data_dir else "TFDS_DATA_DIR"
         raise errors.MissingDataError(
-            f"Looked for {name!r} in the TFDS folder {pathlib.Path(chosen).expanduser().absolute()}, which does not "
+            f"Looked for {name!r} in the TFDS folder {as_path(chosen).absolute()}, which does not "
             "exist. Name the folder that holds it, or create this one to have TFDS download into it. "
             f"Received: {origin}={os.fspath(chosen)!r}"
         )
@@ -461,7 +461,7 @@ def export(
     image_size: int | None = None,
     on_error: str = "fail",
     remarks: list[str] | None = None,
-) -> pathlib.Path:
+) -> Path:
     """Write a data set to an `.npz` file, which `load` reads without TensorFlow.
 
     Args:
@@ -476,7 +476,7 @@ def export(
         UnknownNameError, MissingDataError, InvalidInputError: as `load`; a path that does not end in `.npz` or whose
             folder does not exist.
     """
-    path = pathlib.Path(path).expanduser()
+    path = as_path(path)
     if path.suffix != ".npz" or not path.parent.is_dir():
         raise errors.InvalidInputError(
             f"Expected a file *.npz in a folder that exists. Received: path={os.fspath(path)!r}"

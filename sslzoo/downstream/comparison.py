@@ -17,7 +17,7 @@ from sslzoo.evaluation import datasets, drawing, neighbors
 from sslzoo.evaluation.features import TorchEncoder, check_features, check_labels, image_shape
 from sslzoo.evaluation.logistic import fit_logistic
 from sslzoo.evaluation.subject import Subject
-from sslzoo.files import write_beside
+from sslzoo.files import as_path, write_beside
 from sslzoo.zoo.listing import table
 
 K = 10
@@ -245,7 +245,7 @@ class Comparison:
 
     def save(self, folder: "str | os.PathLike") -> Path:
         """Writes comparison.json, comparison.txt and comparison.png into a folder, which is made. Returns its path."""
-        folder = Path(folder)
+        folder = as_path(folder)
         drawing.check_folder(folder, "folder")
         folder.mkdir(parents=True, exist_ok=True)
         write_beside(folder / "comparison.json", self.to_json().encode("utf-8", "backslashreplace"))

@@ -18,6 +18,7 @@ from sslzoo.errors import InvalidInputError, SSLZooError, choose
 from sslzoo.evaluation import Number, Report, balanced_accuracy, features
 from sslzoo.evaluation.features import check_images, image_shape, load_encoder
 from sslzoo.evaluation.report import versions
+from sslzoo.files import as_path
 from sslzoo.networks.backbones import widening
 from sslzoo.networks.composition import as_functional
 from sslzoo.progress import line
@@ -185,7 +186,8 @@ def finetune(
     checks.seed(needed=True, seed=seed)
     checks.count(seeds=seeds)
     checks.number(0, 0.9, test_share=test_share)
-    name = None if out is None else _check_out(Path(out), overwrite, license)
+    out = None if out is None else as_path(out)
+    name = None if out is None else _check_out(out, overwrite, license)
     is_backbone = _is_backbone(encoder)
     if pretrained and not is_backbone:
         raise InvalidInputError(f"pretrained is for backbones, such as 'keras:ResNet50'. Received: {encoder=}")
@@ -213,7 +215,7 @@ def finetune(
     report = _report(base, encoder, images, splits[0], runs, settings, seed)
     model = runs[0][mode].classifier.model
     if out is not None:
-        _write(Path(out), name, model, report, images.classes, encoder, settings, license, overwrite, began)
+        _write(out, name, model, report, images.classes, encoder, settings, license, overwrite, began)
     return model, report
 
 

@@ -17,7 +17,7 @@ from sslzoo.environment import check_parquet
 from sslzoo.errors import InvalidInputError, MissingDataError
 from sslzoo.evaluation.embedding import Embedding, embed
 from sslzoo.evaluation.neighbors import nearest
-from sslzoo.files import write_beside
+from sslzoo.files import as_path, write_beside
 
 _THUMBNAIL = 160  # pixels
 
@@ -92,8 +92,9 @@ def search(features: "Embedding | str | os.PathLike", query, k: int = 8, encoder
 
 def read_features(path: "str | os.PathLike") -> Embedding:
     """What `sslzoo embed` wrote, whose arrays fit each other, or raise as `search`."""
-    if not Path(path).is_file():
+    if not as_path(path).is_file():
         raise MissingDataError(f"There is no such file. Received: features={os.fspath(path)!r}")
+    path = as_path(path)
     table = str(path).endswith(".parquet")
     if table:
         check_parquet()
@@ -154,7 +155,7 @@ def _row_of(bank, query):
     if "\0" in str(query):
         raise InvalidInputError(f"query must be an image file. Received: query={query!r}")
     if isinstance(query, (str, os.PathLike)) and bank.paths is not None:
-        place = os.path.realpath(query)
+        place = os.path.realpath(as_path(query))
         return next((row for row, path in enumerate(bank.paths) if os.path.realpath(path) == place), None)
     return None
 
@@ -201,7 +202,7 @@ def _thumbnail(image):
         if isinstance(image, np.ndarray):
             image = Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
         elif isinstance(image, (str, os.PathLike)):
-            with open_image(Path(image)) as opened:
+            with open_image(as_path(image)) as opened:
                 image = decode(opened)
         # Few pixels are shown as they are; many are averaged.
         how = Image.Resampling.NEAREST if max(image.size) < _THUMBNAIL else Image.Resampling.LANCZOS

@@ -3,13 +3,13 @@
 import argparse
 import importlib.util
 import shlex
-from pathlib import Path
 
 import keras
 
 from sslzoo import checks, evaluation
 from sslzoo.callbacks import Tracker
 from sslzoo.errors import InvalidInputError, choose
+from sslzoo.files import as_path
 from sslzoo.training.settings import KINDS, SETUPS, parse_changes
 from sslzoo.zoo.results import is_license
 
@@ -264,5 +264,5 @@ def _public(path):
     """A name as it is; of a path on this machine the last part, which is all that others may know of it."""
     if path in SETUPS or "://" in path:
         return path
-    path = Path(path).expanduser()
+    path = as_path(path)
     return path.resolve().name + "/" * path.is_dir()

@@ -12,6 +12,7 @@ import keras
 
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.training import flags
+from sslzoo.files import as_path
 from sslzoo.training.settings import SETUPS, TIERS, Variant, data_name, model_name, resolve
 from sslzoo.zoo.results import is_name
 
@@ -86,7 +87,7 @@ class Plan:
 
     @property
     def out(self) -> Path:
-        return Path(self.arguments.out or Path("runs") / self.name)
+        return as_path(self.arguments.out or Path("runs") / self.name)
 
     def settings(self, channels: int | None = None, count: int | None = None) -> dict:
         """The numbers in force: recipe, variant, flags.
