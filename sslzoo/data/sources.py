@@ -250,7 +250,7 @@ def _kind(name):
         raise errors.InvalidInputError(
             f"Expected an .npz file or a folder of images. Received: name={os.fspath(name)!r}"
         )
-    if isinstance(name, os.PathLike) or path.suffix == ".npz" or len(path.parts) > 1 or name.endswith(("/", os.sep)):
+    if is_path(name):
         raise errors.MissingDataError(
             f"Looked for an .npz file or a folder of images at {path.absolute()}, and found nothing. "
             f"Received: name={os.fspath(name)!r}"

@@ -228,7 +228,7 @@ def _find_path(name_or_path):
             return found
         # A folder that holds no model does not hide the model of its name.
         return None if isinstance(name_or_path, str) and name in {*local_models(), *index.read()} else path
-    if isinstance(name_or_path, os.PathLike) or path.suffix == ".keras" or len(path.parts) > 1:
+    if is_path(name_or_path):
         raise ArtifactError(
             f"No such folder or file.{index.hint(name)} Received: name_or_path={os.fspath(name_or_path)!r}"
         )
