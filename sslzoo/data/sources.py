@@ -326,17 +326,18 @@ def class_folders(name: str | os.PathLike) -> list[str]:
     return folder.class_folders if folder.looks_sorted else []
 
 
-def class_names(name: str | os.PathLike, labels: np.ndarray) -> "list[str] | None":
+def class_names(name: str | os.PathLike | None, labels: np.ndarray) -> "list[str] | None":
     """What the classes that are among some labels show, in ascending order, as pictures name them.
 
     Args:
-        name: of a data set, or the path of a folder, whose folders are its classes.
+        name: of a known data set, or the path of a folder, whose folders are its classes; None of arrays, which have
+            no names. What a report calls the data is no path: a folder of that name may be anyone's.
         labels: int (N,).
 
     Returns:
         list of str, or None where `name` is neither, has no names, or labels are beyond them.
     """
-    if is_folder(name):
+    if name is not None and is_folder(name):
         names = ImageFolder(name, "folders").classes
     else:
         names = KNOWN[name].class_names if name in KNOWN else ()

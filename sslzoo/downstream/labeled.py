@@ -80,7 +80,7 @@ def read(
     present = np.unique(labels)
     if len(present) < 2:
         raise InvalidInputError(f"A classifier needs at least 2 classes. Received: {len(present)} class in {name}")
-    known = data.class_names(name, labels) if chosen is None else None
+    known = data.class_names(dataset if _is_path(dataset) else None, labels) if chosen is None else None
     classes = [names[label] for label in present] if names else known or [str(label) for label in present]
     if not _is_path(dataset):  # arrays are taken as they are
         shape = (None, None, None)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from sslzoo import checks
+from sslzoo.data.catalogue import KNOWN
 from sslzoo.errors import HubError, InvalidInputError, MissingDataError, choose
 from sslzoo.evaluation import datasets, drawing
 from sslzoo.evaluation.features import (
@@ -138,7 +139,7 @@ def evaluate(
     shape = height or image_size, width or image_size, channels
     called, train, held_out, remarks = datasets.read(dataset, test, data_dir, shape, **reading)
     subject = Subject(encoder, name or called, *train, *held_out, data_dir=data_dir, method=method, seed=seed)
-    subject.source = dataset if isinstance(dataset, (str, os.PathLike)) else subject.dataset
+    subject.source = dataset if isinstance(dataset, (str, os.PathLike)) else name if name in KNOWN else None
     subject.parts, subject.missing, subject.likelihood = own_parts | parts, missing, likelihood
     subject.batch_size, subject.progress = batch_size, _progress(progress)
     subject.take_classes(attribute)

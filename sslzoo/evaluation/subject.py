@@ -25,7 +25,7 @@ class Subject:
     Attributes:
         encoder: raw images -> features; None where features were given, which then stand for the images.
         dataset: str, name of the data set.
-        source: the name or path by which `sslzoo.data.class_names` knows its classes.
+        source: the name or path by which `sslzoo.data.class_names` knows its classes; None of arrays.
         train_images, test_images: arrays (N, H, W, C).
         train_labels, test_labels: int64 (N,); None without labels.
         attributes: (train, test), int (N, A) each, of a data set that has them; else None.
