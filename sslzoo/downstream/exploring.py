@@ -126,7 +126,7 @@ def _source(bank, images, split, data_dir):
         if bank.paths is None or not any(map(os.path.exists, bank.paths)):
             return None
         return lambda row: _opened(Path(bank.paths[row]))
-    if isinstance(images, str) and images in KNOWN and not os.path.exists(images):
+    if isinstance(images, str) and images in KNOWN:
         images, split = data.load(images, split or "train", data_dir=data_dir)[0], None
     source = source_of(images, split)
     places = np.arange(len(bank)) if bank.index is None else bank.index

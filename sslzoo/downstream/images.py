@@ -1,7 +1,5 @@
 """Some images of a user, and views of them that are raw images again: what an encoder of any library can be given."""
 
-import os
-
 import numpy as np
 
 from sslzoo import checks, data
@@ -32,7 +30,7 @@ def some_images(images, shape: tuple, most: int, seed: int = 0, split: str | Non
         InvalidInputError: fewer than two images, or what `sslzoo.embed` refuses.
         MissingDataError: no such path.
     """
-    if isinstance(images, str) and images in KNOWN and not os.path.exists(images):
+    if isinstance(images, str) and images in KNOWN:
         images = data.load(images, split or "train", data_dir=data_dir)[0]
         split = None
     source = Arrays(_checked(images)) if hasattr(images, "ndim") else source_of(images, split)

@@ -109,8 +109,7 @@ def _splits(dataset, shape, image_size, options):
         return data.load(dataset, split, **reading)
 
     has_test = "test" in data.splits(dataset)
-    name = os.path.basename(os.path.normpath(dataset)).removesuffix(".npz")
-    return name, load("train"), load("test") if has_test else None, names
+    return data.name_of(dataset), load("train"), load("test") if has_test else None, names
 
 
 def _is_path(dataset):

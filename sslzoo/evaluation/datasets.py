@@ -42,7 +42,7 @@ def read(dataset, test, data_dir, shape, **reading):
 
     named, name, train, held_out = "a known name, the path of an .npz or of a folder, or", "arrays", dataset, test
     if _is_path(dataset):
-        name, held_out = _stem(dataset), dataset if test is None else test
+        name, held_out = data.name_of(dataset), dataset if test is None else test
     elif _is_pair(dataset) and all(map(_is_pair, dataset)):
         train, held_out = dataset[0], dataset[1] if test is None else test
     elif not _is_pair(dataset) or test is None:
@@ -54,7 +54,7 @@ def read(dataset, test, data_dir, shape, **reading):
         raise InvalidInputError(
             f"`test` must be {named} (images, labels). Received: test of type {type(test).__name__}"
         )
-    name += f" (tested on {_stem(test)})" if _is_path(test) else ""
+    name += f" (tested on {data.name_of(test)})" if _is_path(test) else ""
     train, tested = load(train, "train"), load(held_out, "test")
     theirs = _names(test, reading)
     if theirs and tested[1] is not None and (ours := _names(dataset, reading)):
@@ -85,10 +85,6 @@ def _classes_and_share(dataset, reading, remarks):
     held_out = f"{TEST_SHARE:.0%} of each class are test images (test_share, seed)"
     remarks.append(f"There are no splits: the {len(classes)} folders are classes, and {held_out}.")
     return {"labels": "folders", "test_share": TEST_SHARE}
-
-
-def _stem(path):
-    return os.path.basename(os.path.normpath(path))
 
 
 def _is_path(value):

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import keras
 
+from sslzoo.data.catalogue import KNOWN
 from sslzoo.errors import InvalidInputError, choose
-from sslzoo.training import flags
 from sslzoo.files import as_path
-from sslzoo.training.settings import SETUPS, TIERS, Variant, data_name, model_name, resolve
+from sslzoo.training import flags
+from sslzoo.training.settings import TIERS, Variant, data_name, model_name, resolve
 from sslzoo.zoo.results import is_name
 
 FEW_STEPS = 8  # of an epoch, below which batches of one's own images share them out evenly
@@ -61,7 +62,7 @@ class Plan:
     @property
     def data_name(self) -> str:
         """What the data set is called; of a path what its last part can be written as."""
-        return self.dataset if self.dataset in SETUPS else data_name(self.dataset)
+        return self.dataset if self.is_known else data_name(self.dataset)
 
     @property
     def variant(self) -> str:
@@ -74,7 +75,7 @@ class Plan:
     @property
     def is_known(self) -> bool:
         """Whether settings follow from the data set's name; others follow from the channels of its images."""
-        return self.dataset in SETUPS
+        return self.dataset in KNOWN
 
     @functools.cached_property
     def name(self) -> str:

@@ -281,7 +281,7 @@ def test_names_and_files_of_data_sets(tmp_path):
     )
     split = (images[:300], labels[:300]), (images[300:400], labels[300:400])
     from_file = evaluate(encoder, tmp_path / "mine.npz", "knn")
-    assert from_file.data["name"] == "mine.npz"
+    assert from_file.data["name"] == "mine"
     assert from_file["knn"] == evaluate(encoder, split, "knn")["knn"]
     # Another test set, by name and as arrays; then `dataset` may be the training pair alone.
     assert evaluate(encoder, split[0], "knn", test=split[1])["knn"] == from_file["knn"]
