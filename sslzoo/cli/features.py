@@ -49,7 +49,7 @@ def embed(name, inputs, output, force, **options):
     Folders are read recursively. Subfolders train, validation and test are splits,
     and folders in them are classes; --labels folders makes classes of the subfolders
     themselves. Of an .npz the array `images` is read. --part posterior writes means
-    as `features`, and `log_var`. Exits with 1 if --on-error skip left images out.
+    as `features` (or `vector`), and `log_var`. Exits with 1 if --on-error skip left images out.
 
     examples:
       sslzoo embed simvae-mnist scans/ -o features.npz

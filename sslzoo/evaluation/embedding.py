@@ -105,7 +105,8 @@ class Embedding:
         return text.getvalue()
 
     def to_parquet(self, file) -> None:
-        """Writes a row for each image: `path` or `index`, `label` (its class, where there are names), and `vector`.
+        """Writes a row for each image: `path` or `index`, `label` (its class, where there are names), `vector`, and
+        `log_var` where the encoder gives it.
 
         Args:
             file: a path, or a binary file that is open.
@@ -121,8 +122,10 @@ class Embedding:
         if self.labels is not None:
             names = self.labels if self.classes is None else np.asarray(self.classes)[self.labels]
             columns["label"] = names if self.classes is None else [printable(name) for name in names]
-        vectors = np.ascontiguousarray(self.features, np.float32)
-        columns["vector"] = pyarrow.FixedSizeListArray.from_arrays(vectors.ravel(), vectors.shape[1])
+        for name, values in (("vector", self.features), ("log_var", self.log_var)):
+            if values is not None:
+                rows = np.ascontiguousarray(values, np.float32)
+                columns[name] = pyarrow.FixedSizeListArray.from_arrays(rows.ravel(), rows.shape[1])
         parquet.write_table(pyarrow.table(columns), file)
 
     def __repr__(self) -> str:

@@ -135,8 +135,8 @@ def _of_table(path):
     known = {"path": "paths", "index": "index", "label": "labels"}
     table = parquet.read_table(path)
     arrays = {known[name]: np.array(table[name].to_pylist()) for name in table.column_names if name in known}
-    if "vector" in table.column_names:
-        arrays["features"] = np.stack(table["vector"].to_numpy())
+    vectors = {"vector": "features", "log_var": "log_var"}
+    arrays |= {vectors[name]: np.stack(table[name].to_numpy()) for name in table.column_names if name in vectors}
     if "labels" in arrays and arrays["labels"].dtype.kind == "U":
         arrays["classes"], arrays["labels"] = np.unique(arrays["labels"], return_inverse=True)
     return arrays
