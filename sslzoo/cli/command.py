@@ -87,6 +87,7 @@ def _number(kind, least, limit):
 TYPES = {
     None: _text,
     "path": lambda given: as_path(_text(given)),
+    "column": lambda given: int(given) if given.isdecimal() else _text(given),
     "positive integer": _number(int, 1, SEED_LIMIT),
     "seed": _number(int, 0, SEED_LIMIT),
     "share": _number(float, 0, 1),

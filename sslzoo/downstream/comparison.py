@@ -291,7 +291,7 @@ def compare(
     labels: str | None = None,
     test_share: float = 0.0,
     on_error: str = "fail",
-    attribute: "str | int" = "Male",
+    attribute: "str | int | None" = None,
     max_train: int | None = None,
     batch_size: int = 500,
     seed: int = 0,
@@ -424,7 +424,7 @@ class _Reader:
     test: object
     data_dir: object
     image_size: int | None
-    attribute: "str | int"
+    attribute: "str | int | None"
     max_train: int | None
     seed: int
     reading: dict

@@ -111,7 +111,7 @@ def finetune(
     scratch: bool = True,
     image_size: "int | None" = None,
     pretrained: bool = False,
-    attribute: "str | int" = "Male",
+    attribute: "str | int | None" = None,
     data_dir: "str | os.PathLike | None" = None,
     on_error: str = "fail",
     stream: "bool | str" = "auto",

@@ -43,7 +43,7 @@ def read(
     image_size: "int | str | None" = None,
     test_share: float = 0.0,
     data_dir=None,
-    attribute: "str | int" = "Male",
+    attribute: "str | int | None" = None,
     on_error: str = "fail",
     stream: "bool | str" = False,
     seed: int = 0,

@@ -101,7 +101,8 @@ def with_classes(images, labels, attribute, split):
     Args:
         images: array (N, H, W, C).
         labels: int (N,), or (N, A) of 0 and 1.
-        attribute: name (CelebA) or column of the attribute, or a task of `sslzoo.data.celeba_task`.
+        attribute: name (CelebA) or column of the attribute, or a task of `sslzoo.data.celeba_task`; None for labels
+            that are classes, and "Male" of CelebA.
         split: "train" or "test", for messages.
 
     Returns:
@@ -110,12 +111,23 @@ def with_classes(images, labels, attribute, split):
     """
     labels = check_labels(labels, len(images), f"{split} labels", attributes=True)
     if labels.ndim == 1:
+        if attribute is not None:
+            raise InvalidInputError(
+                f"attribute is for several labels an image, (N, A); these are classes. Received: {attribute=}"
+            )
         return images, labels, None, None
     count = labels.shape[1]
+    if attribute is None and count == len(CELEBA_ATTRIBUTES):
+        attribute = "Male"
     if attribute in CELEBA_TASKS and count == len(CELEBA_ATTRIBUTES):
         rows, classes = celeba_task(labels, attribute)
         return images[rows], classes, labels[rows], attribute
     column = attribute
+    if attribute is None:
+        raise InvalidInputError(
+            f"{split} labels must be one class an image, (N,); of several labels an image choose one, by the number of "
+            f"its column (attribute, --attribute). Received: {split} labels of shape {labels.shape}"
+        )
     if isinstance(attribute, str):
         if count != len(CELEBA_ATTRIBUTES):
             raise InvalidInputError(

@@ -51,7 +51,7 @@ def evaluate(
     labels: str | None = None,
     test_share: float = 0.0,
     on_error: str = "fail",
-    attribute: "str | int" = "Male",
+    attribute: "str | int | None" = None,
     batch_size: int = 500,
     seed: int = 0,
     max_train: int | None = None,
@@ -99,7 +99,7 @@ def evaluate(
         labels, test_share, on_error: of a folder, as in `sslzoo.data.load`. Where neither is given and the folder has
             no splits, the folders in it are classes, a fifth of each is held out, and a remark says so.
         attribute: of labels (N, A): name (CelebA) or column of the attribute that is the class, or a task of
-            `sslzoo.data.celeba_task`: "hair", "gender".
+            `sslzoo.data.celeba_task`: "hair", "gender". None: the labels are classes; of CelebA, "Male".
         batch_size: int, images per call of the encoder.
         seed: int, of probes, mixtures, and of the rows chosen by `max_train`.
         max_train: int, use that many train images, chosen at random; None for all.

@@ -128,6 +128,8 @@ class Subject:
     def take_classes(self, attribute) -> None:
         """Turns labels into classes, where both splits have labels."""
         if not self.labeled:
+            if attribute is not None:
+                raise InvalidInputError(f"attribute is for images with labels. Received: {attribute=}")
             return
         train, test = (self.train_images, self.train_labels), (self.test_images, self.test_labels)
         self.train_images, self.train_labels, train, self.attribute = with_classes(*train, attribute, "train")

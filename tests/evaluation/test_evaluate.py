@@ -10,6 +10,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 import sslzoo
+from sslzoo import cli
 from sslzoo.errors import InvalidInputError, UnknownNameError
 from sslzoo.evaluation import (
     PROTOCOLS,
@@ -314,9 +315,35 @@ def test_attributes(encoder, data):
     with pytest.raises(InvalidInputError, match="attribute=40"):
         evaluate(encoder, split, attribute=40)
     few = (images, split[0][1][:, :3]), (test_images, split[1][1][:, :3])
-    with pytest.raises(InvalidInputError, match="number of a column"):
+    with pytest.raises(InvalidInputError, match=r"one class an image.*the number of its column"):
         evaluate(encoder, few)
     assert evaluate(encoder, few, "knn", attribute=1).data["attribute"] == 1
+    with pytest.raises(InvalidInputError, match="these are classes"):
+        evaluate(encoder, data, "knn", attribute="Male")
+    with pytest.raises(InvalidInputError, match="rows of one length"):
+        evaluate(encoder, ((images[:2], [[1, 0], [1]]), (images[:2], [[1], [0]])), "knn")
+
+
+def test_several_labels_an_image_are_refused_or_left_out(encoder, data, tmp_path, capsys):
+    """In one sentence by whatever takes classes; (N, 1) is (N,)."""
+    (images, labels), _ = data
+    several = np.stack([labels > 0, labels > 1], axis=1).astype(int)
+    for taking in (
+        lambda pairs: evaluate(encoder, pairs, "knn"),
+        lambda pairs: sslzoo.finetune(encoder, pairs, mode="probe", scratch=False),
+        lambda pairs: sslzoo.compare({"a": encoder, "b": encoder}, pairs, protocols="knn"),
+    ):
+        with pytest.raises(InvalidInputError, match=r"one class an image.*--attribute"):
+            taking(((images, several), (images, several)))
+        assert taking(((images, labels[:, None]), (images, labels[:, None])))
+    np.savez(tmp_path / "several.npz", images=images, labels=several)
+    embedding = sslzoo.embed(encoder, tmp_path / "several.npz")
+    assert embedding.labels is None and "left out" in embedding.remarks[-1] and embedding.checked()
+    np.savez(tmp_path / "both.npz", x_train=images, y_train=several, x_test=images, y_test=several)
+    encoder.save(tmp_path / "encoder.keras")
+    words = ["evaluate", str(tmp_path / "encoder.keras"), "--dataset", str(tmp_path / "both.npz"), "--protocols", "knn"]
+    assert cli.main([*words, "--attribute", "1"]) == 0 and "attribute 1" in capsys.readouterr().out.lower()
+    assert cli.main(words) == 2 and "one class an image" in " ".join(capsys.readouterr().err.split())
 
 
 def test_max_train_takes_a_random_part(encoder, data):
