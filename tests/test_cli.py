@@ -514,6 +514,22 @@ def test_bad_images_are_left_out_if_asked(sslzoo_, mixed):
     assert code == 2 and "None of the images" in err and not Path("none.npz").exists()
 
 
+def test_doctor_and_views_leave_bad_images_out_if_asked(sslzoo_, mixed, tmp_path):
+    for n in range(3):
+        paint(mixed / f"more {n}.png", value=n)
+    for words in (("doctor", "simvae-digits", mixed), ("views", mixed, "--policy", "simvae-digits")):
+        code, out, err = sslzoo_(*words)
+        assert code == 2 and not out and "b.png" in err and "--on-error skip" in err and err.count("\n") == 1
+        code, out, err = sslzoo_(*words, "--on-error", "skip", "--json")
+        left = [remark for remark in json.loads(out)["remarks"] if "could not be read" in remark]
+        assert code < 2 and len(left) == 1 and left[0] in err.replace("sslzoo: ", "")
+        assert left[0].startswith("2 of 7 images could not be read and were left out: ") and "deep.png" in left[0]
+    good, bad = mixed / "a.png", mixed / "b.png"
+    for paths in ([good, bad], [good, mixed / "gone.png"]):
+        code, _, err = sslzoo_("doctor", "simvae-digits", *paths, "--on-error", "skip")
+        assert code == 2 and "at least two that can be read. Received: 1 of 2 images could not" in err
+
+
 def test_embed_replaces_nothing_unasked(sslzoo_, tmp_path, monkeypatch):
     path = paint(tmp_path / "a.png")
     Path("out.npz").write_text("years of work")

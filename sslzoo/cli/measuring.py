@@ -1,10 +1,12 @@
 """`sslzoo evaluate` and `sslzoo views`: what an encoder and a policy of views make of images."""
 
+import sys
+
 import sslzoo
 from sslzoo import zoo
 from sslzoo.cli import shared
 from sslzoo.cli.command import Answer, argument, check_output, command
-from sslzoo.errors import InvalidInputError, choose
+from sslzoo.errors import InvalidInputError, choose, printable
 from sslzoo.files import as_path, write_beside
 from sslzoo.zoo.loading import address
 
@@ -159,9 +161,10 @@ def _trained_on(name):
     shared.DATA_DIR,
     argument("--html", type="path", metavar="FILE", help="also write a page of images and their views"),
     argument("--force", action="store_true", help="overwrite that page"),
+    shared.ON_ERROR,
     shared.SEED,
 )
-def views(dataset, policy, num_views, image_size, images, data_dir, html, force, seed):
+def views(dataset, policy, num_views, image_size, images, data_dir, html, force, on_error, seed):
     """Show the random views of images that training would see.
 
     Prints the shares of clipped values and of dark or empty views: a policy that
@@ -183,15 +186,18 @@ def views(dataset, policy, num_views, image_size, images, data_dir, html, force,
     from sslzoo.data.catalogue import KNOWN
     from sslzoo.data.sources import is_folder
 
-    reading = {"data_dir": data_dir} if dataset in KNOWN else {}
+    reading, remarks = {"data_dir": data_dir} if dataset in KNOWN else {}, []
     if is_folder(dataset):
         reading = {"image_size": image_size or "auto", "stream": True}
-    every, _ = data.load(dataset, "train", **reading)
+    every, _ = data.load(dataset, "train", on_error=on_error, remarks=remarks, **reading)
+    for remark in remarks:
+        print(printable(f"sslzoo: {remark}"), file=sys.stderr)
     rows = np.sort(np.random.default_rng(seed).permutation(len(every))[:images])
     chosen = every[rows]
     check = evaluation.check_views(chosen, policy, num_views, image_size, data.value_range(chosen), seed)
     if html:
         check.page(html)
     written = f"Wrote {html}\n" if html else ""
-    record = {"policy": policy, "images": len(chosen), "views": num_views, **check.measures, "remarks": check.remarks()}
+    record = {"policy": policy, "images": len(chosen), "views": num_views, **check.measures}
+    record["remarks"] = remarks + check.remarks()
     return Answer(record, f"{check}\n{written}")

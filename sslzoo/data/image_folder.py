@@ -286,8 +286,7 @@ class ImageFolder:
         if bad and (on_error == "fail" or not rows):
             raise _unreadable(bad, len(files)) from next(iter(bad.values()))
         if bad:
-            left_out = f"{len(bad):,} of {len(files):,} images could not be read and were left out"
-            remarks.append(Remark(f"{left_out}: {_listed(bad)}.", public=f"{left_out}."))
+            remarks.append(left_out(bad, len(files)))
         remarks += remarks_on([self.heads[files[row]] for row in rows])
         gray = sum(head.is_gray for head in heads)
         if channels == 3 and gray:
@@ -367,6 +366,12 @@ class ImageFolder:
         images = images.take(good)
         images.sha256 = digest.hexdigest()
         return images, good
+
+
+def left_out(bad: dict, total: int) -> Remark:
+    """The remark on images that could not be read, file -> error, of so many."""
+    said = f"{len(bad):,} of {total:,} images could not be read and were left out"
+    return Remark(f"{said}: {_listed(bad)}.", public=f"{said}.")
 
 
 def _listed(bad):

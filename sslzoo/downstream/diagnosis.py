@@ -303,6 +303,7 @@ def diagnose(
     data_dir: "str | os.PathLike | None" = None,
     image_size: int | None = None,
     scale: float | None = None,
+    on_error: str = "fail",
     batch_size: int = 256,
     seed: int = 0,
     name: str | None = None,
@@ -327,6 +328,7 @@ def diagnose(
         image_size: int, for an encoder of any size.
         scale: float, what values 0..255 are multiplied with before an ONNX file or a `torch.nn.Module` (1/255) or a
             callable (1) sees them.
+        on_error: "fail": an image that cannot be read is an error; "skip": it is left out, and a remark counts it.
         batch_size: int.
         seed: int, of the choice of images and of views.
         name: str, what the diagnosis calls the encoder.
@@ -358,7 +360,7 @@ def diagnose(
         )
     height, width, channels = image_shape(encoder)
     images, remarks = some_images(
-        images, (height or image_size, width or image_size, channels), most, seed, split, data_dir
+        images, (height or image_size, width or image_size, channels), most, seed, split, data_dir, on_error
     )
     policy = None if views is False else views if isinstance(views, str) else _policy_for(source, images, views)
     viewed = _viewed(images, policy, views, num_views, seed, input_range(encoder))
