@@ -183,12 +183,24 @@ def test_protocols_are_those_of_the_evaluation():
     assert evaluation.PROTOCOLS == measuring.PROTOCOLS and evaluation.ALL_PROTOCOLS == measuring.ALL_PROTOCOLS
 
 
-def test_a_reader_that_stops_reading_is_no_error():
+@pytest.mark.parametrize("words", ["info simvae-digits", "list --json", "", "--help", "list --help", "--version"])
+def test_a_reader_that_stops_reading_is_no_error(words, monkeypatch):
     """`sslzoo list | head -1`"""
-    done = process("info", "simvae-digits")
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # with which nothing is left for the end
+    done = process(*words.split())
     done.stdout.close()
     err = done.stderr.read()
     assert done.wait() == 141 and err == ""
+
+
+def test_a_recipe_that_nobody_reads_is_no_error(monkeypatch):
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    shown = ROOT / "recipes" / "simclr.py", "--show"
+    code = f"import runpy, sys; sys.argv = {list(map(str, shown))!r}; runpy.run_path(sys.argv[0], run_name='__main__')"
+    done = process(code=code)
+    done.stdout.close()
+    err = done.stderr.read()
+    assert done.wait() == 0 and "BrokenPipe" not in err
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has other signals")
