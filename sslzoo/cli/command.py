@@ -103,6 +103,14 @@ def check_output(file: Path, force: bool, flag: str = "--output") -> None:
         raise InvalidInputError(f"The file exists; --force replaces it. Received: '{file}'")
 
 
+def check_page(file: "Path | None", force: bool) -> None:
+    """Raise `InvalidInputError` unless a page, if one is asked for, can be written; and for `force` without one."""
+    if file:
+        check_output(file, force, "--html")
+    elif force:
+        raise InvalidInputError("--force overwrites the page of --html. Received: --force without --html")
+
+
 def changes(changed: dict[str, bool], done: str) -> str:
     """A line for each folder."""
     return "".join(f"{folder}: {done if new else 'unchanged'}\n" for folder, new in changed.items())

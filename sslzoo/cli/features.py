@@ -9,7 +9,7 @@ from pathlib import Path
 import sslzoo
 from sslzoo import progress
 from sslzoo.cli import shared
-from sslzoo.cli.command import Answer, argument, check_output, command
+from sslzoo.cli.command import Answer, argument, check_output, check_page, command
 from sslzoo.environment import check_parquet
 from sslzoo.errors import InvalidInputError, printable
 from sslzoo.files import write_beside
@@ -137,8 +137,7 @@ def search(features, query, k, model, html, force):
       sslzoo search features.npz query.jpg -k 20 --html found.html
       sslzoo search features.npz 17 --json
     """
-    if html:
-        check_output(html, force, "--html")
+    check_page(html, force)
     is_row = query.isdecimal() and not os.path.exists(query)
     query = int(query) if is_row else query
     from sslzoo import evaluation

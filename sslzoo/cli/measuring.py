@@ -5,7 +5,7 @@ import sys
 import sslzoo
 from sslzoo import zoo
 from sslzoo.cli import shared
-from sslzoo.cli.command import Answer, argument, check_output, command
+from sslzoo.cli.command import Answer, argument, check_page, command
 from sslzoo.errors import InvalidInputError, choose, printable
 from sslzoo.files import as_path, write_beside
 from sslzoo.zoo.loading import address
@@ -38,12 +38,7 @@ ALL_PROTOCOLS = (
         help=f"of {', '.join(ALL_PROTOCOLS)}, or all that apply ({' '.join(PROTOCOLS)})",
     ),
     argument("--out", type="path", metavar="FOLDER", help="write report.json, report.md and pictures/ into it"),
-    argument(
-        "--extractor",
-        default="inception",
-        metavar="E",
-        help="network of the Fréchet distance: inception, or an encoder (inception)",
-    ),
+    argument("--extractor", metavar="E", help="network of the Fréchet distance: inception, or an encoder (inception)"),
     argument("--outside", nargs="+", action="extend", metavar="D", help="data sets of the outliers (those at hand)"),
     shared.ATTRIBUTE,
     shared.IMAGE_SIZE,
@@ -51,8 +46,8 @@ ALL_PROTOCOLS = (
     shared.TEST_SHARE,
     shared.ON_ERROR,
     shared.LIMIT,
-    argument("--epochs", type="positive integer", default=200, metavar="N", help="epochs of the probes (200)"),
-    argument("--gmm-restarts", type="positive integer", default=20, metavar="N", help="restarts of the mixture (20)"),
+    argument("--epochs", type="positive integer", metavar="N", help="epochs of the probes (200)"),
+    argument("--gmm-restarts", type="positive integer", metavar="N", help="restarts of the mixture (20)"),
     shared.batch_size(500),
     shared.SEED,
 )
@@ -80,6 +75,8 @@ def evaluate(name, revision, dataset, protocols, out, **options):
             _write_report(report, out)
 
     dataset, protocols = dataset or _trained_on(name), protocols or PROTOCOLS
+    options = {option: value for option, value in options.items() if value is not None}
+    _check_used(options, protocols)
     if out:
         _check_report(out)
     report = sslzoo.evaluate(
@@ -91,6 +88,18 @@ def evaluate(name, revision, dataset, protocols, out, **options):
         **options,
     )
     return Answer(report.to_dict(), f"{report}\n")
+
+
+def _check_used(options, protocols):
+    """Raise `InvalidInputError` for an option of protocols that are not asked for."""
+    from sslzoo.evaluation.protocols import REGISTRY
+
+    for option in options:
+        takes = [name for name in ALL_PROTOCOLS if option in REGISTRY[name].options()]
+        if takes and not {"all", *takes} & set(protocols):
+            flag = "--" + option.replace("_", "-")
+            received = f"Received: {flag} {options[option]}, --protocols {' '.join(protocols)}"
+            raise InvalidInputError(f"{flag} is for the protocols {', '.join(takes)}. {received}")
 
 
 def _at(name, revision):
@@ -178,8 +187,7 @@ def views(dataset, policy, num_views, image_size, images, data_dir, html, force,
     from sslzoo.views import POLICIES
 
     choose("policy", policy, POLICIES)
-    if html:
-        check_output(html, force, "--html")
+    check_page(html, force)
     import numpy as np
 
     from sslzoo import data, evaluation

@@ -112,6 +112,7 @@ def load(
         (remarks if remarks is not None else []).extend(done)
         return images, labels
     idle = {"image_size": (None, "auto"), "labels": (None,), "test_share": (0,), "stream": (False, "auto")}
+    idle |= {"on_error": ("fail",), "background": ("white",)}
     for option, values in idle.items():
         if locals()[option] not in values:
             raise errors.InvalidInputError(

@@ -14,7 +14,7 @@ from sslzoo import checks, progress
 from sslzoo.downstream.encoders import FunctionEncoder, as_encoder, features_of
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.evaluation import datasets, drawing, neighbors
-from sslzoo.evaluation.features import TorchEncoder, check_features, check_labels, image_shape
+from sslzoo.evaluation.features import TorchEncoder, check_features, check_labels, image_shape, sized
 from sslzoo.evaluation.logistic import fit_logistic
 from sslzoo.evaluation.subject import Subject
 from sslzoo.files import as_path, write_beside
@@ -338,7 +338,12 @@ def compare(
     reading = {"labels": labels, "test_share": test_share, "on_error": on_error, "seed": seed}
     reader = _Reader(dataset, test, data_dir, image_size, attribute, max_train, seed, reading)
     # All is checked before work.
-    prepared = {name: reader.prepare(name, encoder) for name, encoder in _scaled(named, scale).items()}
+    ready = _scaled(named, scale)
+    shapes = [image_shape(encoder) for encoder in ready.values() if not _is_pair(encoder)]
+    if image_size is not None and not any(None in shape[:2] for shape in shapes):
+        for shape in shapes:
+            sized(shape, image_size)
+    prepared = {name: reader.prepare(name, encoder) for name, encoder in ready.items()}
     every = [remark for _, told in prepared.values() for remark in told]
     remarks = [remark for remark in dict.fromkeys(every) if every.count(remark) == len(prepared)]  # of all: of the data
     remarks += [f"{name}: {each}" for name, (_, told) in prepared.items() for each in told if each not in remarks]

@@ -75,6 +75,9 @@ def explore(
     """
     checks.count(neighbors=neighbors, clusters=1 if clusters is None else clusters)
     checks.seed(needed=True, seed=seed)
+    if images is None and (split or data_dir):
+        received = f"Received: {split=}, {data_dir=}, images=None"
+        raise InvalidInputError(f"split and data_dir are of images, which are not named. {received}")
     bank = _embedding(features, labels, classes, images)
     if not 3 <= len(bank) <= MOST:
         raise InvalidInputError(f"A map shows 3 to {MOST:,} images. Received: {len(bank):,} rows of features")

@@ -96,8 +96,14 @@ def _splits(dataset, shape, image_size, options):
     if not _is_path(dataset):
         if options["stream"] is True:
             raise InvalidInputError(f"stream is for a folder. Received: stream=True, {type(dataset).__name__}")
+        if image_size is not None:
+            raise InvalidInputError(f"image_size is for a folder. Received: {image_size=}, {type(dataset).__name__}")
+        if options["on_error"] != "fail":
+            raise InvalidInputError(f"on_error is for a folder. Received: on_error={options['on_error']!r}, arrays")
         return "arrays", *_pairs(dataset)
     names, reading = None, options
+    if image_size is not None and not is_folder(dataset):
+        raise InvalidInputError(f"image_size is for a folder. Received: {image_size=}, {os.fspath(dataset)!r}")
     if is_folder(dataset):
         folder = data.ImageFolder(dataset, "folders")
         folder.select("train")  # which says what is wrong with its classes before any image is read

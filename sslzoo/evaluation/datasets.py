@@ -27,6 +27,10 @@ def read(dataset, test, data_dir, shape, **reading):
         str, name; (train images, labels or None); (test images, labels or None); list of str, remarks.
     """
     remarks = []
+    if not _is_path(dataset) and not _is_path(test):
+        for option, usual in (("labels", None), ("test_share", 0), ("on_error", "fail")):
+            if reading.get(option, usual) != usual:
+                raise InvalidInputError(f"{option} is for a folder of images. Received: {option}={reading[option]!r}")
     if test is None and _is_path(dataset):
         reading |= _classes_and_share(dataset, reading, remarks)
 

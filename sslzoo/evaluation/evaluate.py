@@ -17,6 +17,7 @@ from sslzoo.evaluation.features import (
     features,
     image_shape,
     load_encoder,
+    sized,
     weights_sha256,
 )
 from sslzoo.evaluation.protocols import REGISTRY, DoesNotApply
@@ -135,8 +136,9 @@ def evaluate(
     own_parts, missing, likelihood = belongings(encoder if method is None else method, wanted)
     encoder = load_encoder(encoder)
     reading = {"labels": labels, "test_share": test_share, "on_error": on_error, "seed": seed}
-    height, width, channels = image_shape(encoder)
-    shape = height or image_size, width or image_size, channels
+    shape = sized(image_shape(encoder), image_size)
+    if image_size is not None and not isinstance(dataset, (str, os.PathLike)):
+        raise InvalidInputError(f"image_size is for a folder; arrays are taken as they are. Received: {image_size=}")
     called, train, held_out, remarks = datasets.read(dataset, test, data_dir, shape, **reading)
     subject = Subject(encoder, name or called, *train, *held_out, data_dir=data_dir, method=method, seed=seed)
     subject.source = dataset if isinstance(dataset, (str, os.PathLike)) else name if name in KNOWN else None

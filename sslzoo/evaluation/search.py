@@ -70,6 +70,11 @@ def search(features: "Embedding | str | os.PathLike", query, k: int = 8, encoder
     bank = features if isinstance(features, Embedding) else read_features(features)
     checks.count(k=k)
     own = _row_of(bank, query)
+    if encoder is not None and checks.is_integer(query):
+        raise InvalidInputError(
+            "encoder (--model) is for a query that is an image; a row has its features. "
+            f"Received: encoder={encoder!r}, {query=}"
+        )
     if own is None:
         encoder = encoder if encoder is not None else bank.model and str(bank.model)
         if encoder is None:

@@ -5,7 +5,7 @@ from hashlib import sha256
 from typing import Literal
 
 from sslzoo.environment import check_backend
-from sslzoo.errors import ArtifactError, HubError
+from sslzoo.errors import ArtifactError, HubError, InvalidInputError
 from sslzoo.files import as_path
 from sslzoo.publishing import card as cards
 from sslzoo.publishing import manifest as manifests
@@ -54,6 +54,11 @@ def publish(
         InvalidInputError: `repo_id` is no name of a repository, or results.json lacks what the manifest takes.
     """
     hub.check_repository(repo_id)
+    if manifest and create_pr:
+        raise InvalidInputError(
+            "A pull request is pinned when it is merged and published again, so it takes no manifest. "
+            f"Received: manifest='{manifest}', create_pr=True"
+        )
     check_backend()
     folder = layout.model_in(folder) or as_path(folder)
     results = _check_folder(folder)

@@ -187,6 +187,8 @@ def check(arguments: argparse.Namespace) -> None:
     refuse(
         kept and not 0 < cut <= kept, "--store-size needs an --image-size, at most as large", "store_size", "image_size"
     )
+    for name in ("network", "pretrained"):
+        refuse(arguments.init and getattr(arguments, name), "--init brings a network of its own", "init", name)
     refuse((arguments.until_knn or 0) > 100, "--until-knn must be a percentage", "until_knn")
     refuse(
         arguments.processes and (arguments.devices not in (None, "all") or not on_device),
