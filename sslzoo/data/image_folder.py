@@ -184,6 +184,11 @@ class ImageFolder:
                 "labels='folders', test_share=0.2 (in the shell --labels folders --test-share 0.2) to hold images of "
                 f"each out. Received: split='test' of '{self.root}', which has none"
             )
+        if split == "test" and split not in self.splits and not self._own_splits:
+            raise UnknownNameError(
+                "There are no test images: expected a folder test beside a folder train, or folders that are "
+                f"classes, two or more. Received: split='test' of '{self.root}', a folder of images"
+            )
         choose("split", split, self.splits)
         listed = self._listing[0]["train" if self.test_share else split]
         if not listed:

@@ -84,11 +84,12 @@ def _renumbered(labels, names, classes, test):
 def _classes_and_share(dataset, reading, remarks):
     """`labels` and `test_share` of a folder without splits where they were not said; a remark says what was taken."""
     classes = data.class_folders(dataset)
-    if not classes or reading.get("test_share"):
+    if not classes or (reading.get("labels") and reading.get("test_share")):
         return {}
-    held_out = f"{TEST_SHARE:.0%} of each class are test images (test_share, seed)"
+    share = reading.get("test_share") or TEST_SHARE
+    held_out = f"{share:.0%} of each class are test images (test_share, seed)"
     remarks.append(f"There are no splits: the {len(classes)} folders are classes, and {held_out}.")
-    return {"labels": "folders", "test_share": TEST_SHARE}
+    return {"labels": "folders", "test_share": share}
 
 
 def _is_path(value):

@@ -97,8 +97,9 @@ def evaluate(
         keep: called with the report when all is measured and before pictures are drawn: what it saves is not lost to a
             drawing that fails.
         image_size: int, pixels of a side, for a folder and an encoder that takes images of any size.
-        labels, test_share, on_error: of a folder, as in `sslzoo.data.load`. Where neither is given and the folder has
-            no splits, the folders in it are classes, a fifth of each is held out, and a remark says so.
+        labels, test_share, on_error: of a folder, as in `sslzoo.data.load`. Where the folder has no splits and they
+            are not both given, the folders in it are classes, a fifth of each (or `test_share`) is held out, and a
+            remark says so.
         attribute: of labels (N, A): name (CelebA) or column of the attribute that is the class, or a task of
             `sslzoo.data.celeba_task`: "hair", "gender". None: the labels are classes; of CelebA, "Male".
         batch_size: int, images per call of the encoder.

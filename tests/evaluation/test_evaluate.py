@@ -653,10 +653,12 @@ def test_folders_in_a_folder_are_classes_and_a_fifth_is_held_out(encoder, tmp_pa
     assert sslzoo.data.class_names(tmp_path / "sorted", np.array([2, 0, 0])) == ["a", "c"]
     half = evaluate(encoder, tmp_path / "sorted", "knn", labels="folders", test_share=0.5)
     assert half.data["test"] > 2 * held_out
+    unsaid = evaluate(encoder, tmp_path / "sorted", "knn", test_share=0.5)
+    assert unsaid["knn"] == half["knn"] and any("50% of each class" in each for each in unsaid.remarks)
 
     folders(tmp_path / "loose")
     Image.fromarray(np.zeros((6, 5), "uint8")).save(tmp_path / "loose" / "beside.png")
-    with pytest.raises(UnknownNameError, match="Received: split='test'"):
+    with pytest.raises(UnknownNameError, match=r"no test images: .* classes.*Received: split='test'"):
         evaluate(encoder, tmp_path / "loose", "knn")
 
 
