@@ -63,7 +63,7 @@ def read(dataset, test, data_dir, shape, **reading):
     theirs = _names(test, reading)
     if theirs and tested[1] is not None and (ours := _names(dataset, reading)):
         tested = tested[0], _renumbered(tested[1], theirs, ours, test)
-    return name, train, tested, remarks
+    return name, train, tested, list(dict.fromkeys(remarks))  # of a folder, what both splits have is said once
 
 
 def _names(given, reading):
