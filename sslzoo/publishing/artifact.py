@@ -123,13 +123,14 @@ def copy(source: "str | os.PathLike", folder: "str | os.PathLike", without: "tup
 def seal(folder: "str | os.PathLike", **changes) -> bool:
     """Brings results.json and the card of a model folder up to date: its files' hashes, and `changes` to its fields.
 
-    For a folder whose files were changed on purpose. Returns whether anything changed.
+    For a folder whose files were changed on purpose; of the folder of a run it is the model in it. Returns whether
+    anything changed.
 
     Raises:
         ArtifactError: no results.json, or a damaged one.
         InvalidInputError: a field that is none, or not what it should be.
     """
-    folder = as_path(folder)
+    folder = layout.model_in(folder) or as_path(folder)
     return _write_results(folder, check_results(read_results(folder) | changes))
 
 

@@ -73,13 +73,14 @@ def refresh(folder: "str | os.PathLike", organization: str = "sslzoo", file: "st
     """Enters a model folder under its name; a pinned revision stays if it holds these very files.
 
     Args:
-        folder: a model folder whose results.json has the hashes of its files.
+        folder: a model folder whose results.json has the hashes of its files, or the folder of its run.
         organization: of the repository, for a model that had no entry.
         file: the manifest; by default `index.path()`.
 
     Returns:
         bool, whether the manifest changed.
     """
+    folder = layout.model_in(folder) or folder
     name = read_results(folder)["name"]
     with changing(index.path() if file is None else as_path(file)) as entries:
         former = entries.get(name)
