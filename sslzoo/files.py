@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -136,6 +137,20 @@ def refuse_pointer(content: bytes, path: object) -> None:
     """Raise `ArtifactError` of what a clone without Git LFS has in place of a large file."""
     if content.startswith(b"version https://git-lfs"):
         raise ArtifactError(f"This is a pointer of Git LFS, fetch the file by `git lfs pull`. Received: '{path}'")
+
+
+def open_npz(path: "str | os.PathLike"):
+    """The open `.npz` file, whose arrays NumPy reads by name; of objects it reads none.
+
+    Raises:
+        OSError, ValueError, or another error of NumPy and zipfile: it is none.
+    """
+    import numpy as np
+
+    path = as_path(path)
+    if path.is_file() and not zipfile.is_zipfile(path):  # which NumPy takes for a pickle, and says how to trust it
+        raise ValueError("it is no zip archive of arrays, as np.savez writes it")
+    return np.load(path, allow_pickle=False)
 
 
 def module_at(path: Path) -> ModuleType:

@@ -35,7 +35,7 @@ from sslzoo.data import streams
 from sslzoo.data.catalogue import CELEBA_ATTRIBUTES, CELEBA_CROP, CELEBA_SIZE, KNOWN
 from sslzoo.data.image_folder import ImageFolder
 from sslzoo.data.tiff import MOST_CHANNELS
-from sslzoo.files import as_path, is_path, write_beside
+from sslzoo.files import as_path, is_path, open_npz, write_beside
 
 
 def splits(name: str | os.PathLike) -> tuple[str, ...]:
@@ -273,7 +273,7 @@ def _load_digits(split):
 @contextlib.contextmanager
 def _open_npz(name):
     try:
-        with np.load(as_path(name), allow_pickle=False) as arrays:
+        with open_npz(name) as arrays:
             yield arrays
     except errors.SSLZooError:
         raise

@@ -17,7 +17,7 @@ from sslzoo.environment import check_parquet
 from sslzoo.errors import InvalidInputError, MissingDataError
 from sslzoo.evaluation.embedding import Embedding, embed
 from sslzoo.evaluation.neighbors import nearest
-from sslzoo.files import as_path, write_beside
+from sslzoo.files import as_path, open_npz, write_beside
 
 _THUMBNAIL = 160  # pixels
 
@@ -82,6 +82,8 @@ def search(features: "Embedding | str | os.PathLike", query, k: int = 8, encoder
                 "The features do not say which model made them: pass encoder (in the shell --model). "
                 f"Received: encoder=None, features of shape {bank.shape}"
             )
+        if isinstance(query, (str, os.PathLike)) and (as_path(query).is_dir() or str(query).endswith(".npz")):
+            raise InvalidInputError(f"query must be one image, its file. Received: query={os.fspath(query)!r}")
         pixels = isinstance(query, np.ndarray)
         asked = embed(encoder, query[None] if pixels else [query]).features
         if asked.shape[1] != bank.shape[1]:
@@ -129,7 +131,7 @@ def read_features(path: "str | os.PathLike") -> Embedding:
 
 def _of_arrays(path):
     names = {field.name for field in dataclasses.fields(Embedding)}
-    with np.load(path, allow_pickle=False) as file:
+    with open_npz(path) as file:
         return {name: file[name] for name in file.files if name in names}
 
 
