@@ -315,6 +315,24 @@ def is_folder(name: str | os.PathLike) -> bool:
     return name not in KNOWN and as_path(name).is_dir()
 
 
+def check_outside(folder: str | os.PathLike, name: str | os.PathLike, what: str) -> None:
+    """Raise unless a folder to write to is outside a folder of images, among which its pictures would be the next time.
+
+    Args:
+        folder: to write to; it need not exist.
+        name: of the data set, as `load` takes it.
+        what: what messages call the folder to write to.
+
+    Raises:
+        InvalidInputError: it is inside.
+    """
+    if is_folder(name) and as_path(folder).resolve().is_relative_to(as_path(name).resolve()):
+        raise errors.InvalidInputError(
+            f"{what} must be outside the folder of images, or what is drawn there is taken for some of them. "
+            f"Received: {what}={os.fspath(folder)!r}, in {os.fspath(name)!r}"
+        )
+
+
 def class_folders(name: str | os.PathLike) -> list[str]:
     """Names of the folders in a folder that look like classes: it has no splits, and all images lie in two or more.
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from sslzoo import checks
 from sslzoo.data.catalogue import KNOWN
+from sslzoo.data.sources import check_outside
 from sslzoo.errors import HubError, InvalidInputError, MissingDataError, choose
 from sslzoo.evaluation import datasets, drawing
 from sslzoo.evaluation.features import (
@@ -131,6 +132,8 @@ def evaluate(
     chosen, refuse = _choose(protocols, options, REGISTRY), strict and not everything
     if pictures is not None:
         drawing.check_folder(pictures, "pictures")
+        if isinstance(dataset, (str, os.PathLike)):
+            check_outside(pictures, dataset, "pictures")
     parts = {"decoder": decoder, "posterior": posterior, "projection": projection}
     parts = {part: model for part, model in parts.items() if model is not None}
     wanted = dict.fromkeys(part for protocol in chosen for part in protocol.parts if part not in parts)

@@ -11,6 +11,7 @@ from pathlib import Path
 import keras
 
 from sslzoo.data.catalogue import KNOWN
+from sslzoo.data.sources import check_outside
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.files import as_path
 from sslzoo.training import flags
@@ -53,6 +54,7 @@ class Plan:
                 "--name must consist of lower-case letters, digits, '-' and '.', 96 at most. "
                 f"Received: --name={plan.name!r}"
             )
+        check_outside(plan.out, plan.dataset, "--out")
         return plan
 
     @property
