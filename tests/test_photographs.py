@@ -86,6 +86,15 @@ def test_the_way_from_photographs_to_a_classifier(sslzoo_, world):
         ("search features.npz features.npz", "query must be one image, its file"),
         ("search labels.txt new/0.png", "it is no zip archive of arrays"),
         ("explore labels.txt --html other.html", "it is no zip archive of arrays"),
+        (
+            "train simclr --dataset photos --on-error skip --out photos/run",
+            "--out must be outside the folder of images",
+        ),
+        (
+            "evaluate runs/simclr-photos --dataset photos --out photos/measured",
+            "pictures must be outside the folder of",
+        ),
+        ("explore features.npz --html other.html --images photos", "images must be those of the features, 24 files"),
         ("verify runs/simclr-photos", "A model is verified by its name"),
         ("evaluate runs/simclr-photos --dataset new", "There are no test images"),
         ("views ./photo", "found nothing"),
@@ -96,6 +105,7 @@ def test_wrong_ways_are_one_clear_sentence(sslzoo_, world, words, said):
     (world / "labels.txt").write_text("a,b")
     code, out, err = sslzoo_(words)
     assert code == 2 and not out and said in err and "pickle" not in err and "Did you mean" not in err
+    assert not (world / "photos" / "run").exists() and not (world / "other.html").exists()
 
 
 def test_a_remark_on_a_folder_is_made_once(sslzoo_):

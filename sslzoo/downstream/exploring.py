@@ -133,6 +133,11 @@ def _source(bank, images, split, data_dir):
         images, split = data.load(images, split or "train", data_dir=data_dir)[0], None
     source = source_of(images, split)
     places = np.arange(len(bank)) if bank.index is None else bank.index
+    if bank.index is None and len(source) != len(bank):  # files that were left out would shift all others
+        raise InvalidInputError(
+            f"images must be those of the features, {len(bank):,} files in their order; without images the files "
+            f"themselves are shown. Received: {len(source):,} images"
+        )
     if len(source) <= places.max():
         raise InvalidInputError(
             f"images must be those of the features, of which the last is number {places.max():,}. "
