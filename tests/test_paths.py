@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 import sslzoo
-from sslzoo import cli, data, evaluation, zoo
+from sslzoo import callbacks, cli, data, evaluation, zoo
 from sslzoo.data.catalogue import KNOWN
 from sslzoo.downstream import encoders, labeled
 from sslzoo.errors import ArtifactError, MissingDataError, SSLZooError, UnknownNameError
@@ -115,6 +115,7 @@ def test_a_tilde_is_the_home_folder_wherever_a_path_is_taken(home, encoder, caps
     with pytest.raises(MissingDataError, match="no such file"):
         encoders.onnx_encoder("~/nope.onnx")
     assert Plan.parse("simclr", {}, argv=["--out", "~/runs"]).out == home / "runs"
+    assert callbacks.Scalars("~/board").folder == home / "board"
     assert not list(Path().iterdir())  # no folder called ~
 
 

@@ -312,19 +312,17 @@ class Scalars(keras.callbacks.Callback):
     Keras' callback does more, imports TensorFlow, and under JAX compiles a program anew each epoch.
 
     Example:
-        from pathlib import Path
-
         from sslzoo import callbacks
 
-        scalars = callbacks.Scalars(Path("runs/mine/tensorboard"))  # then: model.fit(images, callbacks=[scalars])
+        scalars = callbacks.Scalars("runs/mine/tensorboard")  # then: model.fit(images, callbacks=[scalars])
 
     Args:
-        folder: Path; made when training begins.
+        folder: path; made when training begins.
     """
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: str | os.PathLike):
         super().__init__()
-        self.folder = folder
+        self.folder = as_path(folder)
 
     def on_train_begin(self, logs=None):
         self.folder.mkdir(parents=True, exist_ok=True)
