@@ -38,7 +38,7 @@ if importlib.util.find_spec("tensorflow") is None and INSTALLED:  # Keras' own d
     os.environ.setdefault("KERAS_BACKEND", INSTALLED[0])
 
 from sslzoo.errors import InvalidInputError, SSLZooError, choose  # noqa: E402
-from sslzoo.files import module_at  # noqa: E402
+from sslzoo.files import as_path, module_at  # noqa: E402
 from sslzoo.publishing import artifact, manifest  # noqa: E402
 from sslzoo.training import devices, flags  # noqa: E402
 from sslzoo.training.folder import read as read_record  # noqa: E402
@@ -132,7 +132,7 @@ class Zoo:
     """
 
     def __init__(self, entries, runs, weights=ROOT / "weights", data_dir=None, remarks=()):
-        self.entries, self.runs, self.weights, self.data_dir = entries, Path(runs), Path(weights), data_dir
+        self.entries, self.runs, self.weights, self.data_dir = entries, as_path(runs), as_path(weights), data_dir
         self.remarks = remarks
 
     def settings(self, entry):
@@ -351,7 +351,7 @@ def main(argv=None):
     add("--data-dir", help="folder of prepared TFDS data sets (TFDS_DATA_DIR, else TFDS' own)")
     add("--remark", action="append", default=[], metavar="TEXT", help="what cards must say, of the data for example")
     add("--runs", default="runs/zoo", help="folder of the runs (runs/zoo)")
-    add("--table", type=Path, default=Path(__file__).with_suffix(".csv"), help="(recipes/zoo.csv)")
+    add("--table", type=as_path, default=Path(__file__).with_suffix(".csv"), help="(recipes/zoo.csv)")
     options = parser.parse_args(argv)
     for name in ("jobs", "budget_minutes"):
         value = getattr(options, name)
@@ -366,7 +366,7 @@ def main(argv=None):
     if not zoo.entries:
         parser.error(f"--only must match an entry of {options.table}. Received: --only={options.only}")
     if options.check:
-        scratch = Path(options.runs) / "check"
+        scratch = zoo.runs / "check"
         shutil.rmtree(scratch, ignore_errors=True)  # from nothing
         return 0 if check(zoo, zoo.entries[0], scratch) else 1
     if options.list:

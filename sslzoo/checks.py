@@ -62,13 +62,19 @@ def values(images, low: float = 0.0, high: float = 255.0, name: str = "images", 
 
 
 def array(values):
-    """A NumPy array of anything that becomes one; tensors of PyTorch may need gradients, or be in bfloat16."""
+    """A NumPy array of anything that becomes one; tensors of PyTorch may need gradients, or be in bfloat16.
+
+    Rows of differing lengths raise `InvalidInputError`, as everything here.
+    """
     import numpy as np
 
     if hasattr(values, "detach"):
         values = values.detach().cpu()
         values = values.float() if str(values.dtype) == "torch.bfloat16" else values
-    return np.asarray(values)
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise InvalidInputError(f"Expected rows of one length. Received: {type(values).__name__} ({error})") from error
 
 
 def number(least: float = -math.inf, most: float = math.inf, **arguments):

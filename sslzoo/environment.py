@@ -1,15 +1,18 @@
 """What the shell must say alike, from `sslzoo` and from a recipe: a wrong environment, and errors in a line."""
 
 import contextlib
+import functools
 import importlib.util
 import json
 import logging
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from sslzoo.errors import BackendError, InvalidInputError, SSLZooError, choose, printable
+from sslzoo.files import as_path
 
 BACKENDS = ("tensorflow", "jax", "torch", "openvino")  # that Keras knows
 INSTALL = (
@@ -30,7 +33,7 @@ def check_environment() -> None:
     backend, weights = (os.environ.get(name) for name in ("KERAS_BACKEND", "SSLZOO_WEIGHTS"))
     if backend:
         choose("KERAS_BACKEND", backend, BACKENDS)
-    if weights and not Path(weights).expanduser().is_dir():
+    if weights and not as_path(weights).is_dir():
         raise InvalidInputError(
             f"SSLZOO_WEIGHTS must name a folder of model folders. Received: SSLZOO_WEIGHTS={weights!r}"
         )
@@ -103,6 +106,34 @@ def hushed():
         finally:
             os.dup2(stderr, 2)
             os.close(stderr)
+
+
+def ends_quietly(main: Callable) -> Callable:
+    """`main` of a program that says nothing when whoever reads its output stops (`| head -1`): it then returns 141."""
+
+    @functools.wraps(main)
+    def run(*arguments):
+        try:
+            try:
+                return main(*arguments)
+            finally:  # here, for --help too: Python's own flush at the end of a process complains
+                if sys.stdout is not None:
+                    sys.stdout.flush()
+        except BrokenPipeError:
+            silence_closed()
+            return 141
+
+    return run
+
+
+def silence_closed() -> None:
+    """Sends what is left of an output that nobody reads to nowhere, for Python flushes once more at its end."""
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            with contextlib.suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def in_a_line(error: Exception, advice: str = "") -> str:

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +19,22 @@ except ImportError:  # Windows has no such locks: there, nothing keeps two proce
     fcntl = None
 
 MOST_JSON = 2**22  # bytes of a JSON file that is read; a model of 500 layers takes a tenth of it
+# What files end in that are given where names may stand, too. Names of models have dots in them, but none of these.
+_ENDINGS = (".npz", ".npy", ".keras", ".h5", ".onnx", ".parquet", ".csv", ".json", ".zip", ".tar", ".gz", ".tgz")
+_ENDINGS += (".png", ".jpg", ".jpeg", ".tif", ".tiff")
+
+
+def as_path(path: "str | os.PathLike") -> Path:
+    """The path that a user means: a `~` in front is the home folder. One that is nobody's is part of a name."""
+    return Path(os.path.expanduser(path))
+
+
+def is_path(value: object) -> bool:
+    """Whether what may be a name or a path can only be a path, there or not: `./mnist`, `mnist/`, `mnist.npz`."""
+    if not isinstance(value, str):
+        return isinstance(value, os.PathLike)
+    separators = {"/", os.sep, os.altsep} - {None}
+    return value.startswith((".", "~")) or value.lower().endswith(_ENDINGS) or any(each in value for each in separators)
 
 
 def write_synced(path, content):
@@ -41,7 +58,7 @@ def write_beside(path: "str | os.PathLike", content: "bytes | Callable") -> Path
     Returns:
         The path.
     """
-    path = Path(path)
+    path = as_path(path)
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         write_synced(beside, content)
@@ -120,6 +137,20 @@ def refuse_pointer(content: bytes, path: object) -> None:
     """Raise `ArtifactError` of what a clone without Git LFS has in place of a large file."""
     if content.startswith(b"version https://git-lfs"):
         raise ArtifactError(f"This is a pointer of Git LFS, fetch the file by `git lfs pull`. Received: '{path}'")
+
+
+def open_npz(path: "str | os.PathLike"):
+    """The open `.npz` file, whose arrays NumPy reads by name; of objects it reads none.
+
+    Raises:
+        OSError, ValueError, or another error of NumPy and zipfile: it is none.
+    """
+    import numpy as np
+
+    path = as_path(path)
+    if path.is_file() and not zipfile.is_zipfile(path):  # which NumPy takes for a pickle, and says how to trust it
+        raise ValueError("it is no zip archive of arrays, as np.savez writes it")
+    return np.load(path, allow_pickle=False)
 
 
 def module_at(path: Path) -> ModuleType:

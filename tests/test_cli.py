@@ -183,12 +183,24 @@ def test_protocols_are_those_of_the_evaluation():
     assert evaluation.PROTOCOLS == measuring.PROTOCOLS and evaluation.ALL_PROTOCOLS == measuring.ALL_PROTOCOLS
 
 
-def test_a_reader_that_stops_reading_is_no_error():
+@pytest.mark.parametrize("words", ["info simvae-digits", "list --json", "", "--help", "list --help", "--version"])
+def test_a_reader_that_stops_reading_is_no_error(words, monkeypatch):
     """`sslzoo list | head -1`"""
-    done = process("info", "simvae-digits")
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # with which nothing is left for the end
+    done = process(*words.split())
     done.stdout.close()
     err = done.stderr.read()
     assert done.wait() == 141 and err == ""
+
+
+def test_a_recipe_that_nobody_reads_is_no_error(monkeypatch):
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    shown = ROOT / "recipes" / "simclr.py", "--show"
+    code = f"import runpy, sys; sys.argv = {list(map(str, shown))!r}; runpy.run_path(sys.argv[0], run_name='__main__')"
+    done = process(code=code)
+    done.stdout.close()
+    err = done.stderr.read()
+    assert done.wait() == 0 and "BrokenPipe" not in err
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has other signals")
@@ -512,6 +524,22 @@ def test_bad_images_are_left_out_if_asked(sslzoo_, mixed):
     assert code == 1 and [Path(bad["path"]).name for bad in json.loads(out)["skipped"]] == ["b.png", "deep.png"]
     code, _, err = sslzoo_("embed", "simvae-digits", mixed / "b.png", "-o", "none.npz", "--on-error", "skip")
     assert code == 2 and "None of the images" in err and not Path("none.npz").exists()
+
+
+def test_doctor_and_views_leave_bad_images_out_if_asked(sslzoo_, mixed, tmp_path):
+    for n in range(3):
+        paint(mixed / f"more {n}.png", value=n)
+    for words in (("doctor", "simvae-digits", mixed), ("views", mixed, "--policy", "simvae-digits")):
+        code, out, err = sslzoo_(*words)
+        assert code == 2 and not out and "b.png" in err and "--on-error skip" in err and err.count("\n") == 1
+        code, out, err = sslzoo_(*words, "--on-error", "skip", "--json")
+        left = [remark for remark in json.loads(out)["remarks"] if "could not be read" in remark]
+        assert code < 2 and len(left) == 1 and left[0] in err.replace("sslzoo: ", "")
+        assert left[0].startswith("2 of 7 images could not be read and were left out: ") and "deep.png" in left[0]
+    good, bad = mixed / "a.png", mixed / "b.png"
+    for paths in ([good, bad], [good, mixed / "gone.png"]):
+        code, _, err = sslzoo_("doctor", "simvae-digits", *paths, "--on-error", "skip")
+        assert code == 2 and "at least two that can be read. Received: 1 of 2 images could not" in err
 
 
 def test_embed_replaces_nothing_unasked(sslzoo_, tmp_path, monkeypatch):

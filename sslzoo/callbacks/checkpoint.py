@@ -19,7 +19,7 @@ from sslzoo import checks, processes
 from sslzoo.callbacks.ending import Stopwatch
 from sslzoo.errors import ArtifactError, TrainingError
 from sslzoo.evaluation.report import versions
-from sslzoo.files import write_beside
+from sslzoo.files import as_path, write_beside
 from sslzoo.methods.steps import StepCounter
 
 
@@ -70,7 +70,7 @@ class Checkpoint(keras.callbacks.Callback):
         if every is not None:
             checks.count(every=every)
         self.every = every
-        self.path = Path(path)
+        self.path = as_path(path)
         self.previous = self.path.with_name(f"{self.path.stem}.previous{self.path.suffix}")
         self.remarks = []
         self.journal = journal
@@ -271,7 +271,7 @@ class Journal(StepCounter):
 
     def __init__(self, path: "str | Path", views_per_step: int):
         super().__init__()
-        self.path = Path(path)
+        self.path = as_path(path)
         self.views_per_step = views_per_step
         self.rows = []
         self.seconds_before = 0.0
@@ -312,19 +312,17 @@ class Scalars(keras.callbacks.Callback):
     Keras' callback does more, imports TensorFlow, and under JAX compiles a program anew each epoch.
 
     Example:
-        from pathlib import Path
-
         from sslzoo import callbacks
 
-        scalars = callbacks.Scalars(Path("runs/mine/tensorboard"))  # then: model.fit(images, callbacks=[scalars])
+        scalars = callbacks.Scalars("runs/mine/tensorboard")  # then: model.fit(images, callbacks=[scalars])
 
     Args:
-        folder: Path; made when training begins.
+        folder: path; made when training begins.
     """
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: str | os.PathLike):
         super().__init__()
-        self.folder = folder
+        self.folder = as_path(folder)
 
     def on_train_begin(self, logs=None):
         self.folder.mkdir(parents=True, exist_ok=True)

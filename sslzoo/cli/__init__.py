@@ -9,12 +9,11 @@ Nothing here imports Keras before a command needs it: `--help`, `list` and `info
 import argparse
 import contextlib
 import json
-import os
 import sys
 
 import sslzoo
 from sslzoo.cli import comparing, diagnosing, exploring, features, fine_tuning, making, measuring, models
-from sslzoo.environment import check_environment, in_a_line, quiet_backends
+from sslzoo.environment import check_environment, ends_quietly, in_a_line, quiet_backends
 from sslzoo.errors import InvalidInputError, SSLZooError, printable
 
 # One more command is one more function here, in the order of `sslzoo --help`.
@@ -49,6 +48,7 @@ environment:
 `sslzoo COMMAND --help` says more about each command."""
 
 
+@ends_quietly
 def main(argv: "list[str] | None" = None) -> int:
     """Runs one command.
 
@@ -87,8 +87,7 @@ def main(argv: "list[str] | None" = None) -> int:
         print("sslzoo: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
-        return 141
+        raise
     except (SSLZooError, OSError, ImportError) as error:
         print("sslzoo: " + in_a_line(error), file=sys.stderr)
         return 2

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from sslzoo.checks import SEED_LIMIT
 from sslzoo.errors import InvalidInputError
+from sslzoo.files import as_path
 
 
 class Answer(NamedTuple):
@@ -85,7 +86,8 @@ def _number(kind, least, limit):
 
 TYPES = {
     None: _text,
-    "path": lambda given: Path(_text(given)),
+    "path": lambda given: as_path(_text(given)),
+    "column": lambda given: int(given) if given.isdecimal() else _text(given),
     "positive integer": _number(int, 1, SEED_LIMIT),
     "seed": _number(int, 0, SEED_LIMIT),
     "share": _number(float, 0, 1),
@@ -99,6 +101,14 @@ def check_output(file: Path, force: bool, flag: str = "--output") -> None:
         raise InvalidInputError(f"{flag} must be a file in a folder that exists. Received: '{file}'")
     if file.exists() and not force:
         raise InvalidInputError(f"The file exists; --force replaces it. Received: '{file}'")
+
+
+def check_page(file: "Path | None", force: bool) -> None:
+    """Raise `InvalidInputError` unless a page, if one is asked for, can be written; and for `force` without one."""
+    if file:
+        check_output(file, force, "--html")
+    elif force:
+        raise InvalidInputError("--force overwrites the page of --html. Received: --force without --html")
 
 
 def changes(changed: dict[str, bool], done: str) -> str:

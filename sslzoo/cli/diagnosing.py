@@ -4,7 +4,7 @@ import sys
 
 import sslzoo
 from sslzoo.cli import shared
-from sslzoo.cli.command import Answer, argument, check_output, command
+from sslzoo.cli.command import Answer, argument, check_page, command
 from sslzoo.errors import InvalidInputError, printable
 from sslzoo.files import write_beside
 
@@ -16,13 +16,7 @@ ORDERS += ("separation", "lidar")  # of `sslzoo.downstream.diagnosis`, which imp
     argument("encoder", metavar="ENCODER", help="a name, model folder, hf:// address, .onnx, or .npz of features"),
     argument("images", nargs="*", metavar="IMAGES", help="a data set's name, folders, files or one .npz"),
     argument("--policy", metavar="P", help="policy of the views (that of training, or one for the size of the images)"),
-    argument(
-        "--num-views",
-        type="positive integer",
-        default=8,
-        metavar="N",
-        help="views of each of a quarter of the images (8)",
-    ),
+    argument("--num-views", type="positive integer", metavar="N", help="views of each of a quarter of the images (8)"),
     argument("--compare", nargs="+", action="extend", default=[], metavar="E", help="other encoders to rank it with"),
     argument("--by", choices=ORDERS, metavar="M", help=f"measure to rank by: {', '.join(ORDERS)} (lidar)"),
     argument("--html", type="path", metavar="FILE", help="also write a page with nearest neighbors"),
@@ -39,6 +33,7 @@ ORDERS += ("separation", "lidar")  # of `sslzoo.downstream.diagnosis`, which imp
         metavar="N",
         help="most images, drawn at random (2000)",
     ),
+    shared.ON_ERROR,
     shared.batch_size(256),
     shared.SEED,
 )
@@ -58,8 +53,9 @@ def doctor(encoder, images, policy, compare, by, html, force, **options):
       sslzoo doctor runs/mine scans/ --compare runs/other theirs.onnx --by effective_rank
       sslzoo doctor features.npz
     """
-    if html:
-        check_output(html, force, "--html")
+    check_page(html, force)
+    if by and not compare:
+        raise InvalidInputError(f"--by orders the encoders of --compare. Received: --by {by} without --compare")
     images = (images[0] if len(images) == 1 else images) or None
     from sslzoo.downstream import ranking
     from sslzoo.downstream.pages import diagnosis_page

@@ -9,7 +9,7 @@ from pathlib import Path
 import sslzoo
 from sslzoo import progress
 from sslzoo.cli import shared
-from sslzoo.cli.command import Answer, argument, check_output, command
+from sslzoo.cli.command import Answer, argument, check_output, check_page, command
 from sslzoo.environment import check_parquet
 from sslzoo.errors import InvalidInputError, printable
 from sslzoo.files import write_beside
@@ -49,7 +49,7 @@ def embed(name, inputs, output, force, **options):
     Folders are read recursively. Subfolders train, validation and test are splits,
     and folders in them are classes; --labels folders makes classes of the subfolders
     themselves. Of an .npz the array `images` is read. --part posterior writes means
-    as `features`, and `log_var`. Exits with 1 if --on-error skip left images out.
+    as `features` (or `vector`), and `log_var`. Exits with 1 if --on-error skip left images out.
 
     examples:
       sslzoo embed simvae-mnist scans/ -o features.npz
@@ -137,8 +137,7 @@ def search(features, query, k, model, html, force):
       sslzoo search features.npz query.jpg -k 20 --html found.html
       sslzoo search features.npz 17 --json
     """
-    if html:
-        check_output(html, force, "--html")
+    check_page(html, force)
     is_row = query.isdecimal() and not os.path.exists(query)
     query = int(query) if is_row else query
     from sslzoo import evaluation

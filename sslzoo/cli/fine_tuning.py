@@ -35,11 +35,10 @@ MODES = ("full", "probe", "lora")  # of `sslzoo.downstream.finetuning`, which im
     argument(
         "--depth-decay",
         type="rate",
-        default=0.1,
         metavar="R",
         help="learning rate of the first layer, as a share of the last layer's (0.1)",
     ),
-    argument("--rank", type="positive integer", default=4, metavar="N", help="rank of LoRA (4)"),
+    argument("--rank", type="positive integer", metavar="N", help="rank of LoRA (4)"),
     argument("--no-flip", action="store_false", default=None, dest="flip", help="do not mirror images while training"),
     argument("--no-scratch", action="store_false", dest="scratch", help="do not also train the network from scratch"),
     argument("--seeds", type="positive integer", default=1, metavar="N", help="repetitions, for intervals (1)"),

@@ -1,13 +1,13 @@
 """`sslzoo evaluate` and `sslzoo views`: what an encoder and a policy of views make of images."""
 
-import os
+import sys
 
 import sslzoo
 from sslzoo import zoo
 from sslzoo.cli import shared
-from sslzoo.cli.command import Answer, argument, check_output, command
-from sslzoo.errors import InvalidInputError, choose
-from sslzoo.files import write_beside
+from sslzoo.cli.command import Answer, argument, check_page, command
+from sslzoo.errors import InvalidInputError, choose, printable
+from sslzoo.files import as_path, write_beside
 from sslzoo.zoo.loading import address
 
 # What `sslzoo.evaluation` calls so, which imports Keras.
@@ -38,12 +38,7 @@ ALL_PROTOCOLS = (
         help=f"of {', '.join(ALL_PROTOCOLS)}, or all that apply ({' '.join(PROTOCOLS)})",
     ),
     argument("--out", type="path", metavar="FOLDER", help="write report.json, report.md and pictures/ into it"),
-    argument(
-        "--extractor",
-        default="inception",
-        metavar="E",
-        help="network of the Fréchet distance: inception, or an encoder (inception)",
-    ),
+    argument("--extractor", metavar="E", help="network of the Fréchet distance: inception, or an encoder (inception)"),
     argument("--outside", nargs="+", action="extend", metavar="D", help="data sets of the outliers (those at hand)"),
     shared.ATTRIBUTE,
     shared.IMAGE_SIZE,
@@ -51,8 +46,8 @@ ALL_PROTOCOLS = (
     shared.TEST_SHARE,
     shared.ON_ERROR,
     shared.LIMIT,
-    argument("--epochs", type="positive integer", default=200, metavar="N", help="epochs of the probes (200)"),
-    argument("--gmm-restarts", type="positive integer", default=20, metavar="N", help="restarts of the mixture (20)"),
+    argument("--epochs", type="positive integer", metavar="N", help="epochs of the probes (200)"),
+    argument("--gmm-restarts", type="positive integer", metavar="N", help="restarts of the mixture (20)"),
     shared.batch_size(500),
     shared.SEED,
 )
@@ -80,6 +75,8 @@ def evaluate(name, revision, dataset, protocols, out, **options):
             _write_report(report, out)
 
     dataset, protocols = dataset or _trained_on(name), protocols or PROTOCOLS
+    options = {option: value for option, value in options.items() if value is not None}
+    _check_used(options, protocols)
     if out:
         _check_report(out)
     report = sslzoo.evaluate(
@@ -91,6 +88,18 @@ def evaluate(name, revision, dataset, protocols, out, **options):
         **options,
     )
     return Answer(report.to_dict(), f"{report}\n")
+
+
+def _check_used(options, protocols):
+    """Raise `InvalidInputError` for an option of protocols that are not asked for."""
+    from sslzoo.evaluation.protocols import REGISTRY
+
+    for option in options:
+        takes = [name for name in ALL_PROTOCOLS if option in REGISTRY[name].options()]
+        if takes and not {"all", *takes} & set(protocols):
+            flag = "--" + option.replace("_", "-")
+            received = f"Received: {flag} {options[option]}, --protocols {' '.join(protocols)}"
+            raise InvalidInputError(f"{flag} is for the protocols {', '.join(takes)}. {received}")
 
 
 def _at(name, revision):
@@ -138,7 +147,7 @@ def _trained_on(name):
     """The data set that a model was trained on, where anyone has it."""
     from sslzoo.data.catalogue import KNOWN
 
-    is_ours = not name.startswith("hf://") and not os.path.isfile(name)
+    is_ours = not name.startswith("hf://") and not as_path(name).is_file()
     dataset = zoo.info(name)["dataset"] if is_ours else None
     if dataset in KNOWN:
         return dataset
@@ -161,9 +170,10 @@ def _trained_on(name):
     shared.DATA_DIR,
     argument("--html", type="path", metavar="FILE", help="also write a page of images and their views"),
     argument("--force", action="store_true", help="overwrite that page"),
+    shared.ON_ERROR,
     shared.SEED,
 )
-def views(dataset, policy, num_views, image_size, images, data_dir, html, force, seed):
+def views(dataset, policy, num_views, image_size, images, data_dir, html, force, on_error, seed):
     """Show the random views of images that training would see.
 
     Prints the shares of clipped values and of dark or empty views: a policy that
@@ -177,23 +187,25 @@ def views(dataset, policy, num_views, image_size, images, data_dir, html, force,
     from sslzoo.views import POLICIES
 
     choose("policy", policy, POLICIES)
-    if html:
-        check_output(html, force, "--html")
+    check_page(html, force)
     import numpy as np
 
     from sslzoo import data, evaluation
     from sslzoo.data.catalogue import KNOWN
     from sslzoo.data.sources import is_folder
 
-    reading = {"data_dir": data_dir} if dataset in KNOWN else {}
+    reading, remarks = {"data_dir": data_dir} if dataset in KNOWN else {}, []
     if is_folder(dataset):
         reading = {"image_size": image_size or "auto", "stream": True}
-    every, _ = data.load(dataset, "train", **reading)
+    every, _ = data.load(dataset, "train", on_error=on_error, remarks=remarks, **reading)
+    for remark in remarks:
+        print(printable(f"sslzoo: {remark}"), file=sys.stderr)
     rows = np.sort(np.random.default_rng(seed).permutation(len(every))[:images])
     chosen = every[rows]
     check = evaluation.check_views(chosen, policy, num_views, image_size, data.value_range(chosen), seed)
     if html:
         check.page(html)
     written = f"Wrote {html}\n" if html else ""
-    record = {"policy": policy, "images": len(chosen), "views": num_views, **check.measures, "remarks": check.remarks()}
+    record = {"policy": policy, "images": len(chosen), "views": num_views, **check.measures}
+    record["remarks"] = remarks + check.remarks()
     return Answer(record, f"{check}\n{written}")

@@ -17,7 +17,10 @@ SPLIT = argument("--split", help="split of a folder or .npz that has several")
 BACKGROUND = argument("--background", default="white", metavar="COLOR", help="background of transparent images (white)")
 DATA_DIR = argument("--data-dir", help="folder of prepared TFDS data sets")
 ATTRIBUTE = argument(
-    "--attribute", default="Male", metavar="A", help="of CelebA: an attribute, or hair or gender (Male)"
+    "--attribute",
+    type="column",
+    metavar="A",
+    help="of several labels an image: number of a column from 0; of CelebA an attribute, hair or gender (Male)",
 )
 SCALE = argument("--scale", type="rate", metavar="S", help="factor for values 0..255 before an .onnx gets them (1/255)")
 SEED = argument("--seed", type="seed", default=0, help="random seed (0)")

@@ -7,7 +7,7 @@ batches = sslzoo.data.Batches(images, labels, 128, seed=0)            # the same
 
 import sslzoo.backend  # noqa: F401 - before Keras
 from sslzoo.data.batches import Batches, Stacked, epoch_order, pipeline
-from sslzoo.data.catalogue import CELEBA_ATTRIBUTES, DatasetInfo, celeba_task, info
+from sslzoo.data.catalogue import CELEBA_ATTRIBUTES, DatasetInfo, celeba_task, info, name_of
 from sslzoo.data.image_files import fit_images
 from sslzoo.data.image_folder import ImageFolder
 from sslzoo.data.sources import check, class_folders, class_names, export, is_prepared, load, splits, value_range
@@ -31,6 +31,7 @@ __all__ = [
     "is_prepared",
     "load",
     "memory",
+    "name_of",
     "pipeline",
     "splits",
     "value_range",

@@ -9,8 +9,10 @@ import numpy as np
 from sslzoo import errors
 from sslzoo.data.catalogue import KNOWN
 from sslzoo.data.sources import export
+from sslzoo.environment import ends_quietly
 
 
+@ends_quietly
 def main(arguments: Sequence[str] | None = None) -> int:
     """`python -m sslzoo.data NAME [SPLIT ...] -o FILE.npz`: `export` for the command line."""
     parser = argparse.ArgumentParser(

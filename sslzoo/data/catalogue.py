@@ -1,11 +1,14 @@
 """What is known of the data sets that go by a name: shapes, classes, splits, licenses, and CelebA's tasks."""
 
 import dataclasses
+import os
+import unicodedata
 from types import MappingProxyType
 
 import numpy as np
 
 from sslzoo import errors
+from sslzoo.files import as_path
 
 # The 40 attributes of CelebA in the order of the columns of its labels (sorted names, which is also the order of the
 # authors' list_attr_celeba.txt).
@@ -148,6 +151,22 @@ def info(name: str) -> DatasetInfo:
         UnknownNameError: any other name, with the nearest known ones.
     """
     return KNOWN[errors.choose("dataset", name, KNOWN)]
+
+
+def name_of(dataset: str | os.PathLike) -> str:
+    """What reports, results and names of models call a data set.
+
+    A known name is itself. Of a path it is the last part, without `.npz`; where that reads as a known name, as
+    `./mnist` and `Fashion-MNIST.npz` do, it is `own-mnist`, so that nobody takes a user's images for the public ones.
+
+    Args:
+        dataset: a known name, or the path of a file or folder.
+    """
+    if dataset in KNOWN:
+        return str(dataset)
+    name = os.path.basename(os.path.abspath(as_path(dataset))).removesuffix(".npz")
+    letters = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()  # all that names of models keep
+    return f"own-{name}" if errors.plain(letters) in map(errors.plain, KNOWN) else name
 
 
 def celeba_task(attributes: np.ndarray, task: str) -> tuple[np.ndarray, np.ndarray]:

@@ -13,6 +13,7 @@ from sslzoo import checks, progress
 from sslzoo.data import streams, tiff
 from sslzoo.data.image_files import IMAGE_SUFFIXES, Head, Remark, decode, fitted, ground, open_image, remarks_on
 from sslzoo.errors import InvalidInputError, MissingDataError, UnknownNameError, choose, printable
+from sslzoo.files import as_path
 
 # Split -> what people call its folder, in any case; other names than the first need a folder of the split "train".
 SPLITS = {
@@ -124,7 +125,7 @@ class ImageFolder:
     """
 
     def __init__(self, root, labels=None, test_share=0.0, seed=0, background="white"):
-        self.root = Path(root).expanduser()
+        self.root = as_path(root)
         self.labeled = labels is not None and bool(choose("labels", labels, ("folders",)))
         self.test_share = checks.number(0, 1, test_share=test_share)
         self.seed = seed
@@ -182,6 +183,11 @@ class ImageFolder:
                 f"The folders in it look like classes ({', '.join(map(printable, self.class_folders[:5]))}): pass "
                 "labels='folders', test_share=0.2 (in the shell --labels folders --test-share 0.2) to hold images of "
                 f"each out. Received: split='test' of '{self.root}', which has none"
+            )
+        if split == "test" and split not in self.splits and not self._own_splits:
+            raise UnknownNameError(
+                "There are no test images: expected a folder test beside a folder train, or folders that are "
+                f"classes, two or more. Received: split='test' of '{self.root}', a folder of images"
             )
         choose("split", split, self.splits)
         listed = self._listing[0]["train" if self.test_share else split]
@@ -285,8 +291,7 @@ class ImageFolder:
         if bad and (on_error == "fail" or not rows):
             raise _unreadable(bad, len(files)) from next(iter(bad.values()))
         if bad:
-            left_out = f"{len(bad):,} of {len(files):,} images could not be read and were left out"
-            remarks.append(Remark(f"{left_out}: {_listed(bad)}.", public=f"{left_out}."))
+            remarks.append(left_out(bad, len(files)))
         remarks += remarks_on([self.heads[files[row]] for row in rows])
         gray = sum(head.is_gray for head in heads)
         if channels == 3 and gray:
@@ -366,6 +371,12 @@ class ImageFolder:
         images = images.take(good)
         images.sha256 = digest.hexdigest()
         return images, good
+
+
+def left_out(bad: dict, total: int) -> Remark:
+    """The remark on images that could not be read, file -> error, of so many."""
+    said = f"{len(bad):,} of {total:,} images could not be read and were left out"
+    return Remark(f"{said}: {_listed(bad)}.", public=f"{said}.")
 
 
 def _listed(bad):

@@ -5,13 +5,13 @@ import functools
 import os
 from collections import Counter, deque
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 
 from sslzoo import checks
 from sslzoo.data import image_files, image_folder, sources, streams, tiff
 from sslzoo.errors import InvalidInputError, MissingDataError, choose
+from sslzoo.files import as_path
 
 
 class Arrays:
@@ -139,15 +139,24 @@ def source_of(
     if all(map(_is_path, inputs)):
         if not all(map(os.fspath, inputs)):
             raise InvalidInputError(f"Expected the path of a folder or file. Received: images={images!r}")
-        return _files_of([Path(path).expanduser() for path in inputs], split, labels, background, skip)
+        return _files_of([as_path(path) for path in inputs], split, labels, background, skip)
     _refuse(split, labels)
     if listed and all(hasattr(image, "getbands") for image in inputs):
         return Pictures(inputs, background)
+    _refuse_idle(background, skip)
     return Arrays(*sources.check(inputs if listed else images))
 
 
 def _is_path(value):
     return isinstance(value, (str, os.PathLike))
+
+
+def _refuse_idle(background, skip):
+    """Of images that are arrays there is none that cannot be read, and none is transparent."""
+    if background != "white":
+        raise InvalidInputError(f"background is for image files and Pillow images. Received: background={background!r}")
+    if skip:
+        raise InvalidInputError("on_error is for image files and Pillow images. Received: on_error='skip'")
 
 
 def _refuse(split, labels):
@@ -176,6 +185,7 @@ def _files_of(inputs, split, labels, background, skip):
         return kind(files, background, classes, named, folder.remarks(split))
     if first.suffix == ".npz":
         _refuse(None, labels)
+        _refuse_idle(background, skip)
         return Arrays(*sources.load(first, _choose_split(first, split, sources.splits(first))))
     _refuse(split, labels)
     files, others = [], Counter()

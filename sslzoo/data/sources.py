@@ -23,9 +23,9 @@ which in the TFDS folder of another machine is `mnist` there.
 
 import contextlib
 import os
-import pathlib
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -35,7 +35,7 @@ from sslzoo.data import streams
 from sslzoo.data.catalogue import CELEBA_ATTRIBUTES, CELEBA_CROP, CELEBA_SIZE, KNOWN
 from sslzoo.data.image_folder import ImageFolder
 from sslzoo.data.tiff import MOST_CHANNELS
-from sslzoo.files import write_beside
+from sslzoo.files import as_path, is_path, open_npz, write_beside
 
 
 def splits(name: str | os.PathLike) -> tuple[str, ...]:
@@ -112,6 +112,7 @@ def load(
         (remarks if remarks is not None else []).extend(done)
         return images, labels
     idle = {"image_size": (None, "auto"), "labels": (None,), "test_share": (0,), "stream": (False, "auto")}
+    idle |= {"on_error": ("fail",), "background": ("white",)}
     for option, values in idle.items():
         if locals()[option] not in values:
             raise errors.InvalidInputError(
@@ -241,7 +242,7 @@ def _kind(name):
         )
     if name in KNOWN:
         return "known"
-    path = pathlib.Path(name).expanduser()
+    path = as_path(name)
     if path.is_dir():
         return "folder"
     if path.is_file():
@@ -250,7 +251,7 @@ def _kind(name):
         raise errors.InvalidInputError(
             f"Expected an .npz file or a folder of images. Received: name={os.fspath(name)!r}"
         )
-    if isinstance(name, os.PathLike) or path.suffix == ".npz" or len(path.parts) > 1 or name.endswith(("/", os.sep)):
+    if is_path(name):
         raise errors.MissingDataError(
             f"Looked for an .npz file or a folder of images at {path.absolute()}, and found nothing. "
             f"Received: name={os.fspath(name)!r}"
@@ -272,7 +273,7 @@ def _load_digits(split):
 @contextlib.contextmanager
 def _open_npz(name):
     try:
-        with np.load(pathlib.Path(name).expanduser(), allow_pickle=False) as arrays:
+        with open_npz(name) as arrays:
             yield arrays
     except errors.SSLZooError:
         raise
@@ -311,7 +312,25 @@ def _load_npz(name, split):
 
 def is_folder(name: str | os.PathLike) -> bool:
     """Whether `load` reads a folder: a known name wins over one."""
-    return name not in KNOWN and pathlib.Path(name).expanduser().is_dir()
+    return name not in KNOWN and as_path(name).is_dir()
+
+
+def check_outside(folder: str | os.PathLike, name: str | os.PathLike, what: str) -> None:
+    """Raise unless a folder to write to is outside a folder of images, among which its pictures would be the next time.
+
+    Args:
+        folder: to write to; it need not exist.
+        name: of the data set, as `load` takes it.
+        what: what messages call the folder to write to.
+
+    Raises:
+        InvalidInputError: it is inside.
+    """
+    if is_folder(name) and as_path(folder).resolve().is_relative_to(as_path(name).resolve()):
+        raise errors.InvalidInputError(
+            f"{what} must be outside the folder of images, or what is drawn there is taken for some of them. "
+            f"Received: {what}={os.fspath(folder)!r}, in {os.fspath(name)!r}"
+        )
 
 
 def class_folders(name: str | os.PathLike) -> list[str]:
@@ -326,17 +345,18 @@ def class_folders(name: str | os.PathLike) -> list[str]:
     return folder.class_folders if folder.looks_sorted else []
 
 
-def class_names(name: str | os.PathLike, labels: np.ndarray) -> "list[str] | None":
+def class_names(name: str | os.PathLike | None, labels: np.ndarray) -> "list[str] | None":
     """What the classes that are among some labels show, in ascending order, as pictures name them.
 
     Args:
-        name: of a data set, or the path of a folder, whose folders are its classes.
+        name: of a known data set, or the path of a folder, whose folders are its classes; None of arrays, which have
+            no names. What a report calls the data is no path: a folder of that name may be anyone's.
         labels: int (N,).
 
     Returns:
         list of str, or None where `name` is neither, has no names, or labels are beyond them.
     """
-    if is_folder(name):
+    if name is not None and is_folder(name):
         names = ImageFolder(name, "folders").classes
     else:
         names = KNOWN[name].class_names if name in KNOWN else ()
@@ -347,15 +367,15 @@ def class_names(name: str | os.PathLike, labels: np.ndarray) -> "list[str] | Non
 
 def _root(data_dir):
     """The folder of the known sets."""
-    return pathlib.Path(data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").expanduser()
+    return as_path(data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets")
 
 
 def _load_tfds(name, split, data_dir):
     chosen = data_dir or os.environ.get("TFDS_DATA_DIR") or None
-    if chosen is not None and not pathlib.Path(chosen).expanduser().is_dir():
+    if chosen is not None and not as_path(chosen).is_dir():
         origin = "data_dir" if data_dir else "TFDS_DATA_DIR"
         raise errors.MissingDataError(
-            f"Looked for {name!r} in the TFDS folder {pathlib.Path(chosen).expanduser().absolute()}, which does not "
+            f"Looked for {name!r} in the TFDS folder {as_path(chosen).absolute()}, which does not "
             "exist. Name the folder that holds it, or create this one to have TFDS download into it. "
             f"Received: {origin}={os.fspath(chosen)!r}"
         )
@@ -461,7 +481,7 @@ def export(
     image_size: int | None = None,
     on_error: str = "fail",
     remarks: list[str] | None = None,
-) -> pathlib.Path:
+) -> Path:
     """Write a data set to an `.npz` file, which `load` reads without TensorFlow.
 
     Args:
@@ -476,7 +496,7 @@ def export(
         UnknownNameError, MissingDataError, InvalidInputError: as `load`; a path that does not end in `.npz` or whose
             folder does not exist.
     """
-    path = pathlib.Path(path).expanduser()
+    path = as_path(path)
     if path.suffix != ".npz" or not path.parent.is_dir():
         raise errors.InvalidInputError(
             f"Expected a file *.npz in a folder that exists. Received: path={os.fspath(path)!r}"

@@ -14,10 +14,10 @@ from sslzoo import checks, progress
 from sslzoo.downstream.encoders import FunctionEncoder, as_encoder, features_of
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.evaluation import datasets, drawing, neighbors
-from sslzoo.evaluation.features import TorchEncoder, check_features, check_labels, image_shape
+from sslzoo.evaluation.features import TorchEncoder, check_features, check_labels, image_shape, sized
 from sslzoo.evaluation.logistic import fit_logistic
 from sslzoo.evaluation.subject import Subject
-from sslzoo.files import write_beside
+from sslzoo.files import as_path, write_beside
 from sslzoo.zoo.listing import table
 
 K = 10
@@ -245,7 +245,7 @@ class Comparison:
 
     def save(self, folder: "str | os.PathLike") -> Path:
         """Writes comparison.json, comparison.txt and comparison.png into a folder, which is made. Returns its path."""
-        folder = Path(folder)
+        folder = as_path(folder)
         drawing.check_folder(folder, "folder")
         folder.mkdir(parents=True, exist_ok=True)
         write_beside(folder / "comparison.json", self.to_json().encode("utf-8", "backslashreplace"))
@@ -291,7 +291,7 @@ def compare(
     labels: str | None = None,
     test_share: float = 0.0,
     on_error: str = "fail",
-    attribute: "str | int" = "Male",
+    attribute: "str | int | None" = None,
     max_train: int | None = None,
     batch_size: int = 500,
     seed: int = 0,
@@ -338,7 +338,12 @@ def compare(
     reading = {"labels": labels, "test_share": test_share, "on_error": on_error, "seed": seed}
     reader = _Reader(dataset, test, data_dir, image_size, attribute, max_train, seed, reading)
     # All is checked before work.
-    prepared = {name: reader.prepare(name, encoder) for name, encoder in _scaled(named, scale).items()}
+    ready = _scaled(named, scale)
+    shapes = [image_shape(encoder) for encoder in ready.values() if not _is_pair(encoder)]
+    if image_size is not None and not any(None in shape[:2] for shape in shapes):
+        for shape in shapes:
+            sized(shape, image_size)
+    prepared = {name: reader.prepare(name, encoder) for name, encoder in ready.items()}
     every = [remark for _, told in prepared.values() for remark in told]
     remarks = [remark for remark in dict.fromkeys(every) if every.count(remark) == len(prepared)]  # of all: of the data
     remarks += [f"{name}: {each}" for name, (_, told) in prepared.items() for each in told if each not in remarks]
@@ -424,7 +429,7 @@ class _Reader:
     test: object
     data_dir: object
     image_size: int | None
-    attribute: "str | int"
+    attribute: "str | int | None"
     max_train: int | None
     seed: int
     reading: dict

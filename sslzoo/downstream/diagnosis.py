@@ -16,7 +16,7 @@ from sslzoo.downstream.encoders import as_encoder, as_features, features_of
 from sslzoo.downstream.images import default_policy, some_images, views_of
 from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation import measures as of
-from sslzoo.evaluation.features import check_features, image_shape
+from sslzoo.evaluation.features import check_features, image_shape, sized
 from sslzoo.files import write_beside
 from sslzoo.networks.composition import input_range
 from sslzoo.views import POLICIES
@@ -298,11 +298,12 @@ def diagnose(
     *,
     views=None,
     most: int = 2000,
-    num_views: int = 8,
+    num_views: int | None = None,
     split: str | None = None,
     data_dir: "str | os.PathLike | None" = None,
     image_size: int | None = None,
     scale: float | None = None,
+    on_error: str = "fail",
     batch_size: int = 256,
     seed: int = 0,
     name: str | None = None,
@@ -322,11 +323,12 @@ def diagnose(
         views: str, a policy for random views; None for the one that the encoder was trained with, if that is known, or
             one for images of this size; False for none. Or an array of views (M, J, H, W, C), raw images; of features
             (M, J, L), without which features have no measures of views.
-        most: int, images at most, chosen at random; a quarter of them is seen in `num_views` views.
+        most: int, images at most, chosen at random; a quarter of them is seen in `num_views` views (8).
         split, data_dir: of a folder, `.npz` or known data set ("train"), and where data sets are.
         image_size: int, for an encoder of any size.
         scale: float, what values 0..255 are multiplied with before an ONNX file or a `torch.nn.Module` (1/255) or a
             callable (1) sees them.
+        on_error: "fail": an image that cannot be read is an error; "skip": it is left out, and a remark counts it.
         batch_size: int.
         seed: int, of the choice of images and of views.
         name: str, what the diagnosis calls the encoder.
@@ -340,13 +342,23 @@ def diagnose(
         UnknownNameError: a policy, model or data set is not known.
         MissingDataError: there is no such path.
     """
-    checks.count(2, most=most, num_views=num_views)
+    checks.count(2, most=most, num_views=2 if num_views is None else num_views)
     checks.count(batch_size=batch_size, image_size=1 if image_size is None else image_size)
     checks.seed(needed=True, seed=seed)
     if isinstance(views, str) and views not in POLICIES:
         views_of(np.zeros((2, 8, 8, 1)), views, 2)  # which names the nearest
     features = as_features(encoder)
     if features is not None:
+        idle = {"num_views": num_views, "split": split, "data_dir": data_dir, "image_size": image_size, "scale": scale}
+        idle["on_error"] = None if on_error == "fail" else on_error
+        for option, value in idle.items():
+            if value is not None:
+                raise InvalidInputError(f"{option} is for images; features need none. Received: {option}={value!r}")
+        if isinstance(images, (str, os.PathLike, list, tuple)):
+            raise InvalidInputError(
+                "Features are diagnosed alone, or with the array of their images. "
+                f"Received: images={images!r} beside features"
+            )
         return _of_features(features, images, views, most, seed, name or _name(encoder, "features"))
     if images is None:
         raise InvalidInputError("An encoder is diagnosed on images; features need none. Received: images=None")
@@ -356,12 +368,10 @@ def diagnose(
             "An encoder is diagnosed, by its features; a classifier gives probabilities. Diagnose the encoder that it "
             f"was made of. Received: {os.fspath(source)!r}, a classifier"
         )
-    height, width, channels = image_shape(encoder)
-    images, remarks = some_images(
-        images, (height or image_size, width or image_size, channels), most, seed, split, data_dir
-    )
+    shape = sized(image_shape(encoder), image_size)
+    images, remarks = some_images(images, shape, most, seed, split, data_dir, on_error)
     policy = None if views is False else views if isinstance(views, str) else _policy_for(source, images, views)
-    viewed = _viewed(images, policy, views, num_views, seed, input_range(encoder))
+    viewed = _viewed(images, policy, views, num_views or 8, seed, input_range(encoder))
     fault = _fault(images, input_range(encoder))
     line = progress.line("embedded", shown)
     total = len(images) + (0 if viewed is None else viewed.shape[0] * viewed.shape[1])

@@ -19,6 +19,7 @@ from sslzoo.evaluation.features import (
     run,
 )
 from sslzoo.evaluation.search import read_features
+from sslzoo.files import as_path
 
 
 class FunctionEncoder:
@@ -73,7 +74,8 @@ def onnx_encoder(path: "str | os.PathLike", scale: float | None = None) -> Funct
         BackendError: onnxruntime is not installed.
         InvalidInputError: it cannot be read, or takes no images.
     """
-    if not os.path.isfile(path):
+    path = as_path(path)
+    if not path.is_file():
         raise MissingDataError(f"There is no such file. Received: {os.fspath(path)!r}")
     try:
         import onnxruntime

@@ -75,6 +75,9 @@ def explore(
     """
     checks.count(neighbors=neighbors, clusters=1 if clusters is None else clusters)
     checks.seed(needed=True, seed=seed)
+    if images is None and (split or data_dir):
+        received = f"Received: {split=}, {data_dir=}, images=None"
+        raise InvalidInputError(f"split and data_dir are of images, which are not named. {received}")
     bank = _embedding(features, labels, classes, images)
     if not 3 <= len(bank) <= MOST:
         raise InvalidInputError(f"A map shows 3 to {MOST:,} images. Received: {len(bank):,} rows of features")
@@ -126,10 +129,15 @@ def _source(bank, images, split, data_dir):
         if bank.paths is None or not any(map(os.path.exists, bank.paths)):
             return None
         return lambda row: _opened(Path(bank.paths[row]))
-    if isinstance(images, str) and images in KNOWN and not os.path.exists(images):
+    if isinstance(images, str) and images in KNOWN:
         images, split = data.load(images, split or "train", data_dir=data_dir)[0], None
     source = source_of(images, split)
     places = np.arange(len(bank)) if bank.index is None else bank.index
+    if bank.index is None and len(source) != len(bank):  # files that were left out would shift all others
+        raise InvalidInputError(
+            f"images must be those of the features, {len(bank):,} files in their order; without images the files "
+            f"themselves are shown. Received: {len(source):,} images"
+        )
     if len(source) <= places.max():
         raise InvalidInputError(
             f"images must be those of the features, of which the last is number {places.max():,}. "

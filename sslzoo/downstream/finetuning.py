@@ -16,8 +16,9 @@ from sslzoo.downstream.classifier import Classifier, GradedAdam, add_low_rank, d
 from sslzoo.downstream.comparison import wilson
 from sslzoo.errors import InvalidInputError, SSLZooError, choose
 from sslzoo.evaluation import Number, Report, balanced_accuracy, features
-from sslzoo.evaluation.features import check_images, image_shape, load_encoder
+from sslzoo.evaluation.features import check_images, image_shape, load_encoder, sized
 from sslzoo.evaluation.report import versions
+from sslzoo.files import as_path
 from sslzoo.networks.backbones import widening
 from sslzoo.networks.composition import as_functional
 from sslzoo.progress import line
@@ -103,14 +104,14 @@ def finetune(
     epochs: int = 50,
     batch_size: int = 32,
     learning_rate: float | None = None,
-    depth_decay: float = 0.1,
-    rank: int = 4,
+    depth_decay: float | None = None,
+    rank: int | None = None,
     held_out: float = 0.2,
     flip: bool | None = None,
     scratch: bool = True,
     image_size: "int | None" = None,
     pretrained: bool = False,
-    attribute: "str | int" = "Male",
+    attribute: "str | int | None" = None,
     data_dir: "str | os.PathLike | None" = None,
     on_error: str = "fail",
     stream: "bool | str" = "auto",
@@ -151,8 +152,8 @@ def finetune(
         epochs: int, at most, of 20 steps or more; training ends 10 epochs after the best.
         batch_size: int.
         learning_rate: of Adam, None for that of the mode.
-        depth_decay: in 0..1.
-        rank: int, of the low-rank terms.
+        depth_decay: in 0..1, of "full" (0.1).
+        rank: int, of the low-rank terms of "lora" (4).
         held_out: share of the labeled images of each class that is held out.
         flip: whether images are mirrored; None: all but digits and house numbers.
         scratch: whether the same network is trained from scratch, for comparison.
@@ -179,20 +180,26 @@ def finetune(
     if isinstance(labels, str):
         choose("labels", labels, ("folders",))
         labels = None
+    of_modes = {"depth_decay": (depth_decay, ("full",)), "rank": (rank, ("lora",))}
+    for option, (value, modes) in (of_modes | {"learning_rate": (learning_rate, ("full", "lora"))}).items():
+        if value is not None and choose("mode", mode, MODES) not in modes:
+            raise InvalidInputError(f"{option} is for mode {' or '.join(modes)}. Received: {option}={value}, {mode=}")
+    depth_decay, rank = 0.1 if depth_decay is None else depth_decay, 4 if rank is None else rank
     settings = _Settings(
         mode, labels, epochs, batch_size, learning_rate, depth_decay, rank, held_out, flip is not False, scratch
     )
     checks.seed(needed=True, seed=seed)
     checks.count(seeds=seeds)
     checks.number(0, 0.9, test_share=test_share)
-    name = None if out is None else _check_out(Path(out), overwrite, license)
+    out = None if out is None else as_path(out)
+    name = None if out is None else _check_out(out, overwrite, license)
     is_backbone = _is_backbone(encoder)
     if pretrained and not is_backbone:
         raise InvalidInputError(f"pretrained is for backbones, such as 'keras:ResNet50'. Received: {encoder=}")
     base = None if is_backbone else _checked(load_encoder(encoder))
     images = labeled.read(
         dataset,
-        (None, None, None) if base is None else image_shape(base),
+        (None, None, None) if base is None else sized(image_shape(base), image_size),
         image_size=image_size,
         test_share=test_share,
         data_dir=data_dir,
@@ -213,7 +220,7 @@ def finetune(
     report = _report(base, encoder, images, splits[0], runs, settings, seed)
     model = runs[0][mode].classifier.model
     if out is not None:
-        _write(Path(out), name, model, report, images.classes, encoder, settings, license, overwrite, began)
+        _write(out, name, model, report, images.classes, encoder, settings, license, overwrite, began)
     return model, report
 
 

@@ -1,12 +1,11 @@
 """Some images of a user, and views of them that are raw images again: what an encoder of any library can be given."""
 
-import os
-
 import numpy as np
 
 from sslzoo import checks, data
 from sslzoo.data.catalogue import KNOWN
 from sslzoo.data.image_files import Fit
+from sslzoo.data.image_folder import left_out
 from sslzoo.data.inputs import Arrays, source_of
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.views import POLICIES, Views, policy
@@ -15,7 +14,9 @@ _ENCODERS_OWN = ("normalize", "threshold", "lab")  # steps that belong to an enc
 _BLOCK = 100  # images
 
 
-def some_images(images, shape: tuple, most: int, seed: int = 0, split: str | None = None, data_dir=None):
+def some_images(
+    images, shape: tuple, most: int, seed: int = 0, split: str | None = None, data_dir=None, on_error: str = "fail"
+):
     """At most `most` images, chosen at random, as an encoder takes them.
 
     Args:
@@ -24,25 +25,37 @@ def some_images(images, shape: tuple, most: int, seed: int = 0, split: str | Non
         most: int.
         seed: int, of the choice.
         split: of a folder, `.npz` or known data set ("train").
+        on_error: "skip" leaves out files that cannot be read, which a remark counts.
 
     Returns:
         array (N, H, W, C); list of str, remarks on what was done to fit them.
 
     Raises:
-        InvalidInputError: fewer than two images, or what `sslzoo.embed` refuses.
+        InvalidInputError: fewer than two images that can be read, or what `sslzoo.embed` refuses.
         MissingDataError: no such path.
     """
-    if isinstance(images, str) and images in KNOWN and not os.path.exists(images):
-        images = data.load(images, split or "train", data_dir=data_dir)[0]
-        split = None
-    source = Arrays(_checked(images)) if hasattr(images, "ndim") else source_of(images, split)
+    if isinstance(images, str) and images in KNOWN:
+        images = data.load(images, split or "train", data_dir=data_dir, on_error=on_error)[0]
+        split, on_error = None, "fail"
+    skip = choose("on_error", on_error, ("fail", "skip")) == "skip"
+    source = Arrays(_checked(images)) if hasattr(images, "ndim") else source_of(images, split, skip=skip)
     if len(source) < 2:
         raise InvalidInputError(f"images must be at least two. Received: {len(source)} image")
     rows = np.sort(np.random.default_rng(seed).permutation(len(source))[:most])
     fit = Fit(shape)
-    chosen = np.stack([fit(read()) for read in source.each(rows, fit.side)])
-    left = [f"{len(rows):,} of {len(source):,} images were taken, chosen at random."] if len(rows) < len(source) else []
-    return chosen, left + [f"{remark}." for remark in fit.remarks(len(rows))]
+    chosen, bad = [], {}
+    for row, read in zip(rows, source.each(rows, fit.side)):
+        try:
+            chosen.append(fit(read()))
+        except InvalidInputError as error:
+            if on_error == "fail":
+                raise
+            bad[source.name(row)] = error.__cause__ or error
+    remarks = [f"{len(rows):,} of {len(source):,} images were taken, chosen at random."] * (len(rows) < len(source))
+    remarks += [left_out(bad, len(rows))] * bool(bad)
+    if len(chosen) < 2:
+        raise InvalidInputError(f"images must be at least two that can be read. Received: {' '.join(remarks)}")
+    return np.stack(chosen), remarks + [f"{remark}." for remark in fit.remarks(len(chosen))]
 
 
 def _checked(images):

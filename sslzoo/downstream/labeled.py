@@ -43,7 +43,7 @@ def read(
     image_size: "int | str | None" = None,
     test_share: float = 0.0,
     data_dir=None,
-    attribute: "str | int" = "Male",
+    attribute: "str | int | None" = None,
     on_error: str = "fail",
     stream: "bool | str" = False,
     seed: int = 0,
@@ -80,7 +80,7 @@ def read(
     present = np.unique(labels)
     if len(present) < 2:
         raise InvalidInputError(f"A classifier needs at least 2 classes. Received: {len(present)} class in {name}")
-    known = data.class_names(name, labels) if chosen is None else None
+    known = data.class_names(dataset if _is_path(dataset) else None, labels) if chosen is None else None
     classes = [names[label] for label in present] if names else known or [str(label) for label in present]
     if not _is_path(dataset):  # arrays are taken as they are
         shape = (None, None, None)
@@ -96,8 +96,14 @@ def _splits(dataset, shape, image_size, options):
     if not _is_path(dataset):
         if options["stream"] is True:
             raise InvalidInputError(f"stream is for a folder. Received: stream=True, {type(dataset).__name__}")
+        if image_size is not None:
+            raise InvalidInputError(f"image_size is for a folder. Received: {image_size=}, {type(dataset).__name__}")
+        if options["on_error"] != "fail":
+            raise InvalidInputError(f"on_error is for a folder. Received: on_error={options['on_error']!r}, arrays")
         return "arrays", *_pairs(dataset)
     names, reading = None, options
+    if image_size is not None and not is_folder(dataset):
+        raise InvalidInputError(f"image_size is for a folder. Received: {image_size=}, {os.fspath(dataset)!r}")
     if is_folder(dataset):
         folder = data.ImageFolder(dataset, "folders")
         folder.select("train")  # which says what is wrong with its classes before any image is read
@@ -109,8 +115,7 @@ def _splits(dataset, shape, image_size, options):
         return data.load(dataset, split, **reading)
 
     has_test = "test" in data.splits(dataset)
-    name = os.path.basename(os.path.normpath(dataset)).removesuffix(".npz")
-    return name, load("train"), load("test") if has_test else None, names
+    return data.name_of(dataset), load("train"), load("test") if has_test else None, names
 
 
 def _is_path(dataset):

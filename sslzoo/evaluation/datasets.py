@@ -27,6 +27,10 @@ def read(dataset, test, data_dir, shape, **reading):
         str, name; (train images, labels or None); (test images, labels or None); list of str, remarks.
     """
     remarks = []
+    if not _is_path(dataset) and not _is_path(test):
+        for option, usual in (("labels", None), ("test_share", 0), ("on_error", "fail")):
+            if reading.get(option, usual) != usual:
+                raise InvalidInputError(f"{option} is for a folder of images. Received: {option}={reading[option]!r}")
     if test is None and _is_path(dataset):
         reading |= _classes_and_share(dataset, reading, remarks)
 
@@ -42,7 +46,7 @@ def read(dataset, test, data_dir, shape, **reading):
 
     named, name, train, held_out = "a known name, the path of an .npz or of a folder, or", "arrays", dataset, test
     if _is_path(dataset):
-        name, held_out = _stem(dataset), dataset if test is None else test
+        name, held_out = data.name_of(dataset), dataset if test is None else test
     elif _is_pair(dataset) and all(map(_is_pair, dataset)):
         train, held_out = dataset[0], dataset[1] if test is None else test
     elif not _is_pair(dataset) or test is None:
@@ -54,12 +58,12 @@ def read(dataset, test, data_dir, shape, **reading):
         raise InvalidInputError(
             f"`test` must be {named} (images, labels). Received: test of type {type(test).__name__}"
         )
-    name += f" (tested on {_stem(test)})" if _is_path(test) else ""
+    name += f" (tested on {data.name_of(test)})" if _is_path(test) else ""
     train, tested = load(train, "train"), load(held_out, "test")
     theirs = _names(test, reading)
     if theirs and tested[1] is not None and (ours := _names(dataset, reading)):
         tested = tested[0], _renumbered(tested[1], theirs, ours, test)
-    return name, train, tested, remarks
+    return name, train, tested, list(dict.fromkeys(remarks))  # of a folder, what both splits have is said once
 
 
 def _names(given, reading):
@@ -80,15 +84,12 @@ def _renumbered(labels, names, classes, test):
 def _classes_and_share(dataset, reading, remarks):
     """`labels` and `test_share` of a folder without splits where they were not said; a remark says what was taken."""
     classes = data.class_folders(dataset)
-    if not classes or reading.get("test_share"):
+    if not classes or (reading.get("labels") and reading.get("test_share")):
         return {}
-    held_out = f"{TEST_SHARE:.0%} of each class are test images (test_share, seed)"
+    share = reading.get("test_share") or TEST_SHARE
+    held_out = f"{share:.0%} of each class are test images (test_share, seed)"
     remarks.append(f"There are no splits: the {len(classes)} folders are classes, and {held_out}.")
-    return {"labels": "folders", "test_share": TEST_SHARE}
-
-
-def _stem(path):
-    return os.path.basename(os.path.normpath(path))
+    return {"labels": "folders", "test_share": share}
 
 
 def _is_path(value):
@@ -105,7 +106,8 @@ def with_classes(images, labels, attribute, split):
     Args:
         images: array (N, H, W, C).
         labels: int (N,), or (N, A) of 0 and 1.
-        attribute: name (CelebA) or column of the attribute, or a task of `sslzoo.data.celeba_task`.
+        attribute: name (CelebA) or column of the attribute, or a task of `sslzoo.data.celeba_task`; None for labels
+            that are classes, and "Male" of CelebA.
         split: "train" or "test", for messages.
 
     Returns:
@@ -114,12 +116,23 @@ def with_classes(images, labels, attribute, split):
     """
     labels = check_labels(labels, len(images), f"{split} labels", attributes=True)
     if labels.ndim == 1:
+        if attribute is not None:
+            raise InvalidInputError(
+                f"attribute is for several labels an image, (N, A); these are classes. Received: {attribute=}"
+            )
         return images, labels, None, None
     count = labels.shape[1]
+    if attribute is None and count == len(CELEBA_ATTRIBUTES):
+        attribute = "Male"
     if attribute in CELEBA_TASKS and count == len(CELEBA_ATTRIBUTES):
         rows, classes = celeba_task(labels, attribute)
         return images[rows], classes, labels[rows], attribute
     column = attribute
+    if attribute is None:
+        raise InvalidInputError(
+            f"{split} labels must be one class an image, (N,); of several labels an image choose one, by the number of "
+            f"its column (attribute, --attribute). Received: {split} labels of shape {labels.shape}"
+        )
     if isinstance(attribute, str):
         if count != len(CELEBA_ATTRIBUTES):
             raise InvalidInputError(

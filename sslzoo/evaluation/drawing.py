@@ -7,6 +7,7 @@ import numpy as np
 
 from sslzoo import data
 from sslzoo.errors import InvalidInputError
+from sslzoo.files import as_path
 
 # What `draw` may draw, as PNG files of these names.
 PICTURES = ("confusion_linear", "confusion_mlp", "neighbors", "embedding", "reconstructions", "classes")
@@ -15,7 +16,7 @@ MOST = 2000  # images that neighbors are looked for among
 
 def check_folder(folder, name) -> None:
     """Raise `InvalidInputError` unless files can be written into a folder that is there or yet to be made."""
-    path = Path(folder)
+    path = as_path(folder)
     nearest = next((place for place in (path, *path.parents) if os.path.lexists(place)), Path())
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
         raise InvalidInputError(
@@ -27,7 +28,7 @@ def check_folder(folder, name) -> None:
 def remove_pictures(folder) -> None:
     """Removes the pictures of an earlier evaluation from their folder; other files stay."""
     for name in PICTURES:
-        (Path(folder) / f"{name}.png").unlink(missing_ok=True)
+        (as_path(folder) / f"{name}.png").unlink(missing_ok=True)
 
 
 def draw(subject, report, images: dict, folder) -> None:
@@ -40,7 +41,7 @@ def draw(subject, report, images: dict, folder) -> None:
     """
     from sslzoo.evaluation import pictures  # matplotlib: only for who draws
 
-    folder = Path(folder)
+    folder = as_path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for probe, counts in report.confusion.items():
         if len(counts) <= 100:

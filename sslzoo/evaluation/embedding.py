@@ -45,7 +45,7 @@ class Embedding:
         log_var: float32 (N, L), the logarithm of the posterior's variance, where the encoder gives it; else None.
         paths: str (N,), of images that are files; else None.
         index: int64 (N,), the place of each image among those that were given, where they are no files; else None.
-        labels: int64 (N,), of an `.npz` that has them or a folder sorted into classes; else None.
+        labels: int64 (N,), of an `.npz` that has them (one an image) or a folder sorted into classes; else None.
         classes: names of a folder's classes, in the order of their labels; else None.
         model: str as an array (), the name or path of the encoder, where it was given by one; else None.
         skipped: list of (path or place, reason), images that could not be read.
@@ -105,7 +105,8 @@ class Embedding:
         return text.getvalue()
 
     def to_parquet(self, file) -> None:
-        """Writes a row for each image: `path` or `index`, `label` (its class, where there are names), and `vector`.
+        """Writes a row for each image: `path` or `index`, `label` (its class, where there are names), `vector`, and
+        `log_var` where the encoder gives it.
 
         Args:
             file: a path, or a binary file that is open.
@@ -121,8 +122,10 @@ class Embedding:
         if self.labels is not None:
             names = self.labels if self.classes is None else np.asarray(self.classes)[self.labels]
             columns["label"] = names if self.classes is None else [printable(name) for name in names]
-        vectors = np.ascontiguousarray(self.features, np.float32)
-        columns["vector"] = pyarrow.FixedSizeListArray.from_arrays(vectors.ravel(), vectors.shape[1])
+        for name, values in (("vector", self.features), ("log_var", self.log_var)):
+            if values is not None:
+                rows = np.ascontiguousarray(values, np.float32)
+                columns[name] = pyarrow.FixedSizeListArray.from_arrays(rows.ravel(), rows.shape[1])
         parquet.write_table(pyarrow.table(columns), file)
 
     def __repr__(self) -> str:
@@ -229,12 +232,16 @@ def embed(
     outputs = [np.concatenate(values) for values in zip(*batches)]
     check_finite(outputs[0])
     remarks = source.remarks() + fit.remarks(len(rows))
+    labels = source.labels
+    if labels is not None and labels.ndim > 1:
+        remarks.append(f"Labels are one class an image; these were left out, of shape {labels.shape}")
+        labels = None
     if len(rows) > 1 and count_constant(outputs[0]) == outputs[0].shape[1]:
         remarks.append(f"All {len(rows):,} images got the same features: to this encoder they look alike")
     return Embedding(
         **dict(zip(("features", "log_var"), outputs)),
         **source.identify(rows),
-        labels=None if source.labels is None else source.labels[rows],
+        labels=None if labels is None else labels[rows],
         classes=None if source.classes is None else np.array(source.classes),
         model=None if name is None else np.array(name),
         skipped=skipped,

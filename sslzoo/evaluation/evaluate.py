@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from sslzoo import checks
+from sslzoo.data.catalogue import KNOWN
+from sslzoo.data.sources import check_outside
 from sslzoo.errors import HubError, InvalidInputError, MissingDataError, choose
 from sslzoo.evaluation import datasets, drawing
 from sslzoo.evaluation.features import (
@@ -16,6 +18,7 @@ from sslzoo.evaluation.features import (
     features,
     image_shape,
     load_encoder,
+    sized,
     weights_sha256,
 )
 from sslzoo.evaluation.protocols import REGISTRY, DoesNotApply
@@ -50,7 +53,7 @@ def evaluate(
     labels: str | None = None,
     test_share: float = 0.0,
     on_error: str = "fail",
-    attribute: "str | int" = "Male",
+    attribute: "str | int | None" = None,
     batch_size: int = 500,
     seed: int = 0,
     max_train: int | None = None,
@@ -95,10 +98,11 @@ def evaluate(
         keep: called with the report when all is measured and before pictures are drawn: what it saves is not lost to a
             drawing that fails.
         image_size: int, pixels of a side, for a folder and an encoder that takes images of any size.
-        labels, test_share, on_error: of a folder, as in `sslzoo.data.load`. Where neither is given and the folder has
-            no splits, the folders in it are classes, a fifth of each is held out, and a remark says so.
+        labels, test_share, on_error: of a folder, as in `sslzoo.data.load`. Where the folder has no splits and they
+            are not both given, the folders in it are classes, a fifth of each (or `test_share`) is held out, and a
+            remark says so.
         attribute: of labels (N, A): name (CelebA) or column of the attribute that is the class, or a task of
-            `sslzoo.data.celeba_task`: "hair", "gender".
+            `sslzoo.data.celeba_task`: "hair", "gender". None: the labels are classes; of CelebA, "Male".
         batch_size: int, images per call of the encoder.
         seed: int, of probes, mixtures, and of the rows chosen by `max_train`.
         max_train: int, use that many train images, chosen at random; None for all.
@@ -128,17 +132,20 @@ def evaluate(
     chosen, refuse = _choose(protocols, options, REGISTRY), strict and not everything
     if pictures is not None:
         drawing.check_folder(pictures, "pictures")
+        if isinstance(dataset, (str, os.PathLike)):
+            check_outside(pictures, dataset, "pictures")
     parts = {"decoder": decoder, "posterior": posterior, "projection": projection}
     parts = {part: model for part, model in parts.items() if model is not None}
     wanted = dict.fromkeys(part for protocol in chosen for part in protocol.parts if part not in parts)
     own_parts, missing, likelihood = belongings(encoder if method is None else method, wanted)
     encoder = load_encoder(encoder)
     reading = {"labels": labels, "test_share": test_share, "on_error": on_error, "seed": seed}
-    height, width, channels = image_shape(encoder)
-    shape = height or image_size, width or image_size, channels
+    shape = sized(image_shape(encoder), image_size)
+    if image_size is not None and not isinstance(dataset, (str, os.PathLike)):
+        raise InvalidInputError(f"image_size is for a folder; arrays are taken as they are. Received: {image_size=}")
     called, train, held_out, remarks = datasets.read(dataset, test, data_dir, shape, **reading)
     subject = Subject(encoder, name or called, *train, *held_out, data_dir=data_dir, method=method, seed=seed)
-    subject.source = dataset if isinstance(dataset, (str, os.PathLike)) else subject.dataset
+    subject.source = dataset if isinstance(dataset, (str, os.PathLike)) else name if name in KNOWN else None
     subject.parts, subject.missing, subject.likelihood = own_parts | parts, missing, likelihood
     subject.batch_size, subject.progress = batch_size, _progress(progress)
     subject.take_classes(attribute)

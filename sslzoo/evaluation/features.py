@@ -185,6 +185,21 @@ def image_shape(encoder) -> tuple:
     return shape[1:]
 
 
+def sized(shape: tuple, image_size: int | None) -> tuple:
+    """(H, W, C) that images are brought to: the `image_shape` of an encoder, of `image_size` where it takes any side.
+
+    Raises:
+        InvalidInputError: an `image_size` that is not the one of an encoder that takes one.
+    """
+    height, width, channels = shape
+    if image_size is not None and None not in (height, width) and (height, width) != (image_size, image_size):
+        raise InvalidInputError(
+            f"image_size is for encoders that take images of any side; this one takes {height} x {width} pixels. "
+            f"Received: {image_size=}"
+        )
+    return height or image_size, width or image_size, channels
+
+
 def check_features(rows, name: str = "features", dtype=np.float64) -> np.ndarray:
     """Features as everything here computes with them.
 

@@ -17,7 +17,7 @@ from sslzoo.environment import check_parquet
 from sslzoo.errors import InvalidInputError, MissingDataError
 from sslzoo.evaluation.embedding import Embedding, embed
 from sslzoo.evaluation.neighbors import nearest
-from sslzoo.files import write_beside
+from sslzoo.files import as_path, open_npz, write_beside
 
 _THUMBNAIL = 160  # pixels
 
@@ -70,6 +70,11 @@ def search(features: "Embedding | str | os.PathLike", query, k: int = 8, encoder
     bank = features if isinstance(features, Embedding) else read_features(features)
     checks.count(k=k)
     own = _row_of(bank, query)
+    if encoder is not None and checks.is_integer(query):
+        raise InvalidInputError(
+            "encoder (--model) is for a query that is an image; a row has its features. "
+            f"Received: encoder={encoder!r}, {query=}"
+        )
     if own is None:
         encoder = encoder if encoder is not None else bank.model and str(bank.model)
         if encoder is None:
@@ -77,6 +82,8 @@ def search(features: "Embedding | str | os.PathLike", query, k: int = 8, encoder
                 "The features do not say which model made them: pass encoder (in the shell --model). "
                 f"Received: encoder=None, features of shape {bank.shape}"
             )
+        if isinstance(query, (str, os.PathLike)) and (as_path(query).is_dir() or str(query).endswith(".npz")):
+            raise InvalidInputError(f"query must be one image, its file. Received: query={os.fspath(query)!r}")
         pixels = isinstance(query, np.ndarray)
         asked = embed(encoder, query[None] if pixels else [query]).features
         if asked.shape[1] != bank.shape[1]:
@@ -92,8 +99,9 @@ def search(features: "Embedding | str | os.PathLike", query, k: int = 8, encoder
 
 def read_features(path: "str | os.PathLike") -> Embedding:
     """What `sslzoo embed` wrote, whose arrays fit each other, or raise as `search`."""
-    if not Path(path).is_file():
+    if not as_path(path).is_file():
         raise MissingDataError(f"There is no such file. Received: features={os.fspath(path)!r}")
+    path = as_path(path)
     table = str(path).endswith(".parquet")
     if table:
         check_parquet()
@@ -123,7 +131,7 @@ def read_features(path: "str | os.PathLike") -> Embedding:
 
 def _of_arrays(path):
     names = {field.name for field in dataclasses.fields(Embedding)}
-    with np.load(path, allow_pickle=False) as file:
+    with open_npz(path) as file:
         return {name: file[name] for name in file.files if name in names}
 
 
@@ -134,8 +142,8 @@ def _of_table(path):
     known = {"path": "paths", "index": "index", "label": "labels"}
     table = parquet.read_table(path)
     arrays = {known[name]: np.array(table[name].to_pylist()) for name in table.column_names if name in known}
-    if "vector" in table.column_names:
-        arrays["features"] = np.stack(table["vector"].to_numpy())
+    vectors = {"vector": "features", "log_var": "log_var"}
+    arrays |= {vectors[name]: np.stack(table[name].to_numpy()) for name in table.column_names if name in vectors}
     if "labels" in arrays and arrays["labels"].dtype.kind == "U":
         arrays["classes"], arrays["labels"] = np.unique(arrays["labels"], return_inverse=True)
     return arrays
@@ -154,7 +162,7 @@ def _row_of(bank, query):
     if "\0" in str(query):
         raise InvalidInputError(f"query must be an image file. Received: query={query!r}")
     if isinstance(query, (str, os.PathLike)) and bank.paths is not None:
-        place = os.path.realpath(query)
+        place = os.path.realpath(as_path(query))
         return next((row for row, path in enumerate(bank.paths) if os.path.realpath(path) == place), None)
     return None
 
@@ -201,7 +209,7 @@ def _thumbnail(image):
         if isinstance(image, np.ndarray):
             image = Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
         elif isinstance(image, (str, os.PathLike)):
-            with open_image(Path(image)) as opened:
+            with open_image(as_path(image)) as opened:
                 image = decode(opened)
         # Few pixels are shown as they are; many are averaged.
         how = Image.Resampling.NEAREST if max(image.size) < _THUMBNAIL else Image.Resampling.LANCZOS

@@ -25,7 +25,7 @@ class Subject:
     Attributes:
         encoder: raw images -> features; None where features were given, which then stand for the images.
         dataset: str, name of the data set.
-        source: the name or path by which `sslzoo.data.class_names` knows its classes.
+        source: the name or path by which `sslzoo.data.class_names` knows its classes; None of arrays.
         train_images, test_images: arrays (N, H, W, C).
         train_labels, test_labels: int64 (N,); None without labels.
         attributes: (train, test), int (N, A) each, of a data set that has them; else None.
@@ -128,6 +128,8 @@ class Subject:
     def take_classes(self, attribute) -> None:
         """Turns labels into classes, where both splits have labels."""
         if not self.labeled:
+            if attribute is not None:
+                raise InvalidInputError(f"attribute is for images with labels. Received: {attribute=}")
             return
         train, test = (self.train_images, self.train_labels), (self.test_images, self.test_labels)
         self.train_images, self.train_labels, train, self.attribute = with_classes(*train, attribute, "train")

@@ -16,7 +16,7 @@ import keras
 import numpy as np
 
 from sslzoo.errors import ArtifactError, InvalidInputError
-from sslzoo.files import sha256, write_beside, write_synced
+from sslzoo.files import as_path, sha256, write_beside, write_synced
 from sslzoo.networks.composition import as_functional, check_published, compose, input_range, required_packages
 from sslzoo.publishing import card
 from sslzoo.zoo import layout
@@ -84,7 +84,7 @@ def write(
         ArtifactError: the folder exists and may not be replaced.
         OSError: the disk is full or cannot be written; the folder is as it was.
     """
-    folder = Path(os.path.abspath(folder))
+    folder = Path(os.path.abspath(as_path(folder)))
     given = {"encoder": encoder, "posterior": posterior, "projection": projection, "decoder": decoder, "model": model}
     parts = {part: _checked(part, each) for part, each in given.items() if each is not None or part == "encoder"}
     pictures = pictures or {}
@@ -110,7 +110,7 @@ def copy(source: "str | os.PathLike", folder: "str | os.PathLike", without: "tup
         without: names of parts.
         **changes: fields of results.json to replace.
     """
-    source, folder = Path(source), Path(os.path.abspath(folder))
+    source, folder = as_path(source), Path(os.path.abspath(as_path(folder)))
     results = read_results(source) | changes
     if "parts" in results:
         results["parts"] = {part: count for part, count in results["parts"].items() if part not in without}
@@ -123,13 +123,14 @@ def copy(source: "str | os.PathLike", folder: "str | os.PathLike", without: "tup
 def seal(folder: "str | os.PathLike", **changes) -> bool:
     """Brings results.json and the card of a model folder up to date: its files' hashes, and `changes` to its fields.
 
-    For a folder whose files were changed on purpose. Returns whether anything changed.
+    For a folder whose files were changed on purpose; of the folder of a run it is the model in it. Returns whether
+    anything changed.
 
     Raises:
         ArtifactError: no results.json, or a damaged one.
         InvalidInputError: a field that is none, or not what it should be.
     """
-    folder = Path(folder)
+    folder = layout.model_in(folder) or as_path(folder)
     return _write_results(folder, check_results(read_results(folder) | changes))
 
 

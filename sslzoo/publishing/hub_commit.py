@@ -2,11 +2,11 @@
 
 import os
 from hashlib import sha256
-from pathlib import Path
 from typing import Literal
 
 from sslzoo.environment import check_backend
-from sslzoo.errors import ArtifactError, HubError
+from sslzoo.errors import ArtifactError, HubError, InvalidInputError
+from sslzoo.files import as_path
 from sslzoo.publishing import card as cards
 from sslzoo.publishing import manifest as manifests
 from sslzoo.zoo import hub, index, layout
@@ -54,8 +54,13 @@ def publish(
         InvalidInputError: `repo_id` is no name of a repository, or results.json lacks what the manifest takes.
     """
     hub.check_repository(repo_id)
+    if manifest and create_pr:
+        raise InvalidInputError(
+            "A pull request is pinned when it is merged and published again, so it takes no manifest. "
+            f"Received: manifest='{manifest}', create_pr=True"
+        )
     check_backend()
-    folder = layout.model_in(folder) or Path(folder)
+    folder = layout.model_in(folder) or as_path(folder)
     results = _check_folder(folder)
     model = {file: (folder / file).read_bytes() for file in layout.files(folder) if file != layout.CARD}
     entry = manifests.sealed_entry(folder, repo_id)
@@ -69,7 +74,7 @@ def publish(
         )
     if manifest is None and not index.is_installed(index.path()):
         manifest = index.path()
-    pinning = Path(manifest) if manifest and not create_pr and not dry_run else None
+    pinning = as_path(manifest) if manifest and not create_pr and not dry_run else None
     if pinning is not None and pinning.exists():
         index.read(pinning)  # before anything is sent
 

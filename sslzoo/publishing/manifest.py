@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sslzoo.errors import ArtifactError
-from sslzoo.files import lock_folder, unlock_folder, write_beside
+from sslzoo.files import as_path, lock_folder, unlock_folder, write_beside
 from sslzoo.zoo import index, layout
 from sslzoo.zoo.results import read_results
 
@@ -25,7 +25,7 @@ def write(entries: dict[str, dict], file: "str | os.PathLike | None" = None) -> 
     Raises:
         InvalidInputError: an entry that is none.
     """
-    file = index.path() if file is None else Path(file)
+    file = index.path() if file is None else as_path(file)
     in_short = {"ensure_ascii": False, "allow_nan": False, "separators": (",", ":")}  # it travels with the package
     lines = [
         f"{json.dumps(name)}: {json.dumps(index.check_entry(name, entry), **in_short)}"
@@ -73,15 +73,16 @@ def refresh(folder: "str | os.PathLike", organization: str = "sslzoo", file: "st
     """Enters a model folder under its name; a pinned revision stays if it holds these very files.
 
     Args:
-        folder: a model folder whose results.json has the hashes of its files.
+        folder: a model folder whose results.json has the hashes of its files, or the folder of its run.
         organization: of the repository, for a model that had no entry.
         file: the manifest; by default `index.path()`.
 
     Returns:
         bool, whether the manifest changed.
     """
+    folder = layout.model_in(folder) or folder
     name = read_results(folder)["name"]
-    with changing(index.path() if file is None else Path(file)) as entries:
+    with changing(index.path() if file is None else as_path(file)) as entries:
         former = entries.get(name)
         made = sealed_entry(folder, former["repository"] if former else f"{organization}/{name}")
         if former and former["sha256"] == made["sha256"]:

@@ -2,12 +2,12 @@
 
 import dataclasses
 import math
-from pathlib import Path
 
 import numpy as np
 
 from sslzoo import checks, data
 from sslzoo.errors import InvalidInputError
+from sslzoo.files import as_path
 from sslzoo.training.plan import Plan
 
 
@@ -85,7 +85,7 @@ def _why_no_test(plan, labels):
 def _load(plan, split, remarks):
     """Images and labels of a split, the first --limit of them; prints what was done to them and keeps it in remarks."""
     chosen, new = plan.arguments, []
-    if split == "train" and not plan.is_known and Path(plan.dataset).expanduser().is_dir():
+    if split == "train" and not plan.is_known and as_path(plan.dataset).is_dir():
         print(f"Reading the images below {plan.dataset}")  # which may take minutes; a log file shows this first
     images, labels = data.load(
         plan.dataset,

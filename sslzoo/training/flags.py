@@ -3,13 +3,13 @@
 import argparse
 import importlib.util
 import shlex
-from pathlib import Path
 
 import keras
 
 from sslzoo import checks, evaluation
 from sslzoo.callbacks import Tracker
 from sslzoo.errors import InvalidInputError, choose
+from sslzoo.files import as_path
 from sslzoo.training.settings import KINDS, SETUPS, parse_changes
 from sslzoo.zoo.results import is_license
 
@@ -187,6 +187,8 @@ def check(arguments: argparse.Namespace) -> None:
     refuse(
         kept and not 0 < cut <= kept, "--store-size needs an --image-size, at most as large", "store_size", "image_size"
     )
+    for name in ("network", "pretrained"):
+        refuse(arguments.init and getattr(arguments, name), "--init brings a network of its own", "init", name)
     refuse((arguments.until_knn or 0) > 100, "--until-knn must be a percentage", "until_knn")
     refuse(
         arguments.processes and (arguments.devices not in (None, "all") or not on_device),
@@ -264,5 +266,5 @@ def _public(path):
     """A name as it is; of a path on this machine the last part, which is all that others may know of it."""
     if path in SETUPS or "://" in path:
         return path
-    path = Path(path).expanduser()
+    path = as_path(path)
     return path.resolve().name + "/" * path.is_dir()

@@ -19,7 +19,6 @@ from sslzoo.methods.papers import paper
 from sslzoo.publishing import artifact
 from sslzoo.publishing.card import UNSTATED
 from sslzoo.training import devices
-from sslzoo.training.settings import SETUPS
 
 # The paper's numbers under our names: probes at their best epoch, kNN at its best k, clusters per mini-batch.
 PAPERS_WAY = {
@@ -214,7 +213,7 @@ def evaluate(run, model, parts):
     if test.test_images is None:
         print(f"{test.no_test}: probes are skipped. The encoder and its pictures are written all the same.")
         return None
-    as_published = (run.dataset in SETUPS or run.dataset.endswith(".npz")) and not run.arguments.limit
+    as_published = (run.plan.is_known or run.dataset.endswith(".npz")) and not run.arguments.limit
     splits = ((run.images, run.labels), (test.test_images, test.test_labels))
     protocols = run.arguments.protocols or run.settings["protocols"]
     protocols = protocols or default_protocols(len(run.images), parts.get("decoder"))
@@ -230,7 +229,7 @@ def evaluate(run, model, parts):
         seed=run.seed,
         gmm_restarts=run.settings["gmm_restarts"],
         **options,
-        name=run.dataset if run.dataset in SETUPS else None,
+        name=run.dataset if run.plan.is_known else None,
         strict=False,  # what was measured must not be lost to a protocol that has nothing to measure here
     )
     if not as_published:
@@ -310,7 +309,7 @@ def results(run, method: type, report=None) -> dict:
             "wall_seconds": round(run.journal.seconds()),
             "views_seen": run.journal.rows[-1]["views"] if run.journal.rows else 0,
             # Of a model of their own images people state the license themselves.
-            "license": run.arguments.license or ("apache-2.0" if run.dataset in SETUPS else UNSTATED),
+            "license": run.arguments.license or ("apache-2.0" if run.plan.is_known else UNSTATED),
             "papers": [paper(url) for url in method.papers],
             "description": (inspect.getdoc(method) or method.__name__).partition("\n")[0],
             "remarks": [

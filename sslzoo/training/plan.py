@@ -10,9 +10,12 @@ from pathlib import Path
 
 import keras
 
+from sslzoo.data.catalogue import KNOWN
+from sslzoo.data.sources import check_outside
 from sslzoo.errors import InvalidInputError, choose
+from sslzoo.files import as_path
 from sslzoo.training import flags
-from sslzoo.training.settings import SETUPS, TIERS, Variant, data_name, model_name, resolve
+from sslzoo.training.settings import TIERS, Variant, data_name, model_name, resolve
 from sslzoo.zoo.results import is_name
 
 FEW_STEPS = 8  # of an epoch, below which batches of one's own images share them out evenly
@@ -51,6 +54,7 @@ class Plan:
                 "--name must consist of lower-case letters, digits, '-' and '.', 96 at most. "
                 f"Received: --name={plan.name!r}"
             )
+        check_outside(plan.out, plan.dataset, "--out")
         return plan
 
     @property
@@ -60,7 +64,7 @@ class Plan:
     @property
     def data_name(self) -> str:
         """What the data set is called; of a path what its last part can be written as."""
-        return self.dataset if self.dataset in SETUPS else data_name(self.dataset)
+        return self.dataset if self.is_known else data_name(self.dataset)
 
     @property
     def variant(self) -> str:
@@ -73,7 +77,7 @@ class Plan:
     @property
     def is_known(self) -> bool:
         """Whether settings follow from the data set's name; others follow from the channels of its images."""
-        return self.dataset in SETUPS
+        return self.dataset in KNOWN
 
     @functools.cached_property
     def name(self) -> str:
@@ -86,7 +90,7 @@ class Plan:
 
     @property
     def out(self) -> Path:
-        return Path(self.arguments.out or Path("runs") / self.name)
+        return as_path(self.arguments.out or Path("runs") / self.name)
 
     def settings(self, channels: int | None = None, count: int | None = None) -> dict:
         """The numbers in force: recipe, variant, flags.

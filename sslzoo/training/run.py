@@ -157,7 +157,7 @@ class Run(Builders):
         other = self.settings.get("outliers")
         if other is None:
             return {}
-        return {Path(str(other)).name: data.load(other, "test", data_dir=self.arguments.data_dir)[0]}
+        return {data.name_of(str(other)): data.load(other, "test", data_dir=self.arguments.data_dir)[0]}
 
     def optimizer_steps(self, epochs: float) -> int:
         """Steps of the optimizer in so many epochs: what methods count (--accumulate makes one of several batches)."""

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 
 from sslzoo import processes
-from sslzoo.environment import in_a_line
+from sslzoo.environment import in_a_line, silence_closed
 from sslzoo.errors import SSLZooError
 
 
@@ -42,6 +42,7 @@ def patience():
         raise
     finally:
         sys.stdout, sys.stderr = streams
+        silence_closed()
 
 
 class _Patient:

@@ -21,9 +21,9 @@ import math
 import re
 import unicodedata
 from collections.abc import Sequence
-from pathlib import Path
 
 from sslzoo import checks
+from sslzoo.data.catalogue import name_of
 from sslzoo.errors import InvalidInputError, choose
 
 LONGEST_NAME = 96  # letters of a model's name
@@ -358,10 +358,9 @@ def parse_changes(words: "list[str]", numbers: dict) -> dict:
 def data_name(dataset: str) -> str:
     """The data set's name inside names of models: lower-case letters, digits and "-".
 
-    fashion_mnist -> fashion-mnist; a path -> what its last part can be written as ("My Photos/" -> my-photos).
+    fashion_mnist -> fashion-mnist; a path -> what `name_of` calls it, as it can be written ("My Photos/" -> my-photos).
     """
-    stem = dataset if dataset in SETUPS else Path(dataset).expanduser().resolve().stem
-    plain = unicodedata.normalize("NFKD", stem).encode("ascii", "ignore").decode().lower()
+    plain = unicodedata.normalize("NFKD", name_of(dataset)).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:60].strip("-") or "data"
 
 

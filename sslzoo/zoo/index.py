@@ -21,7 +21,7 @@ from pathlib import Path
 
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError, ManifestError, SSLZooError
-from sslzoo.files import sha256
+from sslzoo.files import as_path, sha256
 from sslzoo.zoo import layout
 from sslzoo.zoo.results import FIELDS, METRIC, check_fields, is_count, is_device, is_name, matches, plain, read_results
 
@@ -99,7 +99,7 @@ _MANIFEST = {
 def path() -> Path:
     """Where the manifest is: what SSLZOO_MANIFEST names, else in the installed package, else in the checkout."""
     named = os.environ.get("SSLZOO_MANIFEST")
-    return Path(named).expanduser() if named else beside(FILE)
+    return as_path(named) if named else beside(FILE)
 
 
 def beside(name: str) -> Path:
@@ -122,7 +122,7 @@ def read(file: "str | os.PathLike | None" = None) -> dict[str, dict]:
     Raises:
         ManifestError: it cannot be read, is of an earlier version, or an entry is not what it should be.
     """
-    file = path() if file is None else Path(file)
+    file = path() if file is None else as_path(file)
     try:
         return _parse_once(file.read_bytes(), str(file))
     except OSError as error:
@@ -208,7 +208,7 @@ def entry(folder: "str | os.PathLike", repository: str | None = None, revision: 
         ArtifactError: the folder holds no model, or results.json is missing or damaged.
         InvalidInputError: repository or revision is none.
     """
-    folder = Path(folder)
+    folder = as_path(folder)
     results = read_results(folder)
     sizes = [(folder / file).stat().st_size for file in layout.files(folder) if Path(file).name in _COUNTED]
     made = {

@@ -18,6 +18,7 @@ import os
 from pathlib import Path
 
 from sslzoo.errors import ArtifactError
+from sslzoo.files import as_path
 
 PARTS = ("encoder", "posterior", "projection", "decoder", "model")
 FILES = CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"  # of each part
@@ -37,7 +38,7 @@ def holds(folder: "str | os.PathLike", part: str) -> bool:
 
 def model_in(folder: "str | os.PathLike") -> "Path | None":
     """The model folder that a folder is, or, as that of a run, holds one of; None otherwise."""
-    folder = Path(folder)
+    folder = as_path(folder)
     if parts(folder):
         return folder
     inside = [child.parent for child in folder.glob(f"[!.]*/{CONFIG}")]
@@ -46,7 +47,7 @@ def model_in(folder: "str | os.PathLike") -> "Path | None":
 
 def part_folder(folder: "str | os.PathLike", part: str) -> Path:
     """Where the files of a part lie."""
-    return Path(folder) if part == "encoder" else Path(folder) / part
+    return as_path(folder) if part == "encoder" else as_path(folder) / part
 
 
 def part_files(part: str) -> list[str]:
@@ -61,7 +62,7 @@ def files(folder: "str | os.PathLike") -> list[str]:
     Raises:
         ArtifactError: no such folder.
     """
-    folder = Path(folder)
+    folder = as_path(folder)
     if not folder.is_dir():
         raise ArtifactError(f"Expected the folder of a model. Received: folder={str(folder)!r}, which is none")
     paths = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]

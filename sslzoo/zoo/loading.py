@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from sslzoo import checks
 from sslzoo.environment import check_backend
 from sslzoo.errors import ArtifactError, HubError, InvalidInputError, MissingPartError, SSLZooError, choose, plain
+from sslzoo.files import as_path, is_path
 from sslzoo.zoo import index, layout
 from sslzoo.zoo.listing import Model, Models
 from sslzoo.zoo.results import read_results, tag_of
@@ -115,7 +116,7 @@ def _model_name(name_or_path, path):
     text = str(name_or_path)
     if _is_address(text):
         text = text.partition("@")[0].rpartition("/")[2]
-    elif Path(name_or_path).expanduser() in (path, path.parent):
+    elif as_path(name_or_path) in (path, path.parent):
         try:
             text = read_results(path)["name"]
         except (SSLZooError, OSError):
@@ -220,14 +221,14 @@ def _find_path(name_or_path):
     """The path, if it is one that exists and no name stands for a model instead; None for what can only be a name."""
     if not isinstance(name_or_path, (str, os.PathLike)) or not os.fspath(name_or_path):
         raise InvalidInputError(f"Expected a name or a path. Received: name_or_path={name_or_path!r}")
-    path, name = Path(name_or_path).expanduser(), str(name_or_path)
+    path, name = as_path(name_or_path), str(name_or_path)
     if os.path.exists(path):  # which, unlike Path.exists, says no to a name that no file can have
         found = path if path.is_file() else layout.model_in(path)
         if found is not None:
             return found
         # A folder that holds no model does not hide the model of its name.
         return None if isinstance(name_or_path, str) and name in {*local_models(), *index.read()} else path
-    if isinstance(name_or_path, os.PathLike) or path.suffix == ".keras" or len(path.parts) > 1:
+    if is_path(name_or_path):
         raise ArtifactError(
             f"No such folder or file.{index.hint(name)} Received: name_or_path={os.fspath(name_or_path)!r}"
         )
@@ -248,9 +249,9 @@ def local_models() -> dict[str, Path]:
 def weight_folders() -> list[Path]:
     """Where models lie by name, first come first served."""
     named = os.environ.get("SSLZOO_WEIGHTS")
-    if named and not Path(named).expanduser().is_dir():
+    if named and not as_path(named).is_dir():
         warnings.warn(f"SSLZOO_WEIGHTS names no folder. Received: SSLZOO_WEIGHTS={named!r}", stacklevel=3)
-    return [*([Path(named).expanduser()] if named else []), index.beside("weights")]
+    return [*([as_path(named)] if named else []), index.beside("weights")]
 
 
 # ------------------------------------------------------------------ list

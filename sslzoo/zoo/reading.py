@@ -13,12 +13,11 @@ import warnings
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
-from pathlib import Path
 
 import keras
 
 from sslzoo.errors import ArtifactError, IntegrityError, MissingPartError, SSLZooError, choose
-from sslzoo.files import MOST_JSON, refuse_pointer
+from sslzoo.files import MOST_JSON, as_path, refuse_pointer
 from sslzoo.networks import initialization
 from sslzoo.networks.composition import check_config, import_packages
 from sslzoo.zoo.layout import CONFIG, PARTS, RESULTS, WEIGHTS, holds, part_files, parts
@@ -46,7 +45,7 @@ def read(path: "str | os.PathLike", part: str = "encoder", verify: bool = True, 
         IntegrityError: a file is not the one that was written.
         ArtifactError: something is missing, damaged, or not allowed; the message says what and where.
     """
-    path = Path(path)
+    path = as_path(path)
     choose("part", part, PARTS)
     if part == "model":
         import sslzoo.methods

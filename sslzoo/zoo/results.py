@@ -41,11 +41,10 @@ import json
 import math
 import os
 import re
-from pathlib import Path
 
 from sslzoo import checks
 from sslzoo.errors import ArtifactError, InvalidInputError, choose
-from sslzoo.files import MOST_JSON, refuse_pointer
+from sslzoo.files import MOST_JSON, as_path, refuse_pointer
 from sslzoo.zoo.layout import PICTURES, RESULTS
 
 SCHEMA = 1
@@ -166,7 +165,7 @@ def read_results(folder: "str | os.PathLike") -> dict:
     Raises:
         ArtifactError: there is none, or it is damaged.
     """
-    path = Path(folder) / RESULTS
+    path = as_path(folder) / RESULTS
     if not path.is_file():
         why = "which has none" if os.path.isdir(folder) else "which is no folder"
         raise ArtifactError(f"A model folder holds {RESULTS}. Received: folder={os.fspath(folder)!r}, {why}")

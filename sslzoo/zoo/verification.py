@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from sslzoo.errors import HubError, SSLZooError, choose
-from sslzoo.files import sha256
+from sslzoo.errors import HubError, InvalidInputError, SSLZooError, choose
+from sslzoo.files import is_path, sha256
 from sslzoo.zoo import index, layout
 from sslzoo.zoo.loading import local_models, weight_folders
 from sslzoo.zoo.results import read_results
@@ -25,10 +25,16 @@ def verify(name: str | None = None, hub: bool = False) -> list[dict]:
 
     Raises:
         UnknownNameError: no model of that name.
+        InvalidInputError: a path.
         ManifestError: the manifest is damaged.
     """
     entries, local = index.read(), local_models()
     names = sorted({*entries, *local})
+    if is_path(name):
+        raise InvalidInputError(
+            "A model is verified by its name; the files of a folder are compared with its results.json whenever it is "
+            f"loaded. Received: {name=}"
+        )
     if name is not None:
         names = [choose("model", name, names)]
     return [finding for each in names for finding in _findings(each, entries.get(each), local.get(each), hub)]

@@ -10,6 +10,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 import sslzoo
+from sslzoo import cli
 from sslzoo.errors import InvalidInputError, UnknownNameError
 from sslzoo.evaluation import (
     PROTOCOLS,
@@ -281,7 +282,7 @@ def test_names_and_files_of_data_sets(tmp_path):
     )
     split = (images[:300], labels[:300]), (images[300:400], labels[300:400])
     from_file = evaluate(encoder, tmp_path / "mine.npz", "knn")
-    assert from_file.data["name"] == "mine.npz"
+    assert from_file.data["name"] == "mine"
     assert from_file["knn"] == evaluate(encoder, split, "knn")["knn"]
     # Another test set, by name and as arrays; then `dataset` may be the training pair alone.
     assert evaluate(encoder, split[0], "knn", test=split[1])["knn"] == from_file["knn"]
@@ -314,9 +315,35 @@ def test_attributes(encoder, data):
     with pytest.raises(InvalidInputError, match="attribute=40"):
         evaluate(encoder, split, attribute=40)
     few = (images, split[0][1][:, :3]), (test_images, split[1][1][:, :3])
-    with pytest.raises(InvalidInputError, match="number of a column"):
+    with pytest.raises(InvalidInputError, match=r"one class an image.*the number of its column"):
         evaluate(encoder, few)
     assert evaluate(encoder, few, "knn", attribute=1).data["attribute"] == 1
+    with pytest.raises(InvalidInputError, match="these are classes"):
+        evaluate(encoder, data, "knn", attribute="Male")
+    with pytest.raises(InvalidInputError, match="rows of one length"):
+        evaluate(encoder, ((images[:2], [[1, 0], [1]]), (images[:2], [[1], [0]])), "knn")
+
+
+def test_several_labels_an_image_are_refused_or_left_out(encoder, data, tmp_path, capsys):
+    """In one sentence by whatever takes classes; (N, 1) is (N,)."""
+    (images, labels), _ = data
+    several = np.stack([labels > 0, labels > 1], axis=1).astype(int)
+    for taking in (
+        lambda pairs: evaluate(encoder, pairs, "knn"),
+        lambda pairs: sslzoo.finetune(encoder, pairs, mode="probe", scratch=False),
+        lambda pairs: sslzoo.compare({"a": encoder, "b": encoder}, pairs, protocols="knn"),
+    ):
+        with pytest.raises(InvalidInputError, match=r"one class an image.*--attribute"):
+            taking(((images, several), (images, several)))
+        assert taking(((images, labels[:, None]), (images, labels[:, None])))
+    np.savez(tmp_path / "several.npz", images=images, labels=several)
+    embedding = sslzoo.embed(encoder, tmp_path / "several.npz")
+    assert embedding.labels is None and "left out" in embedding.remarks[-1] and embedding.checked()
+    np.savez(tmp_path / "both.npz", x_train=images, y_train=several, x_test=images, y_test=several)
+    encoder.save(tmp_path / "encoder.keras")
+    words = ["evaluate", str(tmp_path / "encoder.keras"), "--dataset", str(tmp_path / "both.npz"), "--protocols", "knn"]
+    assert cli.main([*words, "--attribute", "1"]) == 0 and "attribute 1" in capsys.readouterr().out.lower()
+    assert cli.main(words) == 2 and "one class an image" in " ".join(capsys.readouterr().err.split())
 
 
 def test_max_train_takes_a_random_part(encoder, data):
@@ -626,10 +653,12 @@ def test_folders_in_a_folder_are_classes_and_a_fifth_is_held_out(encoder, tmp_pa
     assert sslzoo.data.class_names(tmp_path / "sorted", np.array([2, 0, 0])) == ["a", "c"]
     half = evaluate(encoder, tmp_path / "sorted", "knn", labels="folders", test_share=0.5)
     assert half.data["test"] > 2 * held_out
+    unsaid = evaluate(encoder, tmp_path / "sorted", "knn", test_share=0.5)
+    assert unsaid["knn"] == half["knn"] and any("50% of each class" in each for each in unsaid.remarks)
 
     folders(tmp_path / "loose")
     Image.fromarray(np.zeros((6, 5), "uint8")).save(tmp_path / "loose" / "beside.png")
-    with pytest.raises(UnknownNameError, match="Received: split='test'"):
+    with pytest.raises(UnknownNameError, match=r"no test images: .* classes.*Received: split='test'"):
         evaluate(encoder, tmp_path / "loose", "knn")
 
 

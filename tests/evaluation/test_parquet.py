@@ -57,6 +57,15 @@ def test_a_map_and_a_search_read_it(digits, tmp_path, capsys):
     np.testing.assert_array_equal(evaluation.read_features(file).labels, expected.labels)
 
 
+def test_a_posterior_keeps_its_variance(digits, tmp_path, capsys):
+    file, model = tmp_path / "features.parquet", ("embed", "simvae-digits", str(digits), "--part", "posterior")
+    assert cli.main([*model, "-o", str(file)]) == 0
+    expected, found = sslzoo.embed("simvae-digits", digits, part="posterior"), evaluation.read_features(file)
+    assert expected.log_var is not None and parquet.read_table(file).column_names == ["path", "vector", "log_var"]
+    for name in ("features", "log_var"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+
+
 def test_tables_that_are_no_features_are_refused(tmp_path):
     file, rows = tmp_path / "table.parquet", [[1.0, 2.0]] * 3
     for columns, message in [

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from PIL import Image
 
 from sslzoo import cli
 from sslzoo.errors import InvalidInputError, UnknownNameError
@@ -58,3 +59,12 @@ def test_wrong_ways():
         check_views(RAMP, "sattelite")
     with pytest.raises(InvalidInputError, match=r"\(N, H, W, C\)"):
         check_views(RAMP[0], "photos")
+
+
+def test_what_a_step_of_the_views_refuses_is_one_sentence(tmp_path, capsys):
+    """Without Keras' words around it: which layer was called, and with which tensors."""
+    for n in range(3):
+        Image.new("RGB", (8, 8), (n, 0, 0)).save(tmp_path / f"{n}.png")
+    assert cli.main(["views", str(tmp_path), "--policy", "photos", "--image-size", "1"]) == 2
+    said = capsys.readouterr().err
+    assert "above 6 pixels" in said and "Exception encountered" not in said and "Arguments received" not in said

@@ -3,11 +3,11 @@
 import dataclasses
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from sslzoo import data
 from sslzoo.data.catalogue import KNOWN
+from sslzoo.data.sources import is_folder
 from sslzoo.evaluation import neighbors, outliers
 from sslzoo.evaluation.features import features
 from sslzoo.evaluation.protocols.protocol import DoesNotApply, Number, Protocol, Result
@@ -49,7 +49,7 @@ class Outliers(Protocol):
         elif isinstance(sets, (str, os.PathLike)):
             sets = [sets]
         if not isinstance(sets, Mapping):
-            sets = {Path(name).name: data.load(name, "test", data_dir=subject.data_dir)[0] for name in sets}
+            sets = {data.name_of(name): _read(name, subject) for name in sets}
         if not sets:
             none = f", and none of {', '.join(listed)} is prepared here" if listed else ""
             raise DoesNotApply(
@@ -91,3 +91,10 @@ class Outliers(Protocol):
             progress(done, len(self._others))
         settings = {"inside": "test images", "images": len(inside), "k": k, "noise": outliers.TEST_NOISE}
         return Result(numbers, settings, remarks)
+
+
+def _read(name, subject):
+    """Test images of another set, or all where it has no splits; those of a folder in the size of the subject's."""
+    split = "test" if "test" in data.splits(name) else "train"
+    sized = {"image_size": max(subject.test_images.shape[1:3])} if is_folder(name) else {}
+    return data.load(name, split, data_dir=subject.data_dir, **sized)[0]
