@@ -83,7 +83,7 @@ CAUSES_OF_ERRORS = {
 VIEWS = operator.attrgetter("views")  # what entries must have equal, unless another budget is asked for
 METHODS = ("Random", "SimVAE", "VAE", "BetaVAE", "CRVAE", "SimCLR", "MoCo", "VICReg")
 GENERATIVE = ("SimVAE", "VAE", "BetaVAE", "CRVAE")
-ONE_SEED = 2.0  # points beyond which a difference of single seeds is called one; seeds on digits vary by less
+ONE_SEED = 2.0  # points beyond which single seeds say where a claim leans; seeds on digits vary by less
 # What is known of the images that the entries were trained on.
 COPIES = {"cifar10": "The copy of the images at hand had gone through JPEG (about 1 kB an image)."}
 # What tables must say where it differs.
@@ -574,12 +574,7 @@ def discoveries(comparisons):
 
 
 def verdict(signs, seeds):
-    """holds, fails, mixed or open, of (measure, sign): 1 for the claim, -1 against it, 0 for no difference.
-
-    A claim holds if two measures are for it and none is against it, in part if not all are, and fails likewise; met by
-    two and missed by two, it is mixed. One measure alone gives no verdict. With fewer than `SEEDS` seeds on a side it
-    stays open, and the word says which way it leans.
-    """
+    """Verdict of (measure, sign) by the rule in `CLAIM_NOTE`: 1 is for the claim, -1 against it, 0 shows nothing."""
     met, missed = ([measure for measure, sign in signs if sign == side] for side in (1, -1))
     if not signs:
         return "open: nothing to compare yet"
@@ -588,20 +583,19 @@ def verdict(signs, seeds):
             (True, True): "mixed so far",
             (True, False): "so far for it",
             (False, True): "so far against it",
-            (False, False): "no difference so far",
+            (False, False): "nothing shown so far",
         }[bool(met), bool(missed)]
         return f"open, {leaning}"
-    counts = f"{len(met)} for it, {len(missed)} against, of {len(signs)}"
     if not met and not missed:
-        return "no difference"
-    holds, fails = len(set(met)) > 1, len(set(missed)) > 1
-    if holds and fails:
+        return "not shown"
+    if len(signs) in (len(met), len(missed)) and len({measure for measure, _ in signs}) > 1:
+        return "holds" if met else "fails"
+    counts = f"{len(met)} for it, {len(missed)} against, of {len(signs)}"
+    if met and missed:
         return f"mixed: {counts}"
-    if not holds and not fails:
-        return f"no verdict: {counts}"
-    if len(signs) in (len(met), len(missed)):
-        return "holds" if holds else "fails"
-    return f"{'holds in part' if holds else 'fails'}: {counts}"
+    if len({*met, *missed}) < 2:
+        return f"not shown: {counts}"
+    return f"{'holds' if met else 'fails'} in part: {counts}"
 
 
 def fair(one, other, budget=VIEWS):
@@ -926,10 +920,11 @@ CLAIM_NOTE = (
     "of them are significant (bold): Welch's t over seeds, adjusted over this whole table by Benjamini and Hochberg at "
     f"a false discovery rate of {FALSE_DISCOVERIES:.0%}. The variance due to few test images (360 of the digits) is "
     "not included.\n"
-    "- **Verdict**: a claim holds or fails once two of its measures agree and none disagrees, in part if not all of "
-    "them are significant; it is mixed if two agree and two disagree; one measure is not enough. Pairs of fewer than "
-    "three seeds decide nothing beside others that have them; alone they leave it open: a difference beyond "
-    f"{ONE_SEED:g} points only says where it leans.\n"
+    "- **Verdict**, by significant differences alone: a claim *holds* if two or more measures are for it and none is "
+    "against it, *in part* if some show nothing; it *fails* likewise; it is *mixed* if any is for it and any against; "
+    "else it is *not shown*, which does not say that there is no difference. Pairs of fewer than three seeds decide "
+    f"nothing beside others that have them; alone they leave it *open*: a difference beyond {ONE_SEED:g} points only "
+    "says where it leans.\n"
     "- **Settings with several values** are compared with the value that should be worst: the fewest views in a "
     "group, the largest variance."
 )

@@ -108,16 +108,18 @@ def test_a_claim_holds_fails_or_is_open_by_its_numbers():
     assert tables.verdict([], 3) == "open: nothing to compare yet"
     met, missed, within = (list(zip("abcd", [sign] * 4)) for sign in (1, -1, 0))
     assert tables.verdict(met, 3) == "holds" and tables.verdict(missed, 3) == "fails"
-    assert tables.verdict(within, 3) == "no difference"
+    assert tables.verdict(within, 3) == "not shown"  # three seeds cannot say that nothing differs
     assert tables.verdict(met[:2] + within[2:], 3) == "holds in part: 2 for it, 0 against, of 4"
-    assert tables.verdict(missed[:3] + met[3:], 3) == "fails: 1 for it, 3 against, of 4"
-    assert tables.verdict(met[:2] + missed[2:], 3) == "mixed: 2 for it, 2 against, of 4"
-    for lone in (met[:1] + within[1:], 3 * met[:1], met[:1] + missed[1:2]):  # one measure, however often, is none
-        assert tables.verdict(lone, 3).startswith("no verdict: ")
+    assert tables.verdict(missed[:3] + within[3:], 3) == "fails in part: 0 for it, 3 against, of 4"
+    for some, others in ((met, missed), (missed, met)):  # one against it is enough
+        assert tables.verdict(some[:2] + others[2:3] + within[3:], 3).startswith("mixed: ")
+    assert tables.verdict(missed[:3] + met[3:], 3) == "mixed: 1 for it, 3 against, of 4"
+    for lone in (met[:1] + within[1:], 3 * met[:1]):  # one measure, however often, is not enough
+        assert tables.verdict(lone, 3).startswith("not shown: ")
     assert tables.verdict(met[:1], 1) == "open, so far for it"
     assert tables.verdict(missed[:1], 2) == "open, so far against it"
     assert tables.verdict(met[:1] + missed[1:2], 1) == "open, mixed so far"
-    assert tables.verdict(within, 1) == "open, no difference so far"
+    assert tables.verdict(within, 1) == "open, nothing shown so far"
 
 
 def test_a_pair_of_single_seeds_leaves_the_verdict_to_those_with_several():
@@ -179,8 +181,8 @@ def test_claims_compare_like_with_like():
     many = [entry("s", "SimVAE", content(97), seeds=3), entry("b", "BetaVAE", content(96), seeds=3)]
     assert verdicts([simvae, beta, *many])[leads] == "holds"  # single seeds no longer count, nor their margin
     by_distance = entry("e", "BetaVAE", content(90, euclidean=98), seeds=3)
-    assert verdicts([many[0], by_distance])[leads] == "holds in part: 3 for it, 1 against, of 4"
-    for error, said in ((0.2, "holds"), (0.3, "no difference")):  # 1 point: p = 0.024, 0.078, of every measure
+    assert verdicts([many[0], by_distance])[leads] == "mixed: 3 for it, 1 against, of 4"
+    for error, said in ((0.2, "holds"), (0.3, "not shown")):  # 1 point: p = 0.024, 0.078, of every measure
         for one in many:
             for metric in one.metrics.values():
                 metric["error"] = error
@@ -192,14 +194,14 @@ def test_claims_compare_like_with_like():
         entry("d", "BetaVAE", content(50), dataset="cifar10"),
     ]
     rows = [(data, said) for text, data, said, _ in tables.claims([*many, *other_set]) if text == leads]
-    assert rows == [("MNIST", "no difference"), ("CIFAR-10", "open, so far against it")]
+    assert rows == [("MNIST", "not shown"), ("CIFAR-10", "open, so far against it")]
     longer = [entry("s4", "SimVAE", content(98), views=4_000_000), entry("b4", "BetaVAE", content(90), views=3_800_000)]
     rows = [(data, said) for text, data, said, _ in tables.claims([*many, *longer]) if text == leads]
-    assert rows == [("MNIST, 0.0 M views", "no difference"), ("MNIST, 4.0 M views", "open, so far for it")]
+    assert rows == [("MNIST, 0.0 M views", "not shown"), ("MNIST, 4.0 M views", "open, so far for it")]
     pair = [entry("simclr", "SimCLR", content(98, style=20)), entry("simvae", "SimVAE", content(97, style=60))]
     said = verdicts(pair)
     assert said["SimVAE keeps more style than SimCLR (figure 4)"] == "open, so far for it"
-    assert said["SimCLR keeps more content than SimVAE"] == "open, no difference so far"
+    assert said["SimCLR keeps more content than SimVAE"] == "open, nothing shown so far"
     views = [entry("ten", "SimVAE", content(97), num_views=10), entry("two", "SimVAE", content(90), num_views=2)]
     assert (
         verdicts(views)["More views in a group help SimVAE, at equal views in all (figure 7)"] == "open, so far for it"
