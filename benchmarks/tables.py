@@ -22,6 +22,7 @@ from pathlib import Path
 from scipy import stats
 
 from sslzoo.data.catalogue import KNOWN
+from sslzoo.evaluation.protocols.linear import BATCH_SIZE, LEAST_STEPS
 from sslzoo.files import module_at, read_json, write_beside
 from sslzoo.zoo import index
 from sslzoo.zoo.results import check_results, read_results, tag_of
@@ -90,7 +91,7 @@ COPIES = {"cifar10": "The copy of the images at hand had gone through JPEG (abou
 UNEQUAL = {"likelihood_variance": "Likelihood variances", "latent_dim": "Representation sizes"}
 BERNOULLI = "Bernoulli"  # in the place of a variance
 TEMPERATURES = {"simvae": 0.7, "mutual-information": 0.07}  # of the papers
-EARLIER = "\\*"  # after a number that is not of the published files as they are, or was measured in another way
+EARLIER = "\\*"  # after a number of `starred`
 SEEDS = 3  # of either side, before a claim is said to hold or to fail
 
 
@@ -105,9 +106,10 @@ class Entry:
     seeds: int
     settings: dict
     metrics: dict
-    learned: bool = True  # whether probes by Adam took as many steps as MNIST's take
+    steps: int | None = None  # of an epoch of the MLP probe
+    learned: bool = True  # whether it took about as many in all as on MNIST
     restarts: int | None = None  # of mixtures
-    outdated: tuple = ()  # protocols whose numbers are of an earlier measurement
+    starred: frozenset = frozenset()  # names of the numbers that tables mark
 
     @classmethod
     def read(cls, path):
@@ -137,27 +139,50 @@ class Entry:
             len(results["seeds"]),
             settings,
             numbers,
+            _steps(record, "mlp"),
             _learned(record),
             record.get("protocols", {}).get("gmm", {}).get("restarts"),
-            tuple(results.get("outdated", ())),
+            starred(results),
         )
 
     def value(self, metric):
         return self.metrics[metric]["value"] if metric in self.metrics else None
 
     def shown(self, metric):
-        """A value as tables print it, marked where it is of an earlier measurement; empty without one."""
-        return number(self.value(metric), metric) + EARLIER * (
-            metric in self.metrics and metric.partition(".")[0] in self.outdated
-        )
+        """A value as tables print it, with its star; empty without one."""
+        return number(self.value(metric), metric) + EARLIER * (metric in self.starred)
+
+
+def starred(results):
+    """Names of the numbers that are not of the files as they are, or that were measured in another way than today.
+
+    The record of the evaluation tells: it lacks what a run measured of itself with parts that are not kept, it has
+    mixtures of features as they are, or probes by Adam of fewer steps.
+    """
+    record, outdated = results.get("evaluation") or {}, results.get("outdated", ())
+    ways = record.get("protocols", {})
+    differing = {name for name in record.get("numbers", {}) if name in outdated or name not in ways}
+    if "features" not in ways.get("gmm", {"features": None}):
+        differing.add("gmm")
+    short = {name for name in ("linear", "mlp") if name in ways and _steps(record, name) < LEAST_STEPS}
+    return frozenset(
+        f"{protocol}.{metric}"
+        for protocol, metrics in record.get("numbers", {}).items()
+        for metric in metrics
+        if protocol in differing or (protocol in short and is_probe(f"{protocol}.{metric}"))
+    )
+
+
+def _steps(record, probe):
+    """Steps of an epoch of a probe by Adam."""
+    settings, images = record.get("protocols", {}).get(probe), record.get("data", {}).get("train", 0)
+    return settings and settings.get("passes", 1) * math.ceil(images / settings.get("batch_size", BATCH_SIZE))
 
 
 def _learned(record):
-    """Whether the probes by Adam of a report had 90,000 steps; digits' had 2,400 before their epochs were long."""
-    probe = record.get("protocols", {}).get("mlp", {})
-    images = record.get("data", {}).get("train", 0)
-    steps = probe.get("passes", 1) * math.ceil(images / probe.get("batch_size", 128))
-    return not probe or steps * probe.get("epochs", 200) >= 70_000  # CIFAR-10 has 50,000 images
+    """Whether the MLP probe of a report had about 90,000 steps; digits' had 2,400 before their epochs were long."""
+    epochs = record.get("protocols", {}).get("mlp", {}).get("epochs", 200)
+    return (_steps(record, "mlp") or LEAST_STEPS) * epochs >= 70_000  # of CIFAR-10 one pass, of 50,000 images
 
 
 def read_entries(*folders):
@@ -474,7 +499,8 @@ def with_error(entry, metric):
     if entry.value(metric) is None:
         return "–"
     error = entry.metrics[metric].get("error")
-    return number(entry.value(metric), metric) + ("" if error is None else f" ± {error:.1f}")
+    shown = number(entry.value(metric), metric) + ("" if error is None else f" ± {error:.1f}")
+    return shown + EARLIER * (metric in entry.starred)
 
 
 def draw(entries, docs, ablated=()):
@@ -539,7 +565,8 @@ class Comparison:
     def of(cls, one, other, measure):
         """None if one of them lacks the measure."""
         ours, theirs = one.metrics.get(measure), other.metrics.get(measure)
-        if ours is None or theirs is None or (is_probe(measure) and not (one.learned and other.learned)):
+        alike = one.learned and other.learned and one.steps == other.steps
+        if ours is None or theirs is None or (is_probe(measure) and not alike):
             return None
         points = ours["value"] - theirs["value"]
         several = min(one.seeds, other.seeds) >= SEEDS
@@ -742,8 +769,9 @@ Each cell is ours, and theirs in brackets where a paper printed one. Protocols a
 best epoch on the test set, kNN at its best k of 1..15 (Euclidean), clusters averaged over batches of 64. Each entry's
 card has the fixed protocols beside them, the linear probe trained to its end first, and the commands.
 Views: how many the training went through. Accuracies, NMI, ARI and R2 in percent.
-A star: not measured again yet since the weights were rounded, or since the protocol changed
-(`python benchmarks/measure.py --all --outdated` does so).
+A star: measured in another way than other numbers of the column, or not of the files as they are: mixtures of features
+that were not standardized, probes by Adam of fewer steps (CIFAR-10: of half as many, digits: of a fortieth), what a run
+measured of itself with parts that are not kept, and what was not measured again since the weights were rounded.
 """
 
 
@@ -997,12 +1025,12 @@ def values_of(results):
 
 def zoo_row(results):
     values, seconds = values_of(results), results["wall_seconds"]
+    marked = starred(results)
     if ZOO_COLUMNS[1] not in values:  # not trained to its end yet: by Adam, and marked
         values[ZOO_COLUMNS[1]] = values.get(index.EARLIER)
-    old = results.get("outdated", ())
+        marked |= {ZOO_COLUMNS[1]}
     cells = [
-        "" if values.get(name) is None else f"{values[name]:.1f} %{EARLIER * (name.partition('.')[0] in old)}"
-        for name in ZOO_COLUMNS
+        "" if values.get(name) is None else f"{values[name]:.1f} %{EARLIER * (name in marked)}" for name in ZOO_COLUMNS
     ]
     time = f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds} s"
     return [f"`{results['name']}`", *cells, f"{results['views_seen'] / 1e6:.1f} M", time]

@@ -164,6 +164,26 @@ def test_a_bernoulli_likelihood_has_no_variance_to_compare(tmp_path):
     assert verdicts([at_1, beta])[lower] != "open: nothing to compare yet"
 
 
+def test_a_star_comes_from_the_record_of_how_a_number_was_measured():
+    path = ROOT / "weights" / "annulus-digits" / "results.json"
+    results = json.loads(path.read_text("utf-8"))
+    marked = tables.starred(results)
+    assert marked and all(name.startswith("bank.") for name in marked)  # of the run itself: the bank is not kept
+    old = json.loads(json.dumps(results)) | {"outdated": ["style"]}
+    ways = old["evaluation"]["protocols"]
+    del ways["mlp"]["passes"], ways["linear"]["passes"], ways["gmm"]["features"]
+    marked = tables.starred(old)
+    assert {"mlp.accuracy", "linear.accuracy", "gmm.accuracy", "gmm.minibatch64_nmi", "style.kept"} <= marked
+    assert not marked & {"linear.converged_accuracy", "knn.cosine_k10_accuracy"}
+    assert tables.zoo_row(old)[3:6:2] == ["94.2 %\\*", "6.6 %\\*"] and tables.zoo_row(results)[3] == "94.2 %"
+    ours, theirs = (
+        tables.Entry.read(ROOT / "weights" / name / "results.json") for name in ("simclr-cifar10", "moco-cifar10")
+    )
+    other = dataclasses.replace(theirs, steps=2 * ours.steps)  # probes compare at equal steps alone
+    assert tables.Comparison.of(ours, other, "mlp.accuracy") is None
+    assert tables.Comparison.of(ours, dataclasses.replace(other, steps=ours.steps), "mlp.accuracy") is not None
+
+
 def test_claims_compare_like_with_like():
     leads = "SimVAE leads BetaVAE, at equal views and likelihood"
     simvae, beta = entry("simvae-mnist", "SimVAE", content(97)), entry("beta-vae-mnist", "BetaVAE", content(90))
