@@ -75,6 +75,7 @@ def test_the_pages_of_the_zoo_get_a_row_per_model_and_keep_the_rest():
     assert changed == page[:start] + "<!-- weights -->\nnothing\n" + page[end:]
     row = next(row for row in rows if "`simclr-mnist`" in row)
     assert "98.2 %" in row and "14.4 M" in row
+    assert all(row.endswith("| – |") == row.startswith("| `random-") for row in rows)  # no time where none was trained
     best = [float(row.split("|")[2].strip(" %*\\")) for row in rows if "-fashion-mnist`" in row]
     assert len(best) > 5 and best == sorted(best, reverse=True)
     short = [line for line in tables.zoo_in_short(ROOT / "weights") if line.startswith("| `")]
