@@ -947,7 +947,7 @@ SETTINGS_NOTE = (
 NOTES = {
     "Table 5 of SimVAE: linear probe and GMM": " On CIFAR-10 its GMM column of discriminative methods seems moved by a "
     "row against that of the workshop version.",
-    "Table 6 of SimVAE: ARI and NMI of clusters": " For SimCLR and MoCo on CIFAR-10 the paper prints an ARI twice the "
+    "Table 6 of SimVAE: ARI and NMI of clusters": " For SimCLR and MoCo on CIFAR-10 the paper prints an ARI above the "
     "NMI: its columns are probably exchanged there.",
     "Table 7 of SimVAE: reconstruction and generation": " MSE is that of an entry's own decoder, where that is "
     "published; under *Decoders* stands that of a decoder fitted to the features, where it is not. FID takes the "
