@@ -1049,7 +1049,7 @@ def decoder_table(entries):
 
 # What `sslzoo list` shows, and two facts more.
 ZOO_COLUMNS = ("knn.cosine_k10_accuracy", "linear.converged_accuracy", "mlp.accuracy", "gmm.accuracy", "style.kept")
-ZOO_HEADER = ["encoder", "kNN", "linear probe", "MLP probe", "clusters", "style kept", "views", "wall time"]
+ZOO_HEADER = ["encoder", "kNN", "linear probe", "MLP probe", "GMM", "style kept", "views", "wall time"]
 
 
 def zoo_by_dataset(weights):
