@@ -185,6 +185,23 @@ def test_a_star_comes_from_the_record_of_how_a_number_was_measured():
     assert tables.Comparison.of(ours, dataclasses.replace(other, steps=ours.steps), "mlp.accuracy") is not None
 
 
+def test_the_table_of_likelihoods_has_a_row_for_each_number_of_views():
+    kin = [
+        entry("s", "SimVAE", content(97), seeds=3, num_views=10),
+        entry("b", "BetaVAE", content(96, euclidean=95), seeds=3, views=950),
+        entry("group", "BetaVAE", content(94), seeds=3, num_views=10),
+        entry("v", "VAE", content(90), seeds=3, views=4000, likelihood_variance=tables.BERNOULLI),
+        entry("single", "SimVAE", content(98), views=4000, num_views=10),  # has no error, so stands in no row
+        entry("five", "SimVAE", content(99), seeds=3, num_views=5),
+    ]
+    rows = tables.likelihood_table(kin)[2:]
+    assert rows == [
+        "| MNIST, 0.0 M views | kNN | 97.0 | 96.0 | 94.0 | – | – | – | – |",
+        "| MNIST, 0.0 M views | Euclidean kNN | 97.0 | 95.0 | 94.0 | – | – | – | – |",
+    ]
+    assert not tables.likelihood_table(kin[:1])
+
+
 def test_claims_compare_like_with_like():
     leads = "SimVAE leads BetaVAE, at equal views and likelihood"
     simvae, beta = entry("simvae-mnist", "SimVAE", content(97)), entry("beta-vae-mnist", "BetaVAE", content(90))
