@@ -456,7 +456,7 @@ def test_what_is_measured_again_is_no_longer_outdated_and_differences_are_told(t
     results = read_results(folder)
     assert results["outdated"] == ["mlp"]
     card = (folder / "README.md").read_text("utf-8")
-    assert "Of an earlier measurement, and not of these files: MLP probe. Measured on the files as they are" in card
+    assert "Of an earlier measurement, and not of these files: MLP probe. All else was measured on the files" in card
     before = (folder / "results.json").read_bytes()
     assert measure.main([*words, "--check"]) == 0
     assert "simvae-digits: as published (knn 0.9" in capsys.readouterr().out
