@@ -22,6 +22,7 @@ from pathlib import Path
 from scipy import stats
 
 from sslzoo.data.catalogue import KNOWN
+from sslzoo.evaluation.protocols.linear import BATCH_SIZE, LEAST_STEPS
 from sslzoo.files import module_at, read_json, write_beside
 from sslzoo.zoo import index
 from sslzoo.zoo.results import check_results, read_results, tag_of
@@ -83,14 +84,14 @@ CAUSES_OF_ERRORS = {
 VIEWS = operator.attrgetter("views")  # what entries must have equal, unless another budget is asked for
 METHODS = ("Random", "SimVAE", "VAE", "BetaVAE", "CRVAE", "SimCLR", "MoCo", "VICReg")
 GENERATIVE = ("SimVAE", "VAE", "BetaVAE", "CRVAE")
-ONE_SEED = 2.0  # points beyond which a difference of single seeds is called one; seeds on digits vary by less
+ONE_SEED = 2.0  # points beyond which single seeds say where a claim leans; seeds on digits vary by less
 # What is known of the images that the entries were trained on.
 COPIES = {"cifar10": "The copy of the images at hand had gone through JPEG (about 1 kB an image)."}
 # What tables must say where it differs.
 UNEQUAL = {"likelihood_variance": "Likelihood variances", "latent_dim": "Representation sizes"}
 BERNOULLI = "Bernoulli"  # in the place of a variance
 TEMPERATURES = {"simvae": 0.7, "mutual-information": 0.07}  # of the papers
-EARLIER = "\\*"  # after a number that is not of the published files as they are, or was measured in another way
+EARLIER = "\\*"  # after a number of `starred`
 SEEDS = 3  # of either side, before a claim is said to hold or to fail
 
 
@@ -105,9 +106,10 @@ class Entry:
     seeds: int
     settings: dict
     metrics: dict
-    learned: bool = True  # whether probes by Adam took as many steps as MNIST's take
+    steps: int | None = None  # of an epoch of the MLP probe
+    learned: bool = True  # whether it took about as many in all as on MNIST
     restarts: int | None = None  # of mixtures
-    outdated: tuple = ()  # protocols whose numbers are of an earlier measurement
+    starred: frozenset = frozenset()  # names of the numbers that tables mark
 
     @classmethod
     def read(cls, path):
@@ -137,27 +139,50 @@ class Entry:
             len(results["seeds"]),
             settings,
             numbers,
+            _steps(record, "mlp"),
             _learned(record),
             record.get("protocols", {}).get("gmm", {}).get("restarts"),
-            tuple(results.get("outdated", ())),
+            starred(results),
         )
 
     def value(self, metric):
         return self.metrics[metric]["value"] if metric in self.metrics else None
 
     def shown(self, metric):
-        """A value as tables print it, marked where it is of an earlier measurement; empty without one."""
-        return number(self.value(metric), metric) + EARLIER * (
-            metric in self.metrics and metric.partition(".")[0] in self.outdated
-        )
+        """A value as tables print it, with its star; empty without one."""
+        return number(self.value(metric), metric) + EARLIER * (metric in self.starred)
+
+
+def starred(results):
+    """Names of the numbers that are not of the files as they are, or that were measured in another way than today.
+
+    The record of the evaluation tells: it lacks what a run measured of itself with parts that are not kept, it has
+    mixtures of features as they are, or probes by Adam of fewer steps.
+    """
+    record, outdated = results.get("evaluation") or {}, results.get("outdated", ())
+    ways = record.get("protocols", {})
+    differing = {name for name in record.get("numbers", {}) if name in outdated or name not in ways}
+    if "features" not in ways.get("gmm", {"features": None}):
+        differing.add("gmm")
+    short = {name for name in ("linear", "mlp") if name in ways and _steps(record, name) < LEAST_STEPS}
+    return frozenset(
+        f"{protocol}.{metric}"
+        for protocol, metrics in record.get("numbers", {}).items()
+        for metric in metrics
+        if protocol in differing or (protocol in short and is_probe(f"{protocol}.{metric}"))
+    )
+
+
+def _steps(record, probe):
+    """Steps of an epoch of a probe by Adam."""
+    settings, images = record.get("protocols", {}).get(probe), record.get("data", {}).get("train", 0)
+    return settings and settings.get("passes", 1) * math.ceil(images / settings.get("batch_size", BATCH_SIZE))
 
 
 def _learned(record):
-    """Whether the probes by Adam of a report had 90,000 steps; digits' had 2,400 before their epochs were long."""
-    probe = record.get("protocols", {}).get("mlp", {})
-    images = record.get("data", {}).get("train", 0)
-    steps = probe.get("passes", 1) * math.ceil(images / probe.get("batch_size", 128))
-    return not probe or steps * probe.get("epochs", 200) >= 70_000  # CIFAR-10 has 50,000 images
+    """Whether the MLP probe of a report had about 90,000 steps; digits' had 2,400 before their epochs were long."""
+    epochs = record.get("protocols", {}).get("mlp", {}).get("epochs", 200)
+    return (_steps(record, "mlp") or LEAST_STEPS) * epochs >= 70_000  # of CIFAR-10 one pass, of 50,000 images
 
 
 def read_entries(*folders):
@@ -474,7 +499,8 @@ def with_error(entry, metric):
     if entry.value(metric) is None:
         return "–"
     error = entry.metrics[metric].get("error")
-    return number(entry.value(metric), metric) + ("" if error is None else f" ± {error:.1f}")
+    shown = number(entry.value(metric), metric) + ("" if error is None else f" ± {error:.1f}")
+    return shown + EARLIER * (metric in entry.starred)
 
 
 def draw(entries, docs, ablated=()):
@@ -504,6 +530,41 @@ def draw(entries, docs, ablated=()):
             figures.tradeoff(
                 points, docs / picture(dataset), title=f"Content and style: {TITLES.get(dataset, dataset)}"
             )
+
+
+# ---------------------------------------------------------------- prior or likelihood
+
+# Columns: words, method, likelihood variance, views of an image in a step (SimVAE's batches hold ten).
+LIKELIHOODS = (
+    ("SimVAE, 0.01", "SimVAE", 0.01, 10),
+    ("beta-VAE, 0.01", "BetaVAE", 0.01, 1),
+    ("beta-VAE, 0.01, SimVAE's batches", "BetaVAE", 0.01, 10),
+    ("VAE, Bernoulli", "VAE", BERNOULLI, 1),
+    ("VAE, Bernoulli, SimVAE's batches", "VAE", BERNOULLI, 10),
+    ("VAE, 1", "VAE", 1.0, 1),
+    ("SimVAE, 1", "SimVAE", 1.0, 10),
+)
+
+
+def likelihood_table(entries):
+    """Neighbors of SimVAE and of its kin by likelihood and batch: a row for each data set, number of views, measure."""
+    asked = [each[1:] for each in LIKELIHOODS]
+
+    def column(entry):
+        held = entry.settings
+        return entry.method, held.get("likelihood_variance"), held.get("num_views", 1)
+
+    several = [e for e in entries if e.seeds >= SEEDS and column(e) in asked]
+    rows = []
+    for dataset in TITLES:
+        for alike in by_views(e for e in several if e.dataset == dataset):
+            found = {column(e): e for e in alike}
+            if len(found) > 1:
+                data = f"{TITLES[dataset]}, {millions(max(e.views for e in alike))} views"
+                for measure in CONTENT[:2]:
+                    cells = [with_error(found[one], measure) if one in found else "–" for one in asked]
+                    rows.append([data, WORDS[measure], *cells])
+    return table(["data", "neighbors", *(words for words, *_ in LIKELIHOODS)], rows) if rows else []
 
 
 # ---------------------------------------------------------------- claims
@@ -539,7 +600,8 @@ class Comparison:
     def of(cls, one, other, measure):
         """None if one of them lacks the measure."""
         ours, theirs = one.metrics.get(measure), other.metrics.get(measure)
-        if ours is None or theirs is None or (is_probe(measure) and not (one.learned and other.learned)):
+        alike = one.learned and other.learned and one.steps == other.steps
+        if ours is None or theirs is None or (is_probe(measure) and not alike):
             return None
         points = ours["value"] - theirs["value"]
         several = min(one.seeds, other.seeds) >= SEEDS
@@ -574,12 +636,7 @@ def discoveries(comparisons):
 
 
 def verdict(signs, seeds):
-    """holds, fails, mixed or open, of (measure, sign): 1 for the claim, -1 against it, 0 for no difference.
-
-    A claim holds if two measures are for it and none is against it, in part if not all are, and fails likewise; met by
-    two and missed by two, it is mixed. One measure alone gives no verdict. With fewer than `SEEDS` seeds on a side it
-    stays open, and the word says which way it leans.
-    """
+    """Verdict of (measure, sign) by the rule in `CLAIM_NOTE`: 1 is for the claim, -1 against it, 0 shows nothing."""
     met, missed = ([measure for measure, sign in signs if sign == side] for side in (1, -1))
     if not signs:
         return "open: nothing to compare yet"
@@ -588,20 +645,19 @@ def verdict(signs, seeds):
             (True, True): "mixed so far",
             (True, False): "so far for it",
             (False, True): "so far against it",
-            (False, False): "no difference so far",
+            (False, False): "nothing shown so far",
         }[bool(met), bool(missed)]
         return f"open, {leaning}"
-    counts = f"{len(met)} for it, {len(missed)} against, of {len(signs)}"
     if not met and not missed:
-        return "no difference"
-    holds, fails = len(set(met)) > 1, len(set(missed)) > 1
-    if holds and fails:
+        return "not shown"
+    if len(signs) in (len(met), len(missed)) and len({measure for measure, _ in signs}) > 1:
+        return "holds" if met else "fails"
+    counts = f"{len(met)} for it, {len(missed)} against, of {len(signs)}"
+    if met and missed:
         return f"mixed: {counts}"
-    if not holds and not fails:
-        return f"no verdict: {counts}"
-    if len(signs) in (len(met), len(missed)):
-        return "holds" if holds else "fails"
-    return f"{'holds in part' if holds else 'fails'}: {counts}"
+    if len({*met, *missed}) < 2:
+        return f"not shown: {counts}"
+    return f"{'holds' if met else 'fails'} in part: {counts}"
 
 
 def fair(one, other, budget=VIEWS):
@@ -748,8 +804,9 @@ Each cell is ours, and theirs in brackets where a paper printed one. Protocols a
 best epoch on the test set, kNN at its best k of 1..15 (Euclidean), clusters averaged over batches of 64. Each entry's
 card has the fixed protocols beside them, the linear probe trained to its end first, and the commands.
 Views: how many the training went through. Accuracies, NMI, ARI and R2 in percent.
-A star: not measured again yet since the weights were rounded, or since the protocol changed
-(`python benchmarks/measure.py --all --outdated` does so).
+A star: measured in another way than other numbers of the column, or not of the files as they are: mixtures of features
+that were not standardized, probes by Adam of fewer steps (CIFAR-10: of half as many, digits: of a fortieth), what a run
+measured of itself with parts that are not kept, and what was not measured again since the weights were rounded.
 """
 
 
@@ -821,6 +878,9 @@ def page(entries, papers, ablated=()):
             "",
             *changed,
         ]
+    kin = likelihood_table([*entries, *ablated])
+    if kin:
+        lines += ["## Prior or likelihood?", "", LIKELIHOOD_NOTE, "", *kin, ""]
     others = [
         e
         for e in entries
@@ -887,7 +947,7 @@ SETTINGS_NOTE = (
 NOTES = {
     "Table 5 of SimVAE: linear probe and GMM": " On CIFAR-10 its GMM column of discriminative methods seems moved by a "
     "row against that of the workshop version.",
-    "Table 6 of SimVAE: ARI and NMI of clusters": " For SimCLR and MoCo on CIFAR-10 the paper prints an ARI twice the "
+    "Table 6 of SimVAE: ARI and NMI of clusters": " For SimCLR and MoCo on CIFAR-10 the paper prints an ARI above the "
     "NMI: its columns are probably exchanged there.",
     "Table 7 of SimVAE: reconstruction and generation": " MSE is that of an entry's own decoder, where that is "
     "published; under *Decoders* stands that of a decoder fitted to the features, where it is not. FID takes the "
@@ -910,6 +970,11 @@ ABLATION_NOTE = (
     "and their standard errors; kNN: cosine, k = 10; probes at their last epoch; GMM on the whole test set. The runs: "
     "`benchmarks/results/ablations`."
 )
+LIKELIHOOD_NOTE = (
+    "Likelihood variances, or the Bernoulli likelihood (cross-entropy), of models of one network and representation "
+    "size, at equal views; a batch of SimVAE holds a tenth as many images, each ten times. Means of three seeds and "
+    "their standard errors. What three seeds show of it: [Which claims hold](#which-claims-hold)."
+)
 DECODER_NOTE = (
     "Squared error per pixel of test images in 0..1 (*fitted*: through a decoder trained on the frozen features); "
     "Fréchet distance between test images and images of class-wise Gaussians, in the named space; importance-weighted "
@@ -926,10 +991,11 @@ CLAIM_NOTE = (
     "of them are significant (bold): Welch's t over seeds, adjusted over this whole table by Benjamini and Hochberg at "
     f"a false discovery rate of {FALSE_DISCOVERIES:.0%}. The variance due to few test images (360 of the digits) is "
     "not included.\n"
-    "- **Verdict**: a claim holds or fails once two of its measures agree and none disagrees, in part if not all of "
-    "them are significant; it is mixed if two agree and two disagree; one measure is not enough. Pairs of fewer than "
-    "three seeds decide nothing beside others that have them; alone they leave it open: a difference beyond "
-    f"{ONE_SEED:g} points only says where it leans.\n"
+    "- **Verdict**, by significant differences alone: a claim *holds* if two or more measures are for it and none is "
+    "against it, *in part* if some show nothing; it *fails* likewise; it is *mixed* if any is for it and any against; "
+    "else it is *not shown*, which does not say that there is no difference. Pairs of fewer than three seeds decide "
+    f"nothing beside others that have them; alone they leave it *open*: a difference beyond {ONE_SEED:g} points only "
+    "says where it leans.\n"
     "- **Settings with several values** are compared with the value that should be worst: the fewest views in a "
     "group, the largest variance."
 )
@@ -983,7 +1049,7 @@ def decoder_table(entries):
 
 # What `sslzoo list` shows, and two facts more.
 ZOO_COLUMNS = ("knn.cosine_k10_accuracy", "linear.converged_accuracy", "mlp.accuracy", "gmm.accuracy", "style.kept")
-ZOO_HEADER = ["encoder", "kNN", "linear probe", "MLP probe", "clusters", "style kept", "views", "time, 2 cores"]
+ZOO_HEADER = ["encoder", "kNN", "linear probe", "MLP probe", "GMM", "style kept", "views", "wall time"]
 
 
 def zoo_by_dataset(weights):
@@ -1002,14 +1068,15 @@ def values_of(results):
 
 def zoo_row(results):
     values, seconds = values_of(results), results["wall_seconds"]
+    marked = starred(results)
     if ZOO_COLUMNS[1] not in values:  # not trained to its end yet: by Adam, and marked
         values[ZOO_COLUMNS[1]] = values.get(index.EARLIER)
-    old = results.get("outdated", ())
+        marked |= {ZOO_COLUMNS[1]}
     cells = [
-        "" if values.get(name) is None else f"{values[name]:.1f} %{EARLIER * (name.partition('.')[0] in old)}"
-        for name in ZOO_COLUMNS
+        "" if values.get(name) is None else f"{values[name]:.1f} %{EARLIER * (name in marked)}" for name in ZOO_COLUMNS
     ]
     time = f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds} s"
+    time = time if results["views_seen"] else "–"  # of training: that of a floor is the measuring's
     return [f"`{results['name']}`", *cells, f"{results['views_seen'] / 1e6:.1f} M", time]
 
 

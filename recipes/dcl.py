@@ -1,6 +1,6 @@
 """Train DCL: SimCLR with the positive taken out of the negatives.
 
-    KERAS_BACKEND=jax python recipes/dcl.py                        # digits: kNN of 10 93.3 %, linear probe 84.2 %
+    KERAS_BACKEND=jax python recipes/dcl.py                        # digits: kNN of 10 93.3 %, linear probe 92.2 %
     KERAS_BACKEND=jax python recipes/dcl.py --dataset mnist
     python recipes/dcl.py --set sigma=0.5                          # weighted: DCLW
     python recipes/dcl.py --dataset cifar10 --variant strong       # to compare with other libraries' tables

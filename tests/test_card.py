@@ -162,6 +162,18 @@ def test_the_command_that_measures_again_states_what_is_not_usual():
     assert "sslzoo evaluate" not in card.render(results(evaluation=own))
 
 
+def test_what_the_files_cannot_give_again_is_said_and_not_promised():
+    ways = {"knn": {}, "reconstruction": {"decoder": "its own"}, "style": {}}
+    record = {"data": {"name": "mnist"}, "protocols": ways, "numbers": {name: {} for name in (*ways, "bank", "views")}}
+    text = card.render(results(evaluation=record, left_out=["decoder"], outdated=["style", "reconstruction"]))
+    lost = "with parts that are not here: reconstruction, memory bank, linear probe on views."
+    earlier = "Of an earlier measurement, and not of these files: style probe."
+    assert f"Measured while it trained, {lost} {earlier} All else was measured on the files" in text
+    assert "--protocols knn style\n" in text
+    whole = card.render(results(evaluation=record | {"numbers": {name: {} for name in ways}}))
+    assert "\nMeasured on the files as they are here, and again by\n" in whole and "knn reconstruction style\n" in whole
+
+
 def test_the_command_is_one_that_the_shell_takes():
     from sslzoo import cli
 

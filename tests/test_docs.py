@@ -75,6 +75,7 @@ def test_the_pages_of_the_zoo_get_a_row_per_model_and_keep_the_rest():
     assert changed == page[:start] + "<!-- weights -->\nnothing\n" + page[end:]
     row = next(row for row in rows if "`simclr-mnist`" in row)
     assert "98.2 %" in row and "14.4 M" in row
+    assert all(row.endswith("| – |") == row.startswith("| `random-") for row in rows)  # no time where none was trained
     best = [float(row.split("|")[2].strip(" %*\\")) for row in rows if "-fashion-mnist`" in row]
     assert len(best) > 5 and best == sorted(best, reverse=True)
     short = [line for line in tables.zoo_in_short(ROOT / "weights") if line.startswith("| `")]
@@ -108,16 +109,18 @@ def test_a_claim_holds_fails_or_is_open_by_its_numbers():
     assert tables.verdict([], 3) == "open: nothing to compare yet"
     met, missed, within = (list(zip("abcd", [sign] * 4)) for sign in (1, -1, 0))
     assert tables.verdict(met, 3) == "holds" and tables.verdict(missed, 3) == "fails"
-    assert tables.verdict(within, 3) == "no difference"
+    assert tables.verdict(within, 3) == "not shown"  # three seeds cannot say that nothing differs
     assert tables.verdict(met[:2] + within[2:], 3) == "holds in part: 2 for it, 0 against, of 4"
-    assert tables.verdict(missed[:3] + met[3:], 3) == "fails: 1 for it, 3 against, of 4"
-    assert tables.verdict(met[:2] + missed[2:], 3) == "mixed: 2 for it, 2 against, of 4"
-    for lone in (met[:1] + within[1:], 3 * met[:1], met[:1] + missed[1:2]):  # one measure, however often, is none
-        assert tables.verdict(lone, 3).startswith("no verdict: ")
+    assert tables.verdict(missed[:3] + within[3:], 3) == "fails in part: 0 for it, 3 against, of 4"
+    for some, others in ((met, missed), (missed, met)):  # one against it is enough
+        assert tables.verdict(some[:2] + others[2:3] + within[3:], 3).startswith("mixed: ")
+    assert tables.verdict(missed[:3] + met[3:], 3) == "mixed: 1 for it, 3 against, of 4"
+    for lone in (met[:1] + within[1:], 3 * met[:1]):  # one measure, however often, is not enough
+        assert tables.verdict(lone, 3).startswith("not shown: ")
     assert tables.verdict(met[:1], 1) == "open, so far for it"
     assert tables.verdict(missed[:1], 2) == "open, so far against it"
     assert tables.verdict(met[:1] + missed[1:2], 1) == "open, mixed so far"
-    assert tables.verdict(within, 1) == "open, no difference so far"
+    assert tables.verdict(within, 1) == "open, nothing shown so far"
 
 
 def test_a_pair_of_single_seeds_leaves_the_verdict_to_those_with_several():
@@ -162,6 +165,43 @@ def test_a_bernoulli_likelihood_has_no_variance_to_compare(tmp_path):
     assert verdicts([at_1, beta])[lower] != "open: nothing to compare yet"
 
 
+def test_a_star_comes_from_the_record_of_how_a_number_was_measured():
+    path = ROOT / "weights" / "annulus-digits" / "results.json"
+    results = json.loads(path.read_text("utf-8"))
+    marked = tables.starred(results)
+    assert marked and all(name.startswith("bank.") for name in marked)  # of the run itself: the bank is not kept
+    old = json.loads(json.dumps(results)) | {"outdated": ["style"]}
+    ways = old["evaluation"]["protocols"]
+    del ways["mlp"]["passes"], ways["linear"]["passes"], ways["gmm"]["features"]
+    marked = tables.starred(old)
+    assert {"mlp.accuracy", "linear.accuracy", "gmm.accuracy", "gmm.minibatch64_nmi", "style.kept"} <= marked
+    assert not marked & {"linear.converged_accuracy", "knn.cosine_k10_accuracy"}
+    assert tables.zoo_row(old)[3:6:2] == ["94.2 %\\*", "6.6 %\\*"] and tables.zoo_row(results)[3] == "94.2 %"
+    ours, theirs = (
+        tables.Entry.read(ROOT / "weights" / name / "results.json") for name in ("simclr-cifar10", "moco-cifar10")
+    )
+    other = dataclasses.replace(theirs, steps=2 * ours.steps)  # probes compare at equal steps alone
+    assert tables.Comparison.of(ours, other, "mlp.accuracy") is None
+    assert tables.Comparison.of(ours, dataclasses.replace(other, steps=ours.steps), "mlp.accuracy") is not None
+
+
+def test_the_table_of_likelihoods_has_a_row_for_each_number_of_views():
+    kin = [
+        entry("s", "SimVAE", content(97), seeds=3, num_views=10),
+        entry("b", "BetaVAE", content(96, euclidean=95), seeds=3, views=950),
+        entry("group", "BetaVAE", content(94), seeds=3, num_views=10),
+        entry("v", "VAE", content(90), seeds=3, views=4000, likelihood_variance=tables.BERNOULLI),
+        entry("single", "SimVAE", content(98), views=4000, num_views=10),  # has no error, so stands in no row
+        entry("five", "SimVAE", content(99), seeds=3, num_views=5),
+    ]
+    rows = tables.likelihood_table(kin)[2:]
+    assert rows == [
+        "| MNIST, 0.0 M views | kNN | 97.0 | 96.0 | 94.0 | – | – | – | – |",
+        "| MNIST, 0.0 M views | Euclidean kNN | 97.0 | 95.0 | 94.0 | – | – | – | – |",
+    ]
+    assert not tables.likelihood_table(kin[:1])
+
+
 def test_claims_compare_like_with_like():
     leads = "SimVAE leads BetaVAE, at equal views and likelihood"
     simvae, beta = entry("simvae-mnist", "SimVAE", content(97)), entry("beta-vae-mnist", "BetaVAE", content(90))
@@ -179,8 +219,8 @@ def test_claims_compare_like_with_like():
     many = [entry("s", "SimVAE", content(97), seeds=3), entry("b", "BetaVAE", content(96), seeds=3)]
     assert verdicts([simvae, beta, *many])[leads] == "holds"  # single seeds no longer count, nor their margin
     by_distance = entry("e", "BetaVAE", content(90, euclidean=98), seeds=3)
-    assert verdicts([many[0], by_distance])[leads] == "holds in part: 3 for it, 1 against, of 4"
-    for error, said in ((0.2, "holds"), (0.3, "no difference")):  # 1 point: p = 0.024, 0.078, of every measure
+    assert verdicts([many[0], by_distance])[leads] == "mixed: 3 for it, 1 against, of 4"
+    for error, said in ((0.2, "holds"), (0.3, "not shown")):  # 1 point: p = 0.024, 0.078, of every measure
         for one in many:
             for metric in one.metrics.values():
                 metric["error"] = error
@@ -192,14 +232,14 @@ def test_claims_compare_like_with_like():
         entry("d", "BetaVAE", content(50), dataset="cifar10"),
     ]
     rows = [(data, said) for text, data, said, _ in tables.claims([*many, *other_set]) if text == leads]
-    assert rows == [("MNIST", "no difference"), ("CIFAR-10", "open, so far against it")]
+    assert rows == [("MNIST", "not shown"), ("CIFAR-10", "open, so far against it")]
     longer = [entry("s4", "SimVAE", content(98), views=4_000_000), entry("b4", "BetaVAE", content(90), views=3_800_000)]
     rows = [(data, said) for text, data, said, _ in tables.claims([*many, *longer]) if text == leads]
-    assert rows == [("MNIST, 0.0 M views", "no difference"), ("MNIST, 4.0 M views", "open, so far for it")]
+    assert rows == [("MNIST, 0.0 M views", "not shown"), ("MNIST, 4.0 M views", "open, so far for it")]
     pair = [entry("simclr", "SimCLR", content(98, style=20)), entry("simvae", "SimVAE", content(97, style=60))]
     said = verdicts(pair)
     assert said["SimVAE keeps more style than SimCLR (figure 4)"] == "open, so far for it"
-    assert said["SimCLR keeps more content than SimVAE"] == "open, no difference so far"
+    assert said["SimCLR keeps more content than SimVAE"] == "open, nothing shown so far"
     views = [entry("ten", "SimVAE", content(97), num_views=10), entry("two", "SimVAE", content(90), num_views=2)]
     assert (
         verdicts(views)["More views in a group help SimVAE, at equal views in all (figure 7)"] == "open, so far for it"
@@ -416,7 +456,7 @@ def test_what_is_measured_again_is_no_longer_outdated_and_differences_are_told(t
     results = read_results(folder)
     assert results["outdated"] == ["mlp"]
     card = (folder / "README.md").read_text("utf-8")
-    assert "Of an earlier measurement, and not of these files: MLP probe. Measured on the files as they are" in card
+    assert "Of an earlier measurement, and not of these files: MLP probe. All else was measured on the files" in card
     before = (folder / "results.json").read_bytes()
     assert measure.main([*words, "--check"]) == 0
     assert "simvae-digits: as published (knn 0.9" in capsys.readouterr().out

@@ -14,7 +14,7 @@ WEIGHTS = ROOT / "weights"
 COLUMNS = {  # metric -> head of its column
     "knn.cosine_k10_accuracy": "kNN",
     "linear.converged_accuracy": "linear probe",
-    "gmm.accuracy": "clusters",
+    "gmm.accuracy": "GMM",
     "style.kept": "style kept",
 }
 SHOWN = ("embedding.png", "neighbors.png", "reconstructions.png", "samples.png", "views.png")  # in this order

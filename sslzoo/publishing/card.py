@@ -208,10 +208,27 @@ def _numbers(results, where):
         cells += [_with_unit(metric.get(column), scale, unit) for column in columns]
         lines.append(f"| {' | '.join(map(_cell, [*cells, metric['protocol']]))} |")
     if command := _evaluation_command(results, where):
-        outdated = [REGISTRY[name].title for name in results.get("outdated", []) if name in REGISTRY]
-        earlier = f"Of an earlier measurement, and not of these files: {', '.join(outdated)}. " if outdated else ""
-        lines += ["", f"{earlier}Measured on the files as they are here, and again by", "", "```sh", command, "```"]
+        lost = _lost(results)
+        outdated = [name for name in results.get("outdated", []) if name not in lost]
+        words = [
+            f"{how}: {', '.join(REGISTRY[name].title for name in names if name in REGISTRY)}."
+            for how, names in (
+                ("Measured while it trained, with parts that are not here", lost),
+                ("Of an earlier measurement, and not of these files", outdated),
+            )
+            if names
+        ]
+        words += [f"{'All else was m' if words else 'M'}easured on the files as they are here, and again by"]
+        lines += ["", " ".join(words), "", "```sh", command, "```"]
     return lines
+
+
+def _lost(results):
+    """Protocols whose numbers these files cannot give again: a bank, a posterior or a decoder that is not here."""
+    record, left_out = results.get("evaluation") or {}, results.get("left_out", ())
+    ways = record.get("protocols", {})
+    own = [name for name, way in ways.items() if "decoder" in left_out and way.get("decoder") == "its own"]
+    return [name for name in record.get("numbers", {}) if name not in ways or name in own]
 
 
 def _measured_on(results):
@@ -221,7 +238,7 @@ def _measured_on(results):
 
 
 def _evaluation_command(results, where):
-    """The command that measures all numbers again; None where the card cannot know it."""
+    """The command that measures again what these files can; None where the card cannot know it."""
     record = results.get("evaluation") or {}
     protocols, measured = record.get("protocols"), record.get("data", {}).get("name")
     if (
@@ -231,7 +248,8 @@ def _evaluation_command(results, where):
         or measured not in KNOWN
     ):
         return None  # a classifier, or measured on arrays, or on images that only their owner has
-    words = ["sslzoo", "evaluate", where, "--dataset", measured, "--protocols", *protocols]
+    kept = [name for name in protocols if name not in _lost(results)]
+    words = ["sslzoo", "evaluate", where, "--dataset", measured, "--protocols", *kept]
     for option, value in options_of(record).items():
         values = value if isinstance(value, list) else [value]
         words += [f"--{option.replace('_', '-')}", *map(str, values)]

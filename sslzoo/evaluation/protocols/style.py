@@ -10,7 +10,7 @@ from sslzoo.networks import composition
 
 # metric -> label, note, chance
 _NOTES = {
-    "kept": ("style score", "mean of the R2 below, none below 0; no flip: no views turn images upside down", 0.0),
+    "kept": ("style kept", "mean of the R2 below, none below 0; no flip: no views turn images upside down", 0.0),
     "flip_accuracy": ("vertical flip, accuracy", "half of the images are flipped", 0.5),
     "position_r2": ("crop position, R2", "of its middle, both coordinates", 0.0),
     "size_r2": ("crop size, R2", "of its side; 40 to 100 % of the area", 0.0),
