@@ -20,7 +20,7 @@ from sslzoo.methods import inputs
 from sslzoo.methods.advice import Advice
 from sslzoo.methods.fusing import fused_steps, fuses_its_steps, refuse_parts_of_batches, refuse_replicas
 from sslzoo.methods.state import is_moved_by_hand, snapshot
-from sslzoo.networks.composition import compose, scales_twice
+from sslzoo.networks.composition import as_network, compose, scales_twice
 from sslzoo.views import Views
 
 HELD_OUT_SEED = 0  # of the views of `evaluate` and `validation_data`
@@ -104,13 +104,13 @@ class Pretrainer(keras.Model):
         model.fit(images, batch_size=16, verbose=0)
 
     Args:
-        encoder: built Keras model, view (N, H, W, C) -> representation (N, L).
+        encoder: built Functional or Sequential model, view (N, H, W, C) -> representation (N, L).
         views: `sslzoo.views.Views`, or None when only ready-made views will be given.
         **kwargs: `name`, `dtype` of `keras.Model`.
 
     Raises:
-        InvalidInputError: an encoder that is not built, or that would scale images again after the views; or another
-            number of views than the method takes.
+        InvalidInputError: an encoder that is not built, is a subclass of `keras.Model`, or would scale images again
+            after the views; or another number of views than the method takes.
     """
 
     # Name of each loss term -> what it stands for in the model that all methods fit: of `ROLES`, or two with ", ".
@@ -156,8 +156,7 @@ class Pretrainer(keras.Model):
     def __init__(self, encoder: keras.Model, views: keras.Layer | None = None, **kwargs):
         self._check_arguments(kwargs)
         super().__init__(**kwargs)
-        if not getattr(encoder, "built", False):
-            raise InvalidInputError(f"encoder must be a built Keras model. Received: encoder={encoder!r}")
+        encoder = as_network("encoder", encoder)
         if views is not None and scales_twice(encoder, views):
             raise InvalidInputError(
                 "encoder must take what the views give, and this one scales raw images first, which the views have "
