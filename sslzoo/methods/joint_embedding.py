@@ -7,7 +7,7 @@ from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.methods.advice import Advice
 from sslzoo.methods.pretrainer import Pretrainer, full_precision, views_of
-from sslzoo.methods.state import ema_update, make_teacher
+from sslzoo.methods.state import ema_update, freeze_alike, make_teacher
 from sslzoo.networks.composition import as_network, at_size, compose
 
 
@@ -125,7 +125,7 @@ class TeacherStudent(JointEmbedding):
     at the beginning of each training step, before it asks them anything; `tico.py` is a short one. The copies are
     `teacher_encoder`, `teacher_projector` ...: variables of the model that the optimizer never sees, whatever
     `trainable` says, so part of every checkpoint, but not of `parts`. Batch normalization in a teacher has statistics
-    of its own.
+    of its own, and is frozen where the student's is.
 
     Args:
         encoder, projector, views: as in `JointEmbedding`.
@@ -151,6 +151,13 @@ class TeacherStudent(JointEmbedding):
         for name in self.taught:
             student = getattr(self, name)
             setattr(self, f"teacher_{name}", None if student is None else make_teacher(student))
+
+    def make_train_function(self, force=False):
+        """`Pretrainer`'s, of teachers whose layers are frozen where the student's are: `trainable` was set since."""
+        for name in self.taught:
+            if getattr(self, name) is not None:
+                freeze_alike(getattr(self, f"teacher_{name}"), getattr(self, name))
+        super().make_train_function(force)
 
     def move_teacher(self, momentum, first=None) -> None:
         """teacher <- momentum teacher + (1 - momentum) student, with a float or scalar tensor in [0, 1].
