@@ -9,12 +9,10 @@ FREE, PARTLY, FROZEN = (), ("norm",), ("hidden", "norm", "latent")
 
 
 def freeze(model, names):
-    """Its layers of those names alone."""
-    model.trainable = True
-    if names == FROZEN:
-        model.trainable = False
-    for name in () if names == FROZEN else names:
-        model.get_layer(name).trainable = False
+    """Its layers of those names alone; under TensorFlow a model that is trainable already hands `True` to no layer."""
+    model.trainable = names != FROZEN
+    for layer in model.layers:
+        layer.trainable = names != FROZEN and layer.name not in names
     return model
 
 
