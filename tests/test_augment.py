@@ -378,6 +378,17 @@ def test_normalize():
     np.testing.assert_allclose(array(augment.Normalize(0.5, 0.5)(images)), 2 * images - 1, atol=1e-6)
 
 
+def test_normalize_as_a_layer_takes_channels_last_whatever_keras_is_set_to():
+    images, before = pictures(2, 4, 5, 3), keras.config.image_data_format()
+    expected = array(augment.Normalize((0.1, 0.2, 0.3), 0.5)(images))
+    keras.config.set_image_data_format("channels_first")
+    try:
+        (layer,) = augment.Normalize((0.1, 0.2, 0.3), 0.5).core_layers(images.shape[1:], "normalize")
+        np.testing.assert_allclose(array(layer(images)), expected, atol=1e-5)
+    finally:
+        keras.config.set_image_data_format(before)
+
+
 def test_noise():
     images = np.zeros((50, 20, 20, 1), "float32")
     noise = run(augment.GaussianNoise(0.3), images)

@@ -114,7 +114,8 @@ class Normalize(PointwiseTransform):
         return images * scale + offset
 
     def core_layers(self, image_shape, name):
-        scale, offset = self._scale_and_offset()
+        # A plain row of numbers is one for the first axis where Keras is set to "channels_first".
+        scale, offset = (x if np.ndim(x) == 0 else [[x]] for x in self._scale_and_offset())
         return [keras.layers.Rescaling(scale, offset, dtype="float32", name=name)]
 
 

@@ -27,6 +27,7 @@ from sslzoo.data.image_files import Fit
 from sslzoo.errors import InvalidInputError, MissingDataError
 from sslzoo.evaluation.features import check_features, check_labels, features, run
 from sslzoo.networks import composition
+from sslzoo.networks.backbones import check_channels_last
 
 INCEPTION_SIDE = 299
 _PIXELS = 2**25  # floats of images held at a time
@@ -206,6 +207,7 @@ class Extractor:
 
 def inception() -> keras.Model:
     """Keras' InceptionV3 up to its pooled features: images (B, H, W, 3) of any size, 0..255 -> (B, 2048)."""
+    check_channels_last("keras:InceptionV3")
     try:
         network = keras.applications.InceptionV3(include_top=False, pooling="avg", weights="imagenet")
     except Exception as error:  # no network, no room, a server's answer

@@ -8,6 +8,7 @@ from sslzoo.losses import unit
 from sslzoo.methods.memory_bank import MemoryBank
 from sslzoo.methods.papers import MUTUAL_INFORMATION
 from sslzoo.methods.pretrainer import full_precision
+from sslzoo.networks.composition import as_network
 
 
 class CMC(MemoryBank):
@@ -48,13 +49,11 @@ class CMC(MemoryBank):
         negatives=4096,
         **kwargs,
     ):
+        lightness, color = as_network("lightness", lightness), as_network("color", color)
         super().__init__(side_by_side(lightness, color), num_images, None, views, negatives=negatives, **kwargs)
-        self.lightness, self.lightness_projector = lightness, lightness_projector
-        self.color, self.color_projector = color, color_projector
-        if lightness_projector is not None:
-            self.check_head("lightness_projector", lightness_projector, lightness)
-        if color_projector is not None:
-            self.check_head("color_projector", color_projector, color)
+        self.lightness, self.color = lightness, color
+        self.lightness_projector = self.checked_head("lightness_projector", lightness_projector, lightness)
+        self.color_projector = self.checked_head("color_projector", color_projector, color)
         sizes = [(head or network).output_shape[-1] for network, head in self._streams()]
         if sizes[0] != sizes[1]:
             raise InvalidInputError(

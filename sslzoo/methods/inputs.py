@@ -17,9 +17,8 @@ NO_PART = {  # arguments of Keras' `compile` that a method has no use for
 }
 
 
-def check_options(method, options) -> None:
-    """Raise unless `compile` and `fit` were given only what a method heeds."""
-    refuse_weights(options.get("sample_weight"), options.get("class_weight"))
+def check_compiled(method) -> None:
+    """Raise unless `compile` was given only what a method heeds."""
     # As given: `get_compile_config` serializes it, which a schedule without `get_config` does not survive.
     given = getattr(getattr(method, "_compile_config", None), "config", {})
     for argument, reason in NO_PART.items():
@@ -87,23 +86,21 @@ def check_least(method, x, batch_size, what="x", share=1.0) -> object:
     return x
 
 
-def check_validation(method, x, batch_size, options) -> dict:
-    """`check_values` and `check_least` of what `fit` is to validate with, before it trains.
+def check_validation(method, given, batch_size: int | None) -> object:
+    """`check_values` and `check_least` of the `validation_data` of `fit`, before it trains.
+
+    Args:
+        batch_size: of arrays; None where some of the batches are measured alone, of which none is the last.
 
     Returns:
-        `options`, with the check in a `tf.data.Dataset`.
+        What was given; of a `tf.data.Dataset` one with the check in it.
     """
-    given, share = options.get("validation_data"), options.get("validation_split") or 0.0
-    batch_size = options.get("validation_batch_size") or batch_size
-    is_whole = options.get("validation_steps") is None
-    if given is None:
-        if share and is_whole:
-            check_least(method, x, batch_size, "validation_split", share)
-        return options
+    if isinstance(given, (tuple, list)):
+        refuse_weights(*given[2:])
     measured = given[0] if isinstance(given, (tuple, list)) else given
     check_values(method, measured)
-    checked = check_least(method, measured, batch_size, "validation_data") if is_whole else measured
-    return options if checked is measured else options | {"validation_data": checked}
+    checked = measured if batch_size is None else check_least(method, measured, batch_size, "validation_data")
+    return given if checked is measured else checked
 
 
 def refuse_weights(*weights) -> None:

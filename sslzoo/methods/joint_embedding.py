@@ -7,8 +7,8 @@ from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.methods.advice import Advice
 from sslzoo.methods.pretrainer import Pretrainer, full_precision, views_of
-from sslzoo.methods.state import ema_update, make_teacher
-from sslzoo.networks.composition import at_size, compose
+from sslzoo.methods.state import ema_update, freeze_alike, make_teacher
+from sslzoo.networks.composition import as_network, at_size, compose
 
 
 class JointEmbedding(Pretrainer):
@@ -52,24 +52,29 @@ class JointEmbedding(Pretrainer):
         self, encoder: keras.Model, projector: keras.Model | None = None, views: keras.Layer | None = None, **kwargs
     ):
         super().__init__(encoder, views, **kwargs)
-        self.projector = projector
+        encoder = self.encoder
         if len(encoder.outputs) != 1 or len(encoder.outputs[0].shape) != 2:
             raise InvalidInputError(
                 "encoder must have one output of shape (batch, features); see networks.encoder. "
                 f"Received: encoder outputs of shapes {[tuple(o.shape) for o in encoder.outputs]}"
             )
-        if projector is not None:
-            self.check_head("projector", projector, encoder)
+        self.projector = self.checked_head("projector", projector, encoder)
 
-    def check_head(self, name: str, head: keras.Model, network: keras.Model) -> None:
-        """Raise InvalidInputError unless a head is a built model from a network's features to (batch, numbers)."""
-        built = getattr(head, "built", False)
-        if not built or head.input_shape != network.output_shape or len(head.output_shape) != 2:
-            shapes = f"{head.input_shape} -> {head.output_shape}" if built else "not built"
+    def checked_head(self, name: str, head: keras.Model | None, network: keras.Model) -> keras.Model | None:
+        """A head as it is kept, `as_network`; None without.
+
+        Raises:
+            InvalidInputError: it is no built model from a network's features to (batch, numbers).
+        """
+        if head is None:
+            return None
+        head = as_network(name, head)
+        if head.input_shape != network.output_shape or len(head.output_shape) != 2:
             raise InvalidInputError(
                 f"{name} must be a built model from {network.output_shape} to (batch, features). "
-                f"Received: {name} {shapes}"
+                f"Received: {name} {head.input_shape} -> {head.output_shape}"
             )
+        return head
 
     @property
     def embedding_dim(self) -> int:
@@ -120,7 +125,7 @@ class TeacherStudent(JointEmbedding):
     at the beginning of each training step, before it asks them anything; `tico.py` is a short one. The copies are
     `teacher_encoder`, `teacher_projector` ...: variables of the model that the optimizer never sees, whatever
     `trainable` says, so part of every checkpoint, but not of `parts`. Batch normalization in a teacher has statistics
-    of its own.
+    of its own, and is frozen where the student's is.
 
     Args:
         encoder, projector, views: as in `JointEmbedding`.
@@ -146,6 +151,13 @@ class TeacherStudent(JointEmbedding):
         for name in self.taught:
             student = getattr(self, name)
             setattr(self, f"teacher_{name}", None if student is None else make_teacher(student))
+
+    def make_train_function(self, force=False):
+        """`Pretrainer`'s, of teachers whose layers are frozen where the student's are: `trainable` was set since."""
+        for name in self.taught:
+            if getattr(self, name) is not None:
+                freeze_alike(getattr(self, f"teacher_{name}"), getattr(self, name))
+        super().make_train_function(force)
 
     def move_teacher(self, momentum, first=None) -> None:
         """teacher <- momentum teacher + (1 - momentum) student, with a float or scalar tensor in [0, 1].
@@ -202,7 +214,8 @@ class MultiCrop(JointEmbedding):
         self.local_views = local_views
         self.local_encoder = None
         if local_views is not None:
-            self.local_encoder = at_size(encoder, getattr(local_views, "size", None) or encoder.input_shape[1:3])
+            size = getattr(local_views, "size", None) or self.encoder.input_shape[1:3]
+            self.local_encoder = at_size(self.encoder, size)
 
     def make_views(self, images, training):
         views = super().make_views(images, training)

@@ -20,7 +20,7 @@ from sslzoo.methods import inputs
 from sslzoo.methods.advice import Advice
 from sslzoo.methods.fusing import fused_steps, fuses_its_steps, refuse_parts_of_batches, refuse_replicas
 from sslzoo.methods.state import is_moved_by_hand, snapshot
-from sslzoo.networks.composition import compose, scales_twice
+from sslzoo.networks.composition import as_network, compose, scales_twice
 from sslzoo.views import Views
 
 HELD_OUT_SEED = 0  # of the views of `evaluate` and `validation_data`
@@ -104,13 +104,13 @@ class Pretrainer(keras.Model):
         model.fit(images, batch_size=16, verbose=0)
 
     Args:
-        encoder: built Keras model, view (N, H, W, C) -> representation (N, L).
+        encoder: built Functional or Sequential model, view (N, H, W, C) -> representation (N, L).
         views: `sslzoo.views.Views`, or None when only ready-made views will be given.
         **kwargs: `name`, `dtype` of `keras.Model`.
 
     Raises:
-        InvalidInputError: an encoder that is not built, or that would scale images again after the views; or another
-            number of views than the method takes.
+        InvalidInputError: an encoder that is not built, is a subclass of `keras.Model`, or would scale images again
+            after the views; or another number of views than the method takes.
     """
 
     # Name of each loss term -> what it stands for in the model that all methods fit: of `ROLES`, or two with ", ".
@@ -156,8 +156,7 @@ class Pretrainer(keras.Model):
     def __init__(self, encoder: keras.Model, views: keras.Layer | None = None, **kwargs):
         self._check_arguments(kwargs)
         super().__init__(**kwargs)
-        if not getattr(encoder, "built", False):
-            raise InvalidInputError(f"encoder must be a built Keras model. Received: encoder={encoder!r}")
+        encoder = as_network("encoder", encoder)
         if views is not None and scales_twice(encoder, views):
             raise InvalidInputError(
                 "encoder must take what the views give, and this one scales raw images first, which the views have "
@@ -197,21 +196,51 @@ class Pretrainer(keras.Model):
     def non_trainable_weights(self):
         return _all_but(self.weights, self.trainable_weights)
 
-    def fit(self, x=None, y=None, batch_size=None, epochs=1, verbose="auto", callbacks=None, *arguments, **options):
+    def fit(
+        self,
+        x=None,
+        y=None,
+        batch_size=None,
+        epochs=1,
+        verbose="auto",
+        callbacks=None,
+        validation_split=0.0,
+        validation_data=None,
+        shuffle=True,
+        class_weight=None,
+        sample_weight=None,
+        initial_epoch=0,
+        steps_per_epoch=None,
+        validation_steps=None,
+        validation_batch_size=None,
+        validation_freq=1,
+    ):
         """`keras.Model.fit`; warns of raw images in 0..1, which all look black.
 
         Raises:
             InvalidInputError: before the first step: values that the views do not take, a batch or what is left over at
                 the end of an epoch that the method cannot take (`check_batch`), those of validation likewise, a loss or
-                metrics given to `compile`; with it: `sample_weight` or `class_weight`.
+                metrics given to `compile`, `sample_weight` or `class_weight`; with it: weights in the batches.
         """
-        inputs.check_options(self, options)
+        inputs.refuse_weights(sample_weight, class_weight)
+        inputs.check_compiled(self)
         inputs.check_values(self, x)
-        if options.get("steps_per_epoch") is None:
-            x = inputs.check_batches(self, x, batch_size, 1.0 - (options.get("validation_split") or 0.0))
-        options = inputs.check_validation(self, x, batch_size, options)
+        if steps_per_epoch is None:
+            x = inputs.check_batches(self, x, batch_size, 1.0 - (validation_split or 0.0))
+        if validation_data is not None:
+            size = None if validation_steps is not None else validation_batch_size or batch_size or 32
+            validation_data = inputs.check_validation(self, validation_data, size)
+        elif validation_split and validation_steps is None:
+            inputs.check_least(self, x, validation_batch_size or batch_size, "validation_split", validation_split)
         try:
-            return super().fit(x, y, batch_size, epochs, verbose, callbacks, *arguments, **options)
+            return super().fit(
+                *(x, y, batch_size, epochs, verbose, callbacks, validation_split, validation_data, shuffle),
+                initial_epoch=initial_epoch,
+                steps_per_epoch=steps_per_epoch,
+                validation_steps=validation_steps,
+                validation_batch_size=validation_batch_size,
+                validation_freq=validation_freq,
+            )
         except BaseException:
             # Keras calls no `on_train_end` now: a process that lives on gets its signals back, a service its run's end.
             for callback in keras.tree.flatten(getattr(callbacks, "callbacks", callbacks)):
@@ -219,7 +248,18 @@ class Pretrainer(keras.Model):
                     callback.release()
             raise
 
-    def evaluate(self, x=None, y=None, batch_size=None, *arguments, **options):
+    def evaluate(
+        self,
+        x=None,
+        y=None,
+        batch_size=None,
+        verbose="auto",
+        sample_weight=None,
+        steps=None,
+        callbacks=None,
+        return_dict=False,
+        **kwargs,
+    ):
         """`keras.Model.evaluate`: the loss and its terms, of random views drawn with one seed for every batch.
 
         Raises:
@@ -227,11 +267,12 @@ class Pretrainer(keras.Model):
                 `batch_multiple`).
         """
         refuse_replicas(self)
-        inputs.check_options(self, options)
+        inputs.refuse_weights(sample_weight)
+        inputs.check_compiled(self)
         inputs.check_values(self, x)
-        if options.get("steps") is None:
+        if steps is None:
             x = inputs.check_least(self, x, batch_size)
-        return super().evaluate(x, y, batch_size, *arguments, **options)
+        return super().evaluate(x, y, batch_size, verbose, None, steps, callbacks, return_dict, **kwargs)
 
     def objective(self, images, outputs, training):
         """Named loss terms, scalars, whose sum is the loss."""

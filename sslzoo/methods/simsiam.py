@@ -6,6 +6,7 @@ from sslzoo.errors import InvalidInputError
 from sslzoo.losses import negative_cosine
 from sslzoo.methods.joint_embedding import JointEmbedding
 from sslzoo.methods.pretrainer import full_precision
+from sslzoo.networks.composition import as_network
 
 
 class SimSiam(JointEmbedding):
@@ -36,14 +37,12 @@ class SimSiam(JointEmbedding):
 
     def __init__(self, encoder, projector, predictor, views=None, **kwargs):
         super().__init__(encoder, projector, views, **kwargs)
-        built, embeddings = getattr(predictor, "built", False), (None, self.embedding_dim)
-        if not built or not predictor.input_shape == predictor.output_shape == embeddings:
-            shapes = f"{predictor.input_shape} -> {predictor.output_shape}" if built else "not built"
+        self.predictor, embeddings = as_network("predictor", predictor), (None, self.embedding_dim)
+        if not self.predictor.input_shape == self.predictor.output_shape == embeddings:
             raise InvalidInputError(
-                f"predictor must be a built Keras model from embeddings {embeddings} to embeddings. "
-                f"Received: predictor {shapes}"
+                f"predictor must be a built model from embeddings {embeddings} to embeddings. "
+                f"Received: predictor {self.predictor.input_shape} -> {self.predictor.output_shape}"
             )
-        self.predictor = predictor
 
     def predict_groups(self, z, training):
         """Predictions from grouped embeddings: float tensor (B, J, P), one view of each image at a time."""

@@ -75,6 +75,18 @@ def make_teacher(student: keras.Model) -> keras.Model:
     return teacher
 
 
+def freeze_alike(teacher: keras.Model, student: keras.Model) -> None:
+    """Freezes those layers of a teacher (`make_teacher`) that are frozen in the student, and no others.
+
+    A frozen batch normalization takes its moving statistics, and a teacher must normalize as its student does.
+    """
+    for layer, of_student in zip(teacher._flatten_layers(), student._flatten_layers()):  # a model before its layers
+        if layer.trainable != of_student.trainable:
+            layer.trainable = of_student.trainable
+    for weight in teacher.weights:  # which Keras sets with their layers
+        weight.trainable = False
+
+
 def is_moved_by_hand(variable: keras.Variable) -> bool:
     """Whether a variable is a teacher's, whatever its `trainable` says."""
     return getattr(variable, "moved_by_hand", False)

@@ -12,7 +12,7 @@ from sslzoo.losses import bernoulli_reconstruction, gaussian_kl, gaussian_recons
 from sslzoo.methods.advice import Advice
 from sslzoo.methods.papers import SIMVAE
 from sslzoo.methods.pretrainer import Picture, Pretrainer, full_precision
-from sslzoo.networks.composition import compose
+from sslzoo.networks.composition import as_network, compose
 
 # exp(-12) to exp(8) holds every posterior variance a run has a use for (optima lie near 0.2); outside it, bfloat16 and
 # a bad first step could overflow exp().
@@ -62,7 +62,8 @@ class VAE(Pretrainer):
 
     def __init__(self, encoder, decoder, views=None, likelihood="gaussian", likelihood_variance=1.0, seed=0, **kwargs):
         super().__init__(encoder, views, **kwargs)
-        self.decoder = decoder
+        self.decoder = as_network("decoder", decoder)
+        encoder, decoder = self.encoder, self.decoder
         self.likelihood = choose("likelihood", likelihood, ("gaussian", "bernoulli"))
         self.likelihood_variance = checks.positive(likelihood_variance=likelihood_variance)
         self.seed = checks.seed(needed=True, seed=seed)

@@ -73,7 +73,8 @@ def backbone(
 
     Raises:
         UnknownNameError: no such constructor or option.
-        InvalidInputError: a shape, an option or layers that do not fit.
+        InvalidInputError: a shape, an option or layers that do not fit; Keras' image format is not channels last,
+            though its own networks or KerasHub's are asked for.
         MissingDataError: weights that could not be had.
         BackendError: KerasHub is not installed.
         ImportError: the module is not there.
@@ -81,6 +82,8 @@ def backbone(
     shape = checks.shape(3, open_sides=True, input_shape=input_shape)
     choose("pooling", pooling, ("avg", "max"))
     kind, _, which = name.partition(":")
+    if kind in ("keras", "keras_hub"):
+        check_channels_last(name)
     if kind == "keras":
         source, (mean, std) = _application(which, shape, weights, pooling, options), _normalization(which)
         is_reversed = weights is not None and mean is _CAFFE[0]
@@ -98,6 +101,15 @@ def backbone(
     features = layers.Activation("linear", dtype=blocks.output_dtype(), name=copies.unused("features"))(outputs[0])
     network = keras.Model(images, features, name=re.sub(r"\W+", "-", which).strip("-").lower())
     return initialize(network, seed) if weights is None else network
+
+
+def check_channels_last(name: str) -> None:
+    """Raise InvalidInputError where Keras would build a network by that name for images (B, C, H, W)."""
+    if (order := keras.config.image_data_format()) != "channels_last":
+        raise InvalidInputError(
+            "Keras builds its networks for images (batch, height, width, channels), as all here are, after "
+            f'keras.config.set_image_data_format("channels_last"). Received: image_data_format={order!r}, name={name!r}'
+        )
 
 
 def widening(channels: int) -> str | None:

@@ -81,7 +81,7 @@ def compose(
     first, network = _joined(preprocessor, network)
     kept = _output_positions(network, output)
 
-    raw = keras.Input(batch_shape=first.input_shape, dtype="float32", name=first.inputs[0].name)
+    raw = keras.Input(first.input_shape[1:], dtype="float32", name=first.inputs[0].name)
     copies = Copies({raw.name})
     tensors = [raw]
     if preprocessor is not None:
@@ -189,7 +189,7 @@ def input_range(model, unsaid=(0.0, 255.0)) -> "tuple[float, float] | None":
 def part_after(model: keras.Model, name: str) -> keras.Model:
     """The part of a Functional model that comes after the layer of that name, as copies."""
     start = model.get_layer(name).output
-    views = keras.Input(batch_shape=start.shape, dtype=start.dtype, name="views")
+    views = keras.Input(start.shape[1:], dtype=start.dtype, name="views")
     outputs = Copies({"views"}).replay(keras.Model(start, model.outputs), views)
     return keras.Model(views, outputs[0] if len(outputs) == 1 else outputs, name=model.name)
 
@@ -222,7 +222,7 @@ def with_policy(model: keras.Model, dtype: "str | keras.DTypePolicy") -> keras.M
     Returns:
         Functional `keras.Model` of one float32 input.
     """
-    raw = keras.Input(batch_shape=model.input_shape, dtype="float32", name=model.inputs[0].name)
+    raw = keras.Input(model.input_shape[1:], dtype="float32", name=model.inputs[0].name)
     try:
         fixed = preprocessing(model).layers
     except InvalidInputError:  # a decoder has none
@@ -314,12 +314,40 @@ def at_size(network: keras.Model, size: tuple[int, int]) -> keras.Model:
     return resized
 
 
+def as_network(role: str, model) -> keras.Model:
+    """The model, if it is a built Functional or Sequential one; of one batch size its layers, shared, for all sizes.
+
+    A `Sequential` that begins without `keras.Input` is built by its first call, and keeps the size of that batch.
+    """
+    tensors = getattr(model, "inputs", None)
+    if not isinstance(model, keras.Model) or not model.built or not tensors:
+        hint = ""
+        if isinstance(model, keras.Model) and not isinstance(model, keras.Sequential):
+            hint = "; of a subclass take keras.Model(images, network.call(images)), where images = keras.Input(shape)"
+        raise InvalidInputError(
+            f"{role} must be a built Functional or Sequential model{hint}. Received: {role}={model!r}"
+        )
+    if all(tensor.shape[0] is None for tensor in tensors):
+        return model
+    tensors = [keras.Input(tensor.shape[1:], dtype=tensor.dtype, name=tensor.name) for tensor in tensors]
+    if isinstance(model, keras.Sequential):
+        opened = keras.Sequential([tensors[0], *model.layers], name=model.name)
+    else:
+        tensors = keras.tree.pack_sequence_as(model.input, tensors)
+        opened = keras.models.clone_model(model, tensors, clone_function=lambda layer: layer)
+    if any(tensor.shape[0] is not None for tensor in opened.outputs):
+        raise InvalidInputError(
+            f"{role} must take batches of any size. Received: {role}={model.name!r}, which gives "
+            f"{[tuple(tensor.shape) for tensor in model.outputs]}"
+        )
+    return opened
+
+
 def as_functional(role, model):
-    """The model as a Functional one."""
-    if isinstance(model, keras.Sequential) and model.built:
+    """The model of `as_network` as a Functional one."""
+    model = as_network(role, model)
+    if isinstance(model, keras.Sequential):
         model = keras.Model(model.inputs, model.outputs, name=model.name)
-    if not isinstance(model, keras.Model) or not getattr(model, "output_names", None):
-        raise InvalidInputError(f"{role} must be a built Functional or Sequential model. Received: {role}={model!r}")
     return model
 
 

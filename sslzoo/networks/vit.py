@@ -47,7 +47,7 @@ def vit(x, *, patch_size=None, width=192, depth=12, heads=3):
     for block in range(1, depth + 1):
         x = _block(x, width, heads, f"block{block}")
     x = _normalized(x, "norm")
-    return layers.GlobalAveragePooling1D(name="features", dtype=blocks.output_dtype())(x)
+    return layers.GlobalAveragePooling1D(name="features", dtype=blocks.output_dtype(), **blocks.CHANNELS_LAST)(x)
 
 
 def vit_small(x, *, patch_size=None, width=384, depth=12, heads=6):

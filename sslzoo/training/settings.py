@@ -240,7 +240,8 @@ def resolve(
 
     Raises:
         UnknownNameError: a variant, or a setting in `changes`, that there is not; the nearest name is given.
-        InvalidInputError: a variant that is not for this data set, or a number out of its range.
+        InvalidInputError: a variant that is not for this data set, a number out of its range, or `views_per_image`
+            beside a number of epochs.
     """
     kind = kind_of(dataset, channels)
     variants = TIERS | variants
@@ -265,7 +266,16 @@ def resolve(
         ":" in str(numbers["network"]) or numbers["network"] in FOR_PHOTOGRAPHS
     ):
         numbers["latent_dim"] = None
-    return _derived(_checked(numbers))
+    numbers = _checked(numbers)
+    if "views_per_image" in (changes or {}) and numbers["epochs"] is not None:
+        whose = "" if "epochs" in changes else " of the recipe"
+        if whose and "epochs" in chosen.settings:
+            whose = f" of variant {variant}"
+        raise InvalidInputError(
+            "views_per_image says the number of epochs where nothing else does: pass epochs alone, or epochs=None "
+            f"with it. Received: views_per_image={numbers['views_per_image']!r}, epochs={numbers['epochs']!r}{whose}"
+        )
+    return _derived(numbers)
 
 
 def _derived(numbers):

@@ -259,7 +259,7 @@ def test_head_may_be_absent(method):
             lambda method: method(plain_encoder(), head(), projector(6, (4, 5))),
             r"embeddings.*\(None, 6\) -> \(None, 5\)",
         ),
-        (lambda method: method(plain_encoder(), head(), keras.Sequential()), "predictor must be a built Keras model"),
+        (lambda method: method(plain_encoder(), head(), keras.Sequential()), "predictor must be a built Functional"),
         (lambda method: method(plain_encoder(), head(), predictor(6, 4), Flips(3)), "exactly 2 views.*num_views=3"),
     ],
 )

@@ -1,5 +1,7 @@
 """What users pass to `compile`, `fit` and `evaluate`: each argument works, or is refused before the first step."""
 
+import inspect
+
 import keras
 import numpy as np
 import pytest
@@ -135,6 +137,31 @@ def test_weights_of_images_are_refused():
         model.evaluate(IMAGES, batch_size=12, verbose=0, sample_weight=weights)
     with pytest.raises(InvalidInputError, match="Received: sample_weight"):
         model.train_on_batch(IMAGES[:12], sample_weight=weights[:12])
+    # The same by position, in the order of Keras.
+    calls = [untouched(model)]
+    for given in ({}, weights), ({0: 1.0, 1: 2.0, 2: 1.0},):
+        with pytest.raises(InvalidInputError, match="Received: sample_weight or class_weight"):
+            model.fit(IMAGES, labels, 12, 1, 0, calls, 0.0, None, True, given[0] or None, *given[1:])
+    with pytest.raises(InvalidInputError, match="Received: sample_weight"):
+        model.fit(IMAGES, labels, 12, 1, 0, calls, 0.0, (IMAGES, labels, weights))
+    with pytest.raises(InvalidInputError, match="Received: sample_weight"):
+        model.evaluate(IMAGES, labels, 12, 0, weights)
+
+
+def test_arguments_of_fit_and_evaluate_may_be_given_by_position():
+    """What is checked of validation is so however it was given."""
+    model = simclr()
+    for method, ours in ((keras.Model.fit, model.fit), (keras.Model.evaluate, model.evaluate)):
+        assert list(inspect.signature(ours).parameters) == list(inspect.signature(method).parameters)[1:]
+    odd = np.concatenate([IMAGES, IMAGES[:1]])
+    calls = [untouched(model)]
+    for share, held_out in ((0.0, (odd,)), (13 / 25, None)):
+        with pytest.raises(InvalidInputError, match=r"last batch of validation_.* images"):
+            model.fit(odd if share else IMAGES, None, 12, 1, 0, calls, share, held_out)
+    assert model.fit(IMAGES, None, 12, 1, 0).epoch == [0]
+    history = model.fit(IMAGES, None, 12, 3, 0, None, 0.0, (IMAGES[:12],), False, None, None, 1, 1, 1, 12, 2)
+    assert history.epoch == [1, 2] and len(history.history["val_loss"]) == 1
+    assert set(model.evaluate(IMAGES, None, 12, 0, None, 1, None, True)) == {"loss", *model.terms}
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="others see the size of every batch")

@@ -7,6 +7,7 @@ import pytest
 from keras import ops
 
 from sslzoo import methods, networks
+from sslzoo.errors import InvalidInputError
 from sslzoo.views import Views
 from sslzoo.zoo.reading import read
 
@@ -60,6 +61,71 @@ def test_a_backbone_of_keras_is_trained_and_published(name, monkeypatch, tmp_pat
     expected = model.representation(model.prepare(x[:4]), training=False)
     if not isinstance(model, methods.CMC):  # whose encoder is two
         np.testing.assert_allclose(*map(ops.convert_to_numpy, (found, expected)), atol=1e-4)
+
+
+class Subclassed(keras.Model):
+    """As PyTorch's users write networks."""
+
+    def __init__(self, units=contract.LATENT):
+        super().__init__()
+        self.flat, self.dense = keras.layers.Flatten(), keras.layers.Dense(units)
+        self.norm = keras.layers.BatchNormalization(momentum=0.5)
+
+    def call(self, images, training=False):
+        return self.norm(self.dense(self.flat(images)), training=training)
+
+
+def subclassed(shape=contract.IMAGE_SHAPE, **options):
+    network = Subclassed(**options)
+    network(np.zeros((2, *shape), "float32"))
+    return network
+
+
+REFUSED = r"must be a built Functional or Sequential model; of a subclass take .*network\.call.* Received: "
+
+
+@pytest.mark.parametrize("name", methods.METHODS)
+def test_a_subclass_of_model_is_refused_by_every_method(name, monkeypatch):
+    for encoder in ("plain_encoder", "posterior_encoder"):
+        monkeypatch.setattr(contract, encoder, lambda *seed: subclassed())
+    num_views, make = contract.CASES[name]
+    with pytest.raises(InvalidInputError, match=f"(encoder|lightness) {REFUSED}"):
+        make(contract.Flips(num_views))
+
+
+def test_subclasses_as_heads_and_decoders_are_refused():
+    network, head = contract.plain_encoder(), subclassed((contract.LATENT,), units=6)
+    with pytest.raises(InvalidInputError, match=f"projector {REFUSED}"):
+        methods.SimCLR(network, projector=head)
+    with pytest.raises(InvalidInputError, match=f"predictor {REFUSED}"):
+        methods.SimSiam(network, contract.head(), head)
+    with pytest.raises(InvalidInputError, match=f"decoder {REFUSED}"):
+        methods.VAE(contract.posterior_encoder(), head)
+
+
+def test_what_the_refusal_of_a_subclass_names_trains_and_is_published():
+    network, given = subclassed(), keras.Input(contract.IMAGE_SHAPE)
+    model = methods.MoCo(keras.Model(given, network.call(given)), views=contract.Flips(2), queue_size=16)
+    model.compile("sgd")
+    before = network.norm.get_weights()
+    model.fit(images(16, contract.IMAGE_SHAPE), batch_size=8, verbose=0)
+    assert all(np.abs(old - new).max() > 0 for old, new in zip(before, network.norm.get_weights()))
+    assert model.parts(contract.IMAGE_SHAPE)["encoder"].output_shape == (None, contract.LATENT)
+
+
+def test_an_encoder_built_by_its_first_call_is_published_for_any_batch():
+    layers = [keras.layers.Flatten(), keras.layers.Dense(contract.LATENT), keras.layers.BatchNormalization()]
+    network, head = keras.Sequential(layers), keras.Sequential([keras.layers.Dense(6)])
+    head(network(np.zeros((8, *contract.IMAGE_SHAPE), "float32")))
+    model = methods.MoCo(network, head, views=contract.Flips(2), queue_size=32)
+    model.compile("sgd")
+    x = images(24, contract.IMAGE_SHAPE)
+    for size in (12, 6):
+        model.fit(x, batch_size=size, verbose=0)
+    parts = model.parts(contract.IMAGE_SHAPE)
+    assert all(part.input_shape[0] is part.output_shape[0] is None for part in parts.values())
+    found, expected = parts["encoder"](x[:3].astype("float32")), network(x[:3] / 255)
+    np.testing.assert_allclose(*map(ops.convert_to_numpy, (found, expected)), rtol=1e-4, atol=1e-5)
 
 
 def crops(shape=(32, 32, 3)):

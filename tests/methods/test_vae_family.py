@@ -216,7 +216,10 @@ def test_uniform_centers_cannot_be_drawn():
         (lambda: make(BetaVAE, beta=-1), "Received: beta=-1"),
         (lambda: VAE(image_decoder(), image_decoder()), "two outputs"),
         (lambda: VAE(posterior_encoder(), posterior_encoder()), "decoder must map latents of size 4"),
-        (lambda: VAE(keras.Sequential([keras.layers.Dense(2)]), image_decoder()), "built Keras model"),
+        (
+            lambda: VAE(keras.Sequential([keras.layers.Dense(2)]), image_decoder()),
+            "a built Functional or Sequential model. ",
+        ),
         (lambda: VAE(posterior_encoder(), image_decoder())(images(4)), "made without `views`"),
     ],
 )

@@ -39,6 +39,40 @@ def test_layers_that_cannot_are_refused():
         networks.at_size(maps, (4, 4))
 
 
+def built_by_a_call(*layers, batch=8, shape=(8, 8, 1)):
+    """As users write them: without `keras.Input`, so that Keras remembers the batch of the first call."""
+    network = keras.Sequential(layers or [keras.layers.Flatten(), keras.layers.Dense(4)], name="encoder")
+    network(np.zeros((batch, *shape), "float32"))
+    assert network.input_shape[0] == batch
+    return network
+
+
+def of_one_batch():
+    images = keras.Input(batch_shape=(8, 8, 8, 1), name="images")
+    return keras.Model(images, keras.layers.Dense(4)(keras.layers.Flatten()(images)) * 2.0, name="encoder")
+
+
+@pytest.mark.parametrize("make", [built_by_a_call, of_one_batch, lambda: built_by_a_call(built_by_a_call())])
+def test_the_size_of_a_first_batch_is_forgotten(make):
+    network = make()
+    opened = composition.as_network("network", network)
+    assert opened.input_shape[0] is opened.output_shape[0] is None and opened.name == network.name
+    assert [id(weight) for weight in opened.weights] == [id(weight) for weight in network.weights]
+    assert composition.as_network("network", opened) is opened
+    whole = networks.compose(Views("simvae-digits", 2).preprocessor((8, 8, 1)), network)
+    assert whole.input_shape == (None, 8, 8, 1) and whole.output_shape == (None, 4)
+    views = np.random.default_rng(0).uniform(size=(3, 8, 8, 1)).astype("float32")
+    found, expected = map(ops.convert_to_numpy, (whole(views * 255), opened(views)))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_network_for_one_size_of_batch_is_refused():
+    images = keras.Input(batch_shape=(8, 4))
+    folded = keras.Model(images, ops.reshape(images, (8, 2, 2)), name="folded")
+    with pytest.raises(InvalidInputError, match=r"network must take batches of any size\. Received: network='folded'"):
+        composition.as_network("network", folded)
+
+
 class Halved(keras.layers.Layer):
     def call(self, x):
         return x / 2

@@ -195,18 +195,28 @@ def test_mixed_bfloat16(name, latent_dim):
     assert 0 < np.abs(mixed - full).max() < 0.05 * max(1.0, np.abs(full).max())
 
 
-def test_channels_come_last_whatever_keras_is_set_to():
+@pytest.fixture
+def channels_first():
     before = keras.config.image_data_format()
     keras.config.set_image_data_format("channels_first")
-    try:
-        shapes = [
-            networks.encoder("resnet18", (8, 8, 3), None).get_layer("stage2_block1_conv1").output.shape,
-            networks.encoder("resnet8-gedi", (8, 8, 3), None, width=6).get_layer("block1_pool").output.shape,
-            networks.encoder("resnet18-simvae", (32, 32, 3), 4).get_layer("pool").output.shape,
-        ]
-    finally:
-        keras.config.set_image_data_format(before)
-    assert shapes == [(None, 4, 4, 128), (None, 4, 4, 6), (None, 15, 15, 64)]
+    yield
+    keras.config.set_image_data_format(before)
+
+
+def test_channels_come_last_whatever_keras_is_set_to(channels_first):
+    assert [
+        networks.encoder("resnet18", (8, 8, 3), None).get_layer("stage2_block1_conv1").output.shape,
+        networks.encoder("resnet8-gedi", (8, 8, 3), None, width=6).get_layer("block1_pool").output.shape,
+        networks.encoder("resnet18-simvae", (32, 32, 3), 4).get_layer("pool").output.shape,
+        networks.encoder("vit-tiny", (8, 8, 3), 4, depth=1).get_layer("features").output.shape,  # not tokens
+        networks.encoder("vit-small", (8, 8, 3), None, depth=1).output.shape,
+    ] == [(None, 4, 4, 128), (None, 4, 4, 6), (None, 15, 15, 64), (None, 192), (None, 384)]
+
+
+@pytest.mark.parametrize("name", ["keras:VGG16", "keras:ConvNeXtTiny", "keras_hub:resnet_18_imagenet"])
+def test_networks_that_keras_would_build_channels_first_are_refused(name, channels_first):
+    with pytest.raises(InvalidInputError, match=rf"set_image_data_format.*'channels_first', name='{name}'"):
+        networks.backbone(name, (64, 64, 3))
 
 
 def test_released_stem_changes_with_the_image_size():

@@ -70,6 +70,17 @@ def test_epochs_that_are_said_stay():
     assert resolve(OWN, {"paper": VAE_PAPER}, "paper", "mnist")["epochs"] == 400
 
 
+def test_views_per_image_is_refused_where_something_else_says_the_epochs():
+    assert numbers(views_per_image=10)["epochs"] == 5
+    assert numbers("paper", views_per_image=10, epochs=None)["epochs"] == 5
+    with pytest.raises(InvalidInputError, match=r"Received: views_per_image=10, epochs=600 of variant paper$"):
+        numbers("paper", views_per_image=10)
+    with pytest.raises(InvalidInputError, match=r"Received: views_per_image=10, epochs=7$"):
+        numbers(views_per_image=10, epochs=7)
+    with pytest.raises(InvalidInputError, match=r"Received: views_per_image=10, epochs=30 of the recipe$"):
+        resolve(OWN | {"epochs": 30}, {}, "zoo", "mnist", changes={"views_per_image": 10})
+
+
 def test_resolving_changes_nothing_that_it_was_given():
     before = dict(OWN), dict(PAPER.settings)
     numbers("paper", temperature=1.0)
