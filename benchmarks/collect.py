@@ -33,7 +33,7 @@ def run(name, description, measured, shown, write_pages, argv=None):
     numbers = read_json(options.out) if options.out.exists() else {}
     for folder in measure.entries(["*"] if options.all else options.entries, options.weights):
         numbers[folder.name] = measured(folder, options.data_dir)
-        text = json.dumps(dict(sorted(numbers.items())), indent=1)
+        text = json.dumps(dict(sorted(numbers.items())), separators=(",", ":"))
         write_beside(options.out, f"{text}\n".encode())
         print(f"{folder.name}: {shown(numbers[folder.name])}", flush=True)
     if not numbers:

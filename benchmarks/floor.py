@@ -110,7 +110,7 @@ def main(argv=None):
             path = publish(model, made, options)
         else:
             options.out.mkdir(parents=True, exist_ok=True)
-            text = json.dumps(made, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+            text = json.dumps(made, separators=(",", ":"), ensure_ascii=False, allow_nan=False) + "\n"
             path = write_beside(options.out / (made["name"] + ".json"), text.encode())
         print(f"wrote {path}", flush=True)
     return 0

@@ -180,7 +180,7 @@ def main(argv=None):
         asked += ["--out", str(options.out)]
     made = merged(runs, name, f"python benchmarks/seeds.py {options.method} {options.dataset} {shlex.join(asked)}")
     options.out.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(made, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    text = json.dumps(made, separators=(",", ":"), ensure_ascii=False, allow_nan=False) + "\n"
     print(f"wrote {write_beside(options.out / f'{name}.json', text.encode())}")
     return 0
 

@@ -207,7 +207,7 @@ def main(argv=None):
     rows = [{"dataset": dataset, **row} for dataset in DATASETS for row in correlated(entries.get(dataset, []))]
     settings = {"images": IMAGES, "viewed": VIEWED, "views": NUM_VIEWS, "policy": "simvae-DATASET"}
     record = {"settings": settings, "entries": entries, "correlations": rows}
-    write_beside(RESULTS, (json.dumps(record, indent=1, allow_nan=False) + "\n").encode())
+    write_beside(RESULTS, (json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n").encode())
     write_beside(ranking.CORRELATIONS, as_csv(rows).encode())
     draw(rows, ROOT / "docs" / "pictures" / "without_labels.png")
     page = PAGE.read_text(encoding="utf-8")
