@@ -123,7 +123,7 @@ def test_features_tell_the_images_apart(model):
     _, golden = model
     features = golden["encoder"]
     distances = np.linalg.norm(features[:, None] - features[None], axis=-1)[~np.eye(len(features), dtype=bool)]
-    assert distances.min() > 1e-2 * distances.max() > 0
+    assert distances.min() > 4e-2 * np.median(distances) > 0  # not of the largest: one image may lie far off
     if "mean" in golden:
         np.testing.assert_allclose(golden["mean"], features, rtol=TOLERANCE, atol=TOLERANCE * np.abs(features).max())
 
