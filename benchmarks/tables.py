@@ -935,9 +935,6 @@ OPEN = """Runs of the papers, and controls of a fair comparison, that nobody has
   `two-stage`.
 - BALL+, ANN+, CMC-BALL and CMC-ANN: `--variant plus` of `ball` and `annulus`, `neighbors` and `clusters` of `cmc`.
 - More than one seed of memory banks on MNIST and CIFAR-10: `python benchmarks/seeds.py ball mnist`.
-- beta-VAE and VAE in SimVAE's batches, which hold fewer images, on CIFAR-10:
-  `python benchmarks/seeds.py beta-vae cifar10 --tag group --precision mixed_bfloat16 --float16 --variant small
-  --set batch_size=24 num_views=10 --out benchmarks/results/ablations`.
 - [What pulls, what pushes](open_question.md) at more views: `python benchmarks/open_question.py mnist fashion_mnist
   --budget 3600000`."""
 SETTINGS_NOTE = (

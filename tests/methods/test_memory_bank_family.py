@@ -508,7 +508,7 @@ def two_streams(*heads):
         (
             lambda: CMC(plain_encoder(), plain_encoder(), 9, head(), keras.Sequential()),
             InvalidInputError,
-            "built model",
+            "built Functional",
         ),
         (lambda: CMC(plain_encoder(), next(lab_encoders()), 9), InvalidInputError, "same views"),
     ],
