@@ -36,17 +36,13 @@ def printable(text: object) -> str:
     return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), str(text))
 
 
-# What Keras makes of an error inside a layer's call: the same type, the message in bold between its own words.
-_OF_LAYER = re.compile("Exception encountered when calling .*?\\[1m(.*)\\[0m", re.DOTALL)
-
-
 class SSLZooError(Exception):
     """Base of every error that this package raises on purpose. Its message is safe to print."""
 
+    _keras_call_info_injected = True  # or Keras writes a page around what is raised inside a layer's call
+
     def __str__(self):
-        message = super().__str__()
-        own = _OF_LAYER.match(message)
-        return printable(own[1] if own else message)
+        return printable(super().__str__())
 
     __init__ = Exception.__init__  # tf.data's tracing re-raises an error as its own type only if it finds this here
 
