@@ -29,6 +29,11 @@ def as_path(path: "str | os.PathLike") -> Path:
     return Path(os.path.expanduser(path))
 
 
+def is_named(value: object) -> bool:
+    """Whether a data set or a model is given by a name or a path, and not as arrays or a model."""
+    return isinstance(value, (str, os.PathLike))
+
+
 def is_path(value: object) -> bool:
     """Whether what may be a name or a path can only be a path, there or not: `./mnist`, `mnist/`, `mnist.npz`."""
     if not isinstance(value, str):

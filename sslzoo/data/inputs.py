@@ -11,7 +11,7 @@ import numpy as np
 from sslzoo import checks
 from sslzoo.data import image_files, image_folder, sources, streams, tiff
 from sslzoo.errors import InvalidInputError, MissingDataError, choose
-from sslzoo.files import as_path
+from sslzoo.files import as_path, is_named
 
 
 class Arrays:
@@ -136,7 +136,7 @@ def source_of(
     inputs = list(images) if listed else [images]
     if not inputs:
         raise InvalidInputError(f"images must be at least one. Received: images={images!r}")
-    if all(map(_is_path, inputs)):
+    if all(map(is_named, inputs)):
         if not all(map(os.fspath, inputs)):
             raise InvalidInputError(f"Expected the path of a folder or file. Received: images={images!r}")
         return _files_of([as_path(path) for path in inputs], split, labels, background, skip)
@@ -145,10 +145,6 @@ def source_of(
         return Pictures(inputs, background)
     _refuse_idle(background, skip)
     return Arrays(*sources.check(inputs if listed else images))
-
-
-def _is_path(value):
-    return isinstance(value, (str, os.PathLike))
 
 
 def _refuse_idle(background, skip):

@@ -11,6 +11,7 @@ from sslzoo.data.image_folder import held_out
 from sslzoo.data.sources import is_folder
 from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation.datasets import TEST_SHARE, with_classes
+from sslzoo.files import is_named
 
 IMBALANCE = 1.5  # the commonest class is weighed down where it has that many times the images of the rarest
 
@@ -80,9 +81,9 @@ def read(
     present = np.unique(labels)
     if len(present) < 2:
         raise InvalidInputError(f"A classifier needs at least 2 classes. Received: {len(present)} class in {name}")
-    known = data.class_names(dataset if _is_path(dataset) else None, labels) if chosen is None else None
+    known = data.class_names(dataset if is_named(dataset) else None, labels) if chosen is None else None
     classes = [names[label] for label in present] if names else known or [str(label) for label in present]
-    if not _is_path(dataset):  # arrays are taken as they are
+    if not is_named(dataset):  # arrays are taken as they are
         shape = (None, None, None)
     (images, done), (test_images, _) = (data.fit_images(each, shape) for each in (images, test[0]))
     test_labels = _places(test[1], present)
@@ -93,7 +94,7 @@ def read(
 
 def _splits(dataset, shape, image_size, options):
     """Name; (images, labels) of training; those of test, or None; and names of all classes, or None."""
-    if not _is_path(dataset):
+    if not is_named(dataset):
         if options["stream"] is True:
             raise InvalidInputError(f"stream is for a folder. Received: stream=True, {type(dataset).__name__}")
         if image_size is not None:
@@ -116,10 +117,6 @@ def _splits(dataset, shape, image_size, options):
 
     has_test = "test" in data.splits(dataset)
     return data.name_of(dataset), load("train"), load("test") if has_test else None, names
-
-
-def _is_path(dataset):
-    return isinstance(dataset, (str, os.PathLike))
 
 
 def _pairs(dataset):

@@ -9,6 +9,7 @@ from sslzoo.data import CELEBA_ATTRIBUTES, celeba_task
 from sslzoo.data.sources import is_folder
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.evaluation.features import check_labels
+from sslzoo.files import is_named
 
 CELEBA_TASKS = ("gender", "hair")
 TEST_SHARE = 0.2  # of the images of each class, where a set has no test images
@@ -27,15 +28,15 @@ def read(dataset, test, data_dir, shape, **reading):
         str, name; (train images, labels or None); (test images, labels or None); list of str, remarks.
     """
     remarks = []
-    if not _is_path(dataset) and not _is_path(test):
+    if not is_named(dataset) and not is_named(test):
         for option, usual in (("labels", None), ("test_share", 0), ("on_error", "fail")):
             if reading.get(option, usual) != usual:
                 raise InvalidInputError(f"{option} is for a folder of images. Received: {option}={reading[option]!r}")
-    if test is None and _is_path(dataset):
+    if test is None and is_named(dataset):
         reading |= _classes_and_share(dataset, reading, remarks)
 
     def load(given, split):
-        if not _is_path(given):
+        if not is_named(given):
             images, labels = given
             return (checks.array(images) if hasattr(images, "detach") else images), labels
         sized = {"image_size": max(shape[:2])} if is_folder(given) and all(shape[:2]) else {}
@@ -45,7 +46,7 @@ def read(dataset, test, data_dir, shape, **reading):
         return images, labels
 
     named, name, train, held_out = "a known name, the path of an .npz or of a folder, or", "arrays", dataset, test
-    if _is_path(dataset):
+    if is_named(dataset):
         name, held_out = data.name_of(dataset), dataset if test is None else test
     elif _is_pair(dataset) and all(map(_is_pair, dataset)):
         train, held_out = dataset[0], dataset[1] if test is None else test
@@ -54,11 +55,11 @@ def read(dataset, test, data_dir, shape, **reading):
             f"`dataset` must be {named} ((train_images, train_labels), (test_images, test_labels)). "
             f"Received: dataset of type {type(dataset).__name__}"
         )
-    if not _is_path(held_out) and not _is_pair(held_out):
+    if not is_named(held_out) and not _is_pair(held_out):
         raise InvalidInputError(
             f"`test` must be {named} (images, labels). Received: test of type {type(test).__name__}"
         )
-    name += f" (tested on {data.name_of(test)})" if _is_path(test) else ""
+    name += f" (tested on {data.name_of(test)})" if is_named(test) else ""
     train, tested = load(train, "train"), load(held_out, "test")
     theirs = _names(test, reading)
     if theirs and tested[1] is not None and (ours := _names(dataset, reading)):
@@ -68,7 +69,7 @@ def read(dataset, test, data_dir, shape, **reading):
 
 def _names(given, reading):
     """Class names of a folder that is read with its folders for classes; None of anything else."""
-    return data.ImageFolder(given, reading.get("labels")).classes if _is_path(given) and is_folder(given) else None
+    return data.ImageFolder(given, reading.get("labels")).classes if is_named(given) and is_folder(given) else None
 
 
 def _renumbered(labels, names, classes, test):
@@ -90,10 +91,6 @@ def _classes_and_share(dataset, reading, remarks):
     held_out = f"{share:.0%} of each class are test images (test_share, seed)"
     remarks.append(f"There are no splits: the {len(classes)} folders are classes, and {held_out}.")
     return {"labels": "folders", "test_share": share}
-
-
-def _is_path(value):
-    return isinstance(value, (str, os.PathLike))
 
 
 def _is_pair(value):
