@@ -727,6 +727,26 @@ def test_signals_that_are_sent_again_do_not_cut_short_what_is_written():
     assert written == "whole" and signal.getsignal(signal.SIGTERM) == before
 
 
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="Windows has none")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_time_is_up_even_if_python_drops_it_once():
+    class Finalized:
+        def __del__(self):  # what is raised here is printed, and nothing more
+            time.sleep(0.5)
+
+    def work():
+        made = Finalized()
+        del made
+        time.sleep(20)
+
+    run = SimpleNamespace(
+        stopwatch=SimpleNamespace(deadline=time.monotonic() + 0.1, grace=0.1), out=Path(), name="model"
+    )
+    began = time.monotonic()
+    assert outcome._in_time(run, work) == Path("model") and time.monotonic() - began < 15
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
 # ---------------------------------------------------------------- every recipe
 
 

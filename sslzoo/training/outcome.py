@@ -166,10 +166,12 @@ def _in_time(run, action):
     again = [number for name in ("SIGTERM", "SIGHUP", "SIGUSR1") if (number := getattr(signal, name, None))]
     former = {number: signal.signal(number, signal.SIG_IGN) for number in again}
     former[signal.SIGALRM] = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, max(left, 0.01))
+    # Again every second: Python drops what is raised in a finalizer or in a callback of the garbage collector.
+    signal.setitimer(signal.ITIMER_REAL, max(left, 0.01), 1.0)
     try:
         return action()
     except _TimeIsUp:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         print(f"The {run.stopwatch.grace:g} seconds of --grace are over. Go on with --resume.")
         return run.out / run.name
     finally:
