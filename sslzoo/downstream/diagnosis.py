@@ -12,7 +12,7 @@ import numpy as np
 
 from sslzoo import checks, progress, zoo
 from sslzoo.callbacks.health import DIMENSIONAL_POWER
-from sslzoo.downstream.encoders import as_encoder, as_features, features_of
+from sslzoo.downstream.encoders import as_encoder, as_features, check_no_classifier, features_of
 from sslzoo.downstream.images import default_policy, some_images, views_of
 from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation import measures as of
@@ -363,11 +363,7 @@ def diagnose(
     if images is None:
         raise InvalidInputError("An encoder is diagnosed on images; features need none. Received: images=None")
     source, encoder = encoder, as_encoder(encoder, scale)
-    if _is_classifier(source):
-        raise InvalidInputError(
-            "An encoder is diagnosed, by its features; a classifier gives probabilities. Diagnose the encoder that it "
-            f"was made of. Received: {os.fspath(source)!r}, a classifier"
-        )
+    check_no_classifier(source)
     shape = sized(image_shape(encoder), image_size)
     images, remarks = some_images(images, shape, most, seed, split, data_dir, on_error)
     policy = None if views is False else views if isinstance(views, str) else _policy_for(source, images, views)
@@ -425,11 +421,6 @@ def _array(values, rank, expected):
 
 def _name(source, otherwise):
     return os.fspath(source).rstrip("/") if isinstance(source, (str, os.PathLike)) else str(otherwise)
-
-
-def _is_classifier(source):
-    is_model = isinstance(source, (str, os.PathLike)) and not str(source).endswith(".onnx")
-    return bool(is_model and zoo.results_of(source).get("classes"))
 
 
 def _policy_for(source, images, views):

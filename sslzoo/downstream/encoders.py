@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sslzoo import checks
+from sslzoo import checks, zoo
 from sslzoo.errors import BackendError, InvalidInputError, MissingDataError
 from sslzoo.evaluation import features as keras_features
 from sslzoo.evaluation.embedding import Embedding
@@ -132,6 +132,16 @@ def as_encoder(encoder, scale: float | None = None, needed: bool = True):
     if isinstance(loaded, TorchEncoder):
         return TorchEncoder(loaded.module, loaded.channels_first, scale)
     raise InvalidInputError(f"A model of Keras scales images itself. Received: scale={scale}")
+
+
+def check_no_classifier(source) -> None:
+    """Raise `InvalidInputError` for a name, folder or address of a classifier: it gives probabilities, not features."""
+    is_model = isinstance(source, (str, os.PathLike)) and not str(source).endswith(".onnx")
+    if is_model and zoo.results_of(source).get("classes"):
+        raise InvalidInputError(
+            "An encoder gives features; a classifier gives probabilities. Take the encoder that it was made of. "
+            f"Received: {os.fspath(source)!r}, a classifier"
+        )
 
 
 def features_of(encoder, images, batch_size: int = 256, progress=None) -> np.ndarray:

@@ -14,6 +14,7 @@ from sslzoo import augment, checks, data, networks, publishing, views, zoo
 from sslzoo.downstream import labeled
 from sslzoo.downstream.classifier import Classifier, GradedAdam, add_low_rank, depth_factors, fit_head
 from sslzoo.downstream.comparison import wilson
+from sslzoo.downstream.encoders import check_no_classifier
 from sslzoo.errors import InvalidInputError, SSLZooError, choose
 from sslzoo.evaluation import Number, Report, balanced_accuracy, features
 from sslzoo.evaluation.features import check_images, image_shape, load_encoder, sized
@@ -197,6 +198,7 @@ def finetune(
     if pretrained and not is_backbone:
         raise InvalidInputError(f"pretrained is for backbones, such as 'keras:ResNet50'. Received: {encoder=}")
     base = None if is_backbone else _checked(load_encoder(encoder))
+    check_no_classifier(encoder)
     images = labeled.read(
         dataset,
         (None, None, None) if base is None else sized(image_shape(base), image_size),

@@ -30,9 +30,10 @@ def write_encoder(root):
     return sslzoo.publishing.write(root / "tiny", make_encoder())
 
 
-def test_a_classifier_is_not_diagnosed(folder):
+@pytest.mark.parametrize("use", [sslzoo.diagnose, sslzoo.finetune])
+def test_a_classifier_is_not_taken_for_an_encoder(use, folder):
     with pytest.raises(InvalidInputError, match="a classifier gives probabilities"):
-        sslzoo.diagnose(folder / "found", folder / "photos")
+        use(folder / "found", folder / "photos")
 
 
 def test_the_shell_writes_a_table_and_a_page(folder, tmp_path, capsys):
