@@ -34,6 +34,8 @@ def check_values(method, x) -> None:
     span = getattr(method.views, "value_range", None)
     if span is None or len(getattr(images, "shape", ())) != 4:
         return
+    if not len(images):
+        raise InvalidInputError(f"There must be images. Received: 0 images {tuple(images.shape[1:])}")
     if (remark := checks.values(images, *span)) is not None:
         warnings.warn(remark, stacklevel=3)
 
@@ -118,6 +120,8 @@ def _images(x):
 
 def _check_division(method, count, batch_size):
     """The last batch may be smaller."""
+    if not count:
+        raise InvalidInputError("There must be images to train on. Received: 0 images")
     if count >= batch_size:
         method.check_batch(batch_size)
     if count % batch_size:

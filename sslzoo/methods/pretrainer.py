@@ -15,6 +15,7 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.methods import inputs
 from sslzoo.methods.advice import Advice
@@ -225,6 +226,7 @@ class Pretrainer(keras.Model):
         inputs.refuse_weights(sample_weight, class_weight)
         inputs.check_compiled(self)
         inputs.check_values(self, x)
+        checks.fraction(validation_split=validation_split or 0.0)
         if steps_per_epoch is None:
             x = inputs.check_batches(self, x, batch_size, 1.0 - (validation_split or 0.0))
         if validation_data is not None:

@@ -112,6 +112,17 @@ def test_a_schedule_that_cannot_be_saved_is_trained_with():
     assert np.isfinite(model.evaluate(IMAGES, batch_size=12, verbose=0)).all()
 
 
+def test_there_must_be_images_to_train_on():
+    with pytest.raises(InvalidInputError, match="Received: 0 images"):
+        simclr().fit(IMAGES[:0], batch_size=12, verbose=0)
+    with pytest.raises(InvalidInputError, match="Received: 0 images"):
+        simclr().fit(IMAGES, batch_size=12, verbose=0, validation_split=1.0)
+    with pytest.raises(InvalidInputError, match=r"a number from 0 to 1\. Received: validation_split=1\.5"):
+        simclr().fit(IMAGES, batch_size=12, verbose=0, validation_split=1.5)
+    with pytest.raises(InvalidInputError, match="Received: 0 images"):
+        simclr().evaluate(IMAGES[:0], batch_size=12, verbose=0)
+
+
 def test_no_share_for_validation_may_be_none():
     assert "val_loss" not in simclr().fit(IMAGES, batch_size=12, verbose=0, validation_split=None).history
 
