@@ -105,6 +105,8 @@ def test_hours_are_those_of_the_fastest_epoch(benchmark, tmp_path, capsys):
     assert table.read_text() == kept and picture.read_bytes().startswith(b"\x89PNG")
     benchmark("hours").main([str(run), *arguments])  # a run that is taken in again replaces itself
     assert table.read_text() == kept
+    benchmark("hours").main([str(run), "--cores", "2", *arguments])
+    assert table.read_text().endswith("ball-cifar10,18000,6.0,62.50\n")
 
 
 MODULE = """HloModule jit_program, input_output_alias={ {0}: (0, {}, may-alias) }, entry_computation_layout={()->f32[]}
