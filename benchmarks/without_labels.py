@@ -80,7 +80,7 @@ def measured(dataset, data_dir):
         entry = {"name": results["name"], "method": results["method"], "features": results["features"]}
         entry |= {"parameters": results["parameters"], "network": results["settings"].get("network")}
         entry |= accuracies(results)
-        entries.append(entry | {"measures": taken})
+        entries.append(entry | {"measures": {name: float(f"{value:.6g}") for name, value in taken.items()}})
         print(f"{entry['name']:<42} {time.perf_counter() - began:5.1f} s", flush=True)
     return entries
 
@@ -110,6 +110,11 @@ def correlated(entries):
             row = {"family": family, "encoders": count, "accuracy": accuracy, "measure": measure}
             rows.append(row | spearman(pairs))
     return rows
+
+
+def all_correlations(entries):
+    """Rows of `correlated` of every data set."""
+    return [{"dataset": dataset, **row} for dataset in DATASETS for row in correlated(entries.get(dataset, []))]
 
 
 def spearman(groups):
@@ -204,9 +209,9 @@ def main(argv=None):
     for dataset, some in entries.items():
         kept = [entry for entry in some if (ROOT / "weights" / entry["name"]).is_dir()]  # others were given up since
         entries[dataset] = [entry | accuracies(read_results(ROOT / "weights" / entry["name"])) for entry in kept]
-    rows = [{"dataset": dataset, **row} for dataset in DATASETS for row in correlated(entries.get(dataset, []))]
+    rows = all_correlations(entries)
     settings = {"images": IMAGES, "viewed": VIEWED, "views": NUM_VIEWS, "policy": "simvae-DATASET"}
-    record = {"settings": settings, "entries": entries, "correlations": rows}
+    record = {"settings": settings, "entries": entries}
     write_beside(RESULTS, (json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n").encode())
     write_beside(ranking.CORRELATIONS, as_csv(rows).encode())
     draw(rows, ROOT / "docs" / "pictures" / "without_labels.png")
