@@ -1086,10 +1086,10 @@ def zoo_tables(weights):
 
 
 def zoo_in_short(weights):
-    """Lines of one table: of each data set but toys the two best neighbors and SimVAE, as their recipes train them."""
+    """Lines of one table: of each data set but toys the two best neighbors (also `.long` ones) and SimVAE."""
     rows = []
     for dataset, models in zoo_by_dataset(weights).items():
-        models = [results for results in models if tag_of(results["name"]) is None]
+        models = [results for results in models if tag_of(results["name"]) in (None, "long")]
         chosen = [*models[:2], *(r for r in models[2:] if r["name"] == f"simvae-{dataset.replace('_', '-')}")]
         rows += map(zoo_row, chosen if dataset != "digits" else [])
     return table(ZOO_HEADER, rows)
