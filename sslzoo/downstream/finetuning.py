@@ -198,7 +198,8 @@ def finetune(
     if pretrained and not is_backbone:
         raise InvalidInputError(f"pretrained is for backbones, such as 'keras:ResNet50'. Received: {encoder=}")
     base = None if is_backbone else _checked(load_encoder(encoder))
-    check_no_classifier(encoder)
+    if base is not None:
+        check_no_classifier(encoder)
     images = labeled.read(
         dataset,
         (None, None, None) if base is None else sized(image_shape(base), image_size),
