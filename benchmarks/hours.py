@@ -70,9 +70,8 @@ def draw(rows, path):
     axes.set_xscale("log")
     nearest = min(float(rows[0]["minutes"]) for rows in series.values())
     axes.set_xlim(0.8 * nearest, farthest * (farthest / nearest) ** 0.36)
-    axes.set_xticks(
-        ticks := [tick for tick in TICKS if nearest <= tick <= farthest], labels=map(str, ticks), minor=False
-    )
+    ticks = [tick for tick in TICKS if nearest <= tick <= farthest]
+    axes.set_xticks(ticks, labels=map(str, ticks))
     axes.minorticks_off()
     axes.set_xlabel("minutes of one core", color=GRAY)
     axes.set_ylabel("kNN of the monitor, %", color=GRAY)
@@ -90,6 +89,8 @@ def main(argv=None):
     add("--table", type=Path, default=ROOT / "benchmarks" / "measured" / "hours.csv", help="file of the curves")
     add("--picture", type=Path, default=ROOT / "docs" / "pictures" / "hours_cifar10.png", help="file of the picture")
     options = parser.parse_args(argv)
+    if options.cores < 1:
+        parser.error(f"--cores must be at least 1. Received: --cores={options.cores}")
     rows = []
     if options.table.is_file():
         with open(options.table, newline="", encoding="utf-8") as file:

@@ -93,6 +93,9 @@ def test_hours_are_those_of_the_fastest_epoch(benchmark, tmp_path, capsys):
     with pytest.raises(SystemExit):
         benchmark("hours").main([str(run), *arguments])
     assert "must have a history.csv" in capsys.readouterr().err and not table.exists()
+    with pytest.raises(SystemExit):
+        benchmark("hours").main([str(run), "--cores", "0", *arguments])
+    assert "Received: --cores=0" in capsys.readouterr().err
     rows = [
         "epoch,knn,views,views_per_second,seconds",
         "1,0.5,6000,50,120",

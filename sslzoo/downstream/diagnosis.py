@@ -17,7 +17,7 @@ from sslzoo.downstream.images import default_policy, some_images, views_of
 from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation import measures as of
 from sslzoo.evaluation.features import check_features, image_shape, sized
-from sslzoo.files import write_beside
+from sslzoo.files import is_named, write_beside
 from sslzoo.networks.composition import input_range
 from sslzoo.views import POLICIES
 from sslzoo.zoo.listing import table
@@ -420,14 +420,14 @@ def _array(values, rank, expected):
 
 
 def _name(source, otherwise):
-    return os.fspath(source).rstrip("/") if isinstance(source, (str, os.PathLike)) else str(otherwise)
+    return os.fspath(source).rstrip("/") if is_named(source) else str(otherwise)
 
 
 def _policy_for(source, images, views):
     """How views were made, or are to be."""
     if views is not None:
         return "views given"
-    if isinstance(source, (str, os.PathLike)) and not str(source).endswith(".onnx"):
+    if is_named(source) and not str(source).endswith(".onnx"):
         policy = (zoo.results_of(source).get("settings") or {}).get("policy")
         if policy in POLICIES:
             return policy

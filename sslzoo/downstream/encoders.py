@@ -19,7 +19,7 @@ from sslzoo.evaluation.features import (
     run,
 )
 from sslzoo.evaluation.search import read_features
-from sslzoo.files import as_path
+from sslzoo.files import as_path, is_named
 
 
 class FunctionEncoder:
@@ -135,9 +135,8 @@ def as_encoder(encoder, scale: float | None = None, needed: bool = True):
 
 
 def check_no_classifier(source) -> None:
-    """Raise `InvalidInputError` for a name, folder or address of a classifier: it gives probabilities, not features."""
-    is_model = isinstance(source, (str, os.PathLike)) and not str(source).endswith(".onnx")
-    if is_model and zoo.results_of(source).get("classes"):
+    """Raise `InvalidInputError` for the name or folder of a classifier: it gives probabilities, not features."""
+    if is_named(source) and not str(source).endswith(".onnx") and zoo.results_of(source).get("classes"):
         raise InvalidInputError(
             "An encoder gives features; a classifier gives probabilities. Take the encoder that it was made of. "
             f"Received: {os.fspath(source)!r}, a classifier"
