@@ -84,6 +84,7 @@ def test_the_way_from_photographs_to_a_classifier(sslzoo_, world):
     [
         ("search features.npz new", "query must be one image, its file"),
         ("search features.npz features.npz", "query must be one image, its file"),
+        ("search features.npz labels.txt", "Repair it. Received"),  # nothing is left where the only image is left out
         ("search labels.txt new/0.png", "it is no zip archive of arrays"),
         ("explore labels.txt --html other.html", "it is no zip archive of arrays"),
         (

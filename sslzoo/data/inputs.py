@@ -63,9 +63,10 @@ class Pictures(Arrays):
                 head = image_files.Head.of(image)
                 pixels = image_files.decode(image, self.background)
         except Exception as error:  # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error ...
+            skip = ", take it away, or leave it out (on_error='skip'; in the shell --on-error skip)"
             raise InvalidInputError(
-                f"This image cannot be read ({error}). Repair it, take it away, or leave it out (on_error='skip'; in "
-                f"the shell --on-error skip). Received: {self.received.format(self.name(index))}"
+                f"This image cannot be read ({error}). Repair it{skip if len(self) > 1 else ''}. "
+                f"Received: {self.received.format(self.name(index))}"
             ) from error
         self.heads.append(head)
         return pixels

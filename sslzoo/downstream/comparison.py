@@ -17,7 +17,7 @@ from sslzoo.evaluation import datasets, drawing, neighbors
 from sslzoo.evaluation.features import TorchEncoder, check_features, check_labels, image_shape, sized
 from sslzoo.evaluation.logistic import fit_logistic
 from sslzoo.evaluation.subject import Subject
-from sslzoo.files import as_path, write_beside
+from sslzoo.files import as_path, is_named, write_beside
 from sslzoo.zoo.listing import table
 
 K = 10
@@ -384,7 +384,7 @@ def _counted(predictions, truth, protocols, seed):
 def _named(encoders):
     """name -> encoder, at least two of different names."""
     if not isinstance(encoders, Mapping):
-        if isinstance(encoders, (str, os.PathLike)) or not isinstance(encoders, Sequence):
+        if is_named(encoders) or not isinstance(encoders, Sequence):
             raise InvalidInputError(
                 f"encoders must be a list of at least two, or a dict by name. Received: {type(encoders).__name__}"
             )
@@ -400,7 +400,7 @@ def _named(encoders):
 
 
 def _name(encoder, place):
-    if isinstance(encoder, (str, os.PathLike)):
+    if is_named(encoder):
         return os.fspath(encoder).rstrip("/")
     name = getattr(encoder, "name", None) or getattr(encoder, "__name__", None)
     return str(name or f"{'features' if _is_pair(encoder) else type(encoder).__name__} {place}")

@@ -118,7 +118,7 @@ def as_encoder(encoder, scale: float | None = None, needed: bool = True):
         needed: refuse a `scale` for one that scales images itself; False leaves it out there.
     """
     checks.positive(scale=1 if scale is None else scale)
-    if isinstance(encoder, (str, os.PathLike)) and str(encoder).endswith(".onnx"):
+    if is_named(encoder) and str(encoder).endswith(".onnx"):
         return onnx_encoder(encoder, scale)
     try:
         loaded = load_encoder(encoder)
@@ -156,7 +156,7 @@ def features_of(encoder, images, batch_size: int = 256, progress=None) -> np.nda
 
 def as_features(value) -> "np.ndarray | None":
     """Features, where that is what was given: an array (N, L), an `Embedding`, or the `.npz` of one; else None."""
-    if isinstance(value, (str, os.PathLike)):
+    if is_named(value):
         return read_features(value).features if str(value).endswith(".npz") else None
     if isinstance(value, Embedding):
         return value.checked().features

@@ -20,7 +20,7 @@ from sslzoo.evaluation.features import check_features, check_labels
 from sslzoo.evaluation.neighbors import nearest
 from sslzoo.evaluation.pictures import CLASS_COLORS
 from sslzoo.evaluation.search import read_features
-from sslzoo.files import write_beside
+from sslzoo.files import is_named, write_beside
 
 MOST = 50_000  # images on a page
 MOST_PLACED = 5000  # images that t-SNE places, in half a minute; others go where their nearest ones are
@@ -107,7 +107,7 @@ def explore(
 
 def _embedding(features, labels, classes, images):
     """An `Embedding` of whatever was given, with the labels that were."""
-    if isinstance(features, (str, os.PathLike)):
+    if is_named(features):
         bank = read_features(features)
     elif isinstance(features, Embedding):
         bank = features.checked()

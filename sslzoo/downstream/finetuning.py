@@ -19,7 +19,7 @@ from sslzoo.errors import InvalidInputError, SSLZooError, choose
 from sslzoo.evaluation import Number, Report, balanced_accuracy, features
 from sslzoo.evaluation.features import check_images, image_shape, load_encoder, sized
 from sslzoo.evaluation.report import versions
-from sslzoo.files import as_path
+from sslzoo.files import as_path, is_named
 from sslzoo.networks.backbones import widening
 from sslzoo.networks.composition import as_functional
 from sslzoo.progress import line
@@ -385,7 +385,7 @@ def _moves(shape, flip, seed):
 
 def _report(base, encoder, images, split, runs, settings, seed):
     truth = images.test_labels
-    name = str(encoder) if isinstance(encoder, (str, os.PathLike)) else base.name
+    name = str(encoder) if is_named(encoder) else base.name
     used = len(split.labels) + len(split.held_labels)
     counts = {"name": images.name, "train": used, "test": len(truth), "features": base.output_shape[-1]}
     remarks = [*images.remarks, f"{len(split.held_labels):,} of the {used:,} labeled images were held out to choose."]
@@ -483,7 +483,7 @@ def _write(out, name, model, report, classes, encoder, settings, license, overwr
 
 def _known(encoder):
     """What is known of an encoder that was named."""
-    if not isinstance(encoder, (str, os.PathLike)) or _is_backbone(encoder):
+    if not is_named(encoder) or _is_backbone(encoder):
         return {}
     try:
         return zoo.info(encoder)

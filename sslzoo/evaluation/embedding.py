@@ -22,6 +22,7 @@ from sslzoo.evaluation.features import (
     load_encoder,
     outputs_of,
 )
+from sslzoo.files import is_named
 from sslzoo.networks.composition import input_range
 from sslzoo.zoo.loading import address
 
@@ -203,7 +204,7 @@ def embed(
     choose("on_error", on_error, ("fail", "skip"))
     # First: a wrong path is refused before a model is loaded.
     source = source_of(images, split, labels, background, on_error == "skip")
-    named = isinstance(encoder, (str, os.PathLike)) and part != "projection"
+    named = is_named(encoder) and part != "projection"
     name = os.fspath(encoder) if named else None
     encoder = load_encoder(encoder, part=part, revision=revision)
     if named and revision is not None:  # who searches these features embeds with the same weights

@@ -24,6 +24,7 @@ from sslzoo.evaluation.features import (
 from sslzoo.evaluation.protocols import REGISTRY, DoesNotApply
 from sslzoo.evaluation.report import Report, versions
 from sslzoo.evaluation.subject import Subject, belongings
+from sslzoo.files import is_named
 from sslzoo.methods.pretrainer import Pretrainer
 from sslzoo.progress import line
 
@@ -132,7 +133,7 @@ def evaluate(
     chosen, refuse = _choose(protocols, options, REGISTRY), strict and not everything
     if pictures is not None:
         drawing.check_folder(pictures, "pictures")
-        if isinstance(dataset, (str, os.PathLike)):
+        if is_named(dataset):
             check_outside(pictures, dataset, "pictures")
     parts = {"decoder": decoder, "posterior": posterior, "projection": projection}
     parts = {part: model for part, model in parts.items() if model is not None}
@@ -141,11 +142,11 @@ def evaluate(
     encoder = load_encoder(encoder)
     reading = {"labels": labels, "test_share": test_share, "on_error": on_error, "seed": seed}
     shape = sized(image_shape(encoder), image_size)
-    if image_size is not None and not isinstance(dataset, (str, os.PathLike)):
+    if image_size is not None and not is_named(dataset):
         raise InvalidInputError(f"image_size is for a folder; arrays are taken as they are. Received: {image_size=}")
     called, train, held_out, remarks = datasets.read(dataset, test, data_dir, shape, **reading)
     subject = Subject(encoder, name or called, *train, *held_out, data_dir=data_dir, method=method, seed=seed)
-    subject.source = dataset if isinstance(dataset, (str, os.PathLike)) else name if name in KNOWN else None
+    subject.source = dataset if is_named(dataset) else name if name in KNOWN else None
     subject.parts, subject.missing, subject.likelihood = own_parts | parts, missing, likelihood
     subject.batch_size, subject.progress = batch_size, _progress(progress)
     subject.take_classes(attribute)

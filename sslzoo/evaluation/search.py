@@ -17,7 +17,7 @@ from sslzoo.environment import check_parquet
 from sslzoo.errors import InvalidInputError, MissingDataError
 from sslzoo.evaluation.embedding import Embedding, embed
 from sslzoo.evaluation.neighbors import nearest
-from sslzoo.files import as_path, open_npz, write_beside
+from sslzoo.files import as_path, is_named, open_npz, write_beside
 
 _THUMBNAIL = 160  # pixels
 
@@ -82,7 +82,7 @@ def search(features: "Embedding | str | os.PathLike", query, k: int = 8, encoder
                 "The features do not say which model made them: pass encoder (in the shell --model). "
                 f"Received: encoder=None, features of shape {bank.shape}"
             )
-        if isinstance(query, (str, os.PathLike)) and (as_path(query).is_dir() or str(query).endswith(".npz")):
+        if is_named(query) and (as_path(query).is_dir() or str(query).endswith(".npz")):
             raise InvalidInputError(f"query must be one image, its file. Received: query={os.fspath(query)!r}")
         pixels = isinstance(query, np.ndarray)
         asked = embed(encoder, query[None] if pixels else [query]).features
@@ -161,7 +161,7 @@ def _row_of(bank, query):
         return int(query)
     if "\0" in str(query):
         raise InvalidInputError(f"query must be an image file. Received: query={query!r}")
-    if isinstance(query, (str, os.PathLike)) and bank.paths is not None:
+    if is_named(query) and bank.paths is not None:
         place = os.path.realpath(as_path(query))
         return next((row for row, path in enumerate(bank.paths) if os.path.realpath(path) == place), None)
     return None
@@ -208,7 +208,7 @@ def _thumbnail(image):
     try:
         if isinstance(image, np.ndarray):
             image = Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
-        elif isinstance(image, (str, os.PathLike)):
+        elif is_named(image):
             with open_image(as_path(image)) as opened:
                 image = decode(opened)
         # Few pixels are shown as they are; many are averaged.

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import os
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,6 +14,7 @@ from sslzoo.evaluation import generation
 from sslzoo.evaluation.datasets import with_classes
 from sslzoo.evaluation.features import TorchEncoder, check_images, features
 from sslzoo.evaluation.protocols.protocol import DoesNotApply
+from sslzoo.files import is_named
 from sslzoo.methods.pretrainer import Pretrainer
 
 
@@ -205,7 +205,7 @@ def belongings(source, wanted) -> tuple[dict, dict, dict]:
     if isinstance(source, Pretrainer):
         parts = source.parts(tuple(source.encoder.input_shape[1:])) if wanted else {}
         return {part: parts[part] for part in wanted if part in parts}, {}, likelihood_of(vars(source))
-    if not isinstance(source, (str, os.PathLike)):
+    if not is_named(source):
         return {}, {}, {}
     parts, missing = {}, {}
     for part in wanted:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from sslzoo import checks
 from sslzoo.environment import check_backend
 from sslzoo.errors import ArtifactError, HubError, InvalidInputError, MissingPartError, SSLZooError, choose, plain
-from sslzoo.files import as_path, is_path
+from sslzoo.files import as_path, is_named, is_path
 from sslzoo.zoo import index, layout
 from sslzoo.zoo.listing import Model, Models
 from sslzoo.zoo.results import read_results, tag_of
@@ -219,7 +219,7 @@ def _look_up(name_or_path):
 
 def _find_path(name_or_path):
     """The path, if it is one that exists and no name stands for a model instead; None for what can only be a name."""
-    if not isinstance(name_or_path, (str, os.PathLike)) or not os.fspath(name_or_path):
+    if not is_named(name_or_path) or not os.fspath(name_or_path):
         raise InvalidInputError(f"Expected a name or a path. Received: name_or_path={name_or_path!r}")
     path, name = as_path(name_or_path), str(name_or_path)
     if os.path.exists(path):  # which, unlike Path.exists, says no to a name that no file can have

@@ -1,7 +1,6 @@
 """Whether images of other data sets are recognized as such."""
 
 import dataclasses
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +10,7 @@ from sslzoo.data.sources import is_folder
 from sslzoo.evaluation import neighbors, outliers
 from sslzoo.evaluation.features import features
 from sslzoo.evaluation.protocols.protocol import DoesNotApply, Number, Protocol, Result
+from sslzoo.files import is_named
 
 K = 50
 # Sets that outliers are taken from, where they are at hand.
@@ -46,7 +46,7 @@ class Outliers(Protocol):
         sets, listed = self.outside, OUTSIDE.get(subject.dataset, ()) if self.outside is None else ()
         if sets is None:
             sets = [name for name in listed if data.is_prepared(name, subject.data_dir)]
-        elif isinstance(sets, (str, os.PathLike)):
+        elif is_named(sets):
             sets = [sets]
         if not isinstance(sets, Mapping):
             sets = {data.name_of(name): _read(name, subject) for name in sets}
