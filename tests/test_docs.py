@@ -290,6 +290,31 @@ def test_a_changed_setting_is_told_by_itself_and_against_its_worst_value(tmp_pat
     assert not list(tables.curves([*kept, *changed[:1]], tables.ABLATIONS[0]))  # two values are no curve
 
 
+def test_crops_are_told_by_themselves(tmp_path):
+    """Three strengths of a method are a curve; no other table or claim takes runs of other views for the usual ones."""
+
+    def run(method, least, kin=None, **settings):
+        changes = {} if least is None else {"crop": {"scale": [least, 1.0]}}
+        name = f"{method}-{least or 'usual'}{kin or ''}"
+        settings |= {"policy": "simvae-mnist", "num_views": 10, "policy_changes": changes}
+        return entry(name, method, content(90 + (least or 0.4)), seeds=3, **settings)
+
+    kept = [run("SimVAE", None), run("SimCLR", None)]
+    changed = [run(method, least) for method in ("SimCLR", "SimVAE") for least in (0.7, 0.2)]
+    others = [run("SimVAE", 0.7, "wide", latent_dim=64), run("VAE", 0.2), run("VAE", 0.7), run("MoCo", 0.1)]
+    others += [run("BetaVAE", least) for least in (0.1, 0.4, 0.7)]  # other values: no curve beside these
+    ((dataset, methods),) = tables.crops([*kept, *changed, *others])
+    assert dataset == "mnist" and [[e.name for e in group] for group in methods] == [
+        [f"{method}-{least}" for least in ("0.2", "usual", "0.7")] for method in ("SimVAE", "SimCLR")
+    ]
+    text, plain = tables.page(kept, {}, [*changed, *others]), tables.page(kept, {})
+    assert "| SimCLR | 0.2 | 90.2 | 90.2 | 90.2 | – | – | 0.0 M | 3 |" in text.splitlines()
+    start, end = text.index("## Crops: figure 6"), text.index("## Which claims hold")
+    assert text[:start] + text[end:] == plain
+    tables.draw(kept, tmp_path, changed)
+    assert [path.name for path in tmp_path.rglob("*.png")] == ["crops_mnist.png"]
+
+
 def test_views_in_a_group_are_compared_at_equal_passes_too(tmp_path):
     """As the paper does: as many images a step and as many steps, so that a larger group sees more views in all."""
     claim = "More views in a group help SimVAE, at equal passes over the images, so with more views in all (figure 7)"
