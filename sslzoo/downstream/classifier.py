@@ -18,9 +18,13 @@ class Classifier:
         training: `keras.Model`, raw images -> logits (B, K).
         model: `keras.Model`, raw images -> class probabilities (B, K). The three share their layers.
         head: the dense layer.
+
+    Args:
+        encoder: raw images -> (B, L). classes: int, K.
+        seed: int, of what its layers draw while they train.
     """
 
-    def __init__(self, encoder: keras.Model, classes: int):
+    def __init__(self, encoder: keras.Model, classes: int, seed: int = 0):
         self.features = compose(None, encoder)
         names = Copies({layer.name for layer in self.features.layers})
         self.head = keras.layers.Dense(classes, kernel_initializer="zeros", name=names.unused("logits"))
@@ -28,6 +32,9 @@ class Classifier:
         self.training = keras.Model(self.features.input, logits, name="classifier")
         probabilities = keras.layers.Activation("softmax", name=names.unused("probabilities"))(logits)
         self.model = keras.Model(self.features.input, probabilities, name="classifier")
+        draws = [each for each in self.training.variables if each.name == "seed_generator_state"]
+        for place, state in enumerate(draws):  # of dropout: a copy of a layer has a seed of nobody's choice
+            state.assign(np.array([np.random.default_rng([seed, place]).integers(2**31), 0], state.dtype))
 
     def weights(self) -> list[np.ndarray]:
         """Its weights, low-rank terms added to the kernels that they change."""

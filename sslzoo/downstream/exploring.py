@@ -119,8 +119,15 @@ def _embedding(features, labels, classes, images):
     if named is None and labels is not None and isinstance(images, str) and images in KNOWN:
         names = data.class_names(images, np.arange(labels.max() + 1))
         named = None if names is None else np.array(names)
-    kept = {"paths": bank.paths, "index": bank.index, "classes": None if labels is None else named}
-    return Embedding(bank.features, labels=labels, **kept).checked()
+    found = Embedding(bank.features, paths=bank.paths, index=bank.index)
+    if labels is None:
+        return found.checked()
+    if labels.min() >= 0:
+        return Embedding(**found.arrays(), labels=labels, classes=named).checked()
+    if named is not None:
+        raise InvalidInputError(f"classes name labels from 0 on. Received: labels from {labels.min()} on, with classes")
+    found.checked().labels = labels
+    return found
 
 
 def _source(bank, images, split, data_dir):

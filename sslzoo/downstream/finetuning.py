@@ -306,7 +306,7 @@ def _run(base, images, split, settings, seed, progress) -> dict[str, _Trained]:
         if way == "probe":
             continue
         began = time.perf_counter()
-        classifier = Classifier(base, len(images.classes))
+        classifier = Classifier(base, len(images.classes), seed)
         if way == "scratch":
             networks.initialize(classifier.features, seed)
         else:
@@ -334,7 +334,7 @@ def _fit(classifier, split, settings, way, seed, show) -> tuple[int, int]:
     """Trains in place. Returns the epoch whose weights stay, 0 for none, and the last that was trained."""
     shape = split.images.shape[1:]
     model = keras.Sequential([keras.Input(shape), *_moves(shape, settings.flip, seed), classifier.training])
-    first = 1.0 if way == "scratch" else settings.depth_decay
+    first = settings.depth_decay if way == "full" else 1.0
     optimizer = GradedAdam(settings.rate(way), depth_factors(classifier.training, first))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer, loss, weighted_metrics=["accuracy"])
@@ -399,11 +399,12 @@ def _report(base, encoder, images, split, runs, settings, seed):
     report = Report(name, counts | {"classes": len(images.classes), "attribute": None}, {}, {}, seeds, {}, versions())
     report.remarks = remarks
     majority = float(np.mean(truth == np.bincount(split.labels).argmax()))
+    present = len(images.classes) + len(np.unique(truth[truth < 0]))
     for way in settings.ways:
         trained = [run[way] for run in runs]
         right = [float(np.mean(each.predictions == truth)) for each in trained]
         balanced = [balanced_accuracy(truth, each.predictions) for each in trained]
-        report.numbers[way] = _numbers(right, len(truth), balanced, trained[0].note, majority, len(images.classes))
+        report.numbers[way] = _numbers(right, len(truth), balanced, trained[0].note, majority, present)
         report.protocols[way] = _plain(settings, way)
         report.seconds[way] = round(float(np.mean([each.seconds for each in trained])), 2)
         report.confusion[way] = _confusion(truth, trained[0].predictions, len(images.classes))
@@ -453,6 +454,10 @@ def _plain(settings, way):
     plain = dataclasses.asdict(settings) | {"mode": way}
     if way == "probe":
         return {key: plain[key] for key in ("mode", "labels", "held_out")}
+    if way != "full":
+        del plain["depth_decay"]
+    if way != "lora":
+        del plain["rank"]
     return plain | {"learning_rate": settings.rate(way), "shift": "1/8"}
 
 

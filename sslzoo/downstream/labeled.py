@@ -23,7 +23,8 @@ class Labeled:
     Attributes:
         name: str, of the data set.
         train_images, test_images: arrays (N, H, W, C), or `data.StreamedImages`.
-        train_labels, test_labels: int64 (N,), places in `classes`; -1 of a test image of a class without train images.
+        train_labels, test_labels: int64 (N,), places in `classes`; below 0 of test images of other classes, another
+            number for each class.
         classes: list of str, names of the classes of train images.
         remarks: list of str, what was done to images and labels.
     """
@@ -145,9 +146,10 @@ def _are_names(labels):
 
 
 def _places(labels, present):
-    """Place of each label among the sorted `present`, -1 of others."""
+    """Place of each label among the sorted `present`; of others below 0, each class its own."""
     places = np.minimum(np.searchsorted(present, labels), len(present) - 1)
-    return np.where(present[places] == labels, places, -1)
+    others = np.setdiff1d(labels, present)
+    return np.where(present[places] == labels, places, -1 - np.searchsorted(others, labels))
 
 
 def some(images: "np.ndarray | data.StreamedImages", rows: np.ndarray) -> "np.ndarray | data.StreamedImages":

@@ -3,10 +3,9 @@
 import os
 from pathlib import Path
 
-import numpy as np
-
 from sslzoo import data
 from sslzoo.errors import InvalidInputError
+from sslzoo.evaluation.features import spread
 from sslzoo.files import as_path
 
 # What `draw` may draw, as PNG files of these names.
@@ -46,9 +45,9 @@ def draw(subject, report, images: dict, folder) -> None:
     for probe, counts in report.confusion.items():
         if len(counts) <= 100:
             title = f"{'MLP' if probe == 'mlp' else 'Linear'} probe: what test images are taken for"
-            names = data.class_names(subject.source, np.arange(len(counts)))
+            names = data.class_names(subject.source, subject.classes) or list(map(str, subject.classes))
             pictures.confusion(counts, folder / f"confusion_{probe}.png", names, title)
-    chosen = pictures.spread(len(subject.test_features), MOST)
+    chosen = spread(len(subject.test_features), MOST)
     rows, shown = subject.test_features[chosen], subject.test_images[chosen]
     if len(rows) > 1:
         if shown.shape[-1] in (1, 3):

@@ -54,6 +54,11 @@ def features(
     return outputs[0]
 
 
+def spread(count: int, most: int) -> np.ndarray:
+    """Rows of at most `most` of `count` images, spread over all of them, which may be sorted by class: int (M,)."""
+    return np.linspace(0, count - 1, min(count, most)).astype(int)
+
+
 def load_encoder(encoder, **which):
     """The encoder itself, the one inside a `Pretrainer`, a `torch.nn.Module` wrapped, or what `sslzoo.load` gives."""
     if isinstance(encoder, keras.layers.Layer):

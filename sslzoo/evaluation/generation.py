@@ -106,10 +106,20 @@ class ClassGaussians:
         unknown = np.setdiff1d(labels, self.classes)
         if unknown.size:
             raise InvalidInputError(f"labels must be among {self.classes.tolist()}. Received: {unknown[:3].tolist()}")
-        noise = np.random.default_rng(seed).standard_normal((len(labels), self.means.shape[1]))
-        roots = np.linalg.cholesky(self.covariances)
-        which = np.searchsorted(self.classes, labels)
-        return self.means[which] + np.einsum("nij,nj->ni", roots[which], noise)
+        rows = np.random.default_rng(seed).standard_normal((len(labels), self.means.shape[1]))
+        for label, mean, covariance in zip(self.classes, self.means, self.covariances):
+            own = labels == label
+            rows[own] = mean + rows[own] @ _root(covariance).T
+        return rows
+
+
+def _root(covariance):
+    """A matrix R with R R' = covariance, which rounding may have left with eigenvalues below 0."""
+    try:
+        return np.linalg.cholesky(covariance)
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(covariance)
+        return vectors * np.sqrt(np.clip(values, 0, None))
 
 
 # ---------------------------------------------------------------------- Fréchet distance

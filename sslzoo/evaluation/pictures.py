@@ -96,11 +96,6 @@ def samples(
     return _picture_grid([images[i : i + 10] for i in range(0, len(images), 10)], path, title)
 
 
-def spread(count: int, most: int) -> np.ndarray:
-    """Rows of at most `most` of `count` images, spread over all of them, which may be sorted by class: int (M,)."""
-    return np.linspace(0, count - 1, min(count, most)).astype(int)
-
-
 def views(
     images: np.ndarray,
     made: np.ndarray,

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from sslzoo import checks, networks, zoo
+from sslzoo.data.catalogue import KNOWN
 from sslzoo.errors import HubError, InvalidInputError, MissingPartError
 from sslzoo.evaluation import generation
 from sslzoo.evaluation.datasets import with_classes
-from sslzoo.evaluation.features import TorchEncoder, check_images, features
+from sslzoo.evaluation.features import TorchEncoder, check_images, features, spread
 from sslzoo.evaluation.protocols.protocol import DoesNotApply
 from sslzoo.files import is_named
 from sslzoo.methods.pretrainer import Pretrainer
@@ -135,6 +136,11 @@ class Subject:
         self.train_images, self.train_labels, train, self.attribute = with_classes(*train, attribute, "train")
         self.test_images, self.test_labels, test, _ = with_classes(*test, attribute, "test")
         self.attributes = None if train is None else (train, test)
+
+    def some(self, count: int, most: int) -> np.ndarray:
+        """Rows of at most `most` of `count` images of a split: the first of a known data set, which is in no order;
+        of others, which may be sorted by class, some that are spread over all. Int (M,)."""
+        return np.arange(min(count, most)) if self.source in KNOWN else spread(count, most)
 
     def take_some(self, most: int | None) -> list[str]:
         """Leaves `most` train images, chosen at random; remarks on it if that is fewer."""

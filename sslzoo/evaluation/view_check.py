@@ -12,6 +12,7 @@ import numpy as np
 from sslzoo import checks, views
 from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation import pictures
+from sslzoo.evaluation.features import spread
 from sslzoo.files import write_beside
 
 DARK, FLAT = 0.05, 0.02  # mean and standard deviation below which a view shows nothing
@@ -58,7 +59,7 @@ class ViewCheck:
 
     def page(self, path: "str | os.PathLike") -> Path:
         """Writes one HTML file that needs no other: the measures, and images beside their views. Returns its path."""
-        some = pictures.spread(len(self.images), 8)
+        some = spread(len(self.images), 8)
         picture = base64.b64encode(pictures.views(self.images[some], self.made[some]).png).decode()
         text, title = html.escape(str(self)), html.escape(f"Views by {self.policy}")
         return write_beside(path, _PAGE.format(title=title, text=text, picture=picture).encode())

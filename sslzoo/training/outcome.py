@@ -13,6 +13,7 @@ import keras
 from sslzoo import callbacks, data, evaluation, processes
 from sslzoo.errors import ArtifactError, printable
 from sslzoo.evaluation import pictures
+from sslzoo.evaluation.features import spread
 from sslzoo.evaluation.report import versions
 from sslzoo.files import write_beside
 from sslzoo.methods.papers import paper
@@ -267,7 +268,7 @@ def draw(run, model, encoder) -> Iterator[Path]:
         images, labels = run.images, run.labels
     rows = [{k: v for k, v in row.items() if k not in callbacks.Journal.BOOKKEEPING} for row in run.journal.rows]
     yield pictures.curves(rows, folder / "curves.png", title=run.name)
-    chosen = pictures.spread(len(images), 2000)
+    chosen = spread(len(images), 2000)
     shown = images[chosen]
     features = evaluation.features(encoder, shown)
     if len(features) > 1:
@@ -275,7 +276,7 @@ def draw(run, model, encoder) -> Iterator[Path]:
     if labels is not None and labels.ndim == 1:
         names = data.class_names(run.dataset, labels[chosen])
         yield pictures.embedding(features, labels[chosen], folder / "embedding.png", names=names)
-    for name, kind, arrays, title in model.pictures(images[pictures.spread(len(images), 100)], run.seed):
+    for name, kind, arrays, title in model.pictures(images[spread(len(images), 100)], run.seed):
         options = {} if title is None else {"title": title}
         yield getattr(pictures, kind)(*arrays, folder / f"{name}.png", **options)
 

@@ -55,6 +55,13 @@ def test_the_page_holds_the_map_its_neighbors_and_thumbnails(tmp_path):
         assert abs(int(pixels[top + tile // 2, left + tile // 2]) - 100 * LABELS[row]) < 6
 
 
+def test_outliers_of_clusters_are_a_group(tmp_path):
+    data = read(sslzoo.explore(ROWS, tmp_path / "a.html", labels=LABELS - 1))
+    assert data["groups"][0]["names"] == ["-1", "0", "1"]
+    with pytest.raises(InvalidInputError, match=r"classes name labels from 0 on\. Received: labels from -1 on"):
+        sslzoo.explore(ROWS, tmp_path / "b.html", labels=LABELS - 1, classes=["x", "y", "z"])
+
+
 def test_files_give_names_and_thumbnails(tmp_path):
     paths = []
     for number in range(4):

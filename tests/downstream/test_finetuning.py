@@ -77,6 +77,50 @@ def test_the_same_seed_gives_the_same_model():
         np.testing.assert_array_equal(mine, theirs)
 
 
+def test_the_same_seed_gives_the_same_dropout():
+    inputs = keras.Input((8, 8, 3))
+    x = keras.layers.Dropout(0.3)(keras.layers.Conv2D(4, 3, activation="relu")(inputs / 255))
+    x = keras.layers.Dropout(0.3)(keras.layers.Conv2D(4, 3, activation="relu")(x))
+    encoder = keras.Model(inputs, keras.layers.GlobalAveragePooling2D()(x))
+    one, other, third = (classifiers.Classifier(encoder, 3, seed).training for seed in (3, 3, 4))
+    images = np.random.default_rng(0).integers(0, 256, (6, 8, 8, 3)).astype("float32")
+    for model in (one, other, third):
+        model.layers[-1].kernel.assign(np.eye(4, 3, dtype="float32"))
+    drawn = [keras.ops.convert_to_numpy(model(images, training=True)) for model in (one, other, third)]
+    np.testing.assert_array_equal(drawn[0], drawn[1])
+    assert np.abs(drawn[0] - drawn[2]).max() > 1e-3
+    states = [keras.ops.convert_to_numpy(each)[0] for each in one.variables if each.name == "seed_generator_state"]
+    assert len(set(states)) == 2  # layers of one shape drop different places
+
+
+def test_classes_without_train_images_are_missed_one_by_one():
+    (images, labels), test = stripes(30), stripes(30, seed=1)
+    known = labels < 2
+    strange = (test[0], np.where(test[1] < 2, test[1], 2 + np.arange(len(test[1])) % 4))  # four classes
+    _, report = sslzoo.finetune(make_encoder(), ((images[known], labels[known]), strange), mode="probe", scratch=False)
+    probe = report.numbers["probe"]
+    right = probe["accuracy"].value * 30 / 20  # ten images of either known class
+    assert (
+        probe["balanced_accuracy"].value == pytest.approx(right * 2 / 6) and probe["balanced_accuracy"].chance == 1 / 6
+    )
+
+
+@pytest.mark.parametrize(("mode", "first"), [("full", 0.1), ("lora", 1.0)])
+def test_first_layers_are_slower_in_mode_full_alone(monkeypatch, mode, first):
+    given, real = {}, finetuning.depth_factors
+
+    def depth_factors(model, first):
+        given[len(given)] = first
+        return real(model, first)
+
+    monkeypatch.setattr(finetuning, "depth_factors", depth_factors)
+    data = stripes(30), stripes(12, seed=1)
+    _, report = sslzoo.finetune(make_encoder(), data, mode=mode, epochs=1)
+    assert given == {0: first, 1: 1.0}  # the second is from scratch
+    assert ("depth_decay" in report.protocols[mode]) == (mode == "full")
+    assert ("rank" in report.protocols[mode]) == (mode == "lora") and "rank" not in report.protocols["scratch"]
+
+
 def test_it_learns_what_features_do_not_tell():
     """A mean over an image cannot tell the place of its stripe; convolutions before it can, once they are trained."""
     inputs = keras.Input((8, 8, 3))

@@ -17,7 +17,7 @@ from sslzoo.errors import ArtifactError, HubError, IntegrityError, InvalidInputE
 from sslzoo.evaluation import evaluate, generation, outliers
 from sslzoo.evaluation.generation import ClassGaussians, Extractor, frechet, frechet_distance
 from sslzoo.evaluation.protocols.outliers import OUTSIDE
-from sslzoo.evaluation.subject import likelihood_of
+from sslzoo.evaluation.subject import Subject, likelihood_of
 from sslzoo.methods import GEDI
 from sslzoo.networks import composition
 from sslzoo.views import Views
@@ -100,6 +100,11 @@ def test_class_gaussians_are_maximum_likelihood_and_sample_themselves():
     np.testing.assert_allclose(np.cov(drawn[20000:].T), gaussians.covariances[0], atol=0.08)
     np.testing.assert_array_equal(drawn, gaussians.sample(np.repeat([7, 3], 20000), seed=1))
     assert np.isfinite(ClassGaussians.fit(rows[:2], [0, 1]).sample([0, 1])).all()  # one image of a class
+    flat = np.outer(rng.normal(size=60), 1e6 * np.ones(16))  # so large that a ridge of 1e-6 is lost in rounding
+    with pytest.raises(np.linalg.LinAlgError):
+        np.linalg.cholesky(ClassGaussians.fit(flat, np.arange(60) % 2).covariances)
+    drawn = ClassGaussians.fit(flat, np.arange(60) % 2).sample(np.repeat([0, 1], 1000))
+    assert np.isfinite(drawn).all() and np.ptp(drawn, axis=1).max() < 1e-3 * drawn.std()
     with pytest.raises(InvalidInputError, match="must be among"):
         gaussians.sample([4])
     with pytest.raises(InvalidInputError, match="one label for each row"):
@@ -395,6 +400,50 @@ def test_a_decoder_that_is_not_there_is_done_without(folder, tmp_path):
         assert list(report["reconstruction"]) == ["adhoc_mse"]
 
 
+def test_some_of_many_images_are_of_all_classes():
+    """A folder is read class by class; the first of a known data set are what published numbers are of."""
+    (images, labels), (test_images, test_labels) = (sslzoo.data.load("digits", split) for split in ("train", "test"))
+    order, own = np.argsort(test_labels, kind="stable"), np.argsort(labels, kind="stable")
+    ordered = (images[own], labels[own]), (test_images[order], test_labels[order])
+    budget = {"likelihood_images": 36, "likelihood_samples": 2, "reconstruction_images": 36, "outlier_images": 36}
+    protocols, outside = ("likelihood", "reconstruction", "outliers"), {"dark": test_images[order] // 2}
+    few, whole = (
+        sslzoo.evaluate("simvae-digits", data, protocols, outside=outside, **budget | more)
+        for data, more in ((ordered, {}), ("digits", dict.fromkeys(budget, 360) | {"likelihood_samples": 2}))
+    )
+    for protocol, metric, near in (("likelihood", "nll", 4), ("reconstruction", "mse", 0.002)):
+        assert few[protocol][metric] == pytest.approx(whole[protocol][metric], abs=near), protocol
+    assert few["outliers"]["dark_auroc"] == pytest.approx(whole["outliers"]["dark_auroc"], abs=0.1)
+    subject = Subject(None, "digits", images, labels, test_images, test_labels)
+    assert subject.some(9, 3).tolist() == [0, 4, 8] and subject.some(3, 9).tolist() == [0, 1, 2]
+    subject.source = "digits"
+    assert subject.some(9, 3).tolist() == [0, 1, 2]
+
+
+def test_images_of_another_range_are_judged_as_the_same_images():
+    """The extractor takes 0..255, whatever the encoder takes."""
+    rng = np.random.default_rng(0)
+    images, labels = rng.integers(0, 256, (60, 8, 8, 1)).astype("uint8"), np.arange(60) % 2
+    judge = keras.Sequential([keras.Input((4, 4, 3)), keras.layers.Flatten()], name="judge")
+
+    def distance(scale):
+        unit = keras.layers.Rescaling(1 / (255 * scale), name="unit_range")
+        inputs = keras.Input((8, 8, 1))
+        encoder = keras.Model(inputs, keras.layers.Flatten()(unit(inputs)), name="pixels")
+        splits = [(images[rows] * np.float32(scale), labels[rows]) for rows in (slice(40), slice(40, 60))]
+        return sslzoo.evaluate(encoder, splits, "generation", extractor=judge, **BUDGET)["generation"]["frechet_judge"]
+
+    assert distance(16) == pytest.approx(distance(1), rel=1e-3)
+
+
+def test_outside_sets_of_one_name_are_refused(tmp_path):
+    for folder in ("a", "b"):
+        np.savez(tmp_path / f"{folder}.npz", x_train=np.zeros((4, 8, 8, 1), "uint8"))
+    places = [tmp_path / "a.npz", tmp_path / "b" / "a.npz"]
+    with pytest.raises(InvalidInputError, match=r"different names.*a\.npz.*a\.npz"):
+        sslzoo.evaluate("simclr-digits", "digits", "outliers", outside=places)
+
+
 def test_sets_that_outliers_are_taken_from_are_looked_for_by_name(tmp_path):
     for dataset, others in OUTSIDE.items():
         assert dataset not in others and {dataset, *others} <= set(catalogue.KNOWN)
@@ -446,6 +495,10 @@ def test_attributes_and_tasks_of_celeba():
     each = report["attributes"]
     assert each["Male_accuracy"] > 0.9 and len(report.protocols["attributes"]["attributes"]) == 20
     assert each["Male_balanced_accuracy"] > 0.9 and each["balanced_accuracy"] < 0.65
+    assert report.protocols["attributes"]["passes"] == report.protocols["linear"]["passes"] == 118  # few images
+    signed = ((images[:400], 2 * attributes[:400] - 1), (images[400:], 2 * attributes[400:] - 1))
+    with pytest.raises(InvalidInputError, match=r"of 0 and 1; of -1 and 1 pass `labels > 0`.*Received: values -1, 1"):
+        sslzoo.evaluate(encoder, signed, "attributes")
     hair = sslzoo.evaluate(encoder, splits, "linear", attribute="hair", epochs=1)
     assert hair.data["attribute"] == "hair" and hair.data["train"] < 400
     assert "linear.balanced_accuracy" in [metric["name"] for metric in hair.metrics()]

@@ -2,8 +2,10 @@
 
 import numpy as np
 
+from sslzoo import checks
 from sslzoo.data import CELEBA_ATTRIBUTES
 from sslzoo.evaluation import probes
+from sslzoo.evaluation.protocols.linear import BATCH_SIZE, passes_of
 from sslzoo.evaluation.protocols.mlp import MLP
 from sslzoo.evaluation.protocols.protocol import DoesNotApply, Number, Result
 
@@ -25,6 +27,11 @@ class Attributes(MLP):
     def check(self, subject):
         if subject.attributes is None:
             raise DoesNotApply("Attributes are labels (N, A) of 0 and 1, as CelebA has them", "one label an image")
+        values = np.unique(np.concatenate(subject.attributes))
+        if not np.isin(values, (0, 1)).all():
+            raise DoesNotApply(
+                "Attributes are labels (N, A) of 0 and 1; of -1 and 1 pass `labels > 0`", f"values {checks.few(values)}"
+            )
         if not _columns(*subject.attributes):
             raise DoesNotApply(
                 "An attribute needs images that have it and images that have not, in both splits",
@@ -35,21 +42,23 @@ class Attributes(MLP):
         train, test = subject.attributes
         columns, progress = _columns(train, test), subject.progress(self.title)
         hidden = self.hidden or subject.train_features.shape[1]
-        each = {}
+        passes, each = passes_of(len(train)), {}
         for done, (name, i) in enumerate(columns.items(), 1):
             splits = subject.train_features, train[:, i], subject.test_features, test[:, i]
-            probe = probes.train_probe(*splits, 2, hidden=hidden, epochs=self.epochs, seed=subject.seed)
+            settings = {"hidden": hidden, "epochs": self.epochs, "passes": passes, "batch_size": BATCH_SIZE}
+            probe = probes.train_probe(*splits, 2, **settings, seed=subject.seed)
             majority = float(np.mean(test[:, i] == (train[:, i].mean() > 0.5)))
             each[name] = probe.accuracies[-1], probes.balanced_accuracy(test[:, i], probe.predictions), majority
             progress(done, len(columns))
         accuracy, balanced, majority = map(float, np.mean(list(each.values()), axis=0))
-        how = f"MLP probe for each of {len(columns)} attributes, last of {self.epochs} epochs"
+        several = f" of {passes} passes" if passes > 1 else ""
+        how = f"MLP probe for each of {len(columns)} attributes, last of {self.epochs} epochs{several}"
         numbers = {"accuracy": Number(accuracy, "accuracy", how, majority)}
         numbers["balanced_accuracy"] = Number(balanced, "balanced accuracy", how, 0.5)
         for name, (accuracy, balanced, majority) in each.items():
             numbers[f"{name}_accuracy"] = Number(float(accuracy), f"{name}, accuracy", how, majority, shown=False)
             numbers[f"{name}_balanced_accuracy"] = Number(balanced, f"{name}, balanced", how, 0.5, shown=False)
-        return Result(numbers, {"attributes": list(columns), "hidden": hidden, "epochs": self.epochs})
+        return Result(numbers, {"attributes": list(columns), **settings})
 
 
 def _columns(train, test):

@@ -8,6 +8,7 @@ import numpy as np
 from sslzoo.evaluation import generation
 from sslzoo.evaluation.features import weights_sha256
 from sslzoo.evaluation.protocols.protocol import DoesNotApply, Number, Protocol, Result
+from sslzoo.networks.composition import input_range
 
 
 @dataclasses.dataclass
@@ -53,7 +54,7 @@ class Generation(Protocol):
         progress(1, 3)
         ten_each = np.repeat(gaussians.classes[:10], 10)
         shown = generation.decoded(decoder, gaussians.sample(ten_each, subject.seed + 1))
-        real = subject.test_images[rng.permutation(len(subject.test_images))[:count]]
+        real = _bytes(subject.test_images[rng.permutation(len(subject.test_images))[:count]], subject.encoder)
         theirs = extractor(real)
         progress(2, 3)
         distance = generation.frechet(extractor(images), theirs)
@@ -68,6 +69,14 @@ class Generation(Protocol):
         settings = {"latents": latents, "images": count, "reference": "test", "extractor": how}
         settings["decoder"] = "fitted to frozen features" if fitted else "its own"
         return Result(numbers, settings, images={"classes": shown})
+
+
+def _bytes(images, encoder):
+    """Raw images in 0..255, as extractors take them, whatever range the encoder takes."""
+    low, high = input_range(encoder)
+    if (low, high) == (0, 255):
+        return images
+    return (np.asarray(images, np.float32) - low) * np.float32(255 / (high - low))
 
 
 def _fitting(extractor, real, images):

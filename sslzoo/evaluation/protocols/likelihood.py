@@ -35,7 +35,8 @@ class Likelihood(Protocol):
     def run(self, subject):
         model, samples = subject.likelihood, self.likelihood_samples
         kind, variance, prior = model["likelihood"], model["likelihood_variance"], model["prior_variance"]
-        images, decoder = subject.test_images[: self.likelihood_images], subject.parts["decoder"]
+        chosen = subject.some(len(subject.test_images), self.likelihood_images)
+        images, decoder = subject.test_images[chosen], subject.parts["decoder"]
         mean, log_var = run(subject.parts["posterior"], images, 100)
         seen, posterior = generation.as_seen(subject.encoder, images), (mean, np.clip(log_var, -12, 8))
         settings = samples, variance, prior, kind, subject.seed, subject.progress(self.title)

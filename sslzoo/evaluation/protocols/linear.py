@@ -61,7 +61,7 @@ class Linear(Protocol):
         """Result of a probe by Adam with one hidden layer of that width, or none."""
         classes, truth = subject.num_classes, subject.test_classes
         progress = subject.progress(self.title)
-        passes = math.ceil(LEAST_STEPS / math.ceil(len(subject.train_features) / BATCH_SIZE))
+        passes = passes_of(len(subject.train_features))
         with np.errstate(over="ignore", invalid="ignore"):
             trained = probes.train_probe(
                 *subject.splits(),
@@ -94,6 +94,11 @@ class Linear(Protocol):
         settings |= {"batch_size": BATCH_SIZE, "features": "as they are"}
         confusion = _confusion(subject, trained.predictions)
         return Result(numbers, settings, confusion=confusion, predictions=trained.predictions)
+
+
+def passes_of(count: int) -> int:
+    """Passes over `count` training images in an epoch of a probe by Adam: as many steps as MNIST's has, at least."""
+    return math.ceil(LEAST_STEPS / math.ceil(count / BATCH_SIZE))
 
 
 def _unequal(subject):

@@ -7,8 +7,9 @@ from typing import Any
 from sslzoo import data
 from sslzoo.data.catalogue import KNOWN
 from sslzoo.data.sources import is_folder
+from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation import neighbors, outliers
-from sslzoo.evaluation.features import features
+from sslzoo.evaluation.features import features, spread
 from sslzoo.evaluation.protocols.protocol import DoesNotApply, Number, Protocol, Result
 from sslzoo.files import is_named
 
@@ -49,7 +50,14 @@ class Outliers(Protocol):
         elif is_named(sets):
             sets = [sets]
         if not isinstance(sets, Mapping):
-            sets = {data.name_of(name): _read(name, subject) for name in sets}
+            sets = list(sets)
+            names = [data.name_of(name) for name in sets]
+            if len(set(names)) < len(names):
+                raise InvalidInputError(
+                    "Sets in `outside` must have different names; a dict, name -> images, gives them others. "
+                    f"Received: {', '.join(map(str, sets))}"
+                )
+            sets = {name: _read(path, subject) for name, path in zip(names, sets)}
         if not sets:
             none = f", and none of {', '.join(listed)} is prepared here" if listed else ""
             raise DoesNotApply(
@@ -57,7 +65,9 @@ class Outliers(Protocol):
             )
         self._others, self._remarks = {}, []
         for name, images in sets.items():
-            self._others[name], done = data.fit_images(images[: self.outlier_images], subject.test_images.shape[1:])
+            most = self.outlier_images
+            images = images[:most] if name in KNOWN else images[spread(len(images), most)]
+            self._others[name], done = data.fit_images(images, subject.test_images.shape[1:])
             self._remarks += [f"outliers, {name}: {what}." for what in done]
 
     def run(self, subject):
@@ -65,7 +75,8 @@ class Outliers(Protocol):
         if "projection" in subject.missing:
             remarks.append(f"No projection: {subject.missing['projection']}")
         k, seed = min(K, len(subject.train_features)), subject.seed
-        inside = subject.test_images[: self.outlier_images]
+        chosen = subject.some(len(subject.test_images), self.outlier_images)
+        inside = subject.test_images[chosen]
         head = subject.parts.get("projection")
         network, what = (subject.encoder, "features") if head is None else (head, "outputs of the head")
         slope = outliers.scores(network, inside, seed=seed) if hasattr(network, "predict_on_batch") else None
@@ -79,7 +90,7 @@ class Outliers(Protocol):
 
         by_neighbors = f"AUROC of the cosine similarity to the {k}th nearest train image"
         by_slope = f"AUROC of minus the slope of logsumexp of the {what}, noise 0.03, as GEDI's tables"
-        ours, numbers = similarity(subject.test_features[: self.outlier_images]), {}
+        ours, numbers = similarity(subject.test_features[chosen]), {}
         for done, (name, images) in enumerate(self._others.items(), 1):
             theirs = similarity(features(subject.encoder, images, subject.batch_size))
             area = outliers.auroc(ours, theirs)

@@ -29,12 +29,13 @@ class Reconstruction(Protocol):
 
     def run(self, subject):
         decoder, fitted = subject.decoder(self.decoder_epochs, subject.progress(self.title))
-        some = slice(self.reconstruction_images)
-        seen = generation.as_seen(subject.encoder, subject.test_images[some])
-        rebuilt = generation.decoded(decoder, subject.test_features[some])
+        chosen = subject.some(len(subject.test_images), self.reconstruction_images)
+        seen = generation.as_seen(subject.encoder, subject.test_images[chosen])
+        rebuilt = generation.decoded(decoder, subject.test_features[chosen])
         if rebuilt.shape != seen.shape:
             raise DoesNotApply(f"The decoder gives images of shape {rebuilt.shape[1:]}", f"images {seen.shape[1:]}")
-        mean = generation.as_seen(subject.encoder, subject.train_images[:5000]).mean(axis=0)
+        usual = subject.train_images[subject.some(len(subject.train_images), 5000)]
+        mean = generation.as_seen(subject.encoder, usual).mean(axis=0)
         error, chance = (float(np.mean((seen - other) ** 2, dtype=np.float64)) for other in (rebuilt, mean))
         how = "a decoder fitted to frozen features" if fitted else "posterior means through its own decoder"
         note = f"{how}; {len(seen):,} test images in 0..1; guessing is the mean image"
@@ -43,4 +44,5 @@ class Reconstruction(Protocol):
         settings = {"images": len(seen), "decoder": "fitted to frozen features" if fitted else "its own"}
         if fitted:
             settings |= {"epochs": self.decoder_epochs, "optimizer": "Adam 1e-3, batches of 128"}
-        return Result(numbers, settings, images={"reconstructions": (seen[:20], rebuilt[:20])})
+        shown = subject.some(len(seen), 20)
+        return Result(numbers, settings, images={"reconstructions": (seen[shown], rebuilt[shown])})
