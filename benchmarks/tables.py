@@ -1036,7 +1036,8 @@ LIKELIHOOD_NOTE = (
     "their standard errors. What three seeds show of it: [Which claims hold](#which-claims-hold)."
 )
 DECODER_NOTE = (
-    "Squared error per pixel of test images in 0..1 (*fitted*: through a decoder trained on the frozen features); "
+    "Squared error per pixel of test images in 0..1, MNIST's binary as networks see them (*fitted*: through a decoder "
+    "trained on the frozen features); "
     "Fréchet distance between test images and images of class-wise Gaussians, in the named space; importance-weighted "
     "negative log-likelihood in nats per image, comparable at equal likelihood only."
 )

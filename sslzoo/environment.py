@@ -88,14 +88,15 @@ def hushed():
     TensorFlow logs while it is imported, whatever the level, and Keras imports it under other backends too: to set its
     seed, and for TensorBoard.
     """
-    sys.stderr.flush()
+    if sys.stderr is not None:
+        sys.stderr.flush()
     with contextlib.ExitStack() as stack:
         try:
             held = stack.enter_context(tempfile.TemporaryFile())
-        except OSError:  # nowhere to hold it back: better shown than lost
+            stderr = os.dup(2)
+        except OSError:  # nowhere to hold it back, better shown than lost; or no standard error
             yield
             return
-        stderr = os.dup(2)
         os.dup2(held.fileno(), 2)
         try:
             yield
@@ -112,10 +113,12 @@ def ends_quietly(main: Callable) -> Callable:
     """`main` of a program that says nothing when whoever reads its output stops (`| head -1`): it then returns 141."""
 
     @functools.wraps(main)
-    def run(*arguments):
+    def run(*arguments, **named):
+        if sys.stderr is None:  # as under pythonw: errors would go to the standard output
+            sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
         try:
             try:
-                return main(*arguments)
+                return main(*arguments, **named)
             finally:  # here, for --help too: Python's own flush at the end of a process complains
                 if sys.stdout is not None:
                     sys.stdout.flush()

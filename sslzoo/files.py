@@ -4,6 +4,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import stat
 import sys
 import time
 import zipfile
@@ -56,6 +57,8 @@ def write_synced(path, content):
 def write_beside(path: "str | os.PathLike", content: "bytes | Callable") -> Path:
     """Writes a file so that it is, at any moment, either what it was before or whole and on the disk.
 
+    What a link names is written, with the permissions it had; a pipe or a device is written to as it is.
+
     Args:
         path: where to; the folder exists.
         content: bytes, or a callable that writes them to the open binary file it is given.
@@ -63,14 +66,21 @@ def write_beside(path: "str | os.PathLike", content: "bytes | Callable") -> Path
     Returns:
         The path.
     """
-    path = as_path(path)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    place = Path(os.path.realpath(as_path(path)))  # a link stays one
+    former = place.stat() if place.exists() else None
+    if former is not None and not stat.S_ISREG(former.st_mode):  # a pipe or a device
+        with open(place, "wb") as file:
+            content(file) if callable(content) else file.write(content)
+        return as_path(path)
+    beside = place.with_name(f".{place.name}.{os.getpid()}.part")
     try:
         write_synced(beside, content)
-        os.replace(beside, path)
+        if former is not None:
+            os.chmod(beside, stat.S_IMODE(former.st_mode))
+        os.replace(beside, place)
     finally:
         beside.unlink(missing_ok=True)
-    return path
+    return as_path(path)
 
 
 _locks = {}  # (device, inode) of a folder -> open descriptor that holds its lock

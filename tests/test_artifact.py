@@ -470,11 +470,33 @@ def test_a_write_that_fails_leaves_everything_as_it_was(copy, monkeypatch):
 
 
 def test_what_a_killed_write_left_behind_is_cleared(copy):
-    partial = copy.parent / f".{copy.name}.partial"
-    partial.mkdir()
-    (partial / "model.weights.h5").write_bytes(b"half")
+    """Yesterday, or under this process' number; a younger one may be what another process is writing now."""
+    old, own, young = (copy.parent / f".{copy.name}.{mark}.partial" for mark in ("1", os.getpid(), "2"))
+    for partial in (old, own, young):
+        partial.mkdir()
+        (partial / "model.weights.h5").write_bytes(b"half")
+    os.utime(old, (0, 0))
+    for name in (".results.json.9.part", ".DS_Store"):
+        (copy / name).write_bytes(b"half")
     write(copy, all_parts(), facts(), overwrite=True)
-    assert not partial.exists() and "model.weights.h5" in layout.files(copy)
+    assert not old.exists() and not own.exists() and young.exists() and "model.weights.h5" in layout.files(copy)
+    assert not list(copy.glob("*.part"))
+
+
+def test_of_two_processes_the_second_does_not_replace_what_the_first_wrote(tmp_path, monkeypatch):
+    folder, real = tmp_path / "fresh", artifact._write_model
+
+    def slow(place, model, float16):
+        monkeypatch.setattr(artifact, "_write_model", real)
+        monkeypatch.setattr(os, "getpid", lambda: 1)
+        write(folder, all_parts(), facts(name="first"))
+        monkeypatch.undo()
+        real(place, model, float16)
+
+    monkeypatch.setattr(artifact, "_write_model", slow)
+    with pytest.raises(ArtifactError, match="holds a model already"):
+        write(folder, all_parts(), facts(name="second"))
+    assert [path.name for path in tmp_path.iterdir()] == ["fresh"] and read_results(folder)["name"] == "first"
 
 
 @pytest.mark.parametrize(

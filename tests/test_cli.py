@@ -23,6 +23,7 @@ from PIL import Image
 import sslzoo
 from sslzoo import cli, evaluation, networks, publishing, zoo
 from sslzoo.cli import measuring
+from sslzoo.environment import hushed
 from sslzoo.errors import HubError, MissingDataError
 from sslzoo.networks.composition import compose
 from sslzoo.publishing import artifact, manifest
@@ -168,6 +169,21 @@ sys.exit(f"imported: {heavy}" if heavy else 0)
     done = process(code=code)
     _, err = done.communicate()
     assert done.returncode == 0, err
+
+
+def test_help_of_every_command_can_be_written_in_any_encoding(monkeypatch):
+    for command in COMMANDS:
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+        with pytest.raises(SystemExit):
+            cli.main(argv=[command, "--help"])
+
+
+def test_without_a_standard_error_nothing_is_said_elsewhere(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stderr", None)
+    assert cli.main(["info", "nothing-like-it"]) == 2 and not capsys.readouterr().out
+    monkeypatch.setattr(sys, "stderr", None)
+    with hushed():
+        pass
 
 
 def test_the_console_script_and_the_module_lead_here():

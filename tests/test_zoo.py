@@ -232,6 +232,9 @@ def test_a_path_comes_first_then_the_mirror_then_the_hub(published, written, tmp
         monkeypatch.chdir(tmp_path)
         (tmp_path / NAME).mkdir()  # a folder without a model hides nothing
         sslzoo.load(NAME)
+        (tmp_path / NAME).rmdir()
+        (tmp_path / NAME).touch()  # nor does a file that is none
+        sslzoo.load(NAME)
     assert cached_files() == []
     shutil.rmtree(tmp_path / "weights")
     sslzoo.load(NAME)
@@ -326,6 +329,10 @@ def test_a_name_at_another_revision(published, folder):
     sslzoo.load(NAME, revision=pinned)
     with pytest.raises(HubError, match="no such revision"):
         sslzoo.load(NAME, revision="v9")
+    for name in (NAME, f"hf://{REPOSITORY}"):
+        told = sslzoo.info(name, second)
+        assert told["remarks"] == ["second"] and told["revision"] == second
+        assert f"hf://{REPOSITORY}@{second}" in str(told)  # the line that loads these weights
 
 
 def test_evaluate_at_a_revision_finds_all_its_parts(published, tmp_path, capsys):
@@ -689,6 +696,10 @@ def test_verifying_looks_here_in_the_cache_and_on_the_hub(published, written, tm
     del files["results.json"]
     [there] = [finding for finding in sslzoo.verify(hub=True) if finding["where"] == "hub"]
     assert there["ok"] is False and len(there["problems"]) == 2
+
+    manifest.write({NAME: index.read()[NAME] | {"revision": "0" * 40}})
+    [there] = [finding for finding in sslzoo.verify(hub=True) if finding["where"] == "hub"]
+    assert there["ok"] is False and "no such revision" in there["problems"][0]  # nobody can load it
 
     published.fail(".", status=500, times=10_000)
     [there] = [finding for finding in sslzoo.verify(hub=True) if finding["where"] == "hub"]

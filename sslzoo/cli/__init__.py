@@ -61,15 +61,15 @@ def main(argv: "list[str] | None" = None) -> int:
     Raises:
         SystemExit: with 2 on wrong usage, with 0 after --help or --version.
     """
+    for stream in (sys.stdout, sys.stderr):  # names of files may hold bytes that are no text; help has an "é"
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
     parser = _parser()
     if not (sys.argv[1:] if argv is None else argv):
         parser.print_help()
         return 2
     arguments = vars(parser.parse_args(argv))
     command, as_json = arguments.pop("command"), arguments.pop("json")
-    for stream in (sys.stdout, sys.stderr):  # names of files may hold bytes that are no text
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
     try:
         check_environment()
         quiet_backends()

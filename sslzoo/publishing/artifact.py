@@ -4,10 +4,12 @@ import sslzoo.backend  # noqa: F401 - before Keras
 
 # isort: split
 import contextlib
+import glob
 import io
 import json
 import os
 import shutil
+import time
 import zipfile
 from pathlib import Path
 
@@ -24,6 +26,7 @@ from sslzoo.zoo.results import SCHEMA, check_results, is_name, read_results
 from sslzoo.zoo.weights import MOST_PACKED
 
 _CHUNK = 2**20  # bytes of a kernel that are compressed together; h5py's own chunks pack worse by a tenth
+_DAY = 86_400  # seconds; no model takes as long to be written
 _ENTRIES = {*layout.FILES, layout.RESULTS, layout.CARD, layout.PICTURES, "assets", ".gitattributes", *layout.PARTS[1:]}
 _CAPTIONS = {
     "reconstructions": "Test images and their reconstructions",
@@ -161,13 +164,16 @@ def hashes(folder: "str | os.PathLike") -> dict[str, str]:
 @contextlib.contextmanager
 def _replacing(folder, overwrite):
     """Gives the path of a new folder beside this one, which takes its place at the end unless an error was raised."""
-    partial, former = (folder.with_name(f".{folder.name}.{role}") for role in ("partial", "former"))
+    partial, former = (folder.with_name(f".{folder.name}.{role}") for role in (f"{os.getpid()}.partial", "former"))
     _restore(former, folder)
     check_target(folder, overwrite)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    _remove(partial)
+    for left in folder.parent.glob(f".{glob.escape(folder.name)}.*partial"):
+        if left == partial or time.time() - left.stat().st_mtime > _DAY:  # a younger one may be another process'
+            _remove(left)
     try:
         yield partial
+        check_target(folder, overwrite)  # another process may have been faster
         _remove(former)
         if folder.exists():
             os.replace(folder, former)
@@ -178,6 +184,11 @@ def _replacing(folder, overwrite):
         _remove(former)
     finally:
         _remove(partial)
+
+
+def _is_left_behind(name):
+    """Whether a file is what a process that was killed while it wrote left, or what macOS notes of a folder."""
+    return name == ".DS_Store" or (name.startswith(".") and name.endswith(".part"))
 
 
 def _restore(former, folder):
@@ -197,7 +208,7 @@ def _remove(path):
 def check_target(folder: Path, overwrite: bool) -> None:
     """Raises ArtifactError unless a model can be written as that folder; changes nothing."""
     present = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
-    foreign = sorted(present - _ENTRIES)
+    foreign = sorted(name for name in present - _ENTRIES if not _is_left_behind(name))
     if folder.exists() and not folder.is_dir():
         reason = "there is a file of that name"
     elif foreign:

@@ -223,10 +223,10 @@ def _find_path(name_or_path):
         raise InvalidInputError(f"Expected a name or a path. Received: name_or_path={name_or_path!r}")
     path, name = as_path(name_or_path), str(name_or_path)
     if os.path.exists(path):  # which, unlike Path.exists, says no to a name that no file can have
-        found = path if path.is_file() else layout.model_in(path)
+        found = path if path.is_file() and path.suffix == ".keras" else layout.model_in(path)
         if found is not None:
             return found
-        # A folder that holds no model does not hide the model of its name.
+        # A folder or file that holds no model does not hide the model of its name.
         return None if isinstance(name_or_path, str) and name in {*local_models(), *index.read()} else path
     if is_path(name_or_path):
         raise ArtifactError(
@@ -314,10 +314,15 @@ def info(name: "str | os.PathLike", revision: str | None = None) -> dict:
         model = _of_folder(folder, name.removeprefix(index.SCHEME).partition("@")[0], folder.name)
     else:
         folder, entry = _look_up(name)
-        _refuse_revision(revision, name)
-        folder = folder or _cached(entry)
-        model = _of_folder(folder) if entry is None else _described(name, entry, folder, _results(folder))
-    model.where = str(name)
+        if entry is not None and revision not in (None, entry["revision"]):
+            folder, _ = _find(name, "encoder", revision, True)
+            model = _of_folder(folder, entry["repository"], folder.name)
+        else:
+            if entry is None:
+                _refuse_revision(revision, name)
+            folder = folder or _cached(entry)
+            model = _of_folder(folder) if entry is None else _described(name, entry, folder, _results(folder))
+    model.where = str(name) if revision is None else address(str(name), revision)
     return model
 
 

@@ -70,10 +70,17 @@ def _compared(name, where, place, look):
     try:
         files, problems = look()
     except HubError as error:
-        return _finding(name, where, place, str(error))
+        return _finding(name, where, place, str(error), ok=False if _is_gone(error.__cause__) else None)
     except (SSLZooError, OSError) as error:
         return _finding(name, where, place, str(error), ok=False)
     return _finding(name, where, place, *problems, ok=not problems, files=files)
+
+
+def _is_gone(error):
+    """Whether the Hub said that there is no such repository or commit; a gated one is there, for who was let in."""
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
+
+    return isinstance(error, (RepositoryNotFoundError, RevisionNotFoundError)) and not isinstance(error, GatedRepoError)
 
 
 def _expected(folder, entry):

@@ -196,6 +196,21 @@ def test_file_is_whole_or_untouched(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["results.json"]
 
 
+@pytest.mark.skipif(os.name == "nt", reason="links and pipes of POSIX")
+def test_a_file_keeps_its_permissions_and_a_link_what_it_names(tmp_path):
+    path, link, pipe = tmp_path / "a.json", tmp_path / "link.json", tmp_path / "pipe"
+    path.write_bytes(b"old")
+    path.chmod(0o600)
+    link.symlink_to(path.name)
+    assert write_beside(link, b"new") == link
+    assert link.is_symlink() and path.read_bytes() == b"new" and path.stat().st_mode & 0o777 == 0o600
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_beside(pipe, b"through")
+    assert os.read(reader, 100) == b"through" and pipe.is_fifo()
+    os.close(reader)
+
+
 def test_versions_name_what_numbers_depend_on():
     import keras
 

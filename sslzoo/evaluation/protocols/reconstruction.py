@@ -10,8 +10,8 @@ from sslzoo.evaluation.protocols.protocol import DoesNotApply, Number, Protocol,
 
 @dataclasses.dataclass
 class Reconstruction(Protocol):
-    """Squared error per pixel of test images, in 0..1, through the decoder; an encoder without one gets one fitted to
-    its frozen features ("adhoc_mse").
+    """Squared error per pixel of test images, in 0..1 as the encoder sees them (behind a threshold: binary), through
+    the decoder; an encoder without one gets one fitted to its frozen features ("adhoc_mse").
 
     Args:
         reconstruction_images: int, at most.
@@ -38,7 +38,7 @@ class Reconstruction(Protocol):
         mean = generation.as_seen(subject.encoder, usual).mean(axis=0)
         error, chance = (float(np.mean((seen - other) ** 2, dtype=np.float64)) for other in (rebuilt, mean))
         how = "a decoder fitted to frozen features" if fitted else "posterior means through its own decoder"
-        note = f"{how}; {len(seen):,} test images in 0..1; guessing is the mean image"
+        note = f"{how}; {len(seen):,} test images in 0..1, as the network sees them; guessing is the mean image"
         metric = "adhoc_mse" if fitted else "mse"
         numbers = {metric: Number(error, "MSE per pixel", note, chance, unit="")}
         settings = {"images": len(seen), "decoder": "fitted to frozen features" if fitted else "its own"}
