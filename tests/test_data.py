@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import tfds_sets
 from keras import ops
-from PIL import Image, features
+from PIL import Image, ImageOps, PngImagePlugin, features
 
 from sslzoo import data, errors
 from sslzoo.data import image_files, inputs, streams
@@ -375,6 +375,36 @@ def test_photographs_are_turned_upright(tmp_path):
     exif[0x0112] = 6  # stored lying on its side
     Image.new("L", (6, 5), 9).save(tmp_path / "a.jpg", exif=exif)
     assert data.load(tmp_path, "train")[0].shape == (1, 6, 5, 1)
+
+
+@pytest.mark.parametrize("ending", ["jpg", "tif", "png", "webp"])
+@pytest.mark.parametrize("orientation", range(1, 10))
+def test_images_of_any_orientation_are_upright(tmp_path, ending, orientation):
+    """As Pillow itself turns them; their sizes are known before their pixels are."""
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    pixels = np.random.default_rng(0).integers(0, 256, (20, 30, 3)).astype("uint8")
+    path = tmp_path / f"a.{ending}"
+    Image.fromarray(pixels).save(path, exif=exif)
+    with Image.open(path) as image:
+        image.load()
+        upright = np.asarray(ImageOps.exif_transpose(image))
+    assert upright.shape == ((30, 20, 3) if 5 <= orientation <= 8 else (20, 30, 3))
+    np.testing.assert_array_equal(data.load(tmp_path, "train")[0][0], upright)
+    assert image_files.Head.of_file(path).size == upright.shape[1::-1]
+
+
+def test_a_turn_is_found_where_it_is_written(tmp_path):
+    """In the XMP of a PNG; and beside a tag that is not what it should be, which no pixel depends on."""
+    xmp = '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:Description tiff:Orientation="6"/></x:xmpmeta>'
+    note = PngImagePlugin.PngInfo()
+    note.add_itxt("XML:com.adobe.xmp", xmp)
+    Image.new("RGB", (30, 20)).save(tmp_path / "a.png", pnginfo=note)
+    tags = [(0x0112, 3, 1, struct.pack("<HH", 6, 0)), (0x0213, 7, 1, b"\1\0\0\0")]  # the second should be a number
+    entries = b"".join(struct.pack("<HHI4s", *tag) for tag in tags)
+    exif = b"Exif\0\0II*\0" + struct.pack("<IH", 8, len(tags)) + entries + bytes(4)
+    Image.new("RGB", (30, 20)).save(tmp_path / "b.jpg", exif=exif)
+    assert data.load(tmp_path, "train")[0].shape == (2, 30, 20, 3)
 
 
 def test_sizes_must_agree_or_be_made_to(tmp_path):
@@ -1190,6 +1220,47 @@ def test_tiff_files_of_many_channels_are_read_as_they_are(tiffs, stream):
     np.testing.assert_array_equal(images[np.arange(6)], deep(6)[[0, 2, 4, 1, 3, 5]])
     source = inputs.source_of(tiffs)
     np.testing.assert_array_equal(source.read(1), deep(6)[2])
+
+
+def test_tiff_files_by_themselves_and_in_lists_are_read_as_in_a_folder(tiffs):
+    files = sorted(tiffs.rglob("*.tif"))
+    for given in (files[1], files[1:3], [tiffs / "0", tiffs / "1"]):
+        source = inputs.source_of(given)
+        assert isinstance(source, inputs.DeepFiles) and source.read(0).dtype == "uint16"
+
+
+@pytest.mark.parametrize("place", ["0.tif", "9.tif"])
+def test_a_damaged_tiff_says_nothing_of_the_others(tmp_path, place):
+    pytest.importorskip("tifffile")
+    palette = Image.new("P", (16, 16), 15)
+    palette.putpalette([0, 0, 0] * 15 + [255, 0, 0] + [0, 0, 0] * 240)
+    for n in range(1, 5):
+        palette.save(tmp_path / f"{n}.tif")
+    (tmp_path / place).write_bytes((tmp_path / "1.tif").read_bytes()[:60])
+    images, _ = data.load(tmp_path, "train", on_error="skip")
+    assert images.shape == (4, 16, 16, 3) and images[0, 0, 0].tolist() == [255, 0, 0]
+    deep_ones = tmp_path / "deep"
+    deep_ones.mkdir()
+    for n in range(1, 3):
+        Image.fromarray(np.full((8, 8), 4000, "uint16")).save(deep_ones / f"{n}.tif")
+    (deep_ones / place).write_bytes(b"damaged")
+    images, _ = data.load(deep_ones, "train", on_error="skip")
+    assert images.dtype == "uint16" and (images == 4000).all() and len(images) == 2
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_file_with_values_that_are_no_numbers_is_named(tmp_path, stream):
+    tifffile = pytest.importorskip("tifffile")
+    images = np.random.default_rng(0).normal(300, 40, (4, 8, 8)).astype("float32")
+    images[2, 3, 3] = np.nan
+    for n, image in enumerate(images):
+        tifffile.imwrite(tmp_path / f"{n}.tif", image)
+    with pytest.raises(errors.InvalidInputError, match=r"1 of 4 images cannot be read.*2\.tif.*not finite"):
+        data.load(tmp_path, "train", stream=stream)
+    kept, _ = data.load(tmp_path, "train", on_error="skip", stream=stream)
+    assert len(kept) == 3 and np.isfinite(data.value_range(kept)).all()
+    batch, *_ = data.Batches(kept, None, 3, shuffle=False)
+    np.testing.assert_array_equal(batch[0], images[[0, 1, 3]][..., None])
 
 
 def test_the_room_that_deep_images_take_is_counted_in_bytes(tiffs, monkeypatch):

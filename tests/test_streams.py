@@ -192,6 +192,23 @@ def test_a_run_from_files_ends_in_the_weights_of_one_from_memory_also_if_it_is_k
     )
 
 
+@pytest.mark.slow
+def test_deep_cluster_reads_from_files_and_monitors_hold_few(photos, tmp_path, monkeypatch):
+    held = []
+
+    class Monitor(callbacks.KNNMonitor):
+        def __init__(self, encoder, bank, queries, every):
+            held.append((len(bank[0]), len(queries[0])))
+            super().__init__(encoder, bank, queries, every)
+
+    monkeypatch.setattr(callbacks, "KNNMonitor", Monitor)
+    options = ["--dataset", str(photos), "--image-size", "8", "--on-error", "skip", "--epochs", "1", "--stream"]
+    options += ["--batch-size", "8", "--protocols", "knn", "--labels", "folders"]
+    options += ["--set", "network=mlp-small", "latent_dim=4", "clusters=4", "--out", str(tmp_path / "run")]
+    folder = recipe("deepcluster").main(options)
+    assert (folder / "results.json").is_file() and held == [(32, 8)]
+
+
 def test_a_file_that_changes_while_training_reads_it_is_counted(photos, tmp_path):
     folder = shutil.copytree(photos, tmp_path / "photos")
     images, _ = data.load(folder, "train", image_size=8, on_error="skip", stream=True)

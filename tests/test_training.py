@@ -277,6 +277,33 @@ def test_ctrl_c_ends_in_good_order_and_gives_the_signal_back(fused):
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_a_handler_that_python_does_not_know_stays(monkeypatch):
+    """That of a program around Python, which nobody could put back."""
+    real = signal.getsignal
+    monkeypatch.setattr(signal, "getsignal", lambda number: None if number == signal.SIGUSR1 else real(number))
+    monkeypatch.setattr(signal, "signal", lambda number, handler, put=signal.signal: refuse(number, handler, put))
+
+    def refuse(number, handler, put):
+        assert number != signal.SIGUSR1
+        return put(number, handler)
+
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile(optimizer="sgd", loss="mse")
+    x = np.zeros((8, 2), "float32")
+    assert len(model.fit(x, x[:, :1], verbose=0, callbacks=[callbacks.Stopwatch()]).epoch) == 1
+
+
+@pytest.mark.parametrize("count", [2, 7, 1500])
+def test_a_monitor_of_any_number_of_images_sees_their_neighbors(count):
+    rng = np.random.default_rng(0)
+    images, labels = rng.integers(0, 256, (count, 4, 4, 1)).astype("uint8"), rng.integers(0, 3, count)
+    encoder = keras.Sequential([keras.Input((4, 4, 1)), keras.layers.Rescaling(1 / 255), keras.layers.Flatten()])
+    watch = callbacks.KNNMonitor(encoder, (images, labels), (images[:40], labels[:40]))
+    rows = images.reshape(count, -1) / np.float32(255)
+    expected = sslzoo.evaluation.knn_accuracy(rows, labels, rows[:40], labels[:40], min(10, count), "cosine")
+    assert watch.measure() == {"knn": expected}
+
+
 def test_a_stopwatch_that_ended_one_fit_begins_anew_in_the_next(tmp_path):
     keeper, model = keeper_of(tmp_path)
     stopwatch, x = keeper.stopwatch, np.zeros((64, 2), "float32")

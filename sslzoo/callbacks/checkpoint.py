@@ -274,15 +274,17 @@ class Journal(StepCounter):
         self.path = as_path(path)
         self.views_per_step = views_per_step
         self.rows = []
-        self.seconds_before = 0.0
-        self._began = time.monotonic()
+        self.seconds_before, self._began = 0.0, None
 
     def seconds(self):
-        """Wall time of training so far in seconds, resumed runs included."""
-        return self.seconds_before + time.monotonic() - self._began
+        """Wall time of training so far in seconds, earlier calls of `fit` and resumed runs included."""
+        return self.seconds_before + (0.0 if self._began is None else time.monotonic() - self._began)
 
     def on_train_begin(self, logs=None):
         self._began = time.monotonic()
+
+    def on_train_end(self, logs=None):
+        self.seconds_before, self._began = self.seconds(), None
 
     def on_epoch_begin(self, epoch, logs=None):
         super().on_epoch_begin(epoch, logs)

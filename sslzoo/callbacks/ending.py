@@ -67,8 +67,9 @@ class Stopwatch(EndsTraining):
         for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"):
             number = getattr(signal, name, None)  # Windows has but two of them
             # What was ignored stays so: nohup ignores SIGHUP for a reason. Ctrl-C in the background is sent by someone.
-            if number is None or (name != "SIGINT" and signal.getsignal(number) is signal.SIG_IGN):
-                continue
+            former = None if number is None else signal.getsignal(number)
+            if former is None or (name != "SIGINT" and former is signal.SIG_IGN):
+                continue  # a handler that Python does not know is that of a program around it
             try:
                 self._previous[number] = signal.signal(number, self._on_signal)
             except ValueError:  # not the main thread: signals are somebody else's business there

@@ -44,7 +44,7 @@ class KNNMonitor(Monitor):
         bank: (images, labels), what neighbors are taken from.
         queries: (images, labels), what is classified.
         every: int, epochs between two looks; the last epoch is always looked at.
-        k: int, neighbors; cosine distance, majority vote.
+        k: int, neighbors, or as many as the bank has; cosine distance, majority vote.
     """
 
     def __init__(self, encoder: keras.Model, bank: tuple, queries: tuple, every: int = 1, k: int = 10):
@@ -57,14 +57,16 @@ class KNNMonitor(Monitor):
         bank, queries = (self._encode(images) for images in (self.bank[0], self.queries[0]))
         if not (np.isfinite(bank).all() and np.isfinite(queries).all()):
             return {}  # FiniteGuard speaks of it, by the name of the term
-        return {"knn": knn_accuracy(bank, self.bank[1], queries, self.queries[1], k=self.k, metric="cosine")}
+        return {"knn": knn_accuracy(bank, self.bank[1], queries, self.queries[1], min(self.k, len(bank)), "cosine")}
 
     def _encode(self, images):
         """Features of images. Batches are whole: one program, and they can be shared out to several devices."""
         size = min(1024, 1 << (len(images) - 1).bit_length())
-        whole = -(-len(images) // size) * size
-        padded = np.resize(images, (whole, *images.shape[1:]))
-        return self.encoder.predict(padded, batch_size=size, verbose=0)[: len(images)]
+        whole = len(images) // size * size
+        parts = [images[:whole]] * (whole > 0)
+        if whole < len(images):
+            parts.append(np.resize(images[whole:], (size, *images.shape[1:])))
+        return np.concatenate([self.encoder.predict(part, batch_size=size, verbose=0) for part in parts])[: len(images)]
 
 
 class Health(EndsTraining, Monitor):

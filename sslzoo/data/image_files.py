@@ -23,7 +23,18 @@ GRAY_MODES = {"1", "L", "LA"}
 DEEP_MODES = {"F", "I", "I;16", "I;16B", "I;16L", "I;16N"}
 MOST_PIXELS = 2**27  # of one image: 134 million, 11,585 x 11,585
 LEAST_DECODED = 4  # times the side that is wanted: no smaller is a JPEG decoded
-ORIENTATION = 0x0112  # Exif; from 5 on the stored image lies on its side
+ORIENTATION = 0x0112  # Exif
+# Orientation -> what brings the stored image upright; from 5 on it lies on its side. Pillow's `exif_transpose` writes
+# all of the Exif anew besides, which fails on a tag of another kind than it should be.
+TURNS = {
+    2: "FLIP_LEFT_RIGHT",
+    3: "ROTATE_180",
+    4: "FLIP_TOP_BOTTOM",
+    5: "TRANSPOSE",
+    6: "ROTATE_270",
+    7: "TRANSVERSE",
+    8: "ROTATE_90",
+}
 COLORS = {"1": "black and white", "L": "gray", "P": "palette", "RGB": "color"}
 
 
@@ -38,9 +49,11 @@ class Head(NamedTuple):
     @classmethod
     def of(cls, image) -> "Head":
         """The head of an opened Pillow image."""
-        # Pillow decodes a whole PNG to look for Exif behind its pixels.
-        exif = image.getexif() if image.format != "PNG" or "exif" in image.info else {}
-        size = image.size[::-1] if exif.get(ORIENTATION, 1) >= 5 else image.size
+        # Pillow decodes a whole PNG to look for Exif behind its pixels, and turns the size of a TIFF when it opens it.
+        asks = image.format != "PNG" or {"exif", "XML:com.adobe.xmp"} & image.info.keys()
+        orientation = image.getexif().get(ORIENTATION) if asks else None
+        size = (image.tag_v2[256], image.tag_v2[257]) if image.format == "TIFF" else image.size
+        size = size[::-1] if orientation in (5, 6, 7, 8) else size
         # The second picture of an MPO (a photograph with its depth map) is no frame.
         frames = image.format != "MPO" and getattr(image, "is_animated", False)
         return cls(size, image.mode, _is_transparent(image), frames)
@@ -139,6 +152,9 @@ def check_image(image) -> None:
 
 def _has_deep_colors(image):
     """Whether the file has 16 bits a channel, which Pillow cuts to 8 without a word where there are several."""
+    if image.format == "TIFF":
+        bits = image.tag_v2.get(258, 8)  # a number, or one of each channel
+        return max(bits if isinstance(bits, tuple) else (bits,)) > 8
     arguments = image.tile[0][3] if getattr(image, "tile", None) else ""
     parts = arguments if isinstance(arguments, tuple) else (arguments,)
     largest = max((part for part in parts if isinstance(part, int)), default=0)  # sample that a PPM file announces
@@ -168,11 +184,12 @@ def decode(image, background: "str | tuple[int, int, int]" = "white"):
 
     Dropping the transparency channel instead would show what lies under it, black for most icons.
     """
-    from PIL import Image, ImageOps
+    from PIL import Image
 
     check_image(image)
     image.load()
-    image = ImageOps.exif_transpose(image)
+    turn = TURNS.get(image.getexif().get(ORIENTATION))  # none of a TIFF: Pillow turned it as it loaded it
+    image = image if turn is None else image.transpose(Image.Transpose[turn])
     if not _is_transparent(image):
         return image
     mode = "L" if image.mode in GRAY_MODES else "RGB"

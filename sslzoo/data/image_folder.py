@@ -1,5 +1,6 @@
 """A folder of images: its files, splits and classes, and how they become arrays."""
 
+import contextlib
 import functools
 import hashlib
 import importlib.util
@@ -45,7 +46,7 @@ def list_images(folder: Path) -> tuple[list[Path], Counter]:
             suffix = path.suffix.lower()
             if suffix not in IMAGE_SUFFIXES:
                 others[suffix or "without suffix"] += 1
-            elif path.is_file():
+            elif os.path.isfile(path):  # which, unlike Path.is_file, says no in a folder that nobody may enter
                 files.append(path)
             else:
                 others["no regular file"] += 1  # a pipe, a device, a link to nowhere
@@ -236,15 +237,8 @@ class ImageFolder:
 
     @functools.cached_property
     def is_deep(self) -> bool:
-        """Whether all files are TIFF, and the first has more bits or other channels than a picture."""
-        files = [file for files in self._listing[0].values() for file in files.values()]
-        if not files or any(file.suffix.lower() not in tiff.SUFFIXES for file in files):
-            return False
-        try:
-            open_image(files[0]).close()
-        except Exception:  # Pillow does not know it, or `check_image` refuses it
-            return importlib.util.find_spec("tifffile") is not None
-        return False
+        """Whether all files are TIFF of more bits or other channels than a picture."""
+        return are_deep([file for files in self._listing[0].values() for file in files.values()])
 
     @functools.cached_property
     def heads(self) -> dict:
@@ -358,6 +352,8 @@ class ImageFolder:
         array = None if stay else np.empty(images.shape, images.dtype)
         show, digest, good = progress.line("checked" if stay else "read", after=5), hashlib.sha256(), []
         for row, pixels in images.each(show):
+            if not isinstance(pixels, Exception) and pixels.dtype.kind == "f" and not np.isfinite(pixels).all():
+                pixels = InvalidInputError("It has values that are not finite")
             if isinstance(pixels, Exception):
                 bad[images.files[row]] = pixels
                 continue
@@ -371,6 +367,20 @@ class ImageFolder:
         images = images.take(good)
         images.sha256 = digest.hexdigest()
         return images, good
+
+
+def are_deep(files: list[Path]) -> bool:
+    """Whether files are all TIFF, and the first that is not damaged has more bits or other channels than a picture."""
+    if any(file.suffix.lower() not in tiff.SUFFIXES for file in files) or importlib.util.find_spec("tifffile") is None:
+        return False
+    for file in files:
+        with contextlib.suppress(Exception):  # Pillow does not know it, or `check_image` refuses it
+            open_image(file).close()
+            return False
+        with contextlib.suppress(Exception):  # a damaged one says nothing of the others
+            tiff.head(file)
+            return True
+    return False
 
 
 def left_out(bad: dict, total: int) -> Remark:

@@ -197,7 +197,8 @@ def _files_of(inputs, split, labels, background, skip):
             files.append(path)
         else:
             raise MissingDataError(f"There is no such folder or file. Received: '{path}'")
-    return Files(files, background, unused=image_folder.passed_over(others))
+    kind = DeepFiles if image_folder.are_deep(files) else Files
+    return kind(files, background, unused=image_folder.passed_over(others))
 
 
 def _choose_split(path, split, known):

@@ -152,8 +152,8 @@ def check(images, labels=None) -> tuple[np.ndarray, np.ndarray | None]:
     Raises:
         InvalidInputError: anything else.
     """
-    if not isinstance(images, streams.StreamedImages):  # which are what they should be
-        images = checks.array(images)
+    streamed = isinstance(images, streams.StreamedImages)  # whose values were looked at as they were listed
+    images = images if streamed else checks.array(images)
     if images.ndim != 4:
         one = images.ndim == 3 and images.shape[-1] in (1, 3)
         what = "for one image, images[None]" if one else "for gray images, add a channel axis: images[..., None]"
@@ -166,7 +166,7 @@ def check(images, labels=None) -> tuple[np.ndarray, np.ndarray | None]:
             f"Expected at least one image, channels last, with 1 to {MOST_CHANNELS} channels, as (N, H, W, C). "
             f"Received: shape={images.shape}"
         )
-    if images.dtype not in ("uint8", "uint16"):
+    if images.dtype not in ("uint8", "uint16") and not streamed:
         if not np.issubdtype(images.dtype, np.floating):
             raise errors.InvalidInputError(
                 "Expected raw images as uint8 or uint16, or as floats; convert with images.astype('uint8') if that "

@@ -94,7 +94,9 @@ class DeepCluster(Indexed):
         if encoder is None:
             encoder = self.encoder if self.views is None else self.live_encoder(tuple(images.shape[1:]))
         with processes.alone(self):
-            features = np.asarray(encoder.predict(images, batch_size=500, verbose=0), "float64")
+            parts = (images[start : start + 500] for start in range(0, len(images), 500))  # they may be in files
+            features = np.concatenate([encoder.predict(part, batch_size=500, verbose=0) for part in parts])
+            features = features.astype("float64")
         seed = int(self._random(epoch, 0).integers(2**31))
         labels = kmeans_labels(features, self.clusters, self.whitened_dim, seed).astype("int32")
         labels = processes.array_of_first(labels)  # other machines may round, and so cluster, otherwise

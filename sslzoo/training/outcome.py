@@ -164,7 +164,8 @@ def _in_time(run, action):
         raise _TimeIsUp
 
     # Signals may be sent again, to make haste; what is being written must not suffer.
-    again = [number for name in ("SIGTERM", "SIGHUP", "SIGUSR1") if (number := getattr(signal, name, None))]
+    known = (getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP", "SIGUSR1"))
+    again = [number for number in known if number and signal.getsignal(number) is not None]
     former = {number: signal.signal(number, signal.SIG_IGN) for number in again}
     former[signal.SIGALRM] = signal.signal(signal.SIGALRM, stop)
     # Again every second: Python drops what is raised in a finalizer or in a callback of the garbage collector.

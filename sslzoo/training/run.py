@@ -135,7 +135,7 @@ class Run(Builders):
     @property
     def _has_monitor(self):
         labels = self._read.labels
-        return labels is not None and labels.ndim == 1 and bool(self.settings["monitor_every"])
+        return labels is not None and labels.ndim == 1 and len(labels) >= 5 and bool(self.settings["monitor_every"])
 
     @property
     def images(self):
@@ -177,8 +177,12 @@ class Run(Builders):
         """Bank and queries of the monitor, each (images, labels, places): of training images, whose labels training
         itself does not see."""
         order = np.random.default_rng(self.seed).permutation(len(self.images))
-        queries = min(2000, len(order) // 5)
-        bank = min(10_000, len(order) - queries)
+        # They are in memory, also where images stay in their files.
+        most = 12_000
+        if isinstance(self.images, data.StreamedImages):
+            most = max(5, min(most, 2**29 * len(order) // self.images.nbytes))
+        queries = min(2000, len(order) // 5, most // 6)
+        bank = min(10_000, len(order) - queries, most - queries)
         places = order[:bank], order[bank : bank + queries]
         return [(self.images[rows], self.labels[rows], rows) for rows in places]
 

@@ -2,6 +2,7 @@
 
 import threading
 
+import keras
 import numpy as np
 import pytest
 from test_training import keeper_of
@@ -123,6 +124,20 @@ def test_copies_that_take_long_are_taken_less_often(slow, monkeypatch):
 def test_a_wrong_number_of_epochs_is_refused(every, tmp_path):
     with pytest.raises(ValueError, match=f"Received: every={every}"):
         checkpoints.Checkpoint(tmp_path / "checkpoint.npz", None, None, every)
+
+
+def test_the_seconds_of_several_fits_add_up(tmp_path):
+    journal = checkpoints.Journal(tmp_path / "h.csv", 4)
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    x = np.ones((8, 2), "float32")
+    assert journal.seconds() == 0
+    for start in (0, 2):
+        before = journal.seconds()
+        model.fit(x, x[:, :1], epochs=start + 2, initial_epoch=start, verbose=0, callbacks=[journal])
+        assert journal.seconds() == journal.seconds() > before  # it stands still between them
+    seconds = [row["seconds"] for row in journal.rows]
+    assert seconds == sorted(seconds) and len(seconds) == 4
 
 
 def test_all_of_fit_is_kept(tmp_path):
