@@ -1197,10 +1197,47 @@ def test_the_range_of_values_leaves_hot_pixels_out():
         data.value_range(np.full((2, 8, 8, 1), 300.0, "float32"))
 
 
-def test_deep_images_are_not_resized():
-    for images, shape in ((deep(2), (4, 4, 4)), (np.zeros((2, 8, 8, 3), "uint8"), (8, None, 4))):
-        with pytest.raises(errors.InvalidInputError, match="not resized"):
+def test_deep_images_are_resized_as_they_are_read_and_keep_their_channels():
+    for images in (deep(2), deep(2).astype("float32") / 5000, deep(2).astype("uint8")):
+        small, done = data.fit_images(images, (4, 4, 4))
+        assert small.dtype == images.dtype and done == ["2 of 2 images were resized to 4 x 4 pixels"]
+        np.testing.assert_array_equal(small[0], image_files.resized(images[0], (4, 4)))
+    ramp = np.linspace(0, 0.9, 64, dtype="float32").reshape(1, 8, 8, 1)  # whole numbers would be black and white
+    assert (
+        np.ptp(data.fit_images(ramp, (4, 4, 1))[0]) > 0.5 and len(np.unique(data.fit_images(ramp, (4, 4, 1))[0])) == 16
+    )
+    for images, shape in ((np.zeros((2, 8, 8, 3), "uint8"), (8, None, 4)), (deep(2)[..., :1], (8, 8, 3))):
+        with pytest.raises(errors.InvalidInputError, match="not turned to gray or color"):
             data.fit_images(images, shape)
+
+
+def test_more_channels_than_a_picture_has_are_all_read(tmp_path, monkeypatch):
+    """Near infrared beside red, green and blue, for one, which Pillow drops, or takes for transparency."""
+    tifffile = pytest.importorskip("tifffile")
+    bands = deep(4).astype("uint8")
+    kinds = {"rgb": (bands, {"photometric": "rgb", "extrasamples": [0]})}
+    kinds["two"] = (bands[..., :2], {"photometric": "minisblack", "planarconfig": "contig", "extrasamples": [0]})
+    for name, (images, options) in kinds.items():
+        for n, image in enumerate(images):
+            (tmp_path / name).mkdir(exist_ok=True)
+            tifffile.imwrite(tmp_path / name / f"{n}.tif", image, **options)
+        np.testing.assert_array_equal(data.load(tmp_path / name, "train")[0], images)
+    (tmp_path / "alpha").mkdir()
+    tifffile.imwrite(tmp_path / "alpha" / "a.tif", bands[0], photometric="rgb", extrasamples=["unassalpha"])
+    assert data.load(tmp_path / "alpha", "train")[0].shape == (1, 8, 8, 3)  # said to be transparency
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "tifffile" else find_spec(name))
+    with pytest.raises(errors.InvalidInputError, match="pip install tifffile"):
+        data.load(tmp_path / "rgb", "train")
+
+
+def test_image_size_may_be_a_rectangle(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (8, 16, 3)).astype("uint8")
+    Image.fromarray(pixels).save(tmp_path / "a.png")
+    np.testing.assert_array_equal(data.load(tmp_path, "train", image_size=(8, 16))[0][0], pixels)
+    assert data.load(tmp_path, "train", image_size=(4, 2))[0].shape == (1, 4, 2, 3)
+    with pytest.raises(errors.InvalidInputError, match=r"or a \(height, width\)"):
+        data.load(tmp_path, "train", image_size=(4, 2, 3))
 
 
 @pytest.fixture

@@ -144,6 +144,11 @@ def check_image(image) -> None:
             "(of TIFF files alone, pip install tifffile has them read as they are). "
             f"Received: Pillow mode {image.mode!r}"
         )
+    if bands := _more_bands(image):
+        raise InvalidInputError(
+            "Expected the channels of a picture, and transparency at most; of TIFF files alone, pip install tifffile "
+            f"has all channels read. Received: {bands} more, Pillow mode {image.mode!r}"
+        )
     if image.width * image.height > MOST_PIXELS:
         raise InvalidInputError(
             f"Expected an image of at most {MOST_PIXELS:,} pixels. Received: {image.height} x {image.width} pixels"
@@ -159,6 +164,15 @@ def _has_deep_colors(image):
     parts = arguments if isinstance(arguments, tuple) else (arguments,)
     largest = max((part for part in parts if isinstance(part, int)), default=0)  # sample that a PPM file announces
     return any(isinstance(part, str) and ";16" in part for part in parts) or (image.format == "PPM" and largest > 255)
+
+
+def _more_bands(image):
+    """How many channels of a TIFF are neither those of a picture nor transparency; Pillow drops them without a word."""
+    if image.format != "TIFF":
+        return 0
+    photometric, count, extra = (image.tag_v2.get(tag, usual) for tag, usual in ((262, 2), (277, 1), (338, ())))
+    declared = sum(each in (1, 2) for each in (extra if isinstance(extra, tuple) else (extra,)))
+    return max(0, count - {0: 1, 1: 1, 3: 1, 5: 4}.get(photometric, 3) - declared)
 
 
 def ground(background: "str | tuple[int, int, int]") -> tuple[int, int, int]:
@@ -220,6 +234,17 @@ def fitted(image, size: tuple[int, int] | None, channels: int) -> np.ndarray:
     return np.asarray(image).reshape(image.height, image.width, channels)
 
 
+def resized(values: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Values (H, W, C) of any kind: the largest part around the middle of the proportions of `size` (width, height),
+    each channel averaged over what a pixel covers; of integers rounded."""
+    from PIL import Image, ImageOps
+
+    planes = (Image.fromarray(plane.astype("float32")) for plane in np.moveaxis(values, -1, 0))
+    planes = [np.asarray(ImageOps.fit(plane, size, method=Image.Resampling.BILINEAR)) for plane in planes]
+    stacked = np.stack(planes, axis=-1)
+    return np.rint(stacked).astype(values.dtype) if values.dtype.kind in "iu" else stacked
+
+
 class Fit:
     """Brings images to the size and the channels that a model takes, and counts what it had to do.
 
@@ -242,22 +267,29 @@ class Fit:
         if is_array and own == shape:
             self.shape = shape
             return image
-        if not {own[-1], shape[-1]} <= {1, 3} or (is_array and not 0 <= image.min() <= image.max() <= 255):
-            raise InvalidInputError(
-                "Images of other channels or values than a picture's are not resized: expected the shape "
-                f"{shape}. Received: shape={own}, dtype={image.dtype if is_array else 'uint8'}"
-            )
         self.shape = height, width, channels = shape
+        if is_array and own[-1] == channels and (image.dtype != "uint8" or channels not in (1, 3)):
+            self._note_size(own[1], own[0])
+            return resized(image, (width, height))
+        if not {own[-1], channels} <= {1, 3} or (is_array and not 0 <= image.min() <= image.max() <= 255):
+            raise InvalidInputError(
+                "Images of other channels or values than a picture's are not turned to gray or color: expected the "
+                f"shape {shape}. Received: shape={own}, dtype={image.dtype if is_array else 'uint8'}"
+            )
         if is_array:
             pixels = np.rint(image).astype("uint8")
             image = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
         mode = "L" if channels == 1 else "RGB"
         if image.mode != mode:
             self.done[f"converted from {COLORS.get(image.mode, image.mode)} to {COLORS[mode]}"] += 1
-        if image.size != (width, height):
-            cut = image.width * height != image.height * width
-            self.done[f"{'cropped and ' if cut else ''}resized to {height} x {width} pixels"] += 1
+        self._note_size(image.width, image.height)
         return fitted(image, (width, height), channels)
+
+    def _note_size(self, own_width, own_height):
+        height, width, _ = self.shape
+        if (own_width, own_height) != (width, height):
+            cut = own_width * height != own_height * width
+            self.done[f"{'cropped and ' if cut else ''}resized to {height} x {width} pixels"] += 1
 
     def remarks(self, total: int) -> list[str]:
         return [f"{count:,} of {total:,} images were {what}" for what, count in sorted(self.done.items())]

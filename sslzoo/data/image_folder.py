@@ -235,6 +235,11 @@ class ImageFolder:
 
     # ------------------------------------------------------------------ how they become arrays
 
+    @property
+    def has_splits(self) -> bool:
+        """Whether folders of it are splits."""
+        return bool(self._own_splits)
+
     @functools.cached_property
     def is_deep(self) -> bool:
         """Whether all files are TIFF of more bits or other channels than a picture."""
@@ -259,12 +264,18 @@ class ImageFolder:
             return fitted(decode(image, self.background), size, channels)
 
     def load(
-        self, split: str, image_size: "int | str | None" = None, on_error: str = "fail", stream: "bool | str" = False
+        self,
+        split: str,
+        image_size: "int | tuple[int, int] | str | None" = None,
+        on_error: str = "fail",
+        stream: "bool | str" = False,
     ) -> "tuple[np.ndarray | streams.StreamedImages, np.ndarray | None, list[str]]":
         """Images (N, H, W, C), labels (N,) or None, and remarks; arguments as in `sslzoo.data.load`."""
-        if image_size not in (None, "auto") and not (checks.is_integer(image_size) and 1 <= image_size <= MOST_SIDE):
+        sides = image_size if isinstance(image_size, tuple) and len(image_size) == 2 else (image_size,)
+        fits = all(checks.is_integer(side) and 1 <= side <= MOST_SIDE for side in sides)
+        if image_size not in (None, "auto") and not fits:
             raise InvalidInputError(
-                f"Expected a size in pixels, from 1 to {MOST_SIDE}. Received: image_size={image_size!r}"
+                f"Expected a size in pixels, from 1 to {MOST_SIDE}, or a (height, width). Received: {image_size=}"
             )
         choose("on_error", on_error, ("fail", "skip"))
         files, labels = self.select(split)
@@ -303,7 +314,7 @@ class ImageFolder:
     def _size(self, image_size, heads, remarks):
         """(width, height) that images are brought to; None for their own."""
         if image_size != "auto":
-            return image_size and (int(image_size),) * 2
+            return image_size if image_size is None else tuple(map(int, np.broadcast_to(image_size, 2)))[::-1]
         sizes = Counter(head.size for head in heads)
         (usual, count), shorter = sizes.most_common(1)[0], sorted(min(head.size) for head in heads)
         if len(sizes) < 2:

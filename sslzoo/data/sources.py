@@ -53,7 +53,7 @@ def load(
     name: str | os.PathLike,
     split: str,
     data_dir: str | os.PathLike | None = None,
-    image_size: "int | str | None" = None,
+    image_size: "int | tuple[int, int] | str | None" = None,
     *,
     labels: str | None = None,
     test_share: float = 0.0,
@@ -72,9 +72,10 @@ def load(
             `sslzoo.data`.
         split: "train", "test", or another that `splits(name)` gives ("validation" of celeb_a, "extra" of svhn_cropped).
         data_dir: folder of the known sets other than `digits`, prepared by TFDS or as `<name>.npz`; it must exist.
-        image_size: int, for a folder of images only: the largest square in the middle of each image is resized
-            to (image_size, image_size), bilinear and antialiased. None: all images must share one size. "auto":
-            where they do not, the size that nine in ten share, or else the median of their shorter sides, at most 64.
+        image_size: int or (height, width), for a folder of images only: the largest part of these proportions in the
+            middle of each image, of an int the largest square, is resized, bilinear and antialiased. None: all images
+            must share one size. "auto": where they do not, the size that nine in ten share, or else the median of
+            their shorter sides, at most 64.
         labels: "folders", for a folder of images: the folders in it (in its splits) are classes, numbered by their
             sorted names. None: where a folder has splits and all images of a split lie in folders, they are classes.
         test_share: float in [0, 1), with labels="folders" and a folder without splits: the share of each class that

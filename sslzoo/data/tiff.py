@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sslzoo.data.image_files import MOST_PIXELS, Head
+from sslzoo.data.image_files import MOST_PIXELS, Head, resized
 from sslzoo.errors import InvalidInputError
 
 SUFFIXES = {".tif", ".tiff"}
@@ -45,7 +45,7 @@ def read(path: Path, size: tuple[int, int] | None = None) -> np.ndarray:
     values = tifffile.imread(path, series=0)
     values = np.moveaxis(values, 0, -1) if values.ndim == 3 and _channels_first(values.shape) else values
     values = values.reshape(_channels_last(values.shape))
-    return values if size in (None, values.shape[1::-1]) else _fitted(values, size)
+    return values if size in (None, values.shape[1::-1]) else resized(values, size)
 
 
 def _channels_first(shape):
@@ -59,12 +59,3 @@ def _channels_last(shape):
     if len(shape) != 3:
         raise InvalidInputError(f"Expected an image (H, W), (H, W, C) or (C, H, W). Received: shape={shape}")
     return (*shape[1:], shape[0]) if _channels_first(shape) else tuple(shape)
-
-
-def _fitted(values, size):
-    from PIL import Image, ImageOps
-
-    planes = (Image.fromarray(plane.astype("float32")) for plane in np.moveaxis(values, -1, 0))
-    planes = [np.asarray(ImageOps.fit(plane, size, method=Image.Resampling.BILINEAR)) for plane in planes]
-    values, dtype = np.stack(planes, axis=-1), values.dtype
-    return values.astype(dtype) if dtype == "float32" else np.rint(values).astype(dtype)

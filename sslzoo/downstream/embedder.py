@@ -1,12 +1,12 @@
 """`Embedder`: an encoder as a step of a scikit-learn pipeline."""
 
-import os
-
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation.embedding import embed
 from sslzoo.evaluation.features import load_encoder
+from sslzoo.files import is_named
 
 
 class Embedder(TransformerMixin, BaseEstimator):
@@ -37,7 +37,7 @@ class Embedder(TransformerMixin, BaseEstimator):
 
     def fit(self, X, y=None) -> "Embedder":
         """Loads the encoder. X and y are not looked at."""
-        self.encoder_ = load_encoder(self.encoder)
+        self.encoder_, self.loaded_ = load_encoder(self.encoder), self.encoder
         return self
 
     def transform(self, X) -> np.ndarray:
@@ -52,21 +52,30 @@ class Embedder(TransformerMixin, BaseEstimator):
         Raises:
             InvalidInputError, MissingDataError: as `sslzoo.embed`.
         """
-        if not hasattr(self, "encoder_"):
-            self.fit(X)
+        self._load()
         X = X.tolist() if isinstance(X, np.ndarray) and X.ndim == 1 else X  # of paths, as a pipeline may hand them on
         return embed(self.encoder_, X, batch_size=self.batch_size).features
 
     def get_feature_names_out(self, input_features=None) -> np.ndarray:
         """`feature_0` and so on: object (L,)."""
-        if not hasattr(self, "encoder_"):
+        self._load()
+        if not hasattr(self.encoder_, "output_shape"):
+            raise InvalidInputError(
+                f"Only a model of Keras says how many features it gives. Received: {type(self.encoder).__name__}"
+            )
+        shape = self.encoder_.output_shape  # of a posterior two
+        count = (shape if isinstance(shape[-1], int) else shape[0])[-1]
+        return np.array([f"feature_{place}" for place in range(count)], object)
+
+    def _load(self):
+        """Loads the encoder where it is not loaded yet, or is another by now (`set_params`)."""
+        if not hasattr(self, "encoder_") or self.loaded_ is not self.encoder:
             self.fit(None)
-        return np.array([f"feature_{place}" for place in range(self.encoder_.output_shape[-1])], object)
 
     def __getstate__(self):
         state = super().__getstate__()
-        if isinstance(self.encoder, (str, os.PathLike)):
-            state = {key: value for key, value in state.items() if key != "encoder_"}
+        if is_named(self.encoder):
+            state = {key: value for key, value in state.items() if key not in ("encoder_", "loaded_")}
         return state
 
     def __sklearn_is_fitted__(self) -> bool:

@@ -114,8 +114,9 @@ def _embedding(features, labels, classes, images):
     else:
         rows = check_features(features, dtype=np.float32)
         bank = Embedding(rows, index=np.arange(len(rows)))
+    own = bank.classes if labels is None else None  # which are no names of other labels
     labels = bank.labels if labels is None else check_labels(labels, len(bank), negative=True)
-    named = bank.classes if classes is None else np.array([str(name) for name in classes])
+    named = own if classes is None else np.array([str(name) for name in classes])
     if named is None and labels is not None and isinstance(images, str) and images in KNOWN:
         names = data.class_names(images, np.arange(labels.max() + 1))
         named = None if names is None else np.array(names)

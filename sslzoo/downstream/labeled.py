@@ -65,18 +65,18 @@ def read(
     """
     remarks = []
     options = {"data_dir": data_dir, "on_error": on_error, "stream": stream, "remarks": remarks}
-    name, (images, labels), test, names = _splits(dataset, shape, image_size, options)
+    share = test_share or TEST_SHARE
+    name, (images, labels), test, names, held = _splits(dataset, shape, image_size, share, seed, options)
     if labels is None:
         raise InvalidInputError(f"Fine-tuning needs the class of each image. Received: {name} without labels")
     images, labels, _, chosen = with_classes(images, labels, attribute, "train")
     if test is None:
-        share = test_share or TEST_SHARE
-        remarks.append(f"There are no test images: {share:.0%} of each class were held out as such.")
+        remarks.append(_held_out(share))
         tested = split_off(labels, share, seed, names)
         test = some(images, tested), labels[tested]
         images, labels = some(images, ~tested), labels[~tested]
     else:
-        if test_share:
+        if test_share and not held:
             raise InvalidInputError(f"test_share is for a set without test images. Received: {test_share=}, {name}")
         test = with_classes(*test, attribute, "test")[:2]
     present = np.unique(labels)
@@ -90,11 +90,13 @@ def read(
     test_labels = _places(test[1], present)
     if missed := int((test_labels < 0).sum()):
         remarks.append(f"{missed:,} test images are of classes without train images, and count as missed.")
-    return Labeled(name, images, _places(labels, present), test_images, test_labels, classes, [*remarks, *done])
+    remarks = list(dict.fromkeys([*remarks, *done]))  # of a folder, what both splits have is said once
+    return Labeled(name, images, _places(labels, present), test_images, test_labels, classes, remarks)
 
 
-def _splits(dataset, shape, image_size, options):
-    """Name; (images, labels) of training; those of test, or None; and names of all classes, or None."""
+def _splits(dataset, shape, image_size, test_share, seed, options):
+    """Name; (images, labels) of training; those of test, or None; names of all classes, or None; and whether test
+    images were held out of a folder that has none of its own."""
     if not is_named(dataset):
         if options["stream"] is True:
             raise InvalidInputError(f"stream is for a folder. Received: stream=True, {type(dataset).__name__}")
@@ -102,22 +104,31 @@ def _splits(dataset, shape, image_size, options):
             raise InvalidInputError(f"image_size is for a folder. Received: {image_size=}, {type(dataset).__name__}")
         if options["on_error"] != "fail":
             raise InvalidInputError(f"on_error is for a folder. Received: on_error={options['on_error']!r}, arrays")
-        return "arrays", *_pairs(dataset)
-    names, reading = None, options
+        return "arrays", *_pairs(dataset), False
+    names, reading, held = None, options, False
     if image_size is not None and not is_folder(dataset):
         raise InvalidInputError(f"image_size is for a folder. Received: {image_size=}, {os.fspath(dataset)!r}")
     if is_folder(dataset):
         folder = data.ImageFolder(dataset, "folders")
         folder.select("train")  # which says what is wrong with its classes before any image is read
         names = folder.classes
-        size = max(shape[:2]) if all(shape[:2]) else image_size or "auto"
+        size = tuple(shape[:2]) if all(shape[:2]) else image_size or "auto"
         reading = options | {"labels": "folders", "image_size": size}
+        held = not folder.has_splits
+        if held:  # before any is left out: who else holds out images of it holds out these
+            split_off(folder.select("train")[1], test_share, seed, names)
+            reading |= {"test_share": test_share, "seed": seed}
+            options["remarks"].append(_held_out(test_share))
 
     def load(split):
         return data.load(dataset, split, **reading)
 
-    has_test = "test" in data.splits(dataset)
-    return data.name_of(dataset), load("train"), load("test") if has_test else None, names
+    has_test = held or "test" in data.splits(dataset)
+    return data.name_of(dataset), load("train"), load("test") if has_test else None, names, held
+
+
+def _held_out(share):
+    return f"There are no test images: {share:.0%} of each class were held out as such."
 
 
 def _pairs(dataset):

@@ -39,7 +39,7 @@ def read(dataset, test, data_dir, shape, **reading):
         if not is_named(given):
             images, labels = given
             return (checks.array(images) if hasattr(images, "detach") else images), labels
-        sized = {"image_size": max(shape[:2])} if is_folder(given) and all(shape[:2]) else {}
+        sized = {"image_size": tuple(shape[:2])} if is_folder(given) and all(shape[:2]) else {}
         images, labels = data.load(given, split, data_dir=data_dir, remarks=remarks, **sized, **reading)
         images, done = data.fit_images(images, shape)
         remarks.extend(f"{split}: {what}." for what in done)

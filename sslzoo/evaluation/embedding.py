@@ -223,7 +223,9 @@ def embed(
         if pending and (len(pending) == batch_size or index + 1 == len(source)):
             batch = np.stack(pending)
             if input_range(encoder, None) == (0, 255):
-                checks.values(batch)
+                dark = checks.values(batch)
+                if dark and batch.dtype.kind == "f" and not batches:
+                    raise InvalidInputError(dark)
             batches.append(outputs_of(encoder, batch, batch_size))
             pending.clear()
         if progress:

@@ -3,6 +3,7 @@
 import pickle
 
 import joblib
+import keras
 import numpy as np
 import pytest
 from PIL import Image
@@ -46,6 +47,22 @@ def test_of_a_model_and_of_paths(tmp_path):
         np.testing.assert_allclose(embedder.transform(given), expected, atol=1e-6)
     for copied in (clone(embedder), pickle.loads(pickle.dumps(embedder))):
         np.testing.assert_allclose(copied.transform(images), expected, atol=1e-6)
+
+
+def test_another_encoder_is_loaded_where_it_is_set():
+    images = sslzoo.data.load("digits", "test")[0][:5]
+    embedder = sslzoo.Embedder("simclr-digits")
+    embedder.transform(images)
+    embedder.set_params(encoder="vicreg-digits")
+    np.testing.assert_array_equal(embedder.transform(images), sslzoo.Embedder("vicreg-digits").transform(images))
+
+
+def test_names_of_the_features_of_a_posterior():
+    inputs = keras.Input((8, 8, 1))
+    x = keras.layers.Flatten()(inputs)
+    posterior = sslzoo.Embedder(keras.Model(inputs, [keras.layers.Dense(3)(x), keras.layers.Dense(3)(x)]))
+    assert posterior.get_feature_names_out().tolist() == ["feature_0", "feature_1", "feature_2"]
+    assert posterior.transform(np.zeros((4, 8, 8, 1), "uint8")).shape == (4, 3)
 
 
 def test_wrong_ways():

@@ -58,6 +58,10 @@ def test_the_page_holds_the_map_its_neighbors_and_thumbnails(tmp_path):
 def test_outliers_of_clusters_are_a_group(tmp_path):
     data = read(sslzoo.explore(ROWS, tmp_path / "a.html", labels=LABELS - 1))
     assert data["groups"][0]["names"] == ["-1", "0", "1"]
+    named = Embedding(ROWS, index=np.arange(60), labels=LABELS % 2, classes=np.array(["a", "b"]))
+    data = read(sslzoo.explore(named, tmp_path / "c.html", labels=LABELS))
+    assert data["groups"][0]["names"] == ["0", "1", "2"]  # the names are those of other labels
+    assert read(sslzoo.explore(named, tmp_path / "d.html"))["groups"][0]["names"] == ["a", "b"]
     with pytest.raises(InvalidInputError, match=r"classes name labels from 0 on\. Received: labels from -1 on"):
         sslzoo.explore(ROWS, tmp_path / "b.html", labels=LABELS - 1, classes=["x", "y", "z"])
 

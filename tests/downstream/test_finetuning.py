@@ -291,7 +291,7 @@ def test_images_that_cannot_be_read_are_left_out_and_named_here_only(tmp_path, m
     assert report.data["train"] == 16 and sum("broken.png" in remark for remark in report.remarks) == 1
     assert any("(--stream)" in remark for remark in report.remarks)
     written = "".join(file.read_text("utf-8") for file in (out / "results.json", out / "README.md"))
-    assert "1 of 21 images could not be read" in written and "broken.png" not in written and "--stream" not in written
+    assert "1 of 17 images could not be read" in written and "broken.png" not in written and "--stream" not in written
 
 
 def test_images_in_files_are_fitted_as_they_are_read(tmp_path, monkeypatch):
@@ -306,6 +306,31 @@ def test_images_in_files_are_fitted_as_they_are_read(tmp_path, monkeypatch):
     assert there.remarks == here.remarks and any("from gray to color" in remark for remark in there.remarks)
     monkeypatch.setattr("sslzoo.data.streams.available_memory", lambda: 0.0)
     assert isinstance(labeled.read(folder, (8, 8, 3), stream="auto").train_images, data.StreamedImages)
+
+
+def test_test_images_are_those_that_training_holds_out_also_where_some_cannot_be_read(tmp_path):
+    folder = make_folder(tmp_path / "photos", {"cat": 12, "dog": 12})
+    sorted(folder.glob("cat/*.png"))[3].write_bytes(b"none")
+    found = labeled.read(folder, (8, 8, 3), on_error="skip", seed=2)
+    options = {"labels": "folders", "test_share": 0.2, "seed": 2, "on_error": "skip"}
+    for split, ours in (("train", found.train_images), ("test", found.test_images)):
+        np.testing.assert_array_equal(data.load(folder, split, **options)[0], ours)
+
+
+@pytest.mark.parametrize("shape", [(8, 16, 3), (16, 8, 3)])
+def test_images_of_an_oblong_encoder_are_read_as_embed_reads_them(tmp_path, shape):
+    random = np.random.default_rng(0)
+    for n in range(20):
+        pixels = random.integers(0, 256, (24, 48, 3)).astype("uint8")
+        (tmp_path / "photos" / str(n % 2)).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(tmp_path / "photos" / str(n % 2) / f"{n}.png")
+    encoder = keras.Sequential([keras.Input(shape), keras.layers.Flatten()])
+    seen = sslzoo.embed(encoder, tmp_path / "photos").features.reshape(-1, *shape)
+    found = labeled.read(tmp_path / "photos", shape)
+    ours = np.concatenate([found.train_images, found.test_images])
+    assert {image.tobytes() for image in ours} == {image.tobytes() for image in seen.astype("uint8")}
+    name, (train, _), (test, _), _ = datasets.read(tmp_path / "photos", None, None, shape)
+    assert name == "photos" and {image.tobytes() for image in (*train, *test)} == {image.tobytes() for image in ours}
 
 
 def test_each_class_is_held_out_and_left():

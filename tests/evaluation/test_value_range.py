@@ -94,6 +94,14 @@ def test_embed_refuses_what_lies_beyond_too(low, high, tmp_path):
         sslzoo.embed("simvae-digits", tmp_path)
 
 
+def test_floats_from_0_to_1_in_files_are_refused_as_those_of_arrays(tmp_path):
+    tifffile = pytest.importorskip("tifffile")
+    for n, image in enumerate(np.random.default_rng(0).random((6, 8, 8), "float32")):
+        tifffile.imwrite(tmp_path / f"{n}.tif", image)
+    with pytest.raises(InvalidInputError, match=r"all look black.*pass images \* 255"):
+        sslzoo.embed("simclr-digits", tmp_path)
+
+
 def test_images_that_are_enlarged_stay_in_their_range():
     images = np.random.default_rng(0).choice([0.0, 255.0], (4, 5, 7, 1)).astype("float32")
     assert sslzoo.embed("simvae-digits", images).features.shape == (4, 10)

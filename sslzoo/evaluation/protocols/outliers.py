@@ -107,5 +107,5 @@ class Outliers(Protocol):
 def _read(name, subject):
     """Test images of another set, or all where it has no splits; those of a folder in the size of the subject's."""
     split = "test" if "test" in data.splits(name) else "train"
-    sized = {"image_size": max(subject.test_images.shape[1:3])} if is_folder(name) else {}
+    sized = {"image_size": tuple(subject.test_images.shape[1:3])} if is_folder(name) else {}
     return data.load(name, split, data_dir=subject.data_dir, **sized)[0]
