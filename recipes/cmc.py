@@ -47,10 +47,12 @@ def main(argv=None):
         )
     split = {"channels": ((0, 1), (1, 3))} if channels == 3 else {"rows": ((0, height // 2), (height // 2, height))}
     ((axis, places),) = split.items()
+    if s["pretrained"]:
+        raise InvalidInputError("--pretrained is for methods of one encoder. Received: pretrained=True")
     for number, (first, last) in enumerate(places):
         shape = (last - first, width, channels) if axis == "rows" else (height, width, last - first)
         size = s["latent_dim"] and s["latent_dim"] // 2
-        encoder = networks.encoder(s["network"], shape, size, seed=run.seed + number)
+        encoder = networks.encoder(s["network"], shape, size, seed=run.seed + number, **s["network_options"])
         parts.append(networks.on_part(encoder, run.input_shape, **{axis: (first, last)}))
     steps = run.optimizer_steps(s["shrinking"] * s["epochs"])
     options = run.options("negatives", "neighbors", "clusters", "temperature", "momentum")

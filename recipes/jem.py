@@ -45,8 +45,8 @@ VARIANTS = {
 def main(argv=None):
     run = training.Run("jem", SETTINGS, VARIANTS, argv, __doc__)
     s = run.settings
-    size = {"widths": s["widths"]} if s["network"].startswith("mlp") else {"width": s["width"]}
-    encoder = run.encoder(**size)
+    own = "widths" if s["network"].startswith("mlp") else "width"
+    encoder = run.encoder(**({own: s[own]} if own == "widths" or s["network"] == "resnet8-gedi" else {}))
     head = None
     if s["head"]:
         head = networks.projector(encoder.output_shape[-1], s["head"], batch_norm=False, seed=run.seed + 1)

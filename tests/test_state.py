@@ -8,6 +8,7 @@ from keras import ops
 from sslzoo import networks
 from sslzoo.errors import InvalidInputError
 from sslzoo.methods import state
+from sslzoo.networks.composition import compose
 from sslzoo.networks.initialization import unit_rows
 
 
@@ -87,6 +88,24 @@ def test_teacher_starts_equal_is_frozen_and_keeps_batch_statistics_of_its_own():
     x = np.random.default_rng(0).normal(size=(8, 3)).astype("float32")
     # frozen variables, not layers: batch normalization still takes the batch's own statistics
     np.testing.assert_allclose(array(teacher(x, training=True)), array(student(x, training=True)), atol=1e-6)
+
+
+def test_a_teacher_normalizes_as_its_student_and_shares_layers_as_it_does():
+    """`Normalization` keeps beside its weights what it makes of them, which `set_weights` does not renew."""
+    random = np.random.default_rng(0)
+    adapted, shared = keras.layers.Normalization(), keras.layers.Dense(2, activity_regularizer="l2")
+    adapted.adapt(random.normal(3, 2, (64, 3)).astype("float32"))
+    inner = keras.Input((3,))
+    parts = [keras.Model(inner, shared(inner) * scale) for scale in (1.0, 2.0)]
+    inputs = keras.Input((3,))
+    x = adapted(inputs)
+    student = keras.Model(inputs, keras.layers.Concatenate()([part(x) for part in parts]))
+    teacher = state.make_teacher(student)
+    rows = random.normal(3, 2, (8, 3)).astype("float32")
+    np.testing.assert_allclose(array(teacher(rows)), array(student(rows)), atol=1e-6)
+    assert len(teacher.weights) == len(student.weights) and not teacher.losses and student.losses
+    published = compose(None, student)
+    np.testing.assert_allclose(array(published(rows)), array(student(rows)), atol=1e-6)
 
 
 class Scaled(keras.layers.Layer):

@@ -20,7 +20,8 @@ class Classifier:
         head: the dense layer.
 
     Args:
-        encoder: raw images -> (B, L). classes: int, K.
+        encoder: raw images -> (B, L).
+        classes: int, K.
         seed: int, of what its layers draw while they train.
     """
 

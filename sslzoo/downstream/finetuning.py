@@ -22,6 +22,7 @@ from sslzoo.evaluation.report import versions
 from sslzoo.files import as_path, is_named
 from sslzoo.networks.backbones import widening
 from sslzoo.networks.composition import as_functional
+from sslzoo.networks.initialization import give_weights
 from sslzoo.progress import line
 from sslzoo.publishing.artifact import check_target
 from sslzoo.training.settings import SETUPS
@@ -250,7 +251,7 @@ def _of_size(encoder, shape):
     """The same network for images (H, W, C) of one size."""
     images = keras.Input(shape, name=encoder.inputs[0].name)
     sized = keras.models.clone_model(encoder, keras.tree.pack_sequence_as(encoder.input, [images]))
-    sized.set_weights(encoder.get_weights())
+    give_weights(sized, encoder.get_weights())
     return sized
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from keras import ops
 
 from sslzoo import checks, processes
+from sslzoo.errors import InvalidInputError
 from sslzoo.losses import generative_term, log_density, sgld_step
 from sslzoo.methods.compiled import Compiled
 from sslzoo.methods.energy_monitors import DivergenceGuard, EnergyHealth
@@ -147,6 +148,11 @@ class EnergyModel(JointEmbedding):
         **kwargs,
     ):
         super().__init__(encoder, projector, views, **kwargs)
+        if None in self.sample_shape:
+            raise InvalidInputError(
+                "Samples are of one size: expected an encoder of images of a fixed one. "
+                f"Received: encoder of images {self.sample_shape}"
+            )
         self.sgld_steps, self.buffer_size = checks.count(sgld_steps=sgld_steps, buffer_size=buffer_size)
         self.step_size = checks.positive(step_size=step_size)
         self.noise = checks.number(0, noise=noise)

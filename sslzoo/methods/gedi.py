@@ -68,6 +68,11 @@ class GEDI(ClusterEnergyModel):
         if not any(weights):
             raise InvalidInputError("A loss needs a term: one weight must be above 0. Received: three weights of 0")
         super().__init__(encoder, checks.count(2, clusters=clusters), projector, views, **kwargs)
+        size, whole = getattr(views, "size", None), getattr(views, "eval_size", None)
+        if whole not in (None, size):
+            raise InvalidInputError(
+                f"An image stands beside its views, and is as large. Received: views of size={size}, eval_size={whole}"
+            )
         self.generative_weight, self.invariance_weight, self.prior_weight = weights
         self.data_noise = checks.number(0, data_noise=data_noise)
         self.generative_steps = checks.count(0, generative_steps=generative_steps)

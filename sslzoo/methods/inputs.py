@@ -1,6 +1,7 @@
 """What users pass to `fit` and `evaluate`, checked before the first step."""
 
 import sys
+import types
 import warnings
 
 import keras
@@ -44,8 +45,7 @@ def check_batches(method, x, batch_size, share) -> object:
     """Raise unless the method can take every batch of an epoch; `share` of an array is trained on.
 
     Returns:
-        `x`; a `tf.data.Dataset` whose batches may be of any size, with that check in it under TensorFlow, whose
-        compiled step cannot ask.
+        `x`; with that check in it, where it comes batch by batch (`check_stream`).
     """
     images = _images(x)
     if len(getattr(images, "shape", ())) >= 4:
@@ -53,7 +53,7 @@ def check_batches(method, x, batch_size, share) -> object:
     elif isinstance(x, Batches):
         _check_division(method, x.images_per_epoch, x.batch_size)
     else:
-        return _checked_stream(method, x)
+        return check_stream(method, x, training=True)
     return x
 
 
@@ -71,7 +71,7 @@ def check_least(method, x, batch_size, what="x", share=1.0) -> object:
     elif isinstance(x, Batches):
         count, batch_size = x.images_per_epoch, x.batch_size
     if count is None:
-        return _checked_stream(method, x)
+        return check_stream(method, x)
     last = count % batch_size or batch_size
     if count and last < method.least_batch:
         raise InvalidInputError(
@@ -95,13 +95,16 @@ def check_validation(method, given, batch_size: int | None) -> object:
         batch_size: of arrays; None where some of the batches are measured alone, of which none is the last.
 
     Returns:
-        What was given; of a `tf.data.Dataset` one with the check in it.
+        What was given; with the check in it, where that comes batch by batch.
     """
     if isinstance(given, (tuple, list)):
         refuse_weights(*given[2:])
     measured = given[0] if isinstance(given, (tuple, list)) else given
     check_values(method, measured)
-    checked = measured if batch_size is None else check_least(method, measured, batch_size, "validation_data")
+    if batch_size is None:
+        checked = check_stream(method, measured)
+    else:
+        checked = check_least(method, measured, batch_size, "validation_data")
     return given if checked is measured else checked
 
 
@@ -134,21 +137,69 @@ def _check_division(method, count, batch_size):
             ) from None
 
 
-def _checked_stream(method, x):
-    """`x`; a `tf.data.Dataset` whose batches may be of any size with a check in it, under TensorFlow."""
-    if max(method.least_batch, method.batch_multiple) > 1 and keras.backend.backend() == "tensorflow":
-        tf = sys.modules["tensorflow"]
-        if isinstance(x, tf.data.Dataset) and keras.tree.flatten(x.element_spec)[0].shape[:1].as_list() == [None]:
-            return x.map(lambda *batch: _checked(tf, method, batch))
-    return x
+def check_stream(method, x, training: bool = False) -> object:
+    """What comes batch by batch, with a check of each batch in it under TensorFlow, whose compiled step cannot ask.
+
+    Args:
+        x: a `tf.data.Dataset`, a `keras.utils.PyDataset` or a generator; all else comes back as it is.
+        training: whether `most_batch` holds, too.
+    """
+    most = method.most_batch if training else None
+    needs = max(method.least_batch, method.batch_multiple) > 1 or most is not None
+    if keras.backend.backend() != "tensorflow" or not needs or isinstance(x, Batches):
+        return x
+    tf = sys.modules["tensorflow"]
+    if isinstance(x, tf.data.Dataset):
+        open_size = keras.tree.flatten(x.element_spec)[0].shape[:1].as_list() == [None]
+        return x.map(lambda *batch: _checked(tf, method, most, batch)) if open_size else x
+    if isinstance(x, keras.utils.PyDataset):
+        return _CheckedDataset(x, lambda batch: _check_one(method, training, batch))
+    return (_check_one(method, training, batch) for batch in x) if isinstance(x, types.GeneratorType) else x
 
 
-def _checked(tf, method, batch):
+class _CheckedDataset(keras.utils.PyDataset):
+    """A data set whose batches are looked at."""
+
+    def __init__(self, dataset, check):
+        super().__init__(dataset.workers, dataset.use_multiprocessing, dataset.max_queue_size)
+        self.dataset, self.check = dataset, check
+
+    @property
+    def num_batches(self):
+        return self.dataset.num_batches
+
+    def __getitem__(self, index):
+        return self.check(self.dataset[index])
+
+    def on_epoch_begin(self):
+        self.dataset.on_epoch_begin()
+
+    def on_epoch_end(self):
+        self.dataset.on_epoch_end()
+
+
+def _check_one(method, training, batch):
+    size = len(keras.tree.flatten(batch)[0])
+    if training:
+        method.check_batch(size)
+    if size < method.least_batch or size % method.batch_multiple:
+        raise InvalidInputError(
+            f"{type(method).__name__} needs at least {method.least_batch} images in every batch, and a multiple of "
+            f"{method.batch_multiple}. Received: a batch of {size}"
+        )
+    return batch
+
+
+def _checked(tf, method, most, batch):
     size = tf.shape(keras.tree.flatten(batch)[0])[0]
     name, least, multiple = type(method).__name__, method.least_batch, method.batch_multiple
     words = f"{name} needs {least} images in every batch: batch with drop_remainder=True"
-    enough = tf.debugging.assert_greater_equal(size, least, message=words)
+    checked = [tf.debugging.assert_greater_equal(size, least, message=words)]
     words = f"{name} needs a multiple of {multiple} images in every batch: batch with drop_remainder=True"
-    with tf.control_dependencies([enough, tf.debugging.assert_equal(size % multiple, 0, message=words)]):
+    checked.append(tf.debugging.assert_equal(size % multiple, 0, message=words))
+    if most is not None:
+        words = f"{name} has room for {most} images in every batch: take smaller batches, or a larger queue or buffer"
+        checked.append(tf.debugging.assert_less_equal(size, most, message=words))
+    with tf.control_dependencies(checked):
         batch = tf.nest.map_structure(tf.identity, batch)
     return batch if len(batch) > 1 else batch[0]

@@ -20,7 +20,7 @@ from sslzoo.errors import InvalidInputError, choose
 from sslzoo.methods import inputs
 from sslzoo.methods.advice import Advice
 from sslzoo.methods.fusing import fused_steps, fuses_its_steps, refuse_parts_of_batches, refuse_replicas
-from sslzoo.methods.state import is_moved_by_hand, snapshot
+from sslzoo.methods.state import giving_back, is_moved_by_hand, snapshot
 from sslzoo.networks.composition import as_network, compose, scales_twice
 from sslzoo.views import Views
 
@@ -229,6 +229,8 @@ class Pretrainer(keras.Model):
         checks.fraction(validation_split=validation_split or 0.0)
         if steps_per_epoch is None:
             x = inputs.check_batches(self, x, batch_size, 1.0 - (validation_split or 0.0))
+        else:
+            x = inputs.check_stream(self, x, training=True)
         if validation_data is not None:
             size = None if validation_steps is not None else validation_batch_size or batch_size or 32
             validation_data = inputs.check_validation(self, validation_data, size)
@@ -272,9 +274,13 @@ class Pretrainer(keras.Model):
         inputs.refuse_weights(sample_weight)
         inputs.check_compiled(self)
         inputs.check_values(self, x)
-        if steps is None:
-            x = inputs.check_least(self, x, batch_size)
-        return super().evaluate(x, y, batch_size, verbose, None, steps, callbacks, return_dict, **kwargs)
+        x = inputs.check_least(self, x, batch_size) if steps is None else inputs.check_stream(self, x)
+        try:
+            return super().evaluate(x, y, batch_size, verbose, None, steps, callbacks, return_dict, **kwargs)
+        except BaseException:
+            if keras.backend.backend() == "jax":
+                self.jax_state_sync()  # as Keras' `fit` does, between two batches
+            raise
 
     def objective(self, images, outputs, training):
         """Named loss terms, scalars, whose sum is the loss."""
@@ -330,10 +336,25 @@ class Pretrainer(keras.Model):
         if self.optimizer is not None and not self.optimizer.built:
             # Variables made while TensorFlow traces a step cost it two branches each, which it never forgets.
             self.optimizer.build(self.trainable_variables)
+        if self.train_function is not None and not force:
+            return
         if self.steps_per_execution == 1 or self.run_eagerly or not self.jit_compile or not fuses_its_steps():
-            return super().make_train_function(force)
-        if self.train_function is None or force:
+            super().make_train_function(force)
+        else:
             self.train_function = fused_steps(self)
+        self.train_function = giving_back(self, self.train_function, "trainable non_trainable optimizer metrics")
+
+    def make_test_function(self, force=False):
+        if self.test_function is None or force:
+            super().make_test_function(force)
+            self.test_function = giving_back(self, self.test_function, "trainable non_trainable metrics")
+        return self.test_function
+
+    def make_predict_function(self, force=False):
+        if self.predict_function is None or force:
+            super().make_predict_function(force)
+            self.predict_function = giving_back(self, self.predict_function, "trainable non_trainable")
+        return self.predict_function
 
     def check_batch(self, batch_size: int) -> None:
         """Raise InvalidInputError unless a training step can have so many images."""

@@ -6,6 +6,7 @@ used, and its variables are frozen, not its layers (a frozen layer would also sw
 statistics).
 """
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -14,7 +15,7 @@ import numpy as np
 from keras import ops
 
 from sslzoo.errors import InvalidInputError
-from sslzoo.networks.initialization import undrawn_copy
+from sslzoo.networks.initialization import give_weights, undrawn_copy
 
 
 def variable(model: keras.Model, value: np.ndarray, name: str, trainable: bool = False) -> keras.Variable:
@@ -66,7 +67,9 @@ def make_teacher(student: keras.Model) -> keras.Model:
             f"Received: student={student.name!r} with variables of {', '.join(sorted(half))}"
         )
     teacher = undrawn_copy(student)
-    teacher.set_weights(student.get_weights())
+    give_weights(teacher, student.get_weights())
+    for layer in teacher._flatten_layers():
+        layer.activity_regularizer = None  # a penalty of what nobody trains
     # By what a layer made them for: `trainable` also says no of frozen weights, which may be loaded later.
     learned = {id(weight) for layer in student._flatten_layers() for weight in layer._trainable_variables}
     for weight, of_student in zip(teacher.weights, student.weights):
@@ -207,3 +210,31 @@ def refresh_rows(bank: keras.Variable, index, rows, momentum: float) -> None:
     lengths = ops.sqrt(ops.sum(ops.square(mixed), axis=1, keepdims=True))
     new = ops.where(ops.logical_and(known, lengths > 1e-12), mixed / ops.maximum(lengths, 1e-12), old)
     bank.assign(ops.scatter_update(before, index[:, None], new))
+
+
+def giving_back(model: keras.Model, function: Callable, groups: str) -> Callable:
+    """A step of Keras' trainer that leaves a model its variables where it raises.
+
+    Under JAX the trainer takes their values from them, hands them to the step, and forgets them if that raises: all
+    weights would be lost to a batch of the wrong size. What was computed with already is gone all the same.
+
+    Args:
+        model: whose step it is. function: (state, data) -> what comes of a step.
+        groups: the kinds of variables in the state, in its order: "trainable non_trainable metrics".
+    """
+    if keras.backend.backend() != "jax":
+        return function
+
+    @functools.wraps(function)
+    def step(state, data):
+        try:
+            return function(state, data)
+        except BaseException:
+            for kind, values in zip(groups.split(), state):
+                variables = model.optimizer.variables if kind == "optimizer" else getattr(model, f"{kind}_variables")
+                for variable, value in zip(variables, values):
+                    if not value.is_deleted():
+                        variable.assign(value)
+            raise
+
+    return step

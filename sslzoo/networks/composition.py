@@ -12,6 +12,7 @@ import numpy as np
 from sslzoo import checks
 from sslzoo.errors import ArtifactError, BackendError, InvalidInputError, choose
 from sslzoo.networks import blocks
+from sslzoo.networks.initialization import give_weights
 
 # Layers that run code from the file, or read files that the file names.
 _REFUSED_CLASSES = {
@@ -327,6 +328,11 @@ def as_network(role: str, model) -> keras.Model:
         raise InvalidInputError(
             f"{role} must be a built Functional or Sequential model{hint}. Received: {role}={model!r}"
         )
+    if isinstance(getattr(model, "output", None), dict):  # Keras sorts its keys: log_var would come before mean
+        raise InvalidInputError(
+            f"{role} must give its outputs as a list, keras.Model(images, [mean, log_var]), not as a dict. "
+            f"Received: {role}={model.name!r} with outputs {', '.join(map(str, model.output))}"
+        )
     if all(tensor.shape[0] is None for tensor in tensors):
         return model
     tensors = [keras.Input(tensor.shape[1:], dtype=tensor.dtype, name=tensor.name) for tensor in tensors]
@@ -440,7 +446,7 @@ class Copies:
 
     def fill(self, copy, weights):
         """Gives a copy the weights of the original."""
-        copy.set_weights(weights)
+        give_weights(copy, weights)
 
 
 def check_published(model, core=True):

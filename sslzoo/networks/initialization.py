@@ -249,15 +249,29 @@ def restore(layer):
     return layer
 
 
-def undrawn_copy(model: keras.Model) -> keras.Model:
-    """A Functional or Sequential model of the same layers, names and shapes, whose weights are all zero."""
+def undrawn_copy(model: keras.Model, made: "dict | None" = None) -> keras.Model:
+    """A Functional or Sequential model of the same layers, names and shapes, whose weights are all zero.
+
+    `made` holds what was copied of the model around it, for models in it may share layers.
+    """
+    made = {} if made is None else made
 
     def copy(layer):
-        if isinstance(layer, keras.Model):
-            return undrawn_copy(layer)
-        return defer(type(layer).from_config(layer.get_config()))
+        if id(layer) not in made:
+            inner = isinstance(layer, keras.Model)
+            new = undrawn_copy(layer, made) if inner else defer(type(layer).from_config(layer.get_config()))
+            made[id(layer)] = new
+        return made[id(layer)]
 
     return restore(keras.models.clone_model(model, clone_function=copy))
+
+
+def give_weights(layer: keras.layers.Layer, weights: list) -> None:
+    """`set_weights`, after which layers compute with them: `Normalization` keeps what it makes of them beside them."""
+    layer.set_weights(weights)
+    for inner in layer._flatten_layers():
+        if hasattr(inner, "finalize_state"):
+            inner.finalize_state()
 
 
 def unit_rows(rows: int, size: int, seed: int) -> np.ndarray:

@@ -78,7 +78,7 @@ class Builders:
         if self.beginning:
             return self.beginning.encoder(self, posterior)
         s = self.settings
-        options = {"seed": self.seed, **s["network_options"], **size, **self._elsewhere()}
+        options = {"seed": self.seed, **size, **s["network_options"], **self._elsewhere()}
         return networks.encoder(s["network"], self.input_shape, s["latent_dim"], posterior, **options)
 
     def _elsewhere(self):

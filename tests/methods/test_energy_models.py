@@ -263,6 +263,16 @@ def test_two_stages_learn_the_density_first():
         model.update(None, outputs)
 
 
+def test_images_of_no_fixed_size_and_views_of_another_are_refused():
+    inputs = keras.Input((None, None, 1))
+    anywhere = keras.Model(inputs, keras.layers.GlobalAveragePooling2D()(keras.layers.Conv2D(4, 3)(inputs)))
+    with pytest.raises(InvalidInputError, match=r"an encoder of images of a fixed one.*\(None, None, 1\)"):
+        JEM(anywhere, projector=networks.projector(4, (5,), batch_norm=False), views=Flips(2), **SMALL)
+    encoder = networks.encoder("mlp-small", (8, 8, 1), 4, seed=0)
+    with pytest.raises(InvalidInputError, match=r"is as large.*size=\(6, 6\), eval_size=\(8, 8\)"):
+        GEDI(encoder, 3, views=Views("gedi-mnist", 1, size=6, eval_size=8))
+
+
 def test_ready_made_views_need_the_image_and_a_view():
     model = gedi()
     ready = draw(6, 2, 8, 8, 1)

@@ -192,3 +192,74 @@ def test_a_tf_data_remainder_that_cannot_be_taken_ends_training():
         model.fit(IMAGES, batch_size=12, validation_data=whole.take(13).batch(12), verbose=0)
     with_labels = tf.data.Dataset.from_tensor_slices((IMAGES, np.arange(24))).batch(12)
     assert np.isfinite(model.fit(with_labels, verbose=0).history["loss"]).all()
+    with pytest.raises(tf.errors.InvalidArgumentError, match="DCL needs 2 images"):  # the loss of the epoch was -inf
+        model.fit(whole.take(13).batch(12).repeat(), steps_per_epoch=2, verbose=0)
+    queue = methods.MoCo(networks.encoder("mlp-small", (8, 8, 1), 4, seed=0), None, Views("simvae-digits", 2), 8)
+    queue.compile("sgd")
+    with pytest.raises(tf.errors.InvalidArgumentError, match="MoCo has room for"):  # keys lay upon each other
+        queue.fit(whole.batch(12), verbose=0)
+    assert np.isfinite(queue.evaluate(whole.batch(12), verbose=0)).all()  # which keeps none
+
+
+class Rows(keras.utils.PyDataset):
+    """IMAGES in batches of 12, the last of one image."""
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        return IMAGES[:13][12 * index : 12 * index + 12]
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="others see the size of every batch")
+def test_a_remainder_of_a_data_set_of_keras_or_a_generator_ends_training():
+    encoder = networks.encoder("mlp-small", (8, 8, 1), 4, seed=0)
+    model = methods.DCL(encoder, views=Views("simvae-digits", 2, seed=0))
+    model.compile("sgd")
+    calls = (
+        lambda: model.fit(Rows(), verbose=0),
+        lambda: model.fit(Rows(workers=2), verbose=0),
+        lambda: model.fit(IMAGES, batch_size=12, validation_data=Rows(), verbose=0),
+        lambda: model.evaluate(Rows(), verbose=0),
+        lambda: model.fit((rows for rows in (IMAGES[:12], IMAGES[:1])), steps_per_epoch=2, verbose=0),
+    )
+    for call in calls:
+        with pytest.raises(InvalidInputError, match="needs at least 2"):
+            call()
+    whole = type("Whole", (Rows,), {"__getitem__": lambda self, index: IMAGES[12 * index : 12 * index + 12]})
+    assert np.isfinite(model.fit(whole(), validation_data=whole(), epochs=2, verbose=0).history["val_loss"]).all()
+
+
+class Failing(methods.SimCLR):
+    def objective(self, images, outputs, training):
+        if images.shape[0] == 5:  # where a step is traced
+            raise InvalidInputError("five")
+        return super().objective(images, outputs, training)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="others compute with the model's own variables")
+@pytest.mark.parametrize("fused", [1, 2])
+def test_a_step_that_raises_leaves_the_model_its_weights(fused):
+    """JAX's trainer takes them out of the model before a step: all was lost to a first batch that it could not take."""
+    encoder = networks.encoder("mlp-small", (8, 8, 1), 4, seed=0)
+    model = Failing(encoder, views=Views("simvae-digits", 2, seed=0), temperature=0.5)
+    model.compile("adam", steps_per_execution=fused)
+    before = model.get_weights()
+    for call in (
+        lambda: model.fit(IMAGES[:5], batch_size=5, verbose=0),
+        lambda: model.evaluate(IMAGES[:5], batch_size=5, verbose=0),
+        lambda: model.predict(IMAGES[:, :5], batch_size=5, verbose=0),
+    ):
+        with pytest.raises(ValueError):
+            call()
+        for ours, theirs in zip(model.get_weights(), before, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    assert np.isfinite(model.fit(IMAGES, batch_size=12, verbose=0).history["loss"]).all()
+    trained = model.get_weights()
+    assert np.isfinite(model.evaluate(IMAGES, batch_size=12, verbose=0)).all()
+    interrupt = keras.callbacks.LambdaCallback()
+    interrupt.on_test_batch_end = lambda batch, logs=None: (_ for _ in ()).throw(KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        model.evaluate(IMAGES, batch_size=12, verbose=0, callbacks=[interrupt])
+    for ours, theirs in zip(model.get_weights(), trained, strict=True):
+        np.testing.assert_array_equal(ours, theirs)

@@ -6,6 +6,7 @@ import pytest
 from test_training import recipe, rows
 
 import sslzoo
+from sslzoo import networks
 from sslzoo.errors import InvalidInputError, UnknownNameError
 from sslzoo.training.plan import Plan
 from sslzoo.zoo.results import read_results
@@ -98,3 +99,33 @@ def test_a_set_to_be_told_from_outliers_is_looked_for_before_training(tmp_path):
     with pytest.raises(UnknownNameError, match="Did you mean 'fashion_mnist'"):
         recipe("gedi").main(["--out", str(tmp_path / "run"), "--set", "outliers=fashion_mnst"])
     assert not (tmp_path / "run").exists()
+
+
+class Made(Exception):
+    """With the options that a network was asked for."""
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "expected"),
+    [
+        ("cmc", ["network=mlp-small", "network_options={'widths': (8,)}"], {"widths": (8,)}),
+        ("jem", ["network=convnet"], {}),
+        ("gedi", ["network=resnet8-gedi"], {"width": 16}),
+        ("gedi", ["network=resnet8-gedi", "network_options={'width': 8}"], {"width": 8}),
+        ("ebclr", ["network=mlp"], {"widths": (500, 500)}),
+    ],
+)
+def test_a_network_gets_the_options_that_are_its_own(method, settings, expected, tmp_path, monkeypatch):
+    def encoder(name, *shape, **options):
+        raise Made(options)
+
+    monkeypatch.setattr(networks, "encoder", encoder)
+    with pytest.raises(Made) as made:
+        recipe(method).main(["--dataset", "digits", "--out", str(tmp_path / "run"), "--set", *settings])
+    assert {name: value for name, value in made.value.args[0].items() if name != "seed"} == expected
+
+
+def test_cmc_has_no_pretrained_network(tmp_path):
+    words = ["--dataset", "digits", "--out", str(tmp_path / "run"), "--network", "keras:MobileNetV2", "--pretrained"]
+    with pytest.raises(InvalidInputError, match="--pretrained is for methods of one encoder"):
+        recipe("cmc").main(words)
