@@ -405,7 +405,8 @@ def _report(base, encoder, images, split, runs, settings, seed):
         trained = [run[way] for run in runs]
         right = [float(np.mean(each.predictions == truth)) for each in trained]
         balanced = [balanced_accuracy(truth, each.predictions) for each in trained]
-        report.numbers[way] = _numbers(right, len(truth), balanced, trained[0].note, majority, present)
+        note = trained[0].note + f" (seed {seed})" * (len({each.note for each in trained}) > 1)
+        report.numbers[way] = _numbers(right, len(truth), balanced, note, majority, present)
         report.protocols[way] = _plain(settings, way)
         report.seconds[way] = round(float(np.mean([each.seconds for each in trained])), 2)
         report.confusion[way] = _confusion(truth, trained[0].predictions, len(images.classes))

@@ -1,6 +1,7 @@
 """finetune: the head, what is trained, what comes back and what is written, and what is refused before any work."""
 
 import json
+import re
 
 import keras
 import numpy as np
@@ -140,6 +141,8 @@ def test_seeds_give_an_interval_of_their_mean():
     shares = [one["probe"]["accuracy"] for one in each]
     assert report.seeds == [0, 1, 2] and report["probe"]["accuracy"] == pytest.approx(np.mean(shares))
     assert report.numbers["probe"]["accuracy"].error == pytest.approx(np.std(shares, ddof=1) / 3**0.5)
+    strengths = {re.search(r"C = [\d.]+", one.numbers["probe"]["accuracy"].note)[0] for one in each}
+    assert ("(seed 0)" in report.numbers["probe"]["accuracy"].note) == (len(strengths) > 1)  # whose choice is told
     low, high = finetuning.interval(shares, 30)
     assert (report["probe"]["accuracy_low"], report["probe"]["accuracy_high"]) == (low, high)
 
