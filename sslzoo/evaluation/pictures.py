@@ -442,7 +442,10 @@ def save_figure(figure, path, drawing=True):
     while True:
         for colors in first:
             buffer = io.BytesIO()
-            (picture if colors is None else picture.quantize(colors)).save(buffer, "PNG", optimize=True)
+            # By what they cover, not by their pixels: a legend has few, and its colors must be those of the points.
+            method = Image.Quantize.MAXCOVERAGE if drawing else Image.Quantize.MEDIANCUT
+            few = picture if colors is None else picture.quantize(colors, method, kmeans=int(drawing))
+            few.save(buffer, "PNG", optimize=True)
             if buffer.tell() < MAX_BYTES:
                 return Picture(buffer.getvalue()) if path is None else write_beside(path, buffer.getvalue())
         picture = picture.resize((picture.width * 3 // 4, picture.height * 3 // 4), Image.Resampling.LANCZOS)

@@ -259,6 +259,19 @@ def test_a_palette_where_nothing_is_lost(tmp_path):
     assert all(contains(pixels(gray), image, 9) for image in noise(8, channels=1))
 
 
+def test_a_legend_has_the_colors_of_the_points(tmp_path):
+    """Its few pixels once got the colors of others: the eighth and ninth class had one."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 10, 2000)
+    rows = rng.normal(size=(2000, 16)) + 4 * np.eye(10, 16)[labels] * rng.random((2000, 1))
+    names = [f"class {label}" for label in range(10)]
+    shown = pixels(pictures.embedding(rows, labels, tmp_path / "e.png", names=names)).astype(int)
+    legend = shown[:, -shown.shape[1] // 5 :].reshape(-1, 3)
+    for color in pictures.CLASS_COLORS[:10]:
+        wanted = np.array([int(color[place : place + 2], 16) for place in (1, 3, 5)])
+        assert np.abs(legend - wanted).max(axis=1).min() <= 16, color
+
+
 def test_confusion(tmp_path):
     counts = np.eye(3, dtype=int) * 9 + 1
     with Image.open(pictures.confusion(counts, tmp_path / "confusion.png", names="abc")) as picture:
