@@ -10,6 +10,8 @@ import numpy as np
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.evaluation.pictures import BLUE, CLASS_COLORS, GRAY, INK, ORANGE, PALE, Picture, new_figure, save_figure
 
+LEAST_SPAN = 2.0  # points that the axis of accuracies spans at least: what single seeds differ by
+
 
 def tradeoff(
     points: Sequence[tuple[str, float, float, str]], path: "str | os.PathLike", title: str = "Content and style"
@@ -139,6 +141,9 @@ def sweep(
     axes.set_xticks(places, values)
     axes.set_xlabel(setting, color=GRAY)
     axes.set_ylabel("%", color=GRAY)
+    low, high = axes.get_ylim()
+    if high - low < LEAST_SPAN:  # or a tenth of a point would look like a slope
+        axes.set_ylim((low + high - LEAST_SPAN) / 2, (low + high + LEAST_SPAN) / 2)
     axes.grid(axis="y", color=PALE, linewidth=0.8)
     axes.tick_params(colors=GRAY, length=0)
     axes.spines[["top", "right"]].set_visible(False)

@@ -36,6 +36,9 @@ def test_a_sweep_draws_every_mean_error_and_seed(tmp_path, monkeypatch):
     assert means == {"kNN": [90.0, 95.0], "GMM": [60.0, 70.0]}
     assert [label.get_text() for label in axes.get_xticklabels()] == ["2", "10"]
     assert axes.lines[0].get_ydata().tolist() == [89.0, 91.0]
+    figures.sweep(["2", "10"], {"kNN": [(96.5, 0.02), (96.6, 0.03)]})  # a tenth of a point is no slope
+    low, high = drawn[1].axes[0].get_ylim()
+    assert high - low == pytest.approx(2.0) and (low + high) / 2 == pytest.approx(96.55, abs=0.05)
     for wrong in ({}, {"kNN": [(90.0, 1.0)]}):
         with pytest.raises(InvalidInputError, match=r"at each of 2 values\. Received"):
             figures.sweep(["2", "10"], wrong)
