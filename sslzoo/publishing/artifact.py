@@ -169,8 +169,9 @@ def _replacing(folder, overwrite):
     check_target(folder, overwrite)
     folder.parent.mkdir(parents=True, exist_ok=True)
     for left in folder.parent.glob(f".{glob.escape(folder.name)}.*partial"):
-        if left == partial or time.time() - left.stat().st_mtime > _DAY:  # a younger one may be another process'
-            _remove(left)
+        with contextlib.suppress(FileNotFoundError):  # that process is done with it
+            if left == partial or time.time() - left.stat().st_mtime > _DAY:  # a younger one may be another process'
+                _remove(left)
     try:
         yield partial
         check_target(folder, overwrite)  # another process may have been faster

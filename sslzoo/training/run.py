@@ -180,7 +180,7 @@ class Run(Builders):
         # They are in memory, also where images stay in their files.
         most = 12_000
         if isinstance(self.images, data.StreamedImages):
-            most = max(5, min(most, 2**29 * len(order) // self.images.nbytes))
+            most = max(6, min(most, 2**29 * len(order) // self.images.nbytes))  # one of six is a query
         queries = min(2000, len(order) // 5, most // 6)
         bank = min(10_000, len(order) - queries, most - queries)
         places = order[:bank], order[bank : bank + queries]
