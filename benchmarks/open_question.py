@@ -49,7 +49,7 @@ PARTS = (
     *(("push: beta-VAE over VAE", (BETA, batch), (VAE, batch)) for batch in BATCHES),
     *(("pull: SimVAE, uniform centers, over beta-VAE", (UNIFORM, batch), (BETA, batch)) for batch in BATCHES[:2]),
     *(("tighter pull: prior variance 0.02 over 0.5", (TIGHT, batch), (LOOSE, batch)) for batch in BATCHES[:2]),
-    *((f"different images: {system}", (system, TWO), (system, GROUPS)) for system in (UNIFORM, BETA, VAE)),
+    *((f"different images: {system}", (system, TWO), (system, GROUPS)) for system in SYSTEMS),
     *((f"different images: {system}", (system, ONE), (system, TWO)) for system in (BETA, VAE)),
 )
 READINGS = {"euclidean": "Euclidean", "centered": "cosine, centered"}
@@ -136,7 +136,7 @@ class Difference:
 
 
 def differences(summaries):
-    """Lines of a table of `PARTS`, of {data set: its `summary`}; bold is what counts as a difference."""
+    """Lines of a table of `PARTS`, of {data set: its `summary`}; bold is what is significant."""
     made = {
         (part, dataset): Difference.of(part, dataset, found)
         for dataset, found in summaries.items()

@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAPERS = {
     "simvae": "[SimVAE, arXiv:2402.01399](https://arxiv.org/abs/2402.01399)",
     "simvae-workshop": "the workshop version of the SimVAE paper",
-    "gedi": "[GEDI, arXiv:2212.13425](https://arxiv.org/abs/2212.13425)",
+    "gedi": "[GEDI, arXiv:2401.00873](https://arxiv.org/abs/2401.00873)",
     "mutual-information": "[On Mutual Information in Contrastive Learning, arXiv:2005.13149]"
     "(https://arxiv.org/abs/2005.13149)",
 }
@@ -52,24 +52,27 @@ NAMES = {
     "clusters.minibatch100_nmi": "NMI",
     "views.accuracy": "linear probe on views",
 }
-# How the papers trained, at most: (epochs, views of an image in each), the network of natural images, and the flip of
-# their code, if it is not what is usual. SimVAE's other methods do not exceed its views.
+# How the papers trained, at most: epochs (None: they do not say), views of an image in each, the network of natural
+# images, and the flip of their code, if it is not what is usual. SimVAE's other methods do not exceed its views.
 TRAINED = {
     "simvae": (400, 10, "ResNet-18", "vertical"),
-    "simvae-workshop": (400, 6, "ResNet-18", "vertical"),
+    "simvae-workshop": (None, 6, "ResNet-18", "vertical"),
     "gedi": (200, 2, "a ResNet of 8 layers", None),
-    "mutual-information": (200, 1, "ResNet-18", None),
+    "mutual-information": (None, 1, "ResNet-18", None),
 }
 # What else the papers say of how they trained and measured.
 STATED = {
-    "simvae": "12 images x 10 views a step, Adam 8e-5 at a constant rate (SimVAE); mixtures: the best of 200 restarts",
-    "simvae-workshop": "Adam 8e-5 to 1e-3, temperatures 1 and 0.5, likelihood variance 1; 1,000 samples a likelihood",
+    "simvae": "batches of 128 (read here as 12 images x 10 views), Adam 8e-5 at a constant rate and a likelihood "
+    "variance of 0.02 (SimVAE), 600 to 800 epochs of the discriminative methods; mixtures: the best of 200 restarts",
+    "simvae-workshop": "batches of 128, Adam 8e-5 to 1e-3, temperatures 1 and 0.5, likelihood variance 1; "
+    "1,000 samples a likelihood",
     "gedi": "64 images a step, Adam 1e-4; MNIST: 60 images",
     "mutual-information": "256 images a step (CMC 128), SGD 0.03 cut to a tenth twice, 128 numbers, 224 pixels",
 }
 # What was tried of what might make the difference, and what it did.
 CAUSES = {
-    ("simvae", "mnist"): "Tried: views, from 3.6 M to 14 M of which each method gained neighbors; and the "
+    ("simvae", "mnist"): "Tried: views, from 3.6 M to 14 M of which each method gained Euclidean "
+    "neighbors (by cosine the VAE lost 0.6 points); and the "
     "[likelihood of the VAE](choices.md#the-likelihood-of-the-vae). MoCo's settings the paper does not give.",
     ("simvae", "cifar10"): "Not tried: a ResNet for as many views as the paper's. An untrained network has 13 to 16 in "
     "the paper, near the 10 of guessing, and more here: what theirs lost of an image, the paper does not say.",
@@ -297,7 +300,7 @@ def differences(trained, printed, metrics, dataset, paper):
         (worst, poorest, of_poorest), (best, richest, of_richest) = min(points), max(points)
         found.append(
             f"More than a point above the paper's: {ahead}; below: {behind}; within it: {len(points) - ahead - behind} "
-            "(means of seeds in the place of their first one)."
+            "(a mean of seeds replaces its first seed)."
         )
         if worst < -1:
             found.append(f"Furthest below: `{poorest}`, {NAMES[of_poorest]} ({worst:+.1f}).")
@@ -311,12 +314,15 @@ def differences(trained, printed, metrics, dataset, paper):
         views = sorted({entry.views for entry in fitted})
         budget = millions(views[0]) if views[-1] < 1.05 * views[0] else f"{millions(views[0])} to {millions(views[-1])}"
         epochs, of_image, network, flip = TRAINED[paper]
-        theirs = epochs * of_image * KNOWN[dataset].splits["train"]
+        theirs = "the paper does not say how many"
+        if epochs:
+            most = millions(epochs * of_image * KNOWN[dataset].splits["train"])
+            of_image = f" of {of_image} views" if of_image > 1 else ""
+            theirs = f"the paper's {epochs} epochs{of_image} make up to {most}"
         networks = sorted({str(entry.settings.get("network")) for entry in fitted})
         said.append(
-            f"What differs: {budget} views were seen here where the paper's {epochs} epochs"
-            + (f" of {of_image} views" if of_image > 1 else "")
-            + f" make up to {millions(theirs)}; {'the network is' if len(networks) == 1 else 'networks are'} "
+            f"What differs: {budget} views were seen here ({theirs}); "
+            + f"{'the network is' if len(networks) == 1 else 'networks are'} "
             + " and ".join(f"`{name}`" for name in networks)
             + (f" (the paper's: {network})" if {"convnet", "airnet"} & set(networks) else "")
             + f"; {seeds_in_words(fitted)}."
@@ -358,7 +364,7 @@ def differences(trained, printed, metrics, dataset, paper):
 def seeds_in_words(entries):
     seeds = sorted({entry.seeds for entry in entries})
     if seeds == [1]:
-        return "one seed each, so the papers' standard errors have no counterpart"
+        return "one seed each"
     return f"seeds: {seeds[0]}" if len(seeds) == 1 else f"seeds: {seeds[0]} to {seeds[-1]}"
 
 
@@ -769,7 +775,7 @@ def verdict_of(comparisons, found):
     words = []
     for _, alike in itertools.groupby(comparisons, key=lambda one: (one.one.name, one.other.name)):
         alike = list(alike)
-        marks = ["**" if one.sign(found) else "" for one in alike]
+        marks = ["**" if one in found else "" for one in alike]  # of single seeds none was tested
         points = ", ".join(f"{WORDS[one.measure]} {m}{one.points:+.1f}{m}" for one, m in zip(alike, marks))
         words.append(f"`{alike[0].one.name}` over `{alike[0].other.name}`: {points}")
     deciding = [one for one in comparisons if one.p is not None] or comparisons
@@ -854,13 +860,14 @@ HEAD = """# Results
 
 Written by `python benchmarks/tables.py` from the `results.json` of every entry in [weights](../weights) and, of those
 whose weights are not kept, in [benchmarks/results](../benchmarks/results); do not edit.
-Each cell is ours, and theirs in brackets where a paper printed one. Protocols are the papers': probes by Adam at their
-best epoch on the test set, kNN at its best k of 1..15 (Euclidean), clusters averaged over batches of 64. Each entry's
-card has the fixed protocols beside them, the linear probe trained to its end first, and the commands.
+Each cell is ours, and theirs in brackets where a paper printed one. Protocols are those of the SimVAE paper: probes by
+Adam at their best epoch on the test set, kNN at its best k of 1..15 (Euclidean), clusters averaged over batches of 64
+(of 100 beside GEDI's, whose probe was trained by SGD). Each entry's card has the fixed protocols beside them, the
+linear probe trained to its end first, and the commands.
 Views: how many the training went through. Accuracies, NMI, ARI and R2 in percent.
-A star: measured in another way than other numbers of the column, or not of the files as they are: mixtures of features
-that were not standardized, probes by Adam of fewer steps (CIFAR-10: of half as many, digits: of a fortieth), what a run
-measured of itself with parts that are not kept, and what was not measured again since the weights were rounded.
+A star: measured in another way than other numbers of the column, or before the weights were rounded: mixtures of
+features that were not standardized, probes by Adam of fewer steps (CIFAR-10: of half as many, digits: of a fortieth),
+what a run measured of itself with parts that are not kept, and what was not measured again since.
 """
 
 

@@ -33,9 +33,10 @@ TRAIN, TEST = 10_000, 2_000
 PAGE = """# Transfer and corruption
 
 Written by `python benchmarks/transfer.py`; do not edit. In percent. *To* another set: logistic regression on
-standardized features of its images, fitted to the encoder's size. Then neighbors (cosine, k = 10) among clean train
-images, of test images as they are and with **noise** (standard deviation a fifth of the range), **blur** (a Gaussian of
-a fourteenth of the side), a **shift** (a tenth of the side, right and down, black behind) and half the **contrast**.
+standardized features of its images, fitted to the encoder's size. Then neighbors (cosine, k = 10) among at most 10,000
+clean train images, of at most 2,000 test images as they are and with **noise** (standard deviation a fifth of the
+range), **blur** (a Gaussian of a fourteenth of the side), a **shift** (a tenth of the side, right and down, black
+behind) and half the **contrast**.
 """
 
 

@@ -6,7 +6,7 @@
     python recipes/gedi.py --dataset cifar10 --variant paper          # wants a GPU: 20 gradients by the images a step
     python recipes/gedi.py --variant no-gen                           # and no-inv, no-prior, two-stage
 
-Paper: Sansone and Manhaeve, "Unifying Self-Supervised Clustering and Energy-Based Models" (arXiv 2212.13425).
+Paper: Sansone and Manhaeve, "Unifying Self-Supervised Clustering and Energy-Based Models" (arXiv 2401.00873).
 """
 
 from sslzoo import networks, training

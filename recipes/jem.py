@@ -6,7 +6,7 @@
     python recipes/jem.py --dataset cifar10 --variant paper           # wants a GPU: 20 gradients by the images a step
 
 Papers: Grathwohl et al., "Your Classifier is Secretly an Energy Based Model and You Should Treat it Like One" (arXiv
-1912.03263); as the baseline of Sansone and Manhaeve (GEDI, arXiv 2212.13425).
+1912.03263); as the baseline of Sansone and Manhaeve (GEDI, arXiv 2401.00873).
 """
 
 from sslzoo import networks, training

@@ -6,7 +6,7 @@
     python recipes/protocpc.py --dataset cifar10 --variant strong
 
 Papers: Lee, "Representation Distillation by Prototypical Contrastive Predictive Coding" (ICLR 2022); Sansone and
-Manhaeve, "Unifying Self-Supervised Clustering and Energy-Based Models" (GEDI, arXiv 2212.13425), appendix H;
+Manhaeve, "Unifying Self-Supervised Clustering and Energy-Based Models" (GEDI, arXiv 2401.00873), appendix H;
 Bizeul, Schoelkopf and Allen, "A Probabilistic Model behind Self-Supervised Learning" (arXiv 2402.01399).
 """
 

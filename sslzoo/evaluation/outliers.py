@@ -10,7 +10,7 @@ backgrounds of SVHN more typical than its own data, and the AUROC falls below on
 
 Reference:
     Grathwohl et al., "Your Classifier is Secretly an Energy Based Model and You Should Treat it Like One", section 5.3.
-    Protocol: Sansone and Manhaeve (GEDI, arXiv 2212.13425), tables 5, 11 and 12.
+    Protocol: Sansone and Manhaeve (GEDI, arXiv 2401.00873), tables 5, 11 and 12.
 """
 
 import keras

@@ -11,7 +11,7 @@ scalars, in nats. Targets are constants: no gradient flows into them.
 References:
     SwAV: Caron et al., "Unsupervised Learning of Visual Features by Contrasting Cluster Assignments", eq. 1-5.
     ProtoCPC: Lee, "Representation Distillation by Prototypical Contrastive Predictive Coding"; the formula as derived
-        in the GEDI paper (arXiv 2212.13425), appendix H.
+        in the GEDI paper (arXiv 2401.00873), appendix H.
     DeepCluster: Caron et al., "Deep Clustering for Unsupervised Learning of Visual Features", eq. 1.
     GEDI: Sansone and Manhaeve, "Unifying Self-Supervised Clustering and Energy-Based Models", eq. 5 (`cluster_terms`,
         whose targets do carry a gradient).
@@ -198,7 +198,7 @@ def proto_cpc(student, teacher, temperature: float = 0.1, prior=None):
         Float32 scalar, in nats; unchanged by a constant added to a row of `student`.
 
     Reference:
-        The GEDI paper (arXiv 2212.13425), appendix H, last line (z is `student`, p^t is `teacher`).
+        The GEDI paper (arXiv 2401.00873), appendix H, last line (z is `student`, p^t is `teacher`).
     """
     return total(proto_cpc_terms(student, teacher, temperature, prior))
 
@@ -228,7 +228,7 @@ def cluster_terms(logits, logits_view, prior=None):
         dict of float32 scalars, unweighted, >= 0: "invariance", "prior".
 
     Reference:
-        Sansone and Manhaeve, "Unifying Self-Supervised Clustering and Energy-Based Models" (GEDI, arXiv 2212.13425),
+        Sansone and Manhaeve, "Unifying Self-Supervised Clustering and Energy-Based Models" (GEDI, arXiv 2401.00873),
         eq. 5 and proposition 1; its terms are sums over images, and are to be maximized.
     """
     logits, logits_view = float32(logits), float32(logits_view)

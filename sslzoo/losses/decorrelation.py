@@ -11,7 +11,7 @@ References:
     Barlow Twins: Zbontar et al., "Barlow Twins: Self-Supervised Learning via Redundancy Reduction", eq. 1 and 2.
     CorInfoMax: Ozsoy et al., "Self-Supervised Learning with an Information Maximization Criterion", eq. 6.
     W-MSE: Ermolov et al., "Whitening for Self-Supervised Representation Learning", section 3.
-    All four as lower bounds of a likelihood: the GEDI paper (arXiv 2212.13425), section 2.2 and appendix I.
+    All four as lower bounds of a likelihood: the GEDI paper (arXiv 2401.00873), section 2.2 and appendix I.
 """
 
 from keras import ops

@@ -9,7 +9,7 @@ Inputs of any float dtype are taken to float32 first.
 References:
     JEM: Grathwohl et al., "Your Classifier is Secretly an Energy Based Model and You Should Treat it Like One",
         eq. 2-4.
-    GEDI: Sansone and Manhaeve, "Unifying Self-Supervised Clustering and Energy-Based Models" (arXiv 2212.13425),
+    GEDI: Sansone and Manhaeve, "Unifying Self-Supervised Clustering and Energy-Based Models" (arXiv 2401.00873),
         eq. 6-7.
     EBCLR: Kim and Ye, "Energy-Based Contrastive Learning of Visual Representations" (arXiv 2202.04933).
 """

@@ -37,7 +37,7 @@ class CorInfoMax(JointEmbedding):
 
     Reference:
         Ozsoy et al., "Self-Supervised Learning with an Information Maximization Criterion", eq. 6, with the constants
-        of its released code; the GEDI paper (arXiv 2212.13425), section 2.2.
+        of its released code; the GEDI paper (arXiv 2401.00873), section 2.2.
     """
 
     papers = ("https://arxiv.org/abs/2209.07999", SIMVAE)

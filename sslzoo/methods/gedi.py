@@ -42,7 +42,7 @@ class GEDI(ClusterEnergyModel):
         encoder, projector, **kwargs: as in `ClusterEnergyModel`.
 
     Reference:
-        Sansone and Manhaeve, "Unifying Self-Supervised Clustering and Energy-Based Models" (arXiv 2212.13425), eq. 5-7,
+        Sansone and Manhaeve, "Unifying Self-Supervised Clustering and Energy-Based Models" (arXiv 2401.00873), eq. 5-7,
         algorithm 1, table 9. The paper's sums over images are means here, as in its figures.
     """
 

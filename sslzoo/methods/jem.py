@@ -23,7 +23,7 @@ class JEM(ClusterEnergyModel):
 
     Reference:
         Grathwohl et al., "Your Classifier is Secretly an Energy Based Model and You Should Treat it Like One"; without
-        labels as the baseline of the GEDI paper (arXiv 2212.13425), section 6.
+        labels as the baseline of the GEDI paper (arXiv 2401.00873), section 6.
     """
 
     papers = ("https://arxiv.org/abs/1912.03263", GEDI)

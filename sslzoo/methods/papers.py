@@ -4,7 +4,7 @@ import csv
 import functools
 from pathlib import Path
 
-GEDI = "https://arxiv.org/abs/2212.13425"
+GEDI = "https://arxiv.org/abs/2401.00873"
 MUTUAL_INFORMATION = "https://arxiv.org/abs/2005.13149"
 NON_PARAMETRIC = "https://arxiv.org/abs/1805.01978"
 SIMVAE = "https://arxiv.org/abs/2402.01399"

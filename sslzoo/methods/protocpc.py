@@ -37,7 +37,7 @@ class ProtoCPC(TeacherStudent):
 
     Reference:
         Lee, "Representation Distillation by Prototypical Contrastive Predictive Coding", ICLR 2022; the objective as
-        in the GEDI paper (arXiv 2212.13425), appendix H, last line.
+        in the GEDI paper (arXiv 2401.00873), appendix H, last line.
     """
 
     papers = ("https://openreview.net/forum?id=8la28hZOwug", GEDI)

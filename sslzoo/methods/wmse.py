@@ -32,7 +32,7 @@ class WMSE(JointEmbedding):
 
     Reference:
         Ermolov et al., "Whitening for Self-Supervised Representation Learning", section 3. The GEDI paper (arXiv
-        2212.13425), appendix I, writes the sum of the cosines: the same up to scale and a constant.
+        2401.00873), appendix I, writes the sum of the cosines: the same up to scale and a constant.
     """
 
     papers = ("https://arxiv.org/abs/2007.06346", SIMVAE)

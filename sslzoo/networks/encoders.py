@@ -332,7 +332,7 @@ def airnet(x, *, widths=(64, 128, 192)):
 
 
 def resnet8_gedi(x, *, width=128):
-    """Table 8 of the GEDI paper (arXiv 2212.13425), the ResNet of VERA: eight 3x3 convolutions, no normalization.
+    """Table 8 of the GEDI paper (arXiv 2401.00873), the ResNet of VERA: eight 3x3 convolutions, no normalization.
 
     | layer | 32x32 | |
     |---|---|---|
