@@ -491,14 +491,14 @@ class Views(RandomLayer):
 
     def get_config(self):
         config = super().get_config()
-        if not isinstance(self.policy, str):
+        if "policy" in config and not isinstance(self.policy, str):  # a subclass may choose it itself
             config["policy"] = [keras.saving.serialize_keras_object(step) for step in self.policy]
         return config
 
     @classmethod
     def from_config(cls, config):
         config = dict(config)
-        if not isinstance(config["policy"], str):
+        if not isinstance(config.get("policy", ""), str):
             config["policy"] = [keras.saving.deserialize_keras_object(step) for step in config["policy"]]
         return cls(**config)
 

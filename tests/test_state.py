@@ -178,6 +178,24 @@ def test_an_optimizer_forgets_the_variables_named_and_no_others(optimizer):
     state.forget(None, model.weights)
 
 
+def test_averages_of_weights_set_anew_begin_at_them_and_a_namesake_keeps_its_own():
+    inner = keras.Sequential([keras.Input((3,)), keras.layers.Dense(4, name="fc")], name="same")
+    model = keras.Sequential([keras.Input((3,)), inner, keras.layers.Dense(2, name="fc")], name="same")
+    assert inner.layers[0].kernel.path == model.layers[1].kernel.path
+    model.compile(keras.optimizers.Adam(1e-2, use_ema=True), loss="mse")
+    rng = np.random.default_rng(0)
+    model.fit(rng.normal(size=(8, 3)), rng.normal(size=(8, 2)), verbose=0)
+    before = [array(memory) for memory in model.optimizer.variables]
+    model.layers[1].kernel.assign(np.full((4, 2), 7.0))
+    state.forget(model.optimizer, [model.layers[1].kernel])
+    changed = [
+        memory for memory, old in zip(model.optimizer.variables, before) if not np.array_equal(array(memory), old)
+    ]
+    assert [tuple(memory.shape) for memory in changed] == 3 * [(4, 2)]
+    for memory in changed:
+        np.testing.assert_array_equal(array(memory), 7.0 if memory.path.endswith("average") else 0.0)
+
+
 @pytest.mark.parametrize("momentum", [0.0, 0.9, 1.0])
 def test_ema_moves_parameters_and_leaves_statistics(momentum):
     student, teacher = head(), state.make_teacher(head())

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import keras
@@ -456,6 +457,51 @@ def test_config_makes_the_same_views(make_views):
     assert twin.get_config() == views.get_config()
     assert [type(step) for step in twin.steps] == [type(step) for step in views.steps]
     assert array(twin.generator.state).tolist() == [4, 0]
+
+
+@keras.saving.register_keras_serializable("sslzoo_tests")
+class Digits(Views):
+    """Chooses the policy itself, and hands up what it does not know."""
+
+    def __init__(self, num_views=2, **kwargs):
+        super().__init__("simvae-digits", num_views, **kwargs)
+
+
+@keras.saving.register_keras_serializable("sslzoo_tests")
+class Fade(augment.ImageTransform):
+    def __init__(self, strength=0.5, **kwargs):
+        super().__init__(**kwargs)
+        self.strength = strength
+
+
+def test_subclasses_that_hand_up_arguments_are_made_again_with_them():
+    made = Digits.from_config(Digits(3, size=6, seed=5, value_range=(0, 16)).get_config())
+    assert (made.num_views, made.size, made.seed, made.value_range, made.policy) == (
+        3,
+        (6, 6),
+        5,
+        (0, 16),
+        "simvae-digits",
+    )
+    made = Fade.from_config(Fade(0.3, seed=7, name="fade").get_config())
+    assert (made.strength, made.seed, made.name) == (0.3, 7, "fade")
+
+
+def test_threads_share_layers_of_keras():
+    moved, images = Views([keras.layers.RandomTranslation(0.3, 0.3), keras.layers.RandomFlip()], 2), raw_images(4)
+
+    def of(seed):
+        return array(moved(images, training=True, seed=seed))
+
+    alone = [of(seed) for seed in range(40)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            together = list(threads.map(of, range(40)))
+    finally:
+        sys.setswitchinterval(interval)
+    np.testing.assert_array_equal(together, alone)
 
 
 def test_points_are_views_in_their_own_units():

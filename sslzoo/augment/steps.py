@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+import threading
 
 import keras
 
@@ -112,14 +113,18 @@ def is_keras_cv(step):
     return any(base.__module__.partition(".")[0] == "keras_cv" for base in type(step).__mro__)
 
 
+_one_at_a_time = threading.RLock()  # threads that load data may share a layer
+
+
 @contextlib.contextmanager
 def _drawing_from(step, stream):
     """Keras' image layers, and those inside them, ask `_get_seed_generator` what to draw from: it answers `stream`."""
     layers = [layer for layer in step._flatten_layers() if isinstance(layer, DataLayer)]
-    for layer in layers:
-        object.__setattr__(layer, "_get_seed_generator", lambda backend=None: stream)
-    try:
-        yield
-    finally:
+    with _one_at_a_time:
         for layer in layers:
-            object.__delattr__(layer, "_get_seed_generator")
+            object.__setattr__(layer, "_get_seed_generator", lambda backend=None: stream)
+        try:
+            yield
+        finally:
+            for layer in layers:
+                object.__delattr__(layer, "_get_seed_generator")

@@ -1,11 +1,9 @@
 """The shape of a transform: its random numbers, and what it is at training, at inference and in a saved model."""
 
-import inspect
-
 import keras
 import numpy as np
 
-from sslzoo import checks
+from sslzoo import checks, constructors
 from sslzoo.errors import InvalidInputError
 
 # The one private import of this package. `DataLayer` is what lets Keras' own preprocessing layers run inside `tf.data`
@@ -57,6 +55,11 @@ class RandomLayer(DataLayer):
 
     generator = None
 
+    def __new__(cls, *args, **kwargs):
+        layer = super().__new__(cls, *args, **kwargs)
+        object.__setattr__(layer, "_given", frozenset(kwargs))  # Keras is not ready to track attributes
+        return layer
+
     def __init__(self, seed=None, **kwargs):
         kwargs["dtype"] = "float32"  # pixels need more than bfloat16's 8 bits, whatever the model's policy
         super().__init__(**kwargs)
@@ -105,13 +108,9 @@ class RandomLayer(DataLayer):
         return self.backend.numpy.stack(parts)
 
     def get_config(self):
-        """The constructor's arguments, each of which is an attribute of the same name."""
-        arguments = [
-            name
-            for name, parameter in inspect.signature(type(self).__init__).parameters.items()
-            if name != "self" and parameter.kind is not parameter.VAR_KEYWORD
-        ]
-        return {**super().get_config(), **{name: getattr(self, name) for name in arguments}}
+        """Arguments that the class names itself, or was given, each of which is an attribute of the same name."""
+        names = constructors.kept(self, RandomLayer, self._given)
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
 
 class ImageTransform(RandomLayer):

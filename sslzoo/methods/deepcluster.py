@@ -72,9 +72,12 @@ class DeepCluster(Indexed):
     def objective(self, images, outputs, training):
         index, known = self.places(images)
         labels = ops.take(snapshot(self.assignments), index, axis=0)
-        weights = ops.where(known, ops.take(snapshot(self.cluster_weights), labels, axis=0), float("nan"))
+        weights = ops.where(known, ops.take(snapshot(self.cluster_weights), labels, axis=0), 0.0)
         logits = outputs["logits"]
-        return mean_terms([pseudo_label_terms(logits[:, view], labels, weights) for view in range(logits.shape[1])])
+        terms = mean_terms([pseudo_label_terms(logits[:, view], labels, weights) for view in range(logits.shape[1])])
+        # Told by a constant, so that NaN reaches no gradient.
+        terms["alignment"] = terms["alignment"] + ops.where(ops.all(known), 0.0, float("nan"))
+        return terms
 
     def recluster(self, images, epoch: int = 0, encoder: keras.Model | None = None) -> dict[str, float]:
         """Assigns every image to a cluster of its features (`kmeans.kmeans_labels`), and starts the classifier anew.

@@ -4,6 +4,7 @@ Before it `compile(steps_per_execution=K)` calls one compiled step K times.
 """
 
 import itertools
+import math
 
 import keras
 import numpy as np
@@ -54,6 +55,16 @@ def is_slow_in_a_loop(model):
     return is_convolutional and jax.default_backend() == "cpu"
 
 
+def program_sizes(steps_per_epoch, steps_per_execution):
+    """Steps of one program after another, without end: the last of an epoch takes what is left of it.
+
+    Of data that end with an epoch (`steps_per_epoch` of None) there are no more batches then.
+    """
+    while True:
+        for done in range(0, steps_per_epoch or 1, steps_per_execution):
+            yield min(steps_per_execution, (steps_per_epoch or math.inf) - done)
+
+
 def fused_steps(model):
     """(state, iterator) -> (logs, state), as Keras' trainer calls it: up to K steps of the model in one program."""
     import jax
@@ -84,7 +95,7 @@ def fused_steps(model):
             # Keras reads the logs next, which waits for the device: the stack that comes next is made while it works.
             ahead = iterator, next(iterator, None)
             return logs, state
-        batches = [batch, *itertools.islice(iterator, model.steps_per_execution - 1)]
+        batches = [batch, *itertools.islice(iterator, next(model.program_sizes) - 1)]
         for _, alike in itertools.groupby(batches, key=lambda batch: keras.tree.map_structure(np.shape, batch)):
             logs, state = program(state, *_stack(list(alike)))
         return logs, state

@@ -10,16 +10,18 @@ and nothing of the trainers again: `compute_loss` is the objective inside the tr
 """
 
 import inspect
+import itertools
+import sys
 from typing import NamedTuple
 
 import keras
 from keras import ops
 
-from sslzoo import checks
+from sslzoo import checks, constructors
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.methods import inputs
 from sslzoo.methods.advice import Advice
-from sslzoo.methods.fusing import fused_steps, fuses_its_steps, refuse_parts_of_batches, refuse_replicas
+from sslzoo.methods.fusing import fused_steps, fuses_its_steps, program_sizes, refuse_parts_of_batches, refuse_replicas
 from sslzoo.methods.state import giving_back, is_moved_by_hand, snapshot
 from sslzoo.networks.composition import as_network, compose, scales_twice
 from sslzoo.views import Views
@@ -132,6 +134,8 @@ class Pretrainer(keras.Model):
     most_batch: int | None = None
     # Arguments of the base classes that the constructor decides itself, or has no use for.
     without: tuple[str, ...] = ()
+    # Steps of each program, where several are one (`fused_steps`); of data outside `fit` as many as there are.
+    program_sizes = itertools.repeat(sys.maxsize)
     # True for methods that know each image by its place in the training set: their inputs are
     # {"images": (B, H, W, C) or (B, J, H, W, C), "index": int32 (B,)}, as `data.pipeline(with_index=True)` gives them.
     indexed = False
@@ -236,6 +240,7 @@ class Pretrainer(keras.Model):
             validation_data = inputs.check_validation(self, validation_data, size)
         elif validation_split and validation_steps is None:
             inputs.check_least(self, x, validation_batch_size or batch_size, "validation_split", validation_split)
+        self.program_sizes = program_sizes(steps_per_epoch, self.steps_per_execution)
         try:
             return super().fit(
                 *(x, y, batch_size, epochs, verbose, callbacks, validation_split, validation_data, shuffle),
@@ -288,7 +293,7 @@ class Pretrainer(keras.Model):
 
     def weigh(self, losses: dict) -> dict:
         """Each term times the setting "<term>_weight", where the method has one."""
-        return {term: getattr(self, f"{term}_weight", 1.0) * losses[term] for term in self.terms}
+        return {term: getattr(self, f"{term}_weight", 1.0) * loss for term, loss in losses.items()}
 
     @property
     def batches_per_step(self) -> int:
@@ -312,6 +317,11 @@ class Pretrainer(keras.Model):
         if training and images.shape[0] is not None:
             self.check_batch(images.shape[0])
         losses = self.objective(x, outputs, training)
+        if not losses or {*losses} != {*self.terms}:  # one that is left out would not be trained
+            raise InvalidInputError(
+                f"objective of {type(self).__name__} must give its class' terms: {', '.join(self.terms)}. "
+                f"Received: {', '.join(losses)}"
+            )
         if training:
             self.update(x, outputs)
         # Weighted by images, as Keras weighs the loss itself, so that the reported terms sum to the reported loss.
@@ -319,7 +329,7 @@ class Pretrainer(keras.Model):
         for term, mean in self.term_means.items():
             mean.update_state(losses[term], sample_weight=batch_size)
         # After them what layers ask for: weights' regularizers and `add_loss`.
-        return sum([*(losses[term] for term in self.terms), *(full_precision(extra) for extra in self.losses)])
+        return sum([*losses.values(), *(full_precision(extra) for extra in self.losses)])
 
     def make_train_function(self, force=False):
         """Keras' own; under JAX with `compile(steps_per_execution=K)`, K steps as one program.
@@ -482,15 +492,7 @@ class Pretrainer(keras.Model):
     @classmethod
     def arguments(cls) -> dict[str, inspect.Parameter]:
         """Arguments of the constructor, those that it hands up to its bases included, by name."""
-        known, left_out = {}, set()
-        for base in cls.__mro__[: cls.__mro__.index(Pretrainer) + 1]:
-            if "__init__" in vars(base):
-                named, others = _parameters(base)
-                known = {name: named[name] for name in named if name not in left_out} | known
-                if inspect.Parameter.VAR_KEYWORD not in others:
-                    break  # nothing is handed up
-            left_out.update(vars(base).get("without", ()))
-        return known
+        return constructors.arguments(cls, Pretrainer)
 
     @classmethod
     def _check_arguments(cls, names):
@@ -499,9 +501,7 @@ class Pretrainer(keras.Model):
 
     def get_config(self):
         """Arguments that the class names itself, or was given; what is left, it decides again as it did."""
-        named, others = _parameters(type(self))
-        hides = inspect.Parameter.VAR_POSITIONAL in others
-        names = [name for name in self.arguments() if hides or name in named or name in self._given]
+        names = constructors.kept(self, Pretrainer, self._given)
         own = {name: keras.saving.serialize_keras_object(getattr(self, name)) for name in names}
         return {**super().get_config(), **own}
 
@@ -510,13 +510,8 @@ class Pretrainer(keras.Model):
         def restore(value):
             if isinstance(value, dict) and "class_name" in value:
                 return keras.saving.deserialize_keras_object(value, custom_objects=custom_objects)
-            return value
+            if isinstance(value, dict):
+                return {key: restore(each) for key, each in value.items()}
+            return type(value)(map(restore, value)) if isinstance(value, (list, tuple)) else value
 
-        return cls(**{name: restore(value) for name, value in config.items()})
-
-
-def _parameters(cls):
-    """What the constructor of a class takes by name, and the kinds of what else it takes (*args, **kwargs)."""
-    parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
-    named = {each.name: each for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)}
-    return named, {each.kind for each in parameters if each.name not in named}
+        return cls(**restore(dict(config)))

@@ -6,6 +6,7 @@ used, and its variables are frozen, not its layers (a frozen layer would also sw
 statistics).
 """
 
+import collections
 import functools
 import math
 from collections.abc import Callable
@@ -161,12 +162,23 @@ def rising_momentum(start: float, step, total_steps: int | None):
 
 
 def forget(optimizer: "keras.optimizers.Optimizer | None", variables) -> None:
-    """Clears what an optimizer remembers of variables (momentum and the like), because they were set anew."""
-    # Keras names what an optimizer remembers of a variable after the path of that variable.
-    paths = tuple(variable.path.replace("/", "_") + "_" for variable in variables)
-    for memory in () if optimizer is None else optimizer.variables:
-        if memory.name.startswith(paths):
-            memory.assign(np.zeros(memory.shape))
+    """Clears what an optimizer remembers of variables (momentum and the like), because they were set anew; its averages
+    of weights begin at what they are now.
+    """
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)  # that of mixed_float16 scales losses around it
+    if optimizer is None or not optimizer.built:
+        return
+    anew = {id(variable) for variable in variables}
+    owners, seen = collections.defaultdict(list), collections.Counter()
+    for variable in optimizer._trainable_variables:
+        owners[variable.path.replace("/", "_") + "_"].append(variable)
+    for memory in optimizer.variables:
+        # Keras names what it remembers of a variable after its path; paths may repeat, and then come in this order.
+        start = max((start for start in owners if memory.name.startswith(start)), key=len, default=None)
+        owner = owners[start][seen[memory.name] :][:1] if start else []
+        seen[memory.name] += 1
+        if owner and id(owner[0]) in anew:
+            memory.assign(owner[0] if memory.name == f"{start}average" else np.zeros(memory.shape))
 
 
 def enqueue(queue: keras.Variable, pointer: keras.Variable, rows) -> None:

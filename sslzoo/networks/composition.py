@@ -328,6 +328,10 @@ def as_network(role: str, model) -> keras.Model:
         raise InvalidInputError(
             f"{role} must be a built Functional or Sequential model{hint}. Received: {role}={model!r}"
         )
+    if len(tensors) > 1:
+        raise InvalidInputError(
+            f"{role} must take one input. Received: {role}={model.name!r} with {len(tensors)} inputs"
+        )
     if isinstance(getattr(model, "output", None), dict):  # Keras sorts its keys: log_var would come before mean
         raise InvalidInputError(
             f"{role} must give its outputs as a list, keras.Model(images, [mean, log_var]), not as a dict. "

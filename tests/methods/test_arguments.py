@@ -2,10 +2,11 @@
 
 import keras
 import pytest
-from contract import Flips, head, plain_encoder
+from contract import Flips, head, images, plain_encoder
+from keras import ops
 
 from sslzoo import methods
-from sslzoo.errors import UnknownNameError
+from sslzoo.errors import InvalidInputError, UnknownNameError
 
 
 @keras.saving.register_keras_serializable("sslzoo_tests")
@@ -33,6 +34,32 @@ class Closed(methods.SimCLR):
         super().__init__(encoder, head(), views, name=name)
 
 
+@keras.saving.register_keras_serializable("sslzoo_tests")
+class Heads(methods.JointEmbedding):
+    """Takes networks in a list and in a dict."""
+
+    terms = {"alignment": "prior"}
+
+    def __init__(self, encoder, heads, named, views=None, **kwargs):
+        super().__init__(encoder, None, views, **kwargs)
+        self.heads, self.named = heads, named
+
+    def criterion(self, z):
+        heads = [*self.heads, *self.named.values()]
+        return {"alignment": sum(ops.mean(ops.square(head(z[:, 0]) - head(z[:, 1]))) for head in heads)}
+
+
+class Penalized(methods.SimCLR):
+    """Gives a term that it does not list."""
+
+    def objective(self, images, outputs, training):
+        return {**super().objective(images, outputs, training), "length": ops.mean(ops.square(outputs["z"]))}
+
+
+class Listed(Penalized):
+    terms = {**methods.SimCLR.terms, "length": "marginal"}
+
+
 def reloaded(model, path):
     model.save(path / "model.keras")
     return keras.saving.load_model(path / "model.keras")
@@ -45,6 +72,32 @@ def test_a_subclass_with_kwargs_is_saved_with_all_its_arguments(tmp_path):
     ):
         loaded = reloaded(model, tmp_path)
         assert (loaded.weight, loaded.temperature, loaded.projector.output_shape) == (2.0, 0.3, (None, 6))
+
+
+def test_networks_in_lists_and_dicts_are_saved(tmp_path):
+    model = Heads(plain_encoder(), [head(), head()], {"one": head()}, Flips(2))
+    loaded = reloaded(model, tmp_path)
+    model.compile("sgd"), loaded.compile("sgd")
+    assert loaded.evaluate(images(), verbose=0) == pytest.approx(model.evaluate(images(), verbose=0), rel=1e-5)
+
+
+def test_a_term_that_is_not_listed_is_refused_for_it_would_not_be_trained():
+    model = Penalized(plain_encoder(), views=Flips(2))
+    model.compile("sgd")
+    with pytest.raises(InvalidInputError, match=r"terms: alignment, contrast\. Received: alignment, contrast, length"):
+        model.fit(images(), verbose=0)
+    model = Listed(plain_encoder(), views=Flips(2))
+    model.compile("sgd")
+    logs = model.evaluate(images(), verbose=0, return_dict=True)
+    assert logs["loss"] == pytest.approx(logs["alignment"] + logs["contrast"] + logs["length"], rel=1e-5)
+    assert logs["length"] > 0
+
+
+def test_a_network_of_two_inputs_is_refused():
+    sides = keras.Input((8, 8, 1)), keras.Input((8, 8, 1))
+    outputs = keras.layers.Flatten()(keras.layers.Add()(sides))
+    with pytest.raises(InvalidInputError, match=r"encoder must take one input\. Received: encoder='two' with 2 inputs"):
+        methods.SimCLR(keras.Model(sides, outputs, name="two"), views=Flips(2))
 
 
 def test_what_a_subclass_decides_it_decides_again(tmp_path):
