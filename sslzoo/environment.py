@@ -14,7 +14,8 @@ from pathlib import Path
 from sslzoo.errors import BackendError, InvalidInputError, SSLZooError, choose, printable
 from sslzoo.files import as_path
 
-BACKENDS = ("tensorflow", "jax", "torch", "openvino")  # that Keras knows
+TRAINING = ("tensorflow", "jax", "torch")
+BACKENDS = (*TRAINING, "openvino")  # that Keras knows
 INSTALL = (
     "Keras runs on the backend that KERAS_BACKEND names (tensorflow, jax or torch); install one with "
     "pip install 'sslzoo[tensorflow]', and so on"
@@ -40,7 +41,8 @@ def check_environment() -> None:
 
 
 def check_backend() -> None:
-    """Refuses a backend that is not installed, before Keras is imported and fails at it.
+    """Refuses a backend that is not installed, before Keras is imported and fails at it; where KERAS_BACKEND
+    names none, chooses the only one that is.
 
     Raises:
         UnknownNameError: KERAS_BACKEND is no backend.
@@ -48,9 +50,15 @@ def check_backend() -> None:
     """
     if "keras" in sys.modules:
         return
-    backend = choose("KERAS_BACKEND", os.environ.get("KERAS_BACKEND") or _configured_backend(), BACKENDS)
-    if importlib.util.find_spec(backend) is None:
-        raise BackendError(f"{INSTALL}. Received: {backend}, which is not installed")
+    named = os.environ.get("KERAS_BACKEND")
+    backend = choose("KERAS_BACKEND", named or _configured_backend(), BACKENDS)
+    if importlib.util.find_spec(backend) is not None:
+        return
+    installed = [other for other in TRAINING if importlib.util.find_spec(other)]
+    if named or len(installed) != 1:
+        rest = f"; installed: {', '.join(installed)}" if installed else ""
+        raise BackendError(f"{INSTALL}. Received: {backend}, which is not installed{rest}")
+    os.environ["KERAS_BACKEND"] = installed[0]  # the only one, where Keras' own choice would fail
 
 
 def check_parquet() -> None:
@@ -151,8 +159,9 @@ def in_a_line(error: Exception, advice: str = "") -> str:
     elif isinstance(error, OSError):
         where = f" Received: '{error.filename}'" if error.filename else ""
         message = f"{type(error).__name__}: {error.strerror or error}. {advice}{where}"
-    else:
-        message = f"{error}. {INSTALL}"
+    else:  # of Keras, or of what somebody's own module imports
+        named = (getattr(error, "name", None) or "keras").partition(".")[0]
+        message = f"{error}. {INSTALL}" if named in ("keras", *BACKENDS) else str(error)
     message = printable(" ".join(message.split()))
     return message if len(message) <= MOST_SHOWN else f"{message[: MOST_SHOWN // 2]} ... {message[-MOST_SHOWN // 2 :]}"
 

@@ -96,13 +96,14 @@ class TrainingError(SSLZooError, ArithmeticError):
 MANY = 25  # names beyond which a message gives the nearest ones alone
 
 
-def choose(kind: str, name: str, known: Iterable[str]) -> str:
+def choose(kind: str, name: str, known: Iterable[str], besides: str = "") -> str:
     """Return `name` if it is one of `known`, else raise with the nearest names.
 
     Args:
         kind: str. What is being chosen, as the message calls it ("dataset").
         name: str. The name asked for.
         known: iterable of str.
+        besides: str, what else could have been named, and is not there.
 
     Raises:
         UnknownNameError: `name` is not in `known`.
@@ -112,7 +113,8 @@ def choose(kind: str, name: str, known: Iterable[str]) -> str:
         return name
     near = nearest(name, known)
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-    expected = f"{len(known)} names" if near and len(known) > MANY else ", ".join(known)
+    expected = f"{len(known)} names" if (near or besides) and len(known) > MANY else ", ".join(known)
+    expected += besides and f", or {besides}"
     raise UnknownNameError(f"Unknown {kind}.{hint} Expected one of {expected}. Received: {kind}={name!r}")
 
 

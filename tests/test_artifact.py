@@ -20,6 +20,7 @@ from keras import layers, ops
 
 import sslzoo
 from sslzoo import networks
+from sslzoo.cli import command
 from sslzoo.errors import ArtifactError, IntegrityError, InvalidInputError, UnknownNameError
 from sslzoo.files import sha256
 from sslzoo.networks.composition import check_config, compose
@@ -958,3 +959,14 @@ def test_folders_from_before_there_were_hashes_load(copy):
     (copy / layout.RESULTS).write_text(json.dumps(results))
     flip_a_bit(copy / layout.WEIGHTS)
     sslzoo.load(copy)
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_any_work(tmp_path, monkeypatch):
+    access = os.access  # whoever is root may write anywhere
+    monkeypatch.setattr(os, "access", lambda path, mode: "sealed" not in str(path) and access(path, mode))
+    (tmp_path / "sealed").mkdir()
+    with pytest.raises(ArtifactError, match=r"there none can be written\. Received: folder=.*sealed"):
+        artifact.check_target(tmp_path / "sealed" / "new" / "model", overwrite=False)
+    artifact.check_target(tmp_path / "new" / "model", overwrite=False)
+    with pytest.raises(InvalidInputError, match=r"--output must be in a folder that can be written"):
+        command.check_output(tmp_path / "sealed" / "features.npz", force=False)

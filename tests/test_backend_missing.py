@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import keras
 import pytest
 
 import sslzoo
@@ -13,7 +14,8 @@ ROOT = Path(sslzoo.__file__).parent.parent
 CODE = """
 import importlib.util
 find_spec = importlib.util.find_spec
-importlib.util.find_spec = lambda name, *a: None if name == "tensorflow" else find_spec(name, *a)
+missing = {}
+importlib.util.find_spec = lambda name, *a: None if name in missing else find_spec(name, *a)
 import sslzoo
 {}
 """
@@ -36,8 +38,17 @@ import sslzoo
 def test_a_backend_that_is_not_installed_is_named_in_one_sentence(call, tmp_path):
     environment = os.environ | {"PYTHONPATH": str(ROOT), "KERAS_HOME": str(tmp_path)}
     environment.pop("KERAS_BACKEND", None)
-    command = [sys.executable, "-c", CODE.format(call)]
+    command = [sys.executable, "-c", CODE.format(["tensorflow"], call)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and "Traceback" in done.stderr and "keras/src" not in done.stderr
     assert "BackendError: Keras runs on the backend that KERAS_BACKEND names" in done.stderr
     assert "pip install 'sslzoo[tensorflow]'" in done.stderr.splitlines()[-1]
+
+
+def test_the_only_backend_that_is_installed_is_taken(tmp_path):
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "KERAS_HOME": str(tmp_path)}
+    environment.pop("KERAS_BACKEND", None)
+    others = [name for name in ("tensorflow", "jax", "torch") if name != keras.backend.backend()]
+    code = CODE.format(others, "sslzoo.load; import keras; print(keras.backend.backend())")
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [keras.backend.backend()]

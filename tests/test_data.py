@@ -1048,6 +1048,28 @@ def test_large_photographs_are_decoded_no_larger_than_needed(tmp_path):
     assert [read().size for read in source.each(range(2), 32)] == [(300, 225), (225, 300)]
 
 
+def test_a_class_with_the_name_of_a_split_is_no_split(tmp_path):
+    for name in ("bus/1.png", "car/2.png", "train/3.png"):
+        save(tmp_path, name, 1)
+    for options in ({}, {"labels": "folders"}, {"labels": "folders", "test_share": 0.2}):
+        with pytest.raises(errors.InvalidInputError, match=r"splits \(train\), and images .* beside them \(bus, car\)"):
+            data.load(tmp_path, "train", **options)
+    with pytest.raises(errors.InvalidInputError, match="give those of splits other names"):
+        inputs.source_of(tmp_path)
+
+
+def test_paths_come_in_whatever_holds_them(tmp_path):
+    save(tmp_path, "1.png", 1)
+    save(tmp_path, "2.png", 2)
+    paths = sorted(map(str, tmp_path.glob("*.png")))
+    for held in (np.array(paths), np.array(paths, object), iter(paths), tuple(paths), dict.fromkeys(paths)):
+        source = inputs.source_of(held)
+        assert [source.name(row) for row in (0, 1)] == paths
+    assert len(inputs.source_of(tmp_path.glob("*.png"))) == 2
+    with pytest.raises(errors.InvalidInputError, match="all files, or all in memory"):
+        inputs.source_of([paths[0], np.zeros((8, 8, 1), "uint8")])
+
+
 def test_what_lies_beside_the_splits_is_counted(tmp_path):
     for name in ("train/cat/1.png", "train/dog/2.png", "test/cat/3.png", "extra/4.png", "5.png"):
         save(tmp_path, name, 1)

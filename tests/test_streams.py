@@ -52,7 +52,7 @@ def test_they_are_the_images_of_memory(photos):
     for rows in (7, -1, slice(3, 30, 4), [5, 5, 1], np.arange(12).reshape(3, 4), labels == 1):
         np.testing.assert_array_equal(streamed[rows], images[rows])
     assert run_folder.fingerprint(streamed) == run_folder.fingerprint(images)
-    assert run_folder.fingerprint(streamed.head(9)) == run_folder.fingerprint(images[:9])
+    assert run_folder.fingerprint(streamed.take(range(9))) == run_folder.fingerprint(images[:9])
     flatten = keras.Sequential([keras.Input((8, 8, 3)), keras.layers.Flatten()])
     np.testing.assert_array_equal(
         evaluation.features(flatten, streamed, batch_size=16), evaluation.features(flatten, images, batch_size=16)
@@ -212,7 +212,7 @@ def test_deep_cluster_reads_from_files_and_monitors_hold_few(photos, tmp_path, m
 def test_a_file_that_changes_while_training_reads_it_is_counted(photos, tmp_path):
     folder = shutil.copytree(photos, tmp_path / "photos")
     images, _ = data.load(folder, "train", image_size=8, on_error="skip", stream=True)
-    some = images.head(10)
+    some = images.take(range(10))
     assert not images.changed and images[3].shape == (8, 8, 3) and images.per_second > 0
     file = images.files[3]
     Image.fromarray(np.zeros((8, 8, 3), "uint8")).save(file)

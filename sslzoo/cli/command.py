@@ -3,7 +3,8 @@
 import argparse
 import dataclasses
 import inspect
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -99,6 +100,8 @@ def check_output(file: Path, force: bool, flag: str = "--output") -> None:
     """Raise `InvalidInputError` unless a file can be written there, and may be."""
     if file.is_dir() or not file.parent.is_dir():
         raise InvalidInputError(f"{flag} must be a file in a folder that exists. Received: '{file}'")
+    if not os.access(file.parent, os.W_OK):
+        raise InvalidInputError(f"{flag} must be in a folder that can be written. Received: '{file}'")
     if file.exists() and not force:
         raise InvalidInputError(f"The file exists; --force replaces it. Received: '{file}'")
 
@@ -109,6 +112,13 @@ def check_page(file: "Path | None", force: bool) -> None:
         check_output(file, force, "--html")
     elif force:
         raise InvalidInputError("--force overwrites the page of --html. Received: --force without --html")
+
+
+def without_picture(images: Iterable) -> str:
+    """What to add of a page whose images, given by path, are not where they were; "" if all are."""
+    there = [os.path.exists(image) for image in images if isinstance(image, str)]
+    gone = there.count(False)
+    return f" ({gone:,} of {len(there):,} images are not where they were, and have no picture)" if gone else ""
 
 
 def changes(changed: dict[str, bool], done: str) -> str:

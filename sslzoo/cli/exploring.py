@@ -2,7 +2,7 @@
 
 import sslzoo
 from sslzoo.cli import shared
-from sslzoo.cli.command import Answer, argument, check_output, command
+from sslzoo.cli.command import Answer, argument, check_output, command, without_picture
 
 
 @command(
@@ -33,6 +33,7 @@ def explore(features, html, title, force, **options):
       sslzoo explore features.npz --html map.html --images cifar10 --split test --clusters 20
     """
     check_output(html, force, "--html")
-    sslzoo.explore(features, html, title=title or features.name, **options)
-    size = html.stat().st_size
-    return Answer({"html": str(html), "bytes": size}, f"Wrote {html}: {size / 2**20:.1f} MiB\n")
+    bank = sslzoo.evaluation.read_features(features)
+    sslzoo.explore(bank, html, title=title or features.name, **options)
+    size, paths = html.stat().st_size, [] if bank.paths is None or options["images"] else map(str, bank.paths)
+    return Answer({"html": str(html), "bytes": size}, f"Wrote {html}: {size / 2**20:.1f} MiB{without_picture(paths)}\n")

@@ -9,7 +9,7 @@ from pathlib import Path
 import sslzoo
 from sslzoo import progress
 from sslzoo.cli import shared
-from sslzoo.cli.command import Answer, argument, check_output, check_page, command
+from sslzoo.cli.command import Answer, argument, check_output, check_page, command, without_picture
 from sslzoo.environment import check_parquet
 from sslzoo.errors import InvalidInputError, printable
 from sslzoo.files import write_beside
@@ -141,9 +141,10 @@ def search(features, query, k, model, html, force):
     is_row = query.isdecimal() and not os.path.exists(query)
     query = int(query) if is_row else query
     from sslzoo import evaluation
+    from sslzoo.evaluation.search import row_of
 
     bank = evaluation.read_features(features)
-    if not is_row and not model and bank.model is not None:
+    if not model and bank.model is not None and os.path.exists(str(query)) and row_of(bank, query) is None:
         print(printable(f"sslzoo: embedding the query with the model that the features name, {bank.model}"))
     matches = evaluation.search(bank, query, k, model)
     if html:
@@ -151,5 +152,5 @@ def search(features, query, k, model, html, force):
     labeled = any(match.label is not None for match in matches)
     rows = [["SIMILARITY", "IMAGE", *["CLASS"] * labeled]]
     rows += [[f"{match.similarity:.3f}", str(match.image), *[str(match.label)] * labeled] for match in matches]
-    written = f"\nWrote {html}\n" if html else ""
+    written = f"\nWrote {html}{without_picture(match.image for match in matches)}\n" if html else ""
     return Answer([vars(match) for match in matches], f"{table(rows, right={0})}\n{written}")

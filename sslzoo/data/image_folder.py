@@ -133,6 +133,7 @@ class ImageFolder:
         self.background = ground(background)
         self._own_splits = split_folders(self.root)
         if test_share and self._own_splits:
+            self._listing  # noqa: B018 - whether they are splits at all
             raise InvalidInputError(
                 "`test_share` is for a folder without splits of its own. "
                 f"Received: {os.fspath(self.root)!r} with {', '.join(self._own_splits.values())}"
@@ -152,12 +153,20 @@ class ImageFolder:
         if not self._own_splits:
             return {"train": {file.relative_to(self.root).parts: file for file in files}}, others
         splits, split_of = {split: {} for split in self._own_splits}, {n: s for s, n in self._own_splits.items()}
+        beside = set()
         for file in files:
             first, *parts = file.relative_to(self.root).parts
             if first in split_of:
                 splits[split_of[first]][tuple(parts)] = file
             else:
                 others["beside the splits"] += 1
+                beside |= {first} if parts else set()
+        if beside and all(len(parts) == 1 for files in splits.values() for parts in files):
+            named, some = ", ".join(map(printable, split_of)), ", ".join(map(printable, sorted(beside)[:5]))
+            raise InvalidInputError(
+                f"Folders are read as splits ({named}), and images lie in other folders beside them ({some}). If all "
+                f"are classes, give those of splits other names; else put the others elsewhere. Received: '{self.root}'"
+            )
         return splits, others
 
     @functools.cached_property

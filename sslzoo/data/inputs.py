@@ -4,6 +4,7 @@ import contextlib
 import functools
 import os
 from collections import Counter, deque
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -123,7 +124,7 @@ def source_of(
 
     Args:
         images: array (N, H, W, C), uint8 or floats in 0..255; a list of Pillow images; a folder, an image file or an
-            `.npz` with `images`; or a list of folders and image files.
+            `.npz` with `images`; or a list (array, iterator) of folders and image files.
         split: of a folder or `.npz` that has several.
         labels: "folders", for one folder: the folders in it are classes.
         background: color that transparent images are laid on.
@@ -133,7 +134,10 @@ def source_of(
         InvalidInputError: anything else, or a split that is missing or has no meaning.
         MissingDataError: no such path, or a folder without images.
     """
-    listed = isinstance(images, (list, tuple))
+    is_array = hasattr(images, "shape")
+    if getattr(images, "ndim", None) == 1 or (isinstance(images, Iterable) and not is_array and not is_named(images)):
+        images = list(images)  # of paths, as `Embedding.paths`, a column of a table or Path.glob give them
+    listed = isinstance(images, list)
     inputs = list(images) if listed else [images]
     if not inputs:
         raise InvalidInputError(f"images must be at least one. Received: images={images!r}")
@@ -141,6 +145,8 @@ def source_of(
         if not all(map(os.fspath, inputs)):
             raise InvalidInputError(f"Expected the path of a folder or file. Received: images={images!r}")
         return _files_of([as_path(path) for path in inputs], split, labels, background, skip)
+    if any(map(is_named, inputs)):
+        raise InvalidInputError(f"images must be all files, or all in memory. Received: images={images!r:.200}")
     _refuse(split, labels)
     if listed and all(hasattr(image, "getbands") for image in inputs):
         return Pictures(inputs, background)

@@ -257,7 +257,7 @@ def _kind(name):
             f"Looked for an .npz file or a folder of images at {path.absolute()}, and found nothing. "
             f"Received: name={os.fspath(name)!r}"
         )
-    return errors.choose("dataset", name, KNOWN)
+    return errors.choose("dataset", name, KNOWN, "a folder or .npz file that exists")
 
 
 def _load_digits(split):

@@ -86,10 +86,6 @@ class StreamedImages:
         """Begins to read what will be asked for next, while something else is done."""
         self._ahead = (np.asarray(rows), self._background.submit(self._gather, np.asarray(rows)))
 
-    def head(self, count: int) -> "StreamedImages":
-        """The first `count` of them, read as these are."""
-        return self.take(range(min(count, len(self))))
-
     def take(self, rows: Sequence[int]) -> "StreamedImages":
         """Those of some rows, read as these are."""
         part = StreamedImages([self.files[row] for row in rows], self.read, self.shape[1:], self.dtype)

@@ -53,7 +53,6 @@ class Embedder(TransformerMixin, BaseEstimator):
             InvalidInputError, MissingDataError: as `sslzoo.embed`.
         """
         self._load()
-        X = X.tolist() if isinstance(X, np.ndarray) and X.ndim == 1 else X  # of paths, as a pipeline may hand them on
         return embed(self.encoder_, X, batch_size=self.batch_size).features
 
     def get_feature_names_out(self, input_features=None) -> np.ndarray:

@@ -4,6 +4,7 @@ import dataclasses
 import os
 import re
 import time
+import unicodedata
 from pathlib import Path
 from typing import NamedTuple
 
@@ -234,9 +235,10 @@ def finetune(
 def _check_out(out, overwrite, license):
     """The name of the model that is written there."""
     check_target(Path(os.path.abspath(out)), overwrite)
-    name = re.sub(r"[^a-z0-9.]+", "-", Path(os.path.abspath(out)).name.lower()).strip("-.")
+    plain = unicodedata.normalize("NFKD", Path(os.path.abspath(out)).name).encode("ascii", "ignore").decode().lower()
+    name = re.sub(r"[^a-z0-9.]+", "-", plain).strip("-.")
     if not is_name(name):
-        raise InvalidInputError(f"out must end in letters or digits, the name of the model. Received: out='{out}'")
+        raise InvalidInputError(f"out must end in a name of the model, of a-z and 0-9. Received: out='{out}'")
     if license is not None and not is_license(license):
         raise InvalidInputError(f"license must be as the Hub writes it, such as apache-2.0. Received: {license=}")
     return name

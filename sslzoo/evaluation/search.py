@@ -17,7 +17,8 @@ from sslzoo.environment import check_parquet
 from sslzoo.errors import InvalidInputError, MissingDataError
 from sslzoo.evaluation.embedding import Embedding, embed
 from sslzoo.evaluation.neighbors import nearest
-from sslzoo.files import as_path, is_named, open_npz, write_beside
+from sslzoo.files import as_path, is_named, is_path, open_npz, write_beside
+from sslzoo.zoo.index import SCHEME
 
 _THUMBNAIL = 160  # pixels
 
@@ -69,7 +70,7 @@ def search(features: "Embedding | str | os.PathLike", query, k: int = 8, encoder
     """
     bank = features if isinstance(features, Embedding) else read_features(features)
     checks.count(k=k)
-    own = _row_of(bank, query)
+    own = row_of(bank, query)
     if encoder is not None and checks.is_integer(query):
         raise InvalidInputError(
             "encoder (--model) is for a query that is an image; a row has its features. "
@@ -81,6 +82,12 @@ def search(features: "Embedding | str | os.PathLike", query, k: int = 8, encoder
             raise InvalidInputError(
                 "The features do not say which model made them: pass encoder (in the shell --model). "
                 f"Received: encoder=None, features of shape {bank.shape}"
+            )
+        made_by = encoder if is_named(encoder) else ""
+        if is_path(made_by) and not str(made_by).startswith(SCHEME) and not as_path(made_by).exists():
+            raise MissingDataError(
+                "There is no such model; if the features name a folder that was moved, pass encoder (--model). "
+                f"Received: model={os.fspath(made_by)!r}"
             )
         if is_named(query) and (as_path(query).is_dir() or str(query).endswith(".npz")):
             raise InvalidInputError(f"query must be one image, its file. Received: query={os.fspath(query)!r}")
@@ -153,7 +160,7 @@ def _reachable(name, beside):
     return str(beside / name) if not os.path.exists(name) and (beside / name).exists() else name
 
 
-def _row_of(bank, query):
+def row_of(bank: Embedding, query) -> int | None:
     """The row of the query in the bank, or None."""
     if checks.is_integer(query):
         if not 0 <= query < len(bank):

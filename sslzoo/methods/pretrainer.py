@@ -489,6 +489,15 @@ class Pretrainer(keras.Model):
         """
         return {"encoder": compose(self.preprocessor(image_shape), self.encoder)}
 
+    def export(self, filepath, *args, input_signature=None, **kwargs):
+        """`keras.Model.export`, which exports what the loss compares, and needs `input_signature` to know images by."""
+        if input_signature is None:
+            raise InvalidInputError(
+                'Expected the encoder alone, model.parts((H, W, C))["encoder"].export(filepath); or an input_signature, '
+                "[keras.InputSpec((None, H, W, C))]. Received: input_signature=None"
+            )
+        super().export(filepath, *args, input_signature=input_signature, **kwargs)
+
     @classmethod
     def arguments(cls) -> dict[str, inspect.Parameter]:
         """Arguments of the constructor, those that it hands up to its bases included, by name."""

@@ -6,7 +6,9 @@ loaded like them.
 
 import importlib
 import inspect
+import os
 import re
+import sys
 
 import keras
 import numpy as np
@@ -243,7 +245,17 @@ def _functions(module, function, shape, weights, options):
             "A backbone is named 'keras:NAME', 'keras_hub:PRESET' or 'package.module:function'. "
             f"Received: name={module!r}"
         )
-    made = getattr(importlib.import_module(module), function, None)
+    sys.path.append(os.getcwd())  # a program's path begins with its own folder
+    try:
+        made = getattr(importlib.import_module(module), function, None)
+    except ModuleNotFoundError as error:
+        if not f"{module}.".startswith(f"{error.name}."):
+            raise
+        raise InvalidInputError(
+            f"No module {error.name} in the current folder or on PYTHONPATH. Received: name='{module}:{function}'"
+        ) from None
+    finally:
+        sys.path.pop()
     if not callable(made):
         raise InvalidInputError(f"Expected a function in the module {module}. Received: name='{module}:{function}'")
     network = made(shape, **({} if weights is None else {"weights": weights}), **options)

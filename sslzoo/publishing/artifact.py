@@ -216,6 +216,8 @@ def check_target(folder: Path, overwrite: bool) -> None:
         reason = f"this one holds other files, which are left alone ({', '.join(foreign[:5])})"
     elif present and not overwrite:
         reason = "this one holds a model already, which overwrite=True replaces"
+    elif not os.access(next(place for place in folder.absolute().parents if place.exists()), os.W_OK):
+        reason = "there none can be written"
     else:
         return
     raise ArtifactError(f"A model is written as a folder of its own; {reason}. Received: folder={folder}")

@@ -7,6 +7,7 @@ import numpy as np
 
 from sslzoo import checks, data
 from sslzoo.errors import InvalidInputError
+from sslzoo.evaluation.features import spread
 from sslzoo.files import as_path
 from sslzoo.training.plan import Plan
 
@@ -111,14 +112,11 @@ def _load(plan, split, remarks):
         if public not in remarks:
             print(remark)
             remarks += [public] if public else []
-    return first(images, chosen.limit), None if labels is None else labels[: chosen.limit]
-
-
-def first(images, limit: int | None):
-    """The first `limit` images, all without a limit; those that stay in their files do so."""
-    if isinstance(images, data.StreamedImages):
-        return images if limit is None else images.head(limit)
-    return images[:limit]
+    if chosen.limit is None:
+        return images, labels
+    rows = spread(len(images), chosen.limit)  # a folder is sorted by class
+    images = images.take(rows) if isinstance(images, data.StreamedImages) else images[rows]
+    return images, None if labels is None else labels[rows]
 
 
 def check_sizes(plan: Plan, settings: dict, images, devices: int) -> None:

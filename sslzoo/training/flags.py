@@ -71,7 +71,7 @@ def parser(method: str, variants: dict, description: str, has_queue: bool = True
         help="what to do about images that cannot be read (fail)",
     )
     add("--background", default="white", metavar="COLOR", help="background of transparent images (white)")
-    add("--limit", type=int, help="use the first N images of each split only")
+    add("--limit", type=int, help="use N images of each split only, spread evenly over it")
 
     add = parser.add_argument_group("settings").add_argument
     add("--variant", default="zoo", help=f"which settings: {', '.join(variants)} (zoo)")

@@ -213,7 +213,7 @@ def _look_up(name_or_path):
             f"No models found in {searched}. Give the path of a model folder, or set SSLZOO_WEIGHTS to the folder "
             f"that holds them. Received: name_or_path={name!r}"
         )
-    choose("model", name, known)
+    choose("model", name, known, "the folder of a model (sslzoo list shows the names)")
     return local.get(name), entries.get(name)
 
 

@@ -4,6 +4,8 @@ import base64
 import io
 import os
 import re
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -94,6 +96,28 @@ def test_the_model_is_found_from_another_folder_too(folder, tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     query = next((folder / "test").rglob("*.png"))
     assert len(sslzoo.search(folder.parent / "mine.npz", query, k=3)) == 3
+
+
+def test_what_was_moved_away_is_said(folder, tmp_path, monkeypatch, capsys):
+    place = tmp_path / "models" / "mine"
+    sslzoo.publishing.write(place, sslzoo.load("simvae-digits"))
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(folder / "train", "digits")
+    assert cli.main(["embed", "models/mine", "digits", "-o", "features.npz"]) == 0
+    query = next((folder / "test").rglob("*.png"))
+    assert cli.main(["search", "features.npz", str(sorted(Path("digits").rglob("*.png"))[3])]) == 0
+    assert "embedding the query" not in capsys.readouterr().out  # it is there already
+    assert cli.main(["search", "features.npz", str(query)]) == 0
+    assert "embedding the query with the model that the features name" in capsys.readouterr().err
+    shutil.move("digits", "elsewhere")
+    shutil.move("models", "archive")
+    assert cli.main(["search", "features.npz", "2", "-k", "3", "--html", "found.html"]) == 0
+    assert "found.html (3 of 3 images are not where they were" in capsys.readouterr().out
+    assert cli.main(["explore", "features.npz", "--html", "map.html"]) == 0
+    assert "(40 of 40 images are not where they were, and have no picture)" in capsys.readouterr().out
+    with pytest.raises(MissingDataError, match=r"moved, pass encoder \(--model\)\. Received: model='models/mine'"):
+        sslzoo.search("features.npz", query)
+    assert len(sslzoo.search("features.npz", query, k=2, encoder="archive/mine")) == 2
 
 
 def test_what_is_no_bank_and_no_query(written, tmp_path):

@@ -93,6 +93,11 @@ def test_a_term_that_is_not_listed_is_refused_for_it_would_not_be_trained():
     assert logs["length"] > 0
 
 
+def test_what_is_exported_is_asked_for():
+    with pytest.raises(InvalidInputError, match=r"parts\(\(H, W, C\)\).*input_signature=None"):
+        methods.SimCLR(plain_encoder(), views=Flips(2)).export("out")
+
+
 def test_a_network_of_two_inputs_is_refused():
     sides = keras.Input((8, 8, 1)), keras.Input((8, 8, 1))
     outputs = keras.layers.Flatten()(keras.layers.Add()(sides))

@@ -206,6 +206,21 @@ def test_keras_hub_is_asked_for_by_name(monkeypatch):
         networks.backbone("keras_hub:resnet_50_imagenet", (32, 32, 3))
 
 
+def test_a_module_in_the_current_folder_is_found_and_one_that_is_not_is_named(tmp_path, monkeypatch):
+    lines = ["import keras", "def tower(shape):", "    images = keras.Input(shape)"]
+    lines += ["    return keras.Model(images, keras.layers.GlobalAveragePooling2D()(images))"]
+    (tmp_path / "tower_of_mine.py").write_text("\n".join(lines))
+    (tmp_path / "needs_more.py").write_text("import no_such_library")
+    monkeypatch.chdir(tmp_path)
+    before = list(sys.path)
+    assert networks.backbone("tower_of_mine:tower", (8, 8, 3)).output_shape == (None, 3)
+    with pytest.raises(InvalidInputError, match=r"No module tower in the current folder.*Received: name='tower:mine'"):
+        networks.backbone("tower:mine", (8, 8, 3))
+    with pytest.raises(ModuleNotFoundError, match="no_such_library"):
+        networks.backbone("needs_more:tower", (8, 8, 3))
+    assert sys.path == before
+
+
 @pytest.mark.parametrize(
     "name, options, error, message",
     [
