@@ -53,6 +53,7 @@ FLOW = [
     "environment",
     "backend",
     "checks",
+    "constructors",
     "processes",
     "progress",
     "data",

@@ -493,8 +493,8 @@ class Pretrainer(keras.Model):
         """`keras.Model.export`, which exports what the loss compares, and needs `input_signature` to know images by."""
         if input_signature is None:
             raise InvalidInputError(
-                'Expected the encoder alone, model.parts((H, W, C))["encoder"].export(filepath); or an input_signature, '
-                "[keras.InputSpec((None, H, W, C))]. Received: input_signature=None"
+                'Expected the encoder alone, model.parts((H, W, C))["encoder"].export(filepath); or an input_signature '
+                "such as [keras.InputSpec((None, H, W, C))]. Received: input_signature=None"
             )
         super().export(filepath, *args, input_signature=input_signature, **kwargs)
 
