@@ -128,7 +128,8 @@ class TeacherStudent(JointEmbedding):
     of its own, and is frozen where the student's is.
 
     Args:
-        encoder, projector, views: as in `JointEmbedding`.
+        encoder, projector, views: as in `JointEmbedding`, with the weights that training begins with: the teacher
+            copies them here (BYOL's once more in its first step), and none that are given later.
         momentum: float in [0, 1], of the teacher: 1 never moves it, 0 copies the student.
     """
 
