@@ -70,7 +70,7 @@ class Entry:
 
     @property
     def left_out(self):
-        """Parts that the recipe writes and `weights/` does without, for size."""
+        """Parts that the recipe writes and `weights/` does without, for size; "views" is the picture of them."""
         return self.without.split()
 
     @property
@@ -110,7 +110,7 @@ def _entry(where, row):
         name = values["entry"]
         raise InvalidInputError(f"{where}: a name is of lower-case letters, digits, '-' and '.'. Received: {name!r}")
     for part in values["without"].split():
-        choose("part to do without", part, [part for part in layout.PARTS if part != "encoder"])
+        choose("part to do without", part, [*(part for part in layout.PARTS if part != "encoder"), "views"])
     try:
         shlex.split(values["flags"])
     except ValueError as error:
@@ -303,6 +303,10 @@ def collect(zoo, entry):
     gone = [part for part in layout.parts(source) if part in entry.left_out]
     changes = {"left_out": gone} if gone else {}
     target = artifact.copy(source, zoo.weights / entry.entry, without=("model", *gone), **changes)
+    if "views" in entry.left_out:  # as other entries have it
+        shown = read_results(target).get("pictures", [])
+        (target / "pictures" / "views.png").unlink(missing_ok=True)
+        artifact.seal(target, pictures=[each for each in shown if not each["file"].endswith("/views.png")])
     size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
     print(f"{entry.entry}: {target}, {size / 1e6:.1f} MB", flush=True)
 
