@@ -35,6 +35,13 @@ def is_named(value: object) -> bool:
     return isinstance(value, (str, os.PathLike))
 
 
+def plain(number):
+    """A number of NumPy as Python's, for JSON (`json.dumps(..., default=plain)`)."""
+    if hasattr(number, "item"):
+        return number.item()
+    raise TypeError(f"Expected what JSON holds. Received: {number!r}")
+
+
 def is_path(value: object) -> bool:
     """Whether what may be a name or a path can only be a path, there or not: `./mnist`, `mnist/`, `mnist.npz`."""
     if not isinstance(value, str):

@@ -258,6 +258,34 @@ def test_max_minutes_leaves_an_artifact_and_the_last_whole_epoch(fused, tmp_path
         assert checkpoint(out)[1]["epochs_done"] == len(rows(out)) - 1
 
 
+def test_a_run_that_ended_at_its_mark_makes_no_step_when_it_is_resumed(tmp_path):
+    words = ("--limit", 200, "--batch-size", 32, "--protocols", "knn", "--out", tmp_path / "run", "--epochs", 6)
+    words = [str(word) for word in (*words, "--until-knn", 20)]
+    folder = recipe("simclr").main(words)
+    before, ended = checkpoint(tmp_path / "run")[1]["epochs_done"], json.loads((folder / "results.json").read_text())
+    assert ended["ended"] == "knn" and before < 6
+    again = json.loads((recipe("simclr").main([*words, "--resume"]) / "results.json").read_text())
+    assert checkpoint(tmp_path / "run")[1]["epochs_done"] == before and again["ended"] == "knn"
+    assert again["files"]["model.weights.h5"] == ended["files"]["model.weights.h5"]
+
+
+def test_after_three_plateaus_nothing_is_left_to_do(tmp_path):
+    journal = callbacks.Journal(tmp_path / "h.csv", 1)
+    rate = PlateauRate(journal, 0.1, "knn", patience=2, drops=1)
+    rate.set_model(keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]))
+    journal.rows = [{"knn": 0.5}] * 4
+    assert not rate.is_over()
+    journal.rows = [{"knn": 0.5}] * 5
+    rate.on_train_begin()
+    assert rate.is_over() and rate.ended == "plateau"
+
+
+def test_a_model_has_no_name_of_a_file_of_its_run(tmp_path):
+    for name in ("pictures", "results.json", "init"):
+        with pytest.raises(errors.InvalidInputError, match=f"--name must not be .*Received: --name='{name}'"):
+            recipe("simclr").main(["--name", name, "--out", str(tmp_path / "run")])
+
+
 class Interrupt(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         if batch >= 4:
@@ -424,6 +452,12 @@ def test_the_checkpoint_before_is_kept_and_taken_if_the_newest_is_damaged(tmp_pa
     assert keeper.restore(model) == 2
     assert keeper.remarks == ["The newest checkpoint was damaged; the run went on after epoch 2."]
     np.testing.assert_array_equal(model.get_weights()[0], [[2], [2]])
+    keeper.write(3)  # which takes the place of the damaged one, and not of the one that is whole
+    (tmp_path / "checkpoint.npz").write_bytes(b"")
+    assert keeper.restore(model) == 2
+    keeper.write(3)
+    keeper.write(4)
+    assert [keeper._read([path])[0]["epochs_done"] for path in (keeper.path, keeper.previous)] == [4, 3]
 
 
 @pytest.mark.parametrize(
@@ -756,7 +790,7 @@ def test_signals_that_are_sent_again_do_not_cut_short_what_is_written():
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="Windows has none")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_time_is_up_even_if_python_drops_it_once():
+def test_time_is_up_even_if_python_drops_it_once(tmp_path):
     class Finalized:
         def __del__(self):  # what is raised here is printed, and nothing more
             time.sleep(0.5)
@@ -767,14 +801,15 @@ def test_time_is_up_even_if_python_drops_it_once():
         time.sleep(20)
 
     run = SimpleNamespace(
-        stopwatch=SimpleNamespace(deadline=time.monotonic() + 0.1, grace=0.1), out=Path(), name="model"
+        stopwatch=SimpleNamespace(deadline=time.monotonic() + 0.1, grace=0.1), out=tmp_path, name="model"
     )
     began = time.monotonic()
-    assert outcome._in_time(run, work) == Path("model") and time.monotonic() - began < 15
+    with pytest.raises(errors.ArtifactError, match=r"0\.1 seconds of --grace are over.*there is no model yet"):
+        outcome._in_time(run, work)
+    assert time.monotonic() - began < 15
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
-
-
-# ---------------------------------------------------------------- every recipe
+    (tmp_path / "model").mkdir()
+    assert outcome._in_time(run, work) == tmp_path / "model"
 
 
 # ---------------------------------------------------------------- every recipe

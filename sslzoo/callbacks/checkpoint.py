@@ -72,7 +72,7 @@ class Checkpoint(keras.callbacks.Callback):
         self.every = every
         self.path = as_path(path)
         self.previous = self.path.with_name(f"{self.path.stem}.previous{self.path.suffix}")
-        self.remarks = []
+        self.remarks, self._is_damaged = [], False  # whether the newest file is
         self.journal = journal
         self.stopwatch = stopwatch
 
@@ -143,9 +143,10 @@ class Checkpoint(keras.callbacks.Callback):
             return
         buffer = io.BytesIO()
         np.savez(buffer, note=np.array(note), **arrays)
-        if self.path.exists():
+        if self.path.exists() and not self._is_damaged:
             self._keep()
         write_beside(self.path, buffer.getbuffer())
+        self._is_damaged = False
 
     def _keep(self):
         """Gives the newest checkpoint a second name, under which it stays when the next one takes its place."""
@@ -204,7 +205,10 @@ class Checkpoint(keras.callbacks.Callback):
                 faults.append(f"{path.name}: {str(error) or type(error).__name__}")
                 continue
             if faults:
-                done = note["epochs_done"]
+                self._is_damaged, done = (
+                    True,
+                    note["epochs_done"],
+                )  # it must not take the place of the one that is whole
                 self.remarks.append(f"The newest checkpoint was damaged; the run went on after epoch {done}.")
             return note, arrays
         raise ArtifactError(

@@ -127,6 +127,15 @@ class UntilKNN(EndsTraining):
         super().__init__()
         self.mark, self.journal = mark, journal
 
+    def is_over(self) -> bool:
+        """Whether the run that the journal is of has ended so before."""
+        return bool(self.journal.rows) and self.journal.rows[-1].get("knn", 0.0) >= self.mark
+
+    def on_train_begin(self, logs=None):
+        super().on_train_begin(logs)
+        if self.is_over():
+            self.on_epoch_end(len(self.journal.rows) - 1, self.journal.rows[-1])
+
     def on_epoch_end(self, epoch, logs=None):
         knn = (logs or {}).get("knn")
         if knn is not None and knn >= self.mark:

@@ -17,7 +17,7 @@ from sslzoo.evaluation import datasets, drawing, neighbors
 from sslzoo.evaluation.features import TorchEncoder, check_features, check_labels, image_shape, sized
 from sslzoo.evaluation.logistic import fit_logistic
 from sslzoo.evaluation.subject import Subject
-from sslzoo.files import as_path, is_named, write_beside
+from sslzoo.files import as_path, is_named, plain, write_beside
 from sslzoo.zoo.listing import table
 
 K = 10
@@ -224,7 +224,7 @@ class Comparison:
 
     def to_json(self) -> str:
         """Everything as JSON text."""
-        return json.dumps(self.to_dict(), allow_nan=False, ensure_ascii=False) + "\n"
+        return json.dumps(self.to_dict(), allow_nan=False, ensure_ascii=False, default=plain) + "\n"
 
     def picture(self, path: "str | os.PathLike | None" = None):
         """Accuracies and differences with their intervals as one PNG: its path, or a `Picture` without `path`."""
@@ -438,11 +438,12 @@ class _Reader:
     def prepare(self, name, encoder):
         """A `Subject` whose encoder and images, or features, fit each other; and remarks."""
         if _is_pair(encoder):
-            return self._of_features(name, encoder), []
+            return self._of_features(name, encoder)
         height, width, channels = image_shape(encoder)
         subject, remarks = self._read((height or self.image_size, width or self.image_size, channels))
         subject = dataclasses.replace(subject, encoder=encoder)
-        return subject, remarks + subject.take_some(self.max_train) + subject.check_images()
+        remarks = [*remarks, *subject.take_some(self.max_train)]
+        return _checked(subject), remarks + subject.check_images()
 
     def _of_features(self, name, pair):
         labeled = self._labels()
@@ -458,8 +459,8 @@ class _Reader:
                 f"Features of {name} must be two arrays (rows, L) of the same L. Received: {train.shape}, {test.shape}"
             )
         subject = dataclasses.replace(labeled, train_images=train, test_images=test)
-        subject.take_some(self.max_train)
-        return subject
+        remarks = subject.take_some(self.max_train)
+        return _checked(subject), remarks
 
     def _labels(self):
         """A `Subject` that has labels, and whatever for images."""
@@ -467,7 +468,7 @@ class _Reader:
             train, test = (
                 check_labels(labels, len(labels), f"{split} labels") for labels, split in _splits(self.dataset)
             )
-            return _checked(Subject(None, "arrays", train, train, test, test, seed=self.seed))
+            return Subject(None, "arrays", train, train, test, test, seed=self.seed)
         size = self.image_size
         return self._read((size, size, None))[0]
 
@@ -478,7 +479,7 @@ class _Reader:
             if not subject.labeled:
                 raise InvalidInputError(f"Encoders are compared by classes. Received: {name} without labels")
             subject.take_classes(self.attribute)
-            self.known[shape] = _checked(subject), remarks
+            self.known[shape] = subject, remarks
         subject, remarks = self.known[shape]
         return dataclasses.replace(subject), remarks
 

@@ -17,7 +17,7 @@ from sslzoo.downstream.images import default_policy, some_images, views_of
 from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation import measures as of
 from sslzoo.evaluation.features import check_features, image_shape, sized
-from sslzoo.files import is_named, write_beside
+from sslzoo.files import is_named, plain, write_beside
 from sslzoo.networks.composition import input_range
 from sslzoo.views import POLICIES
 from sslzoo.zoo.listing import table
@@ -126,9 +126,9 @@ def findings(measures: dict, shape: tuple[int, int], fault: str | None = None) -
         fault: str, what is wrong with the values of the images; None for nothing.
     """
     rows, width = shape
-    most = min(rows, width)
+    most = min(rows - 1, width)  # after the mean is subtracted
     rank, cosine = measures["centered_rank"], measures["mean_cosine"]
-    separation = measures.get("separation", 0.0)
+    separation = measures.get("separation")  # None without views
     narrow, few = cosine > CONE, rank < most**DIMENSIONAL_POWER
     large = measures["magnitude"] > LARGE
     cause = f"features of size {measures['magnitude']:.0e}, likely the rate" if large else ""
@@ -139,13 +139,13 @@ def findings(measures: dict, shape: tuple[int, int], fault: str | None = None) -
     if measures["equal_rows"] > MANY:
         what = f"{measures['equal_rows']:.0%} of the images have the features of another"
         found.append(Finding("equal", what, ("a look at the images: are they different?", *_COLLAPSE[:1])))
-    if few or (narrow and separation < SEPARATION):
+    if few or (narrow and separation is not None and separation < SEPARATION):
         what = f"collapsed: mean cosine {cosine:.4g}, {rank:.1f} of {most} directions"
         found.append(Finding("complete" if narrow else "dimensional", _because(what, cause), tries))
     elif narrow and not fault:
         what = f"a narrow cone: mean cosine {cosine:.4g}, though images are distinguished within it"
         found.append(Finding("cone", what, ("the mean subtracted before cosines are taken",), grave=False))
-    if 0 < separation < BLIND:
+    if separation and separation < BLIND:
         what = f"blind to images: views of one are as far apart as different images (ratio {separation:.2f})"
         tries = ("the encoder that was meant: is it trained?", "milder views, of the kind of these images")
         found.append(Finding("blind", what, tries))
@@ -212,7 +212,7 @@ class Diagnosis:
         """One line."""
         if not self.healthy:
             return f"unhealthy: {self.findings[0].what}"
-        measures, most = self.measures, min(self.shape)
+        measures, most = self.measures, min(self.shape[0] - 1, self.shape[1])
         words = (
             f"healthy: {measures['centered_rank']:.1f} of {most} directions, mean cosine {measures['mean_cosine']:.2f}"
         )
@@ -234,6 +234,7 @@ class Diagnosis:
         value = self.measures[name]
         if name in _OF:
             most = self.shape[1] if name.endswith("features") else min(self.shape)
+            most = min(self.shape[0] - 1, self.shape[1]) if name == "centered_rank" else most
             if name == "lidar" and self.viewed:
                 most = min(self.viewed[0] - 1, self.shape[1])
             return f"{value:.{0 if name.endswith('features') else 1}f} of {most}"
@@ -267,7 +268,7 @@ class Diagnosis:
 
     def to_json(self) -> str:
         """`to_dict` as JSON text."""
-        return json.dumps(self.to_dict(), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+        return json.dumps(self.to_dict(), indent=1, allow_nan=False, ensure_ascii=False, default=plain) + "\n"
 
     def neighbors(self, path: "str | os.PathLike | None" = None):
         """Ten images beside those with the nearest features, as a PNG: its path, or a `Picture` without `path`."""

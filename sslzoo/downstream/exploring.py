@@ -16,7 +16,7 @@ from sslzoo.data.image_files import decode, open_image
 from sslzoo.data.inputs import source_of
 from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation.embedding import Embedding
-from sslzoo.evaluation.features import check_features, check_labels
+from sslzoo.evaluation.features import check_features, check_labels, scaled
 from sslzoo.evaluation.neighbors import nearest
 from sslzoo.evaluation.pictures import CLASS_COLORS
 from sslzoo.evaluation.search import read_features
@@ -195,7 +195,7 @@ def _points(features, seed):
     from sklearn.decomposition import PCA
     from threadpoolctl import threadpool_limits
 
-    rows = features.astype(np.float32) - features.mean(axis=0)
+    rows = scaled(features.astype(np.float64) - features.mean(axis=0, dtype=np.float64)).astype(np.float32)
     some = np.sort(np.random.default_rng(seed).permutation(len(rows))[:MOST_PLACED])
     with np.errstate(invalid="ignore"), threadpool_limits(1):
         if rows.shape[1] > 50:

@@ -38,7 +38,8 @@ def read(dataset, test, data_dir, shape, **reading):
     def load(given, split):
         if not is_named(given):
             images, labels = given
-            return (checks.array(images) if hasattr(images, "detach") else images), labels
+            is_array = hasattr(images, "take") and not hasattr(images, "detach")  # of NumPy, or images in files
+            return images if is_array else checks.array(images), labels
         sized = {"image_size": tuple(shape[:2])} if is_folder(given) and all(shape[:2]) else {}
         images, labels = data.load(given, split, data_dir=data_dir, remarks=remarks, **sized, **reading)
         images, done = data.fit_images(images, shape)
@@ -126,6 +127,8 @@ def with_classes(images, labels, attribute, split):
         return images[rows], classes, labels[rows], attribute
     column = attribute
     if attribute is None:
+        if np.isin(labels, (0, 1)).all() and (labels.sum(axis=1) == 1).all():
+            check_labels(labels, len(images), f"{split} labels")  # says what to do with one-hot rows
         raise InvalidInputError(
             f"{split} labels must be one class an image, (N,); of several labels an image choose one, by the number of "
             f"its column (attribute, --attribute). Received: {split} labels of shape {labels.shape}"

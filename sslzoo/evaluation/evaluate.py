@@ -188,7 +188,8 @@ def evaluate_features(
         InvalidInputError: features, labels or options do not fit, or features are not finite.
     """
     checks.seed(needed=True, seed=seed)
-    chosen = _choose(protocols, options, ON_FEATURES)
+    everything = isinstance(protocols, str) and protocols == "all"
+    chosen = _choose(tuple(ON_FEATURES) if everything else protocols, options, ON_FEATURES)
     splits = []
     for split, pair in (("train", train), ("test", test)):
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:

@@ -263,7 +263,13 @@ def check_labels(
     array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
     if array.dtype.kind not in "iubf":
         refuse("integers; of names, take np.unique(labels, return_inverse=True)[1], of train and test labels together")
-    if array.ndim == 2 and np.isin(array, (0, 1)).all() and (array.sum(axis=1) == 1).all():
+    whole = array.dtype.kind != "f"
+    if (
+        not (attributes and whole)
+        and array.ndim == 2
+        and np.isin(array, (0, 1)).all()
+        and (array.sum(axis=1) == 1).all()
+    ):
         refuse("one integer for each image; of one-hot rows, take labels.argmax(axis=1)")
     if array.ndim not in ((1, 2) if attributes else (1,)) or len(array) != rows:
         refuse(f"(N,){', or (N, A) attributes' * attributes}, one label for each row of the {rows:,}")
@@ -283,7 +289,16 @@ def check_labels(
 
 def count_constant(rows: np.ndarray) -> int:
     """How many of the features (N, L) are the same in all rows, but for rounding."""
-    return int((np.ptp(rows, axis=0) <= ROUNDING * np.abs(rows).max(axis=0)).sum())
+    return int(_is_constant(rows).sum())
+
+
+def _is_constant(rows):
+    return np.ptp(rows, axis=0) <= ROUNDING * np.abs(rows).max(axis=0)
+
+
+def scaled(rows: np.ndarray) -> np.ndarray:
+    """Rows (N, L) over the power of two at their largest value: the same digits, where float32 holds their squares."""
+    return np.ldexp(rows, -int(np.frexp(np.abs(rows).max())[1]))
 
 
 def moments(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -297,7 +312,7 @@ def moments(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         rounding is infinite: standardized it is 0, where its noise would be blown up to the size of the others.
     """
     mean, deviation = rows.mean(axis=0, dtype=np.float64), rows.std(axis=0, dtype=np.float64)
-    return mean, np.where(deviation <= ROUNDING * np.abs(rows).max(axis=0), np.inf, deviation)
+    return mean, np.where(_is_constant(rows), np.inf, deviation)
 
 
 def check_finite(rows, name="features"):

@@ -11,6 +11,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from sslzoo import checks
+from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation.features import check_features, check_labels, moments
 
 INVERSE_PENALTIES = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)  # scikit-learn's C
@@ -78,6 +79,11 @@ def fit_logistic(
     test_rows = check_features(test_features, "test features")
     labels = check_labels(train_labels, len(rows), "train labels")
     truth = check_labels(test_labels, len(test_rows), "test labels")
+    if rows.shape[1] != test_rows.shape[1] or len(np.unique(labels)) < 2:
+        raise InvalidInputError(
+            "Train and test features must have the same length, and train labels at least 2 classes. "
+            f"Received: {rows.shape[1]} and {test_rows.shape[1]} features, {len(np.unique(labels))} classes"
+        )
     mean, deviation = moments(rows)
     rows, test_rows = ((each - mean) / deviation for each in (rows, test_rows))
     with threadpool_limits(1, user_api="blas"):  # on a busy machine, two threads take longer than one

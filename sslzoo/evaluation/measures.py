@@ -230,13 +230,14 @@ def repeated_features(features: np.ndarray) -> np.ndarray:
 
 
 def equal_rows(features: np.ndarray) -> float:
-    """Share of the images whose features another image has too, to six digits: 0 where all differ.
+    """Share of the images whose features another image has too, to six digits of the median row's largest: 0 where
+    all differ.
 
     Args:
         features: array (N, D), finite, N >= 2.
     """
     rows = _matrix(features, "features", least=2)
-    rounded = np.round(rows / (np.abs(rows).max() or 1.0), 6) + 0.0  # no minus zero
+    rounded = np.round(rows / (np.median(np.abs(rows).max(axis=1)) or 1.0), 6) + 0.0  # no minus zero
     _, place, counts = np.unique(rounded, axis=0, return_inverse=True, return_counts=True)
     return float(np.mean(counts[place.reshape(-1)] > 1))
 

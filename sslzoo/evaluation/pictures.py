@@ -21,7 +21,7 @@ from PIL import Image
 
 from sslzoo import checks, renamed
 from sslzoo.errors import InvalidInputError
-from sslzoo.evaluation.features import check_features, check_labels
+from sslzoo.evaluation.features import check_features, check_labels, scaled
 from sslzoo.evaluation.neighbors import nearest
 from sslzoo.files import write_beside
 
@@ -229,7 +229,9 @@ def confusion(
     counts = np.asarray(counts, np.float64)
     if counts.ndim != 2 or counts.shape[0] != counts.shape[1] or not counts.size or counts.min() < 0:
         raise InvalidInputError(f"counts must be (K, K), none below 0. Received: counts of shape {counts.shape}")
-    names = [str(i) for i in range(len(counts))] if names is None else list(names)
+    names = [str(name) for name in (range(len(counts)) if names is None else names)]
+    if len(names) != len(counts):
+        raise InvalidInputError(f"names must be one for each class, {len(counts)}. Received: {len(names)} names")
     shares = 100 * counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     figure, axes = new_figure(6.4, 6.0, title)
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=100)
@@ -237,8 +239,10 @@ def confusion(
         for i, j in np.argwhere(counts):
             text, color = f"{shares[i, j]:.0f}", "white" if shares[i, j] > 55 else INK
             axes.text(j, i, text, ha="center", va="center", fontsize=9, color=color)
-        axes.set_xticks(range(len(names)), names, rotation=35 if max(map(len, names)) > 3 else 0)
-        axes.set_yticks(range(len(names)), names)
+    shown = range(0, len(names), -(-len(names) // 20))
+    some = [names[i] for i in shown]
+    axes.set_xticks(shown, some, rotation=35 if max(map(len, some)) > 3 else 0)
+    axes.set_yticks(shown, some)
     axes.set_xlabel("taken for", color=GRAY)
     axes.set_ylabel("true class, in percent of its images", color=GRAY)
     axes.tick_params(colors=GRAY, length=0)
@@ -332,7 +336,7 @@ def _picture_grid(rows, path, title, labels=(), after_first=4):
         enlarged = [image.repeat(scale, 0).repeat(scale, 1) for image in row]
         gaps = [after_first, *[4] * (len(row) - 1)]
         strips.append(np.hstack([white(image, below=4, after=gap) for image, gap in zip(enlarged, gaps)]))
-    widest = max(220, *(strip.shape[1] for strip in strips))
+    widest = max(220, 9 * len(title), *(strip.shape[1] for strip in strips))
     strips = [white(strip, after=widest - strip.shape[1]) for strip in strips]
     canvas = white(np.vstack(strips), top, side - 4, left, side - 4)
     height, width = canvas.shape[:2]
@@ -366,7 +370,8 @@ def _in_the_plane(features, seed):
 
     perplexity = min(30, (len(features) - 1) / 3)
     with threadpool_limits(1):  # repeatable, and faster on a busy machine
-        points = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(features.astype(np.float32))
+        rows = scaled(features).astype(np.float32)
+        points = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(rows)
     return points, "t-SNE", ("", "")
 
 

@@ -18,6 +18,8 @@ from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
 from sslzoo import checks
+from sslzoo.errors import InvalidInputError
+from sslzoo.evaluation.features import check_features, check_labels
 
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # Adam as in PyTorch, which the papers used
 
@@ -83,8 +85,9 @@ def train_probe(
     checks.count(hidden=1 if hidden is None else hidden)
     checks.positive(learning_rate=learning_rate)
     checks.seed(needed=True, seed=seed)
-    x, x_test = np.ascontiguousarray(train_features, np.float32), np.ascontiguousarray(test_features, np.float32)
-    targets = _targets(train_labels, num_classes)
+    x, x_test = _rows(train_features, "train features"), _rows(test_features, "test features")
+    targets = _targets(_classes(train_labels, x, "train labels", num_classes), num_classes)
+    test_labels = _classes(test_labels, x_test, "test labels", num_classes)
     random = np.random.default_rng(seed)
     inner = () if hidden is None else (hidden,)
     flat, gradient, layers, gradients = _classifier(random, x.shape[1], *inner, targets.shape[1])
@@ -200,6 +203,17 @@ def _batches(random, count, batch_size, passes):
     for _ in range(passes):
         order = random.permutation(count)
         yield from (order[start : start + batch_size] for start in range(0, count, batch_size))
+
+
+def _rows(features, name):
+    return np.ascontiguousarray(check_features(features, name, np.float32))
+
+
+def _classes(labels, rows, name, num_classes):
+    labels = check_labels(labels, len(rows), name)
+    if labels.max(initial=0) >= num_classes:
+        raise InvalidInputError(f"{name} must be below num_classes={num_classes}. Received: {labels.max()}")
+    return labels
 
 
 def _targets(labels, num_classes):

@@ -18,7 +18,7 @@ import keras
 import numpy as np
 
 from sslzoo.errors import ArtifactError, InvalidInputError
-from sslzoo.files import as_path, sha256, write_beside, write_synced
+from sslzoo.files import as_path, plain, sha256, write_beside, write_synced
 from sslzoo.networks.composition import as_functional, check_published, compose, input_range, required_packages
 from sslzoo.publishing import card
 from sslzoo.zoo import layout
@@ -140,7 +140,7 @@ def seal(folder: "str | os.PathLike", **changes) -> bool:
 def _write_results(folder, results):
     """results.json with the hashes of the folder's files, and the card. Returns whether either changed."""
     results["files"] = hashes(folder)
-    text = json.dumps(results, indent=2, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(results, indent=2, ensure_ascii=False, allow_nan=False, default=plain)
     made = {layout.RESULTS: f"{text}\n", layout.CARD: card.render(results)}
     old = {file: (folder / file).read_text("utf-8") if (folder / file).is_file() else None for file in made}
     for file, text in made.items():

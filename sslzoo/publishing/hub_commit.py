@@ -76,7 +76,13 @@ def publish(
         manifest = index.path()
     pinning = as_path(manifest) if manifest and not create_pr and not dry_run else None
     if pinning is not None and pinning.exists():
-        index.read(pinning)  # before anything is sent
+        former = index.read(pinning).get(results["name"], entry)  # before anything is sent
+        if former["repository"] != repo_id and former["sha256"] != entry["sha256"]:
+            raise InvalidInputError(
+                f"The manifest has another model of that name, {former['repository']}, which would no longer load: "
+                "train this one with another --name, or pass manifest=False (--no-manifest). "
+                f"Received: {results['name']!r}"
+            )
 
     card = cards.sign(cards.render(results, repo_id)).encode("utf-8")
     notes, created, before = [], None, hub.Remote(None, {})

@@ -128,10 +128,22 @@ class PlateauRate(EndsTraining):
         self.journal, self.rate, self.key = journal, rate, key
         self.patience, self.drops = patience, drops
 
+    def is_over(self) -> bool:
+        """Whether the run that the journal is of has ended so before."""
+        return plateaus(self._accuracies(), self.patience) > self.drops
+
+    def _accuracies(self):
+        return [row[self.key] for row in self.journal.rows if self.key in row]
+
+    def on_train_begin(self, logs=None):
+        super().on_train_begin(logs)
+        if self.is_over():
+            self.end("plateau", f"Training ended when {self.key} stalled, for the last time.")
+
     def on_epoch_end(self, epoch, logs=None):
         if self.key not in (logs or {}):
             return
-        before = [row[self.key] for row in self.journal.rows if self.key in row]
+        before = self._accuracies()
         stalls = plateaus([*before, logs[self.key]], self.patience)
         if stalls == plateaus(before, self.patience) and stalls <= self.drops:
             return

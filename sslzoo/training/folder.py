@@ -123,6 +123,7 @@ def compare(theirs: dict, ours: dict, out: Path) -> dict:
     before, after = was.get("settings.epochs"), now["settings.epochs"]
     if "settings.epochs" in differing and isinstance(before, int) and after > before:
         notes |= {"extended": [*notes.get("extended", []), before], "ended": None}
+        notes |= {"planned": [*notes["planned"], None]} if notes.get("planned") else {}
         differing -= {"settings.epochs", "settings.monitor_every"}
     if differing:
         changed = ", ".join(

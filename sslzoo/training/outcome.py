@@ -174,7 +174,10 @@ def _in_time(run, action):
         return action()
     except _TimeIsUp:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        print(f"The {run.stopwatch.grace:g} seconds of --grace are over. Go on with --resume.")
+        over = f"The {run.stopwatch.grace:g} seconds of --grace are over. Go on with --resume"
+        if not (run.out / run.name).is_dir():
+            raise ArtifactError(f"{over}: there is no model yet. Received: --out={run.out}") from None
+        print(f"{over}.")
         return run.out / run.name
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -302,6 +305,7 @@ def results(run, method: type, report=None) -> dict:
             "settings": {
                 "variant": run.variant,
                 **run.settings,
+                **({"network": f"as in {run.beginning.name}", "network_options": {}} if run.beginning else {}),
                 "precision": run.arguments.precision,
                 "views_on": run.arguments.views,
                 "images": len(run.images),

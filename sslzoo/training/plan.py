@@ -15,6 +15,7 @@ from sslzoo.data.sources import check_outside
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.files import as_path
 from sslzoo.training import flags
+from sslzoo.training.folder import OWN
 from sslzoo.training.settings import TIERS, Variant, data_name, model_name, resolve
 from sslzoo.zoo.results import is_name
 
@@ -54,6 +55,8 @@ class Plan:
                 "--name must consist of lower-case letters, digits, '-' and '.', 96 at most. "
                 f"Received: --name={plan.name!r}"
             )
+        if plan.name in OWN:  # the model is a folder in that of the run
+            raise InvalidInputError(f"--name must not be {', '.join(sorted(OWN))}. Received: --name={plan.name!r}")
         check_outside(plan.out, plan.dataset, "--out")
         return plan
 

@@ -310,8 +310,9 @@ class Run(Builders):
         for callback in self.watchers:
             if hasattr(callback, "resume"):  # which keeps something between epochs
                 callback.resume(self.journal.rows)
+        is_over = any(callback.is_over() for callback in self.watchers if hasattr(callback, "is_over"))
         return {
-            "epochs": self.settings["epochs"],
+            "epochs": self.initial_epoch if is_over else self.settings["epochs"],
             "initial_epoch": self.initial_epoch,
             "steps_per_epoch": self.steps_per_epoch if self.fused == 1 or fuses_its_steps() else None,
             "shuffle": False,  # the data has its own order, a function of seed and epoch
@@ -355,9 +356,10 @@ class Run(Builders):
             self.moved = int(model.optimizer.iterations) > 0  # asked before processes part
         if self.devices > 1 and not processes.leave(model):
             return self.out / self.name
-        if self.time_plan and self.time_plan.is_done:
-            self.note_planned(None)
         try:
-            return outcome.write(self, model)
+            written = outcome.write(self, model)
+            if self.time_plan and self.time_plan.is_done:
+                self.note_planned(None)
+            return written
         finally:  # what this process makes next has its own precision
             keras.config.set_dtype_policy(self.policy_before)

@@ -33,6 +33,8 @@ class Generation(Protocol):
 
     def check(self, subject):
         subject.check_parts("decoder")
+        if (count := min(self.frechet_images, len(subject.test_images))) < 2:
+            raise DoesNotApply("A Fréchet distance takes at least 2 test images", f"{count}")
         self._extractor = generation.Extractor.of(self.extractor)  # now, for the probes of the classes may take an hour
         network, encoder = self._extractor.network, subject.encoder
         if network is encoder or (bool(encoder.weights) and weights_sha256(network) == weights_sha256(encoder)):

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from sslzoo import data
+from sslzoo import checks, data
 from sslzoo.data.catalogue import KNOWN
 from sslzoo.data.sources import is_folder
 from sslzoo.errors import InvalidInputError
@@ -65,7 +65,7 @@ class Outliers(Protocol):
             )
         self._others, self._remarks = {}, []
         for name, images in sets.items():
-            most = self.outlier_images
+            most, images = self.outlier_images, images if hasattr(images, "take") else checks.array(images)
             images = images[:most] if name in KNOWN else images[spread(len(images), most)]
             self._others[name], done = data.fit_images(images, subject.test_images.shape[1:])
             self._remarks += [f"outliers, {name}: {what}." for what in done]

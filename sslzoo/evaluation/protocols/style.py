@@ -36,8 +36,8 @@ class Style(Protocol):
         given = self.style_images
         if not isinstance(given, (tuple, list)) or len(given) != 2:
             raise InvalidInputError(f"style_images must be (train, test). Received: style_images={given!r}")
-        for images in given:
-            checks.count(style_images=images)
+        for least, images in zip((style.LEAST_TRAIN, style.LEAST_TEST), given):
+            checks.count(least, style_images=images)
 
     def check(self, subject):
         if composition.input_range(subject.encoder) != (0, 255) or subject.train_images.shape[-1] not in (1, 3):
