@@ -440,6 +440,17 @@ def test_publishing_leaves_a_commit_a_card_and_a_pin(hub, written):
     assert all(fake_hub.sha256(there[file]) == digest for file, digest in hashes.items())
 
 
+def test_another_model_of_a_pinned_name_does_not_take_its_place(published, folder):
+    publishing.publish(folder, "me/fork")  # the same files from elsewhere
+    assert index.read()[NAME]["repository"] == "me/fork"
+    another = write(folder, models(), results(remarks=["another"]), overwrite=True)
+    commits = len(published.repositories[REPOSITORY].commits)
+    with pytest.raises(InvalidInputError, match=r"another model of that name, me/fork.*--no-manifest"):
+        publishing.publish(another, REPOSITORY)
+    assert index.read()[NAME]["repository"] == "me/fork" and len(published.repositories[REPOSITORY].commits) == commits
+    publishing.publish(another, REPOSITORY, manifest=False)
+
+
 def test_the_card_is_what_the_hub_reads_and_a_person_needs(hub, written):
     publishing.publish(written, REPOSITORY)
     text = hub.files(REPOSITORY)["README.md"].decode()
