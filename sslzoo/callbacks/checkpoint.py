@@ -143,7 +143,7 @@ class Checkpoint(keras.callbacks.Callback):
             return
         buffer = io.BytesIO()
         np.savez(buffer, note=np.array(note), **arrays)
-        if self.path.exists() and not self._is_damaged:
+        if self.path.exists() and not self._is_damaged:  # which would take the place of the one that is whole
             self._keep()
         write_beside(self.path, buffer.getbuffer())
         self._is_damaged = False
@@ -205,10 +205,7 @@ class Checkpoint(keras.callbacks.Callback):
                 faults.append(f"{path.name}: {str(error) or type(error).__name__}")
                 continue
             if faults:
-                self._is_damaged, done = (
-                    True,
-                    note["epochs_done"],
-                )  # it must not take the place of the one that is whole
+                self._is_damaged, done = True, note["epochs_done"]
                 self.remarks.append(f"The newest checkpoint was damaged; the run went on after epoch {done}.")
             return note, arrays
         raise ArtifactError(

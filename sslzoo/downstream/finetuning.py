@@ -2,9 +2,7 @@
 
 import dataclasses
 import os
-import re
 import time
-import unicodedata
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +24,7 @@ from sslzoo.networks.composition import as_functional
 from sslzoo.networks.initialization import give_weights
 from sslzoo.progress import line
 from sslzoo.publishing.artifact import check_target
-from sslzoo.training.settings import SETUPS
+from sslzoo.training.settings import SETUPS, plain_name
 from sslzoo.zoo.index import SCHEME
 from sslzoo.zoo.results import is_license, is_name
 
@@ -235,8 +233,7 @@ def finetune(
 def _check_out(out, overwrite, license):
     """The name of the model that is written there."""
     check_target(Path(os.path.abspath(out)), overwrite)
-    plain = unicodedata.normalize("NFKD", Path(os.path.abspath(out)).name).encode("ascii", "ignore").decode().lower()
-    name = re.sub(r"[^a-z0-9.]+", "-", plain).strip("-.")
+    name = plain_name(Path(os.path.abspath(out)).name, kept=".")
     if not is_name(name):
         raise InvalidInputError(f"out must end in a name of the model, of a-z and 0-9. Received: out='{out}'")
     if license is not None and not is_license(license):

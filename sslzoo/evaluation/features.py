@@ -263,13 +263,8 @@ def check_labels(
     array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
     if array.dtype.kind not in "iubf":
         refuse("integers; of names, take np.unique(labels, return_inverse=True)[1], of train and test labels together")
-    whole = array.dtype.kind != "f"
-    if (
-        not (attributes and whole)
-        and array.ndim == 2
-        and np.isin(array, (0, 1)).all()
-        and (array.sum(axis=1) == 1).all()
-    ):
+    may_exclude = attributes and array.dtype.kind != "f"
+    if array.ndim == 2 and not may_exclude and np.isin(array, (0, 1)).all() and (array.sum(axis=1) == 1).all():
         refuse("one integer for each image; of one-hot rows, take labels.argmax(axis=1)")
     if array.ndim not in ((1, 2) if attributes else (1,)) or len(array) != rows:
         refuse(f"(N,){', or (N, A) attributes' * attributes}, one label for each row of the {rows:,}")

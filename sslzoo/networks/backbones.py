@@ -245,7 +245,9 @@ def _functions(module, function, shape, weights, options):
             "A backbone is named 'keras:NAME', 'keras_hub:PRESET' or 'package.module:function'. "
             f"Received: name={module!r}"
         )
-    sys.path.append(os.getcwd())  # a program's path begins with its own folder
+    here = os.getcwd()  # where a program's path does not begin: that is its own folder
+    is_new = here not in sys.path
+    sys.path += [here] * is_new
     try:
         made = getattr(importlib.import_module(module), function, None)
     except ModuleNotFoundError as error:
@@ -255,7 +257,8 @@ def _functions(module, function, shape, weights, options):
             f"No module {error.name} in the current folder or on PYTHONPATH. Received: name='{module}:{function}'"
         ) from None
     finally:
-        sys.path.pop()
+        if is_new:
+            sys.path.remove(here)
     if not callable(made):
         raise InvalidInputError(f"Expected a function in the module {module}. Received: name='{module}:{function}'")
     network = made(shape, **({} if weights is None else {"weights": weights}), **options)

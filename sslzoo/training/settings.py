@@ -365,13 +365,18 @@ def parse_changes(words: "list[str]", numbers: dict) -> dict:
     return changes
 
 
+def plain_name(text: str, kept: str = "") -> str:
+    """A text in the letters of names: lower-case ones, digits and those that are `kept`; "-" stands for all others."""
+    text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    return re.sub(rf"[^a-z0-9{re.escape(kept)}]+", "-", text).strip(f"-{kept}")
+
+
 def data_name(dataset: str) -> str:
     """The data set's name inside names of models: lower-case letters, digits and "-".
 
     fashion_mnist -> fashion-mnist; a path -> what `name_of` calls it, as it can be written ("My Photos/" -> my-photos).
     """
-    plain = unicodedata.normalize("NFKD", name_of(dataset)).encode("ascii", "ignore").decode().lower()
-    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:60].strip("-") or "data"
+    return plain_name(name_of(dataset))[:60].strip("-") or "data"
 
 
 def model_name(method: str, dataset: str, variant: str = "zoo", seed: int = 0, changes: Sequence[str] = ()) -> str:

@@ -36,7 +36,7 @@ def test_a_variational_run_begins_where_the_model_stood(tmp_path):
     former = sslzoo.load("simvae-digits")
     np.testing.assert_allclose(sslzoo.load(folder).predict(x, verbose=0), former.predict(x, verbose=0), atol=1e-4)
     results = read_results(folder)
-    assert "--init simvae-digits" in results["recipe"]
+    assert "--init simvae-digits" in results["recipe"] and results["settings"]["network"] == "as in simvae-digits"
     assert any("weights of simvae-digits" in remark for remark in results["remarks"])
 
 

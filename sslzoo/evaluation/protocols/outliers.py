@@ -65,7 +65,8 @@ class Outliers(Protocol):
             )
         self._others, self._remarks = {}, []
         for name, images in sets.items():
-            most, images = self.outlier_images, images if hasattr(images, "take") else checks.array(images)
+            most = self.outlier_images
+            images = images if hasattr(images, "take") else checks.array(images)
             images = images[:most] if name in KNOWN else images[spread(len(images), most)]
             self._others[name], done = data.fit_images(images, subject.test_images.shape[1:])
             self._remarks += [f"outliers, {name}: {what}." for what in done]
