@@ -993,9 +993,6 @@ SETTINGS_HEADER = ["encoder", "network", "representation size", "head", "images 
 SETTINGS_HEADER += ["optimizer and rate", "schedule", "temperature", "likelihood variance", "precision"]
 OPEN = """Runs of the papers, and controls of a fair comparison, that nobody has made yet, with their commands:
 
-- Figure 6 of SimVAE, how strongly images are cropped: `python benchmarks/seeds.py beta-vae mnist --tag crop-0.2
-  --set "policy_changes={'crop': {'scale': (0.2, 1.0)}}" views_per_image=60` for beta-VAE, and with 0.7
-  ([SimVAE and SimCLR](#crops-figure-6-of-simvae) have three strengths).
 - GEDI's ablations on MNIST: `python recipes/gedi.py --dataset mnist --variant no-gen`, and `no-inv`, `no-prior`,
   `two-stage`.
 - BALL+, ANN+, CMC-BALL and CMC-ANN: `--variant plus` of `ball` and `annulus`, `neighbors` and `clusters` of `cmc`.
