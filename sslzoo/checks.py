@@ -117,9 +117,11 @@ def interval(low: float, high: float, above: bool = False, **arguments):
 
     def fits(pair):
         good = isinstance(pair, (tuple, list)) and len(pair) == 2 and all(map(is_number, pair))
-        return good and low <= pair[0] <= pair[1] <= high and not (above and pair[0] <= low) and math.isfinite(pair[1])
+        good = good and all(map(math.isfinite, pair))
+        return good and low <= pair[0] <= pair[1] <= high and not (above and pair[0] <= low)
 
-    needed = f"(a, b) with {low:g} {'<' if above else '<='} a <= b"
+    least = "" if low == -math.inf else f"{low:g} {'<' if above else '<='} "
+    needed = f"(a, b), finite, with {least}a <= b"
     if high < math.inf:
         needed += f" <= {high:g}"
     return _each(arguments, fits, needed, lambda pair: (float(pair[0]), float(pair[1])))

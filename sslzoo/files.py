@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import sys
+import threading
 import time
 import zipfile
 from collections.abc import Callable
@@ -79,7 +80,7 @@ def write_beside(path: "str | os.PathLike", content: "bytes | Callable") -> Path
         with open(place, "wb") as file:
             content(file) if callable(content) else file.write(content)
         return as_path(path)
-    beside = place.with_name(f".{place.name}.{os.getpid()}.part")
+    beside = place.with_name(f".{place.name}.{os.getpid()}.{threading.get_ident()}.part")
     try:
         write_synced(beside, content)
         if former is not None:

@@ -42,10 +42,15 @@ REFUSED = [
     (lambda v: checks.seed(rate=v), "rate must be an integer from 0 to 2147483647, or None", [-1, 2**31, 0.0, True]),
     (
         lambda v: checks.interval(0, 1, above=True, rate=v),
-        r"rate must be (a, b) with 0 < a <= b <= 1",
+        r"rate must be (a, b), finite, with 0 < a <= b <= 1",
         [(0, 1), (0.9, 0.2), (0.1, 1.1), 0.5, (0.5,), (0.1, math.nan), (True, 1)],
     ),
-    (lambda v: checks.interval(0, math.inf, rate=v), "rate must be (a, b) with 0 <= a <= b", [(1, math.inf)]),
+    (lambda v: checks.interval(0, math.inf, rate=v), "rate must be (a, b), finite, with 0 <= a <= b", [(1, math.inf)]),
+    (
+        lambda v: checks.interval(-math.inf, math.inf, rate=v),
+        "rate must be (a, b), finite, with a <= b",
+        [(-math.inf, 1)],
+    ),
     (lambda v: checks.size(rate=v), "rate must be an integer >= 1, (height, width), or None", [0, (8, 8, 3), 1.5]),
     (
         lambda v: checks.shape(3, rate=v),

@@ -101,11 +101,20 @@ def test_a_remainder_that_cannot_be_taken_is_refused_before_the_first_step(name)
     images = inputs["images"] if model.indexed else inputs
     batches = data.Batches(images, None, 12, with_index=model.indexed, drop_remainder=False)
     if model.least_batch == 1 and name != "wmse":
-        fit_inputs.check_batches(model, inputs, 12, 1.0)
+        fit_inputs.check_batches(model, inputs, 12)
         return
+    fit_inputs.check_batches(model, inputs, 12, steps=1)  # which meets no remainder
+    fit_inputs.check_least(model, inputs, 12, steps=1)
     steps = keras.callbacks.LambdaCallback(on_train_batch_begin=lambda batch, logs: pytest.fail("a step was taken"))
     held_out = {"x": contract.inputs(model, 26), "batch_size": 12, "validation_split": 0.5}
-    for given in ({"x": inputs, "batch_size": 12}, held_out, {"x": batches, "shuffle": False}, {"x": images[:1]}):
+    several = {"x": inputs, "batch_size": 12, "steps_per_epoch": 1, "epochs": 2}  # the second epoch goes on
+    for given in (
+        {"x": inputs, "batch_size": 12},
+        held_out,
+        {"x": batches, "shuffle": False},
+        {"x": images[:1]},
+        several,
+    ):
         with pytest.raises(ValueError, match=r"drop 1 of|last batch of an epoch"):
             model.fit(**given, verbose=0, callbacks=[steps])
 

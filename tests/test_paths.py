@@ -1,6 +1,7 @@
 """What a user's words mean: a name or a path, the home folder, and whose images those of a path are."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import keras
@@ -110,7 +111,7 @@ def test_a_tilde_is_the_home_folder_wherever_a_path_is_taken(home, encoder, caps
     assert encoders.as_features("~/features.npz").shape == (12, 3)
     evaluation.evaluate("~/models/mean", "~/photos", "knn", pictures="~/pictures").save("~/report.json")
     assert (home / "report.json").is_file() and (home / "pictures" / "neighbors.png").is_file()
-    found = sslzoo.compare(["~/models/mean", "~/classifier"], "~/photos", protocols="knn")
+    found = sslzoo.compare(["~/models/mean", "simclr-digits"], "~/photos", protocols="knn")
     assert found.save("~/compared") == home / "compared"
     with pytest.raises(MissingDataError, match="no such file"):
         encoders.onnx_encoder("~/nope.onnx")
@@ -191,3 +192,13 @@ def test_a_wrong_word_is_an_error_of_the_package():
     for word in ("", "~", "~/nope"):
         with pytest.raises(SSLZooError):
             data.load(word, "train")
+
+
+def test_two_threads_write_one_file_whole(tmp_path):
+    def write(fill):
+        for _ in range(50):
+            write_beside(tmp_path / "a.bin", bytes([fill]) * 50_000)
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(write, (1, 2)))  # raises what they raised
+    assert set((tmp_path / "a.bin").read_bytes()) in ({1}, {2}) and not list(tmp_path.glob(".a.*"))

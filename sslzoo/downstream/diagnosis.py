@@ -12,7 +12,7 @@ import numpy as np
 
 from sslzoo import checks, progress, zoo
 from sslzoo.callbacks.health import DIMENSIONAL_POWER
-from sslzoo.downstream.encoders import as_encoder, as_features, check_no_classifier, features_of
+from sslzoo.downstream.encoders import as_encoder, as_features, features_of
 from sslzoo.downstream.images import default_policy, some_images, views_of
 from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation import measures as of
@@ -364,7 +364,6 @@ def diagnose(
     if images is None:
         raise InvalidInputError("An encoder is diagnosed on images; features need none. Received: images=None")
     source, encoder = encoder, as_encoder(encoder, scale)
-    check_no_classifier(source)
     shape = sized(image_shape(encoder), image_size)
     images, remarks = some_images(images, shape, most, seed, split, data_dir, on_error)
     policy = None if views is False else views if isinstance(views, str) else _policy_for(source, images, views)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sslzoo import checks, zoo
+from sslzoo import checks
 from sslzoo.errors import BackendError, InvalidInputError, MissingDataError
 from sslzoo.evaluation import features as keras_features
 from sslzoo.evaluation.embedding import Embedding
@@ -14,6 +14,7 @@ from sslzoo.evaluation.features import (
     check_features,
     check_finite,
     check_images,
+    check_no_classifier,
     load_encoder,
     outputs_of,
     run,
@@ -120,6 +121,7 @@ def as_encoder(encoder, scale: float | None = None, needed: bool = True):
     checks.positive(scale=1 if scale is None else scale)
     if is_named(encoder) and str(encoder).endswith(".onnx"):
         return onnx_encoder(encoder, scale)
+    check_no_classifier(encoder)
     try:
         loaded = load_encoder(encoder)
     except InvalidInputError:
@@ -132,15 +134,6 @@ def as_encoder(encoder, scale: float | None = None, needed: bool = True):
     if isinstance(loaded, TorchEncoder):
         return TorchEncoder(loaded.module, loaded.channels_first, scale)
     raise InvalidInputError(f"A model of Keras scales images itself. Received: scale={scale}")
-
-
-def check_no_classifier(source) -> None:
-    """Raise `InvalidInputError` for the name or folder of a classifier: it gives probabilities, not features."""
-    if is_named(source) and not str(source).endswith(".onnx") and zoo.results_of(source).get("classes"):
-        raise InvalidInputError(
-            "An encoder gives features; a classifier gives probabilities. Take the encoder that it was made of. "
-            f"Received: {os.fspath(source)!r}, a classifier"
-        )
 
 
 def features_of(encoder, images, batch_size: int = 256, progress=None) -> np.ndarray:

@@ -13,10 +13,9 @@ from sslzoo import augment, checks, data, networks, publishing, views, zoo
 from sslzoo.downstream import labeled
 from sslzoo.downstream.classifier import Classifier, GradedAdam, add_low_rank, depth_factors, fit_head
 from sslzoo.downstream.comparison import wilson
-from sslzoo.downstream.encoders import check_no_classifier
 from sslzoo.errors import InvalidInputError, SSLZooError, choose
 from sslzoo.evaluation import Number, Report, balanced_accuracy, features
-from sslzoo.evaluation.features import check_images, image_shape, load_encoder, sized
+from sslzoo.evaluation.features import check_images, check_no_classifier, image_shape, load_encoder, sized
 from sslzoo.evaluation.report import versions
 from sslzoo.files import as_path, is_named
 from sslzoo.networks.backbones import widening
@@ -59,7 +58,8 @@ class _Settings:
     def __post_init__(self):
         choose("mode", self.mode, [mode for mode in MODES if mode != "scratch"])
         checks.count(epochs=self.epochs, batch_size=self.batch_size, rank=self.rank)
-        checks.positive(depth_decay=self.depth_decay, held_out=self.held_out, learning_rate=self.learning_rate or 1)
+        rate = 1 if self.learning_rate is None else self.learning_rate
+        checks.positive(depth_decay=self.depth_decay, held_out=self.held_out, learning_rate=rate)
         checks.number(0, 1, depth_decay=self.depth_decay, held_out=self.held_out)
         if self.labels is not None:
             checks.count(2, labels=self.labels)
@@ -191,15 +191,16 @@ def finetune(
     )
     checks.seed(needed=True, seed=seed)
     checks.count(seeds=seeds)
+    checks.seed(needed=True, seed=seed + seeds - 1)  # that of the last one
     checks.number(0, 0.9, test_share=test_share)
     out = None if out is None else as_path(out)
     name = None if out is None else _check_out(out, overwrite, license)
     is_backbone = _is_backbone(encoder)
     if pretrained and not is_backbone:
         raise InvalidInputError(f"pretrained is for backbones, such as 'keras:ResNet50'. Received: {encoder=}")
-    base = None if is_backbone else _checked(load_encoder(encoder))
-    if base is not None:
+    if not is_backbone:
         check_no_classifier(encoder)
+    base = None if is_backbone else _checked(load_encoder(encoder))
     images = labeled.read(
         dataset,
         (None, None, None) if base is None else sized(image_shape(base), image_size),

@@ -1,6 +1,7 @@
 """Encoder and images to one array of features, and the proof that the encoder stayed as it was."""
 
 import hashlib
+import os
 import sys
 import types
 import warnings
@@ -11,6 +12,7 @@ import numpy as np
 
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError
+from sslzoo.files import is_named
 from sslzoo.networks.composition import input_range
 
 ROUNDING = 1e-6  # of a feature's largest value: what encoders that compute in float32 may differ by
@@ -65,7 +67,7 @@ def load_encoder(encoder, **which):
         from sslzoo.methods.pretrainer import Pretrainer
 
         if isinstance(encoder, Pretrainer):
-            live = encoder.live_encoder(tuple(encoder.encoder.input_shape[1:]))
+            live = encoder.live_encoder(own_shape(encoder))
             live.name = encoder.name
             return live
         return encoder
@@ -81,6 +83,28 @@ def load_encoder(encoder, **which):
         "`encoder` must be a Keras model or a torch.nn.Module (raw images in, features out), or a name or folder for "
         f"`sslzoo.load`. Received: encoder of type {type(encoder).__name__}"
     )
+
+
+def check_no_classifier(source) -> None:
+    """Raise `InvalidInputError` for the name or folder of a classifier: it gives probabilities, not features."""
+    from sslzoo import zoo
+
+    if is_named(source) and zoo.results_of(source).get("classes"):
+        raise InvalidInputError(
+            "An encoder gives features; a classifier gives probabilities. Take the encoder that it was made of. "
+            f"Received: {os.fspath(source)!r}, a classifier"
+        )
+
+
+def own_shape(method) -> tuple[int, int, int]:
+    """Shape (H, W, C) of the raw images of a `Pretrainer` whose encoder takes one size; raises of any other."""
+    shape = tuple(method.encoder.input_shape[1:])
+    if None in shape:
+        raise InvalidInputError(
+            "The encoder of this method takes images of any size: pass the part for those at hand, "
+            f"method.parts((H, W, C))['encoder']. Received: {type(method).__name__} of images {shape}"
+        )
+    return shape
 
 
 class TorchEncoder:

@@ -13,7 +13,7 @@ from sslzoo.data.catalogue import KNOWN
 from sslzoo.errors import HubError, InvalidInputError, MissingPartError
 from sslzoo.evaluation import generation
 from sslzoo.evaluation.datasets import with_classes
-from sslzoo.evaluation.features import TorchEncoder, check_images, features, spread
+from sslzoo.evaluation.features import TorchEncoder, check_images, features, own_shape, spread
 from sslzoo.evaluation.protocols.protocol import DoesNotApply
 from sslzoo.files import is_named
 from sslzoo.methods.pretrainer import Pretrainer
@@ -209,7 +209,7 @@ def belongings(source, wanted) -> tuple[dict, dict, dict]:
         IntegrityError: it is not the one that was written.
     """
     if isinstance(source, Pretrainer):
-        parts = source.parts(tuple(source.encoder.input_shape[1:])) if wanted else {}
+        parts = source.parts(own_shape(source)) if wanted else {}
         return {part: parts[part] for part in wanted if part in parts}, {}, likelihood_of(vars(source))
     if not is_named(source):
         return {}, {}, {}

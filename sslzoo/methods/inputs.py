@@ -1,5 +1,6 @@
 """What users pass to `fit` and `evaluate`, checked before the first step."""
 
+import contextlib
 import sys
 import types
 import warnings
@@ -9,6 +10,7 @@ import keras
 from sslzoo import checks
 from sslzoo.data import Batches
 from sslzoo.errors import InvalidInputError
+from sslzoo.networks.composition import fits
 
 NO_PART = {  # arguments of Keras' `compile` that a method has no use for
     "loss": "A method is its own loss",
@@ -28,7 +30,13 @@ def check_compiled(method) -> None:
 
 
 def check_values(method, x) -> None:
-    """Raise unless images in memory are values that the views take; a warning of ones far too dark."""
+    """Raise unless images in memory are of the size and the values that the method takes; a warning of ones far too
+    dark."""
+    if not method.indexed and (isinstance(x, dict) or (isinstance(x, Batches) and x.with_index)):
+        raise InvalidInputError(
+            f"{type(method).__name__} takes images alone: it remembers none of them by an index. Received: images with "
+            "an index, or in a dict"
+        )
     images = _images(x)
     if isinstance(x, Batches):
         images = x.images if x.views is None else None
@@ -39,25 +47,33 @@ def check_values(method, x) -> None:
         raise InvalidInputError(f"There must be images. Received: 0 images {tuple(images.shape[1:])}")
     if (remark := checks.values(images, *span)) is not None:
         warnings.warn(remark, stacklevel=3)
+    seen, taken = method.views.compute_output_shape(images.shape)[-3:], method.encoder.input_shape[-3:]
+    if not fits(seen, taken):
+        raise InvalidInputError(
+            f"The encoder of {type(method).__name__} takes views {taken}. Received: images "
+            f"{tuple(images.shape[1:])}, which give views {tuple(seen)}"
+        )
 
 
-def check_batches(method, x, batch_size, share) -> object:
-    """Raise unless the method can take every batch of an epoch; `share` of an array is trained on.
+def check_batches(method, x, batch_size, share=1.0, steps=None) -> object:
+    """Raise unless the method can take every batch that is trained on.
+
+    Args:
+        batch_size: of an array, None for Keras' own.
+        share: of an array that is trained on.
+        steps: of the whole training, None for epoch after epoch: fewer than an epoch has meet no remainder.
 
     Returns:
         `x`; with that check in it, where it comes batch by batch (`check_stream`).
     """
-    images = _images(x)
-    if len(getattr(images, "shape", ())) >= 4:
-        _check_division(method, int(len(images) * share), batch_size or 32)
-    elif isinstance(x, Batches):
-        _check_division(method, x.images_per_epoch, x.batch_size)
-    else:
+    count, batch_size = _sizes(x, batch_size)
+    if count is None:
         return check_stream(method, x, training=True)
+    _check_division(method, _met(int(count * share), batch_size, steps), batch_size)
     return x
 
 
-def check_least(method, x, batch_size, what="x", share=1.0) -> object:
+def check_least(method, x, batch_size, what="x", share=1.0, steps=None) -> object:
     """`check_batches` of images that are measured: their last batch must be of `least_batch` images, and no more, and
     every batch of a multiple of `batch_multiple`.
 
@@ -65,13 +81,10 @@ def check_least(method, x, batch_size, what="x", share=1.0) -> object:
         what: what a message calls them.
         share: of an array, from its end, that is measured.
     """
-    images, count = _images(x), None
-    if len(getattr(images, "shape", ())) >= 4:
-        count, batch_size = len(images) - int(len(images) * (1.0 - share)), batch_size or 32
-    elif isinstance(x, Batches):
-        count, batch_size = x.images_per_epoch, x.batch_size
+    count, batch_size = _sizes(x, batch_size)
     if count is None:
         return check_stream(method, x)
+    count = _met(count - int(count * (1.0 - share)), batch_size, steps)
     last = count % batch_size or batch_size
     if count and last < method.least_batch:
         raise InvalidInputError(
@@ -88,11 +101,8 @@ def check_least(method, x, batch_size, what="x", share=1.0) -> object:
     return x
 
 
-def check_validation(method, given, batch_size: int | None) -> object:
+def check_validation(method, given, batch_size: int | None, steps: int | None) -> object:
     """`check_values` and `check_least` of the `validation_data` of `fit`, before it trains.
-
-    Args:
-        batch_size: of arrays; None where some of the batches are measured alone, of which none is the last.
 
     Returns:
         What was given; with the check in it, where that comes batch by batch.
@@ -101,10 +111,7 @@ def check_validation(method, given, batch_size: int | None) -> object:
         refuse_weights(*given[2:])
     measured = given[0] if isinstance(given, (tuple, list)) else given
     check_values(method, measured)
-    if batch_size is None:
-        checked = check_stream(method, measured)
-    else:
-        checked = check_least(method, measured, batch_size, "validation_data")
+    checked = check_least(method, measured, batch_size, "validation_data", steps=steps)
     return given if checked is measured else checked
 
 
@@ -119,6 +126,28 @@ def refuse_weights(*weights) -> None:
 
 def _images(x):
     return x["images"] if isinstance(x, dict) and "images" in x else x
+
+
+def _sizes(x, batch_size):
+    """(images of an epoch, images of a batch); (None, None) of what does not say them."""
+    if batch_size is not None:
+        checks.count(batch_size=batch_size)
+    images = _images(x)
+    if len(getattr(images, "shape", ())) >= 4:
+        return len(images), batch_size or 32
+    if isinstance(x, Batches):
+        return x.images_per_epoch, x.batch_size
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(x, torch.utils.data.DataLoader) and x.batch_size is not None:
+        with contextlib.suppress(TypeError):  # a data set without a length
+            count = len(x.dataset)
+            return count - count % x.batch_size * x.drop_last, x.batch_size
+    return None, None
+
+
+def _met(count, batch_size, steps):
+    """How many of `count` images so many steps meet, which begin anew where the images end."""
+    return count if steps is None else min(count, max(steps, 1) * batch_size)
 
 
 def _check_division(method, count, batch_size):

@@ -231,15 +231,14 @@ class Pretrainer(keras.Model):
         inputs.check_compiled(self)
         inputs.check_values(self, x)
         checks.fraction(validation_split=validation_split or 0.0)
-        if steps_per_epoch is None:
-            x = inputs.check_batches(self, x, batch_size, 1.0 - (validation_split or 0.0))
-        else:
-            x = inputs.check_stream(self, x, training=True)
+        # Keras goes on where an epoch of so many steps ended, so that a later one meets the remainder.
+        steps, validated = (each and each * (epochs - initial_epoch) for each in (steps_per_epoch, validation_steps))
+        x = inputs.check_batches(self, x, batch_size, 1.0 - (validation_split or 0.0), steps)
+        size = validation_batch_size or batch_size
         if validation_data is not None:
-            size = None if validation_steps is not None else validation_batch_size or batch_size or 32
-            validation_data = inputs.check_validation(self, validation_data, size)
-        elif validation_split and validation_steps is None:
-            inputs.check_least(self, x, validation_batch_size or batch_size, "validation_split", validation_split)
+            validation_data = inputs.check_validation(self, validation_data, size, validated)
+        elif validation_split:
+            inputs.check_least(self, x, size, "validation_split", validation_split, validated)
         self.program_sizes = program_sizes(steps_per_epoch, self.steps_per_execution)
         try:
             return super().fit(
@@ -279,7 +278,7 @@ class Pretrainer(keras.Model):
         inputs.refuse_weights(sample_weight)
         inputs.check_compiled(self)
         inputs.check_values(self, x)
-        x = inputs.check_least(self, x, batch_size) if steps is None else inputs.check_stream(self, x)
+        x = inputs.check_least(self, x, batch_size, steps=steps)
         try:
             return super().evaluate(x, y, batch_size, verbose, None, steps, callbacks, return_dict, **kwargs)
         except BaseException:
@@ -398,6 +397,10 @@ class Pretrainer(keras.Model):
         Raises:
             InvalidInputError: a tensor of another rank, images without `views`, or another number of views.
         """
+        if not hasattr(images, "shape"):
+            raise InvalidInputError(
+                f"{type(self).__name__} takes one array of images. Received: a {type(images).__name__}"
+            )
         # TensorFlow traces with an unknown shape once a model has seen two ranks; such a shape has no length.
         rank = images.shape.rank if hasattr(images.shape, "rank") else len(images.shape)
         if rank == 5:

@@ -7,6 +7,7 @@ import numpy as np
 
 from sslzoo import zoo
 from sslzoo.errors import ArtifactError, InvalidInputError
+from sslzoo.evaluation.features import check_no_classifier
 from sslzoo.networks import composition
 
 
@@ -112,5 +113,7 @@ class Beginning:
                 raise ArtifactError(
                     f"The run did not begin with such a part. Received: part={part!r} of '{self.folder}'"
                 )
+            if not self.copied:
+                check_no_classifier(self.name)
             self.loaded[part] = zoo.load(copy) if self.copied else zoo.load(self.name, part=part)
         return self.loaded[part]

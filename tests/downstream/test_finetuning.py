@@ -416,3 +416,12 @@ def test_data_is_refused_before_any_work(monkeypatch, tmp_path):
     for wrong in (keras.layers.Flatten(), keras.Sequential([keras.Input((8, 8, 3)), keras.layers.Conv2D(2, 3)])):
         with pytest.raises(InvalidInputError, match="encoder must"):
             sslzoo.finetune(wrong, (test, test))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [({"seed": 2**31 - 1, "seeds": 2}, "Received: seed=2147483648"), ({"learning_rate": 0}, "learning_rate must be")],
+)
+def test_numbers_that_would_end_a_later_part_are_refused_at_once(wrong, said):
+    with pytest.raises(InvalidInputError, match=said):
+        sslzoo.finetune(None, "nowhere", **wrong)

@@ -14,6 +14,7 @@ import sslzoo
 from sslzoo import cli
 from sslzoo.downstream.prediction import Prediction, predict
 from sslzoo.errors import InvalidInputError
+from sslzoo.training.beginning import Beginning
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,16 @@ def write_encoder(root):
     return sslzoo.publishing.write(root / "tiny", make_encoder())
 
 
-@pytest.mark.parametrize("use", [sslzoo.diagnose, sslzoo.finetune])
+@pytest.mark.parametrize(
+    "use",
+    [
+        sslzoo.diagnose,
+        sslzoo.finetune,
+        lambda encoder, images: sslzoo.evaluate(encoder, images, "knn", labels="folders"),
+        lambda encoder, images: sslzoo.compare([encoder, "simclr-digits"], images, labels="folders"),
+        lambda encoder, images: Beginning(str(encoder), encoder.parent / "begun"),
+    ],
+)
 def test_a_classifier_is_not_taken_for_an_encoder(use, folder):
     with pytest.raises(InvalidInputError, match="a classifier gives probabilities"):
         use(folder / "found", folder / "photos")

@@ -8,6 +8,7 @@ import pytest
 
 from sslzoo import data, evaluation, methods, networks
 from sslzoo.errors import InvalidInputError
+from sslzoo.methods import inputs
 from sslzoo.views import Views
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (24, 8, 8, 1)).astype("uint8")
@@ -263,3 +264,61 @@ def test_a_step_that_raises_leaves_the_model_its_weights(fused):
         model.evaluate(IMAGES, batch_size=12, verbose=0, callbacks=[interrupt])
     for ours, theirs in zip(model.get_weights(), trained, strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_data_loader_of_pytorch_says_how_many_images_its_batches_have():
+    torch = pytest.importorskip("torch")
+    model, loader = simclr(), torch.utils.data.DataLoader
+    for steps in (None, 3):
+        with pytest.raises(InvalidInputError, match="drop 1 of 24 images"):
+            model.fit(loader(IMAGES, 23), steps_per_epoch=steps, verbose=0, callbacks=[untouched(model)])
+    inputs.check_batches(model, loader(IMAGES, 23, drop_last=True), None)
+    with pytest.raises(InvalidInputError, match=r"at least 2 images.*1 of 24 images"):
+        model.evaluate(loader(IMAGES, 23), verbose=0)
+
+
+def test_steps_that_meet_a_remainder_are_refused_before_the_first():
+    model = simclr()
+    stream = data.Batches(IMAGES, None, 23, drop_remainder=False, repeat=True, seed=0)
+    for given in ({"x": IMAGES, "batch_size": 23, "shuffle": False}, {"x": stream}):
+        for epochs in ({"steps_per_epoch": 2}, {"steps_per_epoch": 1, "epochs": 2}):
+            with pytest.raises(InvalidInputError, match="drop 1 of 24 images"):
+                model.fit(**given, **epochs, verbose=0, callbacks=[untouched(model)])
+    with pytest.raises(InvalidInputError, match="1 of 24 images"):
+        model.evaluate(IMAGES, batch_size=23, steps=2, verbose=0)
+    held_out = {"validation_data": (IMAGES, None), "validation_batch_size": 23, "validation_steps": 1}
+    with pytest.raises(InvalidInputError, match="1 of 24 images"):
+        model.fit(IMAGES, batch_size=12, **held_out, epochs=2, verbose=0, callbacks=[untouched(model)])
+    model.fit(IMAGES, batch_size=23, steps_per_epoch=1, verbose=0)
+    model.fit(IMAGES, batch_size=23, steps_per_epoch=1, initial_epoch=1, epochs=1, verbose=0)  # nothing is left to do
+    assert np.isfinite(model.evaluate(IMAGES, batch_size=23, steps=1, verbose=0)).all()
+
+
+def test_an_index_that_nothing_remembers_is_refused():
+    model = simclr()
+    for x in ({"images": IMAGES}, data.Batches(IMAGES, None, 12, with_index=True)):
+        with pytest.raises(InvalidInputError, match="SimCLR takes images alone"):
+            model.fit(x, verbose=0, callbacks=[untouched(model)])
+    with pytest.raises(InvalidInputError, match="one array of images"):
+        model.make_views([IMAGES], True)
+
+
+@pytest.mark.parametrize("shape", [(16, 16, 1), (8, 8, 2)])
+def test_images_of_another_size_than_the_encoder_s_are_refused(shape):
+    model = simclr()
+    with pytest.raises(InvalidInputError, match=r"takes views \(8, 8, 1\)\. Received: images "):
+        model.fit(np.zeros((24, *shape), "uint8"), batch_size=12, verbose=0, callbacks=[untouched(model)])
+
+
+def test_a_batch_size_is_a_number_of_images():
+    for size in (0, -4, 2.5):
+        with pytest.raises(InvalidInputError, match="batch_size must be an integer >= 1"):
+            simclr().fit(IMAGES, batch_size=size, verbose=0)
+
+
+def test_a_method_of_an_encoder_of_any_size_says_what_to_evaluate():
+    encoder = networks.encoder("airnet", (None, None, 1), None, widths=(4,), seed=0)
+    model = methods.SimCLR(encoder, views=Views("simvae-digits", 2, size=(6, 6), seed=0))
+    with pytest.raises(InvalidInputError, match=r"method\.parts\(\(H, W, C\)\)\['encoder'\]"):
+        evaluation.features(model, IMAGES)
+    assert evaluation.features(model.parts((8, 8, 1))["encoder"], IMAGES).shape == (24, 4)
