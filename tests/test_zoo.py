@@ -826,6 +826,7 @@ def test_other_parts_say_what_they_take():
         ({"output_range": (0, 255)}, "Only a decoder"),
         ({"part": "decoder", "output_range": 255}, "output_range must be"),
         ({"part": "model", "dtype": "float16"}, "leave dtype out"),
+        ({"dtype": "float17"}, "dtype must be one of Keras'"),
         ({"name": "a/b"}, "name must be"),
         ({"part": "networks"}, "Did you mean 'network'"),
     ],

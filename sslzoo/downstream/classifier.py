@@ -28,10 +28,14 @@ class Classifier:
     def __init__(self, encoder: keras.Model, classes: int, seed: int = 0):
         self.features = compose(None, encoder)
         names = Copies({layer.name for layer in self.features.layers})
-        self.head = keras.layers.Dense(classes, kernel_initializer="zeros", name=names.unused("logits"))
+        # Whatever the global policy: what is chosen among classes is never rounded.
+        self.head = keras.layers.Dense(
+            classes, kernel_initializer="zeros", dtype="float32", name=names.unused("logits")
+        )
         logits = self.head(self.features.output)
         self.training = keras.Model(self.features.input, logits, name="classifier")
-        probabilities = keras.layers.Activation("softmax", name=names.unused("probabilities"))(logits)
+        softmax = keras.layers.Activation("softmax", dtype="float32", name=names.unused("probabilities"))
+        probabilities = softmax(logits)
         self.model = keras.Model(self.features.input, probabilities, name="classifier")
         draws = [each for each in self.training.variables if each.name == "seed_generator_state"]
         for place, state in enumerate(draws):  # of dropout: a copy of a layer has a seed of nobody's choice

@@ -93,7 +93,7 @@ def compose(
     tensors = [tensors[position] for position in kept]
     if activation is not None:
         labels = [copies.unused(f"{network.output_names[position]}_{activation}") for position in kept]
-        tensors = [keras.layers.Activation(activation, name=n)(t) for n, t in zip(labels, tensors)]
+        tensors = [keras.layers.Activation(activation, dtype="float32", name=n)(t) for n, t in zip(labels, tensors)]
     outputs = tensors[0] if len(tensors) == 1 else tensors
     return check_published(keras.Model(raw, outputs, name=name or network.name))
 
@@ -213,12 +213,22 @@ def stretched(model: keras.Model, low: float, high: float) -> keras.Model:
     return keras.Model(model.input, rescaling(model.outputs[0]), name=model.name)
 
 
-def with_policy(model: keras.Model, dtype: "str | keras.DTypePolicy") -> keras.Model:
+def dtype_policy(dtype: "str | keras.DTypePolicy") -> keras.DTypePolicy:
+    """Keras' policy of that name; `InvalidInputError` where there is none."""
+    try:
+        return keras.dtype_policies.get(dtype)
+    except (ValueError, TypeError) as error:
+        raise InvalidInputError(
+            f"dtype must be one of Keras', such as 'float32' or 'mixed_bfloat16'. Received: {dtype=}"
+        ) from error
+
+
+def with_policy(model: keras.Model, policy: keras.DTypePolicy) -> keras.Model:
     """A composed model under another dtype policy, as copies. Preprocessing stays float32: its steps need the range.
 
     Args:
         model: Functional model of core layers.
-        dtype: policy, such as "float16" or "mixed_bfloat16".
+        policy: what `dtype_policy` gives.
 
     Returns:
         Functional `keras.Model` of one float32 input.
@@ -228,7 +238,7 @@ def with_policy(model: keras.Model, dtype: "str | keras.DTypePolicy") -> keras.M
         fixed = preprocessing(model).layers
     except InvalidInputError:  # a decoder has none
         fixed = []
-    copies = Copies({raw.name}, keras.dtype_policies.get(dtype), [id(layer) for layer in fixed])
+    copies = Copies({raw.name}, policy, [id(layer) for layer in fixed])
     outputs = copies.replay(model, raw)
     return keras.Model(raw, outputs[0] if len(outputs) == 1 else outputs, name=model.name)
 

@@ -100,13 +100,14 @@ def load(
     from sslzoo.networks import composition
     from sslzoo.zoo import reading
 
+    policy = None if dtype is None else composition.dtype_policy(dtype)
     model = reading.read(path, stored, verify, seal)
     if part == "network":
         model = composition.without_preprocessing(model)
     if (low, high) != (0, 1):
         model = composition.stretched(model, low, high)
     if dtype is not None:
-        model = composition.with_policy(model, dtype)
+        model = composition.with_policy(model, policy)
     model.name = name or _model_name(name_or_path, path) + ("" if part == "encoder" else f"-{part}")
     return model if part == "model" else composition.guarded(model)
 

@@ -6,6 +6,7 @@ import pytest
 from keras import ops
 
 from sslzoo import networks
+from sslzoo.downstream.classifier import Classifier
 from sslzoo.errors import InvalidInputError
 from sslzoo.networks import composition
 from sslzoo.views import Views
@@ -100,3 +101,17 @@ def test_a_network_that_scales_again_is_noticed(layer):
     assert not composition.scales_twice(network, Views([keras.layers.Rescaling(255.0)], 2))
     ours = networks.backbone("keras:VGG16", (32, 32, 3), seed=0)
     assert not composition.scales_twice(ours, Views([], 2))
+
+
+def test_what_is_published_ends_in_float32_under_any_policy():
+    """Half precision knows no probability between 0.996 and 1: a likelihood came out twice as large."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        decoder = networks.decoder("mlp-small", (8, 8, 1), 4, seed=0)
+        assert networks.compose(None, decoder, activation="sigmoid").outputs[0].dtype == "float32"
+        encoder = networks.encoder("mlp-small", (8, 8, 1), 4, seed=0)
+        made = Classifier(encoder, 3)
+        assert {made.model.outputs[0].dtype, made.training.outputs[0].dtype} == {"float32"}
+    finally:
+        keras.config.set_dtype_policy(before)
