@@ -1345,3 +1345,19 @@ def test_tiff_files_that_differ_are_refused(tiffs):
     tifffile.imwrite(tiffs / "0" / "z.tif", np.zeros((8, 8), "int64"))
     with pytest.raises(errors.InvalidInputError, match="dtype=int64"):
         data.load(tiffs, "train")
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_lab_colors_are_read_in_gray_too(channels, tmp_path):
+    Image.new("LAB", (8, 8), (50, 100, 200)).save(tmp_path / "a.tif")
+    decoded = image_files.decode(image_files.open_image(tmp_path / "a.tif"))
+    assert decoded.mode == "RGB" and image_files.fitted(decoded, (4, 4), channels).shape == (4, 4, channels)
+
+
+def test_labels_without_columns_and_arrays_that_are_no_pair_are_refused():
+    images, _ = toy()
+    with pytest.raises(errors.InvalidInputError, match=r"integer labels.*shape=\(23, 0\)"):
+        data.check(images, np.zeros((23, 0), int))
+    if importlib.util.find_spec("tensorflow"):
+        with pytest.raises(errors.InvalidInputError, match=r"\(images, labels\). Received: a tuple of 1"):
+            data.pipeline((images,), None, 8)

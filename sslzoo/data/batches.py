@@ -130,6 +130,8 @@ def pipeline(
             f"A tf.data pipeline takes TensorFlow (pip install 'sslzoo[tensorflow]'); importing it failed ({error}). "
             "`sslzoo.data.Batches` gives the same batches from arrays without it."
         ) from error
+    if isinstance(name, tuple) and len(name) != 2:
+        raise errors.InvalidInputError(f"Arrays must be (images, labels). Received: a tuple of {len(name)}")
     images, labels = name if isinstance(name, tuple) else load(name, split, data_dir, image_size)
     plan = _Plan(images, labels, batch_size, seed, shuffle, start_epoch, drop_remainder)
 

@@ -204,6 +204,8 @@ def decode(image, background: "str | tuple[int, int, int]" = "white"):
     image.load()
     turn = TURNS.get(image.getexif().get(ORIENTATION))  # none of a TIFF: Pillow turned it as it loaded it
     image = image if turn is None else image.transpose(Image.Transpose[turn])
+    if image.mode == "LAB":  # of which Pillow makes RGB alone
+        return image.convert("RGB")
     if not _is_transparent(image):
         return image
     mode = "L" if image.mode in GRAY_MODES else "RGB"

@@ -192,7 +192,8 @@ def check(images, labels=None) -> tuple[np.ndarray, np.ndarray | None]:
         )
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
-    if not (np.issubdtype(labels.dtype, np.integer) or labels.dtype == bool) or labels.ndim not in (1, 2):
+    whole = np.issubdtype(labels.dtype, np.integer) or labels.dtype == bool
+    if not whole or labels.ndim not in (1, 2) or 0 in labels.shape[1:]:
         raise errors.InvalidInputError(
             "Expected integer labels (N,), or (N, T) of 0 and 1 for T attributes. "
             f"Received: dtype={labels.dtype}, shape={labels.shape}"

@@ -63,6 +63,13 @@ class Embedding:
     skipped: list[tuple[str, str]] = dataclasses.field(default_factory=list)
     remarks: list[str] = dataclasses.field(default_factory=list)
 
+    def __post_init__(self):
+        for name in ("features", "log_var", "paths", "index", "labels", "classes", "model"):
+            value = getattr(self, name)
+            setattr(self, name, value if value is None else np.asarray(value))
+        if self.paths is None and self.index is None and self.features.ndim:
+            self.index = np.arange(len(self.features))
+
     def checked(self) -> "Embedding":
         """Itself; raises `InvalidInputError` unless features are features and the other arrays belong to them."""
         self.features = check_features(self.features, "features", np.float32)

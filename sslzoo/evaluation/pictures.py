@@ -16,6 +16,7 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
@@ -440,6 +441,8 @@ def save_figure(figure, path, drawing=True):
 
     A drawing has 64 colors at once: it takes much less space and looks no different. Photographs need all of theirs.
     """
+    for text in figure.findobj(Text):
+        text.set_parse_math(False)  # a class may be called "$5"
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     picture = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")

@@ -243,6 +243,10 @@ class EnergyModel(JointEmbedding):
         checks.count(n=n)
         if start is None:
             start = np.random.default_rng([seed, 1]).uniform(*self.sample_range, (n, *self.sample_shape))
+        elif np.shape(start) != (n, *self.sample_shape):
+            raise InvalidInputError(
+                f"start must be as the networks see images, {(n, *self.sample_shape)}. Received: {np.shape(start)}"
+            )
         return long_chains(self, function, start, steps, self.step_size, self.noise, self.clip, seed, verbose)
 
     def log_density_of_views(self, views):

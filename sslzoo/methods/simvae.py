@@ -80,8 +80,10 @@ class SimVAE(VAE):
             InvalidInputError: centers are uniform and `like` is not given: there is no such distribution to draw from.
         """
         seed = keras.random.SeedGenerator(seed) if isinstance(seed, int) else seed or self.random
-        shape = (n, self.decoder.input_shape[-1])
+        shape = (checks.count(n=n), self.decoder.input_shape[-1])
         if like is not None:
+            if not len(like):
+                raise InvalidInputError("like must be one image at least. Received: like with 0 images")
             centers = self.encode(like)
             centers = ops.take(centers, ops.arange(n) % ops.shape(centers)[0], axis=0)
         elif self.center_variance is not None:

@@ -152,7 +152,7 @@ class VAE(Pretrainer):
     def sample(self, n: int, seed: int | None = None):
         """n images from the prior: z ~ N(0, I), decoded. Float tensor (n, H, W, C) in [0, 1]."""
         size = self.decoder.input_shape[-1]
-        return self.decode(keras.random.normal((n, size), seed=self.random if seed is None else seed))
+        return self.decode(keras.random.normal((checks.count(n=n), size), seed=self.random if seed is None else seed))
 
     def pictures(self, images, seed: int) -> list[Picture]:
         seen, rebuilt = (ops.convert_to_numpy(view(images[:20])) for view in (self.prepare, self.reconstruct))

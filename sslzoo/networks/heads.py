@@ -4,6 +4,7 @@ import keras
 from keras import layers
 
 from sslzoo import checks
+from sslzoo.errors import InvalidInputError
 from sslzoo.networks import blocks
 from sslzoo.networks.initialization import initialize, unit_rows
 
@@ -46,8 +47,12 @@ def projector(
         Functional `keras.Model`: float (B, input_dim) -> (B, widths[-1]).
 
     Raises:
-        InvalidInputError: a size that is not a positive integer, or no widths.
+        InvalidInputError: a size that is not a positive integer, no widths, or no such activation.
     """
+    try:
+        keras.activations.get(activation)
+    except (ValueError, TypeError) as error:
+        raise InvalidInputError(f"activation must be one of Keras'. Received: {activation=}") from error
     x = features = keras.Input((checks.count(input_dim=input_dim),), name="features")
     *hidden, output = checks.widths(widths=widths)
     for index, width in enumerate(hidden, 1):

@@ -111,6 +111,8 @@ class Builders:
         if not self.settings.get("head"):
             return None
         options = self.settings.get("head_options", {})
+        for option in options:
+            choose("option of a head", option, ("batch_norm", "output_batch_norm", "activation", "output_bias"))
         head = networks.projector(encoder.output_shape[-1], self.settings["head"], seed=self.seed + 1, **options)
         self.fill_head(head, encoder)
         return head

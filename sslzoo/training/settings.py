@@ -311,7 +311,7 @@ def _checked(numbers):
     checks.count(
         **given("batch_size", "num_views", "view_size", "epochs", "latent_dim", "gmm_restarts", "probe_on_views")
     )
-    checks.count(0, **given("monitor_every", "warmup_steps", "local_views"))
+    checks.count(0, **given("monitor_every", "warmup_steps", "local_views", "standardize"))
     checks.positive(**given("learning_rate", "adam_epsilon", "views_per_image"))
     checks.number(0, **given("weight_decay", "warmup_epochs"))
     checks.number(0, **there("freeze_epochs", "queue_epochs", "generative_epochs"))
@@ -320,7 +320,17 @@ def _checked(numbers):
         if not isinstance(value, dict):
             entry = "step: its options or None" if name == "policy_changes" else "option: value"
             raise InvalidInputError(f"{name} must be a dict, {{{entry}}}. Received: {name}={value!r}")
+        if odd := [key for key in value if not isinstance(key, str) or key in OWN_OPTIONS.get(name, ())]:
+            raise InvalidInputError(f"{name} cannot have an option {odd[0]!r}. Received: {name}={value!r}")
     return numbers
+
+
+# What a run says itself where a setting has options.
+OWN_OPTIONS = {
+    "network_options": ("name", "input_shape", "latent_dim", "posterior", "seed"),
+    "head_options": ("input_dim", "widths", "seed", "name"),
+    "policy_changes": ("name", "size"),
+}
 
 
 def kind_of(dataset: str, channels: int | None) -> str:

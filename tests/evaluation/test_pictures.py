@@ -278,3 +278,10 @@ def test_confusion(tmp_path):
         assert picture.format == "PNG" and min(picture.size) > 300
     with pytest.raises(InvalidInputError, match="K, K"):
         pictures.confusion(counts[:2], tmp_path / "no.png")
+
+
+def test_a_name_of_dollars_is_no_formula(tmp_path):
+    names = ["$1_$5", "$\\frac$"]
+    shown = pictures.confusion(np.eye(2), tmp_path / "c.png", names, title="$\\frac$")
+    assert shown.stat().st_size > 1000
+    assert pictures.curves({"loss": [2.0, 1.0]}, tmp_path / "t.png", title="$\\frac$").stat().st_size > 1000

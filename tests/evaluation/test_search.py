@@ -177,3 +177,11 @@ def test_names_in_a_table_are_no_formulas():
         0
     ] == "plain.png"
     assert {cell[1] for cell in cells} == {"./=HYPERLINK(1)"}
+
+
+def test_features_without_images_are_numbered():
+    features = np.random.default_rng(0).normal(size=(40, 3))
+    embedding = evaluation.Embedding(features, labels=[0, 1] * 20)
+    assert embedding.index.tolist() == list(range(40))
+    assert embedding.to_csv().splitlines()[2].startswith("1,1,")
+    assert evaluation.search(embedding, 3, k=2)[0].image != 3

@@ -326,6 +326,9 @@ def test_clusters_density_and_samples():
 
     before = state(model)
     start, moved = (model.sample(5, steps, seed=3, verbose=False) for steps in (0, 30))
+    for wrong in (np.zeros((7, 8, 8, 1)), np.zeros((5, 8, 8))):
+        with pytest.raises(InvalidInputError, match=r"start must be .*\(5, 8, 8, 1\)\. Received: \("):
+            model.sample(5, start=wrong, verbose=False)
     assert start.shape == moved.shape == (5, 8, 8, 1) and start.min() >= -1 and start.max() <= 1
     assert (array(model.log_density_of_views(moved)) > array(model.log_density_of_views(start))).all()
     for old, new in zip(before, state(model)):

@@ -231,3 +231,11 @@ def test_wrong_arguments_are_refused_at_once(build, message):
 def test_unknown_likelihood_names_the_nearest():
     with pytest.raises(UnknownNameError, match="Did you mean 'gaussian'"):
         make(VAE, likelihood="gausian")
+
+
+def test_samples_are_so_many_and_around_images():
+    for method in (VAE, SimVAE):
+        with pytest.raises(InvalidInputError, match="n must be an integer >= 1"):
+            make(method).sample(2.5)
+    with pytest.raises(InvalidInputError, match="like must be one image at least"):
+        make(SimVAE).sample(2, like=images(4)[:0])

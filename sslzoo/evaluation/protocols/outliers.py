@@ -66,7 +66,7 @@ class Outliers(Protocol):
         self._others, self._remarks = {}, []
         for name, images in sets.items():
             most = self.outlier_images
-            images = images if hasattr(images, "take") else checks.array(images)
+            images = images if isinstance(images, data.StreamedImages) else checks.array(images)
             images = images[:most] if name in KNOWN else images[spread(len(images), most)]
             self._others[name], done = data.fit_images(images, subject.test_images.shape[1:])
             self._remarks += [f"outliers, {name}: {what}." for what in done]
