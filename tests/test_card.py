@@ -205,12 +205,12 @@ def test_terms_of_known_images_are_named_and_none_are_made_up_for_others():
 
 
 @pytest.mark.parametrize("name", ["style.size_r2", "style.kept", "style.linear_kept"])  # a mean of R2 is one
-def test_r2_is_a_share_wherever_it_stands(name):
+def test_r2_is_a_share_for_model_indices_and_a_percentage_for_people(name):
     metric = {"name": name, "value": 78.7897, "chance": 0.0, "error": 1.0, "protocol": "R2 of its side"}
     text = card.render(results(metrics=[metric]))
     [number] = ModelCard(text).data.eval_results
     assert (number.metric_type, number.metric_value) == ("r_squared", 0.787897)
-    assert rows(text, "Numbers")[2][1] == "0.7879 ± 0.01"
+    assert rows(text, "Numbers")[2][1] == "78.79 ± 1 %"
 
 
 def test_the_front_matter_has_the_headlines_alone():

@@ -117,7 +117,7 @@ def _front_matter(results):
             dataset_split="test",
             metric_type=_kind(metric),
             metric_name=_label(metric),
-            metric_value=_scaled(metric["value"], _scale(metric)[0]),
+            metric_value=_standard(metric),
         )
         for metric in headlines(_own_metrics(results))
     ]
@@ -202,10 +202,9 @@ def _numbers(results, where):
         f"|---|---:|{'---:|' * len(columns)}---|",
     ]
     for metric in metrics:
-        scale, unit = _scale(metric)
-        error = metric.get("error")
-        cells = [_label(metric), _with_unit(metric["value"], scale, unit, error)]
-        cells += [_with_unit(metric.get(column), scale, unit) for column in columns]
+        unit = metric.get("unit", "%")
+        cells = [_label(metric), _with_unit(metric["value"], unit, metric.get("error"))]
+        cells += [_with_unit(metric.get(column), unit) for column in columns]
         lines.append(f"| {' | '.join(map(_cell, [*cells, metric['protocol']]))} |")
     if command := _evaluation_command(results, where):
         lost = _lost(results)
@@ -297,20 +296,16 @@ def _kind(metric):
     return _KINDS.get(metric["name"].replace("_", ".").split(".")[-1], "accuracy")
 
 
-def _scale(metric):
-    """Factor and unit of a metric: R2 is a share, also where results.json has it in percent."""
-    unit = metric.get("unit", "%")
-    return (0.01, "") if _kind(metric) == "r_squared" and unit == "%" else (1, unit)
+def _standard(metric):
+    """A metric's value as the Hub's model indices have it: R2 is a share, where results.json has it in percent."""
+    percent = metric.get("unit", "%") == "%"
+    return round(metric["value"] / 100, 6) if percent and _kind(metric) == "r_squared" else metric["value"]
 
 
-def _scaled(value, scale):
-    return value if scale == 1 else round(value * scale, 6)
-
-
-def _with_unit(value, scale, unit, error=None):
+def _with_unit(value, unit, error=None):
     if value is None:
         return ""
-    shown = f"{_scaled(value, scale):.4g}" + (f" ± {_scaled(error, scale):.2g}" if error is not None else "")
+    shown = f"{value:.4g}" + (f" ± {error:.2g}" if error is not None else "")
     return f"{shown} {unit}".rstrip()
 
 

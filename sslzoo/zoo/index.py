@@ -227,9 +227,9 @@ _COUNTED = {layout.CONFIG, layout.METADATA, layout.WEIGHTS, layout.RESULTS}
 
 
 def _in_short(metric):
-    short = {"name": metric["name"], "value": round(metric["value"], 2)}
+    short = {"name": metric["name"], "value": round(metric["value"], 4)}
     if metric.get("error") is not None:
-        short["error"] = round(metric["error"], 2)
+        short["error"] = round(metric["error"], 4)
     if metric.get("unit", "%") != "%":
         short["unit"] = metric["unit"]
     return short
