@@ -9,8 +9,8 @@ Paper: Wu et al., "On Mutual Information in Contrastive Learning for Visual Repr
 """
 
 from sslzoo import training
+from sslzoo.callbacks import ClusterBank
 from sslzoo.methods import Annulus
-from sslzoo.methods.memory_bank import ClusterBank
 from sslzoo.training import AIRNET, MI, PAPER, Per, Variant
 
 # Zoo and paper: the loss sees the representation itself. Fewer views of MNIST and FashionMNIST than other methods have:

@@ -10,9 +10,9 @@ in Contrastive Learning for Visual Representations" (arXiv 2005.13149).
 """
 
 from sslzoo import networks, training
+from sslzoo.callbacks import ClusterBank
 from sslzoo.errors import InvalidInputError
 from sslzoo.methods import CMC
-from sslzoo.methods.memory_bank import ClusterBank
 from sslzoo.training import AIRNET, MI, PAPER, Per
 
 # Zoo and paper: the loss sees the representation itself, half of it from either network. neighbors: the nearest of the

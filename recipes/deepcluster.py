@@ -10,8 +10,8 @@ Schoelkopf and Allen, "A Probabilistic Model behind Self-Supervised Learning" (a
 """
 
 from sslzoo import training
+from sslzoo.callbacks import Recluster
 from sslzoo.methods import DeepCluster
-from sslzoo.methods.deepcluster import Recluster
 from sslzoo.training import AIRNET, PAPER, STRONG, Per
 
 # recluster_every counts epochs: the classifier starts anew each time and needs a hundred steps or more to learn, which

@@ -9,8 +9,8 @@ Wu et al., "On Mutual Information in Contrastive Learning for Visual Representat
 """
 
 from sslzoo import training
+from sslzoo.callbacks import ClusterBank
 from sslzoo.methods import LocalAggregation
-from sslzoo.methods.memory_bank import ClusterBank
 from sslzoo.training import AIRNET, MI, PAPER, Per
 
 # Zoo and paper: the loss sees the representation itself. Views and fill_bank: as in annulus.py. warm: the share of the

@@ -30,6 +30,10 @@ class Links(html.parser.HTMLParser):
         self.loaded, self.links, self.anchors = [], [], set()
         self.feed(text)
 
+    def names(self):
+        """Last parts of anchors, as objects in API pages have them."""
+        return {anchor.rpartition(".")[2] for anchor in self.anchors}
+
     def handle_starttag(self, tag, attributes):
         given = dict(attributes)
         self.anchors |= {given[key] for key in ("id", "name") if given.get(key)}
@@ -58,6 +62,14 @@ def test_every_encoder_has_a_page_and_a_row(site):
         assert "load" in page and f"pictures/{name}/embedding.png" in page
     assert sum(file.stat().st_size for file in site.rglob("*") if file.is_file()) < 30e6
     assert (site / "search" / "search_index.js").is_file()  # what a page that is read from disk searches in
+
+
+@pytest.mark.slow
+def test_code_in_docstrings_is_whole(site):
+    """A method of an example was once taken for a formula, which ended the block."""
+    pages = {file.name: file.read_text() for file in (site / "api").glob("*.html")}
+    assert len(pages) > 8 and not [name for name, text in pages.items() if "```" in text]
+    assert {"MemoryBank", "EnergyModel", "Indexed"} <= Links(pages["methods.html"]).names()
 
 
 @pytest.mark.slow

@@ -6,10 +6,13 @@ from sslzoo.callbacks.ending import Pace, Stopwatch, UntilKNN
 from sslzoo.callbacks.health import CollapseWarning
 from sslzoo.callbacks.monitors import FiniteGuard, Health, KNNMonitor
 from sslzoo.callbacks.tracking import Tracker
+from sslzoo.methods.deepcluster import Recluster
 from sslzoo.methods.energy_monitors import DivergenceGuard, EnergyHealth
+from sslzoo.methods.memory_bank import ClusterBank
 
 __all__ = [
     "Checkpoint",
+    "ClusterBank",
     "CollapseWarning",
     "DivergenceGuard",
     "EnergyHealth",
@@ -18,6 +21,7 @@ __all__ = [
     "Journal",
     "KNNMonitor",
     "Pace",
+    "Recluster",
     "Scalars",
     "Stopwatch",
     "Tracker",

@@ -18,15 +18,18 @@ from sslzoo.methods.deepcluster import DeepCluster
 from sslzoo.methods.dino import DINO
 from sslzoo.methods.ebclr import EBCLR
 from sslzoo.methods.emp_ssl import EMPSSL
+from sslzoo.methods.energy_model import ClusterEnergyModel, EnergyModel
 from sslzoo.methods.fastsiam import FastSiam
 from sslzoo.methods.frossl import FroSSL
 from sslzoo.methods.gedi import GEDI
+from sslzoo.methods.indexed import Indexed
 from sslzoo.methods.info_nce import InfoNCE
 from sslzoo.methods.instance_discrimination import InBatchDiscrimination, InstanceDiscrimination
 from sslzoo.methods.jem import JEM
 from sslzoo.methods.joint_embedding import JointEmbedding, MultiCrop, TeacherStudent
 from sslzoo.methods.lejepa import LeJEPA
 from sslzoo.methods.local_aggregation import LocalAggregation
+from sslzoo.methods.memory_bank import MemoryBank
 from sslzoo.methods.mmcr import MMCR
 from sslzoo.methods.moco import MoCo
 from sslzoo.methods.nnclr import NNCLR
@@ -85,7 +88,7 @@ METHODS = {
 }
 
 _TRAINED = (InBatchDiscrimination, *METHODS.values())
-_BASES = (JointEmbedding, MultiCrop, Pretrainer, TeacherStudent)
+_BASES = (ClusterEnergyModel, EnergyModel, Indexed, JointEmbedding, MemoryBank, MultiCrop, Pretrainer, TeacherStudent)
 for _method in _TRAINED:
     keras.saving.register_keras_serializable("sslzoo")(_method)
 

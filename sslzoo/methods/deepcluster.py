@@ -16,6 +16,11 @@ from sslzoo.methods.papers import SIMVAE
 from sslzoo.methods.state import forget, snapshot, variable
 from sslzoo.networks import blocks
 
+UNMADE = (
+    "Image i is in cluster i mod `clusters`, and no callback makes others: pass sslzoo.callbacks.Recluster(images) in "
+    "`callbacks`, or call `recluster` between epochs."
+)
+
 
 class DeepCluster(Indexed):
     """DeepCluster: k-means on the features of all images gives labels, which augmented views are classified by.
@@ -115,6 +120,12 @@ class DeepCluster(Indexed):
         forget(getattr(self, "optimizer", None), self.classifier.weights)
         return {"cluster_nmi": float(agreement), "clusters_used": float(used.sum())}
 
+    def remark_on(self, callbacks):
+        if any(isinstance(each, Clusters) for each in callbacks):
+            return None
+        first = np.arange(self.num_images) % self.clusters
+        return UNMADE if (ops.convert_to_numpy(self.assignments) == first).all() else None
+
     def _fresh_classifier(self, epoch):
         """Kernel and bias it starts with at that epoch."""
         kernel = self._random(epoch, 1).normal(0.0, 0.01, (self.embedding_dim, self.clusters))
@@ -135,6 +146,13 @@ class DeepCluster(Indexed):
 
 class Recluster(Clusters):
     """Clusters the images of a `DeepCluster` model anew before epochs 0, every, 2 every ..., and logs as `recluster`.
+
+    Example:
+        import numpy as np
+        from sslzoo import callbacks
+
+        images = np.zeros((64, 8, 8, 1), "uint8")
+        anew = callbacks.Recluster(images)  # then: model.fit(..., callbacks=[anew])
 
     Args:
         images: array (num_images, H, W, C), raw images in the order of the index.

@@ -23,6 +23,11 @@ class LocalAggregation(MemoryBank):
     instance discrimination. Here that is `anneal_steps` of so many epochs with `curve="step"`, which compares with all
     images until then, and `ClusterBank(start=10)`.
 
+    Args:
+        encoder, num_images, projector, views, neighbors: as in `MemoryBank`.
+        clusters: int >= 2, clusters of each clustering. 300 for CIFAR-10 and 30,000 for ImageNet in the paper.
+        clusterings: int >= 1.
+
     Reference:
         Zhuang, Zhai and Yamins, "Local Aggregation for Unsupervised Learning of Visual Embeddings"; Wu et al., "On
         Mutual Information in Contrastive Learning for Visual Representations", eq. 2. The released code adds 1e-7 to

@@ -29,6 +29,11 @@ from sslzoo.methods.state import counter, refresh_rows, snapshot, variable
 from sslzoo.methods.steps import Monitor
 from sslzoo.networks.initialization import unit_rows
 
+ALONE = (
+    "Each image is alone in its cluster, and no callback makes others: pass sslzoo.callbacks.ClusterBank() in "
+    "`callbacks`, or call `cluster_bank` between epochs."
+)
+
 
 class Bank(keras.layers.Layer):
     """What is remembered of each training image: `rows`, float32 (N, D), and the clusters it is in, `labels`, int32
@@ -66,15 +71,14 @@ class MemoryBank(Indexed):
 
     Example:
         import numpy as np
-        from sslzoo import methods, networks, views
-        from sslzoo.methods.memory_bank import ClusterBank
+        from sslzoo import callbacks, methods, networks, views
 
         images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 1)).astype("uint8")
         encoder = networks.encoder("mlp-small", (8, 8, 1), 10)
         model = methods.Annulus(encoder, 64, views=views.Views("simvae-digits", 1), neighbors=32, clusters=8)
         model.compile(optimizer="sgd")
         given = {"images": images, "index": np.arange(64)}
-        model.fit(given, batch_size=16, epochs=2, verbose=0, callbacks=[ClusterBank()])
+        model.fit(given, batch_size=16, epochs=2, verbose=0, callbacks=[callbacks.ClusterBank()])
 
     Args:
         encoder, projector, views, num_images: as in `Indexed`. The paper's embeddings have 128 numbers.
@@ -272,6 +276,12 @@ class MemoryBank(Indexed):
 
     # ------------------------------------------------------------------ between epochs
 
+    def remark_on(self, callbacks):
+        if self.clusters is None or any(isinstance(each, Clusters) for each in callbacks):
+            return None
+        labels = ops.convert_to_numpy(self.banks()[0][1].labels)
+        return ALONE if (labels == np.arange(self.num_images)).all() else None
+
     def cluster_bank(self, epoch: int = 0, progress=None) -> dict[str, float]:
         """Clusters what is remembered anew, `clusterings` times from other random numbers, which `epoch` and the seed
         give.
@@ -344,6 +354,11 @@ class ClusterBank(Clusters):
     """Makes the clusters of a memory bank anew before epochs start, start + every, ...
 
     Logs their agreement with the clusters before as `cluster_nmi`, and the time they took as `cluster_seconds`.
+
+    Example:
+        from sslzoo import callbacks
+
+        anew = callbacks.ClusterBank(every=2)  # then: model.fit(..., callbacks=[anew])
 
     Args:
         every: int >= 1, epochs between two clusterings.

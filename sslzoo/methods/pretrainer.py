@@ -12,6 +12,7 @@ and nothing of the trainers again: `compute_loss` is the objective inside the tr
 import inspect
 import itertools
 import sys
+import warnings
 from typing import NamedTuple
 
 import keras
@@ -239,6 +240,9 @@ class Pretrainer(keras.Model):
             validation_data = inputs.check_validation(self, validation_data, size, validated)
         elif validation_split:
             inputs.check_least(self, x, size, "validation_split", validation_split, validated)
+        given = keras.tree.flatten(getattr(callbacks, "callbacks", callbacks))
+        if (remark := self.remark_on(given)) is not None:
+            warnings.warn(remark, stacklevel=2)
         self.program_sizes = program_sizes(steps_per_epoch, self.steps_per_execution)
         try:
             return super().fit(
@@ -251,7 +255,7 @@ class Pretrainer(keras.Model):
             )
         except BaseException:
             # Keras calls no `on_train_end` now: a process that lives on gets its signals back, a service its run's end.
-            for callback in keras.tree.flatten(getattr(callbacks, "callbacks", callbacks)):
+            for callback in given:
                 if hasattr(callback, "release"):
                     callback.release()
             raise
@@ -285,6 +289,10 @@ class Pretrainer(keras.Model):
             if keras.backend.backend() == "jax":
                 self.jax_state_sync()  # as Keras' `fit` does, between two batches
             raise
+
+    def remark_on(self, callbacks: list) -> str | None:
+        """What `fit` warns of before it trains with these callbacks."""
+        return None
 
     def objective(self, images, outputs, training):
         """Named loss terms, scalars, whose sum is the loss."""

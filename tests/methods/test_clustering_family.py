@@ -293,7 +293,8 @@ def test_reclustering_before_an_epoch_is_what_that_epoch_trains_on():
     x, kind = three_kinds()
     model = deep_cluster()
     fitting = {"x": indexed(x), "batch_size": 12, "verbose": 0, "shuffle": False}
-    model.fit(**fitting)  # leaves momentum behind
+    with pytest.warns(UserWarning, match=r"pass sslzoo\.callbacks\.Recluster\(images\)"):
+        model.fit(**fitting)  # leaves momentum behind
     model.optimizer.learning_rate = 0.0
     history = model.fit(**fitting, callbacks=[Recluster(x)]).history
     assert len({*zip(kind, to_numpy(model.assignments))}) == 3

@@ -1,6 +1,7 @@
 """Methods with a memory bank: what they must do beyond the shared battery."""
 
 import itertools
+import warnings
 
 import keras
 import numpy as np
@@ -10,11 +11,11 @@ from keras import ops
 from oracle import gradient
 
 from sslzoo import losses, networks, views
-from sslzoo.callbacks import Checkpoint, Journal, Stopwatch
+from sslzoo.callbacks import Checkpoint, ClusterBank, Journal, Stopwatch
 from sslzoo.errors import ArtifactError, InvalidInputError, UnknownNameError
 from sslzoo.methods import CMC, Annulus, Ball, InBatchDiscrimination, InstanceDiscrimination, LocalAggregation
 from sslzoo.methods.kmeans import mini_batch_kmeans
-from sslzoo.methods.memory_bank import BankMonitor, ClusterBank
+from sslzoo.methods.memory_bank import BankMonitor
 
 BATCH, IMAGES, T = 12, 48, 0.2
 
@@ -363,6 +364,17 @@ def cmc(**arguments):
     model = CMC(plain_encoder(), plain_encoder(5), IMAGES, views=Flips(1), temperature=T, **arguments)
     model.compile(optimizer=keras.optimizers.SGD(0.05))
     return model
+
+
+def test_clusters_that_nobody_makes_bring_a_warning():
+    model = make(Annulus, clusters=4)
+    with pytest.warns(UserWarning, match=r"pass sslzoo\.callbacks\.ClusterBank\(\)"):
+        model.fit(inputs(model), batch_size=BATCH, verbose=0)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="Each image is alone")
+        model.fit(inputs(model), batch_size=BATCH, verbose=0, callbacks=[ClusterBank()])
+        model.cluster_bank()
+        model.fit(inputs(model), batch_size=BATCH, verbose=0)
 
 
 def test_cmc_finds_each_modality_in_the_bank_of_the_other():
