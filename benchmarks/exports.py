@@ -249,7 +249,7 @@ def main(argv=None):
         sslzoo.info(name)  # a wrong name is refused before any work
     used = [form.package for form in FORMATS.values() if set(form.backends) & set(options.backends)]
     if missing := [package for package in (*used, *options.backends) if importlib.util.find_spec(package) is None]:
-        parser.error(f"It takes pip install 'sslzoo[export]' beside the backends. Missing: {', '.join(missing)}")
+        parser.error(f"It takes pip install {' '.join(missing)}. Received: {', '.join(missing)}, not installed")
     lines = rows_of({backend: in_own_process(backend, options) for backend in options.backends}, list(options.entries))
     print("\n".join(lines))
     if options.write:

@@ -18,7 +18,7 @@ TRAINING = ("tensorflow", "jax", "torch")
 BACKENDS = (*TRAINING, "openvino")  # that Keras knows
 INSTALL = (
     "Keras runs on the backend that KERAS_BACKEND names (tensorflow, jax or torch); install one with "
-    "pip install 'sslzoo[tensorflow]', and so on"
+    "pip install tensorflow, and so on"
 )
 
 MOST_SHOWN = 4000  # characters of an error: a path may have as many as somebody likes
@@ -64,7 +64,7 @@ def check_backend() -> None:
 def check_parquet() -> None:
     """Raises `BackendError` unless what writes .parquet files is installed."""
     if importlib.util.find_spec("pyarrow") is None:
-        raise BackendError("A .parquet takes pip install 'sslzoo[parquet]'. Received: pyarrow, which is not installed")
+        raise BackendError("A .parquet takes pip install pyarrow. Received: pyarrow, which is not installed")
 
 
 def _configured_backend():

@@ -127,7 +127,7 @@ def pipeline(
         tf = import_tensorflow()
     except ImportError as error:
         raise ImportError(
-            f"A tf.data pipeline takes TensorFlow (pip install 'sslzoo[tensorflow]'); importing it failed ({error}). "
+            f"A tf.data pipeline takes TensorFlow (pip install tensorflow); importing it failed ({error}). "
             "`sslzoo.data.Batches` gives the same batches from arrays without it."
         ) from error
     if isinstance(name, tuple) and len(name) != 2:

@@ -144,7 +144,8 @@ def check(images, labels=None) -> tuple[np.ndarray, np.ndarray | None]:
     """Return raw images and labels as the rest of the package expects them, or say what is wrong with them.
 
     Args:
-        images: array (N, H, W, C), N > 0, C from 1 to 32; uint8, uint16, or finite floats (of 0..1: times 255).
+        images: array (N, H, W, C), N > 0, C from 1 to 32; uint8, uint16, or finite floats, of which
+            some are above 1 (multiply floats in 0..1 by 255).
         labels: integers (N,) or (N, 1) >= 0, or (N, T) of 0 and 1 for T attributes, or None.
 
     Returns:
@@ -386,7 +387,8 @@ def _load_tfds(name, split, data_dir):
         import tensorflow_datasets as tfds
     except ImportError as error:
         raise errors.MissingDataError(
-            f"Reading {name!r} takes TensorFlow and TensorFlow Datasets (pip install 'sslzoo[tensorflow]'), and "
+            f"Reading {name!r} takes TensorFlow and TensorFlow Datasets (pip install tensorflow "
+            "tensorflow-datasets importlib_resources), and "
             f"importing them failed ({error}). Where they are installed, write the set to a file with\n"
             f"    python -m sslzoo.data {name} -o {name}.npz\n"
             f"and put that file into {_root(data_dir)}: it is read without TensorFlow. Received: name={name!r}"

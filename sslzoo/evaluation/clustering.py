@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError
-from sslzoo.evaluation.features import check_features, moments
+from sslzoo.evaluation.features import check_features, check_labels, moments
 
 RIDGES = (1e-6, 1e-4, 1e-2)  # added to variances: scikit-learn's, and what degenerate features need
 MOST_ROWS, MOST_DIMENSIONS = 10_000, 32
@@ -32,9 +32,16 @@ def hungarian_accuracy(labels: np.ndarray, clusters: np.ndarray) -> float:
     """Accuracy in 0..1 of clusters (M,) of classes (M,) under their best one-to-one match.
 
     Rows of clusters left without a class count as wrong.
+
+    Args:
+        labels, clusters: integers (M,).
+
+    Raises:
+        InvalidInputError: anything else, or of different lengths.
     """
     from sklearn.metrics.cluster import contingency_matrix
 
+    labels, clusters = _pair(labels, clusters)
     table = contingency_matrix(labels, clusters)
     return float(table[linear_sum_assignment(table, maximize=True)].sum() / table.sum())
 
@@ -45,14 +52,24 @@ def scores(labels: np.ndarray, clusters: np.ndarray) -> dict[str, float]:
     Returns:
         dict: `accuracy` (Hungarian, 0..1), `nmi` (mutual information over the mean of both entropies, 0..1) and `ari`
         (Hubert and Arabie's adjusted Rand index, at most 1, 0 in expectation for guessing).
+
+    Raises:
+        InvalidInputError: as `hungarian_accuracy`.
     """
     from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
+    labels, clusters = _pair(labels, clusters)
     return {
         "accuracy": hungarian_accuracy(labels, clusters),
         "nmi": float(normalized_mutual_info_score(labels, clusters)),
         "ari": float(adjusted_rand_score(labels, clusters)),
     }
+
+
+def _pair(labels, clusters):
+    """Both as integers (M,)."""
+    labels = check_labels(labels, len(labels), negative=True)
+    return labels, check_labels(clusters, len(labels), "clusters", negative=True)
 
 
 def minibatch_scores(labels: np.ndarray, clusters: np.ndarray, batch_size: int = 64, seed: int = 0) -> dict[str, float]:
@@ -70,9 +87,13 @@ def minibatch_scores(labels: np.ndarray, clusters: np.ndarray, batch_size: int =
 
     Returns:
         dict with the keys of `scores`.
+
+    Raises:
+        InvalidInputError: as `hungarian_accuracy`; a batch size or seed out of its range.
     """
     checks.count(batch_size=batch_size)
     checks.seed(needed=True, seed=seed)
+    labels, clusters = _pair(labels, clusters)
     order = np.random.default_rng(seed).permutation(len(labels))
     batches = (
         [order] if len(order) < batch_size else order[: len(order) // batch_size * batch_size].reshape(-1, batch_size)

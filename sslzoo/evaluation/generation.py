@@ -130,8 +130,14 @@ def frechet_distance(mean, covariance, mean_to, covariance_to) -> float:
 
     |m - m'|^2 + tr(C + C' - 2 (C^1/2 C' C^1/2)^1/2). The root is taken of a symmetric matrix, so nothing complex
     appears where covariances are singular.
+
+    Raises:
+        InvalidInputError: shapes that do not belong together.
     """
     arrays = [np.asarray(array, np.float64) for array in (mean, covariance, mean_to, covariance_to)]
+    shapes = [array.shape for array in arrays]
+    if shapes != [shapes[0], 2 * shapes[0]] * 2 or len(shapes[0]) != 1:
+        raise InvalidInputError(f"Expected means (L,) and covariances (L, L). Received: shapes {shapes}")
     mean, covariance, mean_to, covariance_to = arrays
     with threadpool_limits(1, user_api="blas"):
         values, vectors = np.linalg.eigh(covariance)

@@ -194,7 +194,16 @@ def plateaus(accuracies: Sequence[float], patience: int) -> int:
 
 
 def balanced_accuracy(labels: np.ndarray, predictions: np.ndarray) -> float:
-    """Mean over the classes in `labels` of the share of their rows that is predicted right, in 0..1."""
+    """Mean over the classes in `labels` of the share of their rows that is predicted right, in 0..1.
+
+    Args:
+        labels, predictions: integers (N,).
+
+    Raises:
+        InvalidInputError: anything else, or of different lengths.
+    """
+    labels = check_labels(labels, len(labels), negative=True)
+    predictions = check_labels(predictions, len(labels), "predictions", negative=True)
     return float(np.mean([np.mean(predictions[labels == c] == c) for c in np.unique(labels)]))
 
 

@@ -205,7 +205,7 @@ def check(arguments: argparse.Namespace) -> None:
     refuse(not stated, "--license must be as the Hub writes it (cc-by-4.0)", "license")
     refuse(
         not on_device and importlib.util.find_spec("tensorflow") is None,
-        "Views in tf.data need TensorFlow (pip install 'sslzoo[tensorflow]'); --views device does not",
+        "Views in tf.data need TensorFlow (pip install tensorflow); --views device does not",
         "views",
     )
 

@@ -404,6 +404,7 @@ def model_name(method: str, dataset: str, variant: str = "zoo", seed: int = 0, c
 
 
 def table(numbers: dict) -> str:
-    """The numbers in force, one a line, for people."""
+    """The numbers in force, one a line, for people: the views of an image are those of so many epochs."""
+    numbers = numbers | {"views_per_image": numbers["epochs"] * views_of(numbers)}
     width = max(map(len, numbers))
     return "\n".join(f"{name:{width}}  {value!r}" for name, value in sorted(numbers.items()))

@@ -12,6 +12,7 @@ are checked before Keras opens them.
 """
 
 import copy
+import math
 import os
 import re
 import warnings
@@ -72,7 +73,7 @@ def load(
             once. False loads what was changed on purpose, and warns of it.
         name: of the Keras model; None for that of `name_or_path`, and of the part ("simvae-mnist-decoder").
         dtype: policy that the layers compute in, such as "mixed_bfloat16"; None for the one that it was saved with.
-        output_range: (low, high), the values that a decoder gives to black and white.
+        output_range: (low, high), finite, low < high: the values that a decoder gives to black and white.
 
     Returns:
         `keras.Model`, uncompiled and trainable, on the active backend. All but "model" consist of core Keras layers.
@@ -91,7 +92,9 @@ def load(
         raise InvalidInputError(f"name must be a text without '/'. Received: name={name!r}")
     if dtype is not None and part == "model":
         raise InvalidInputError(f"A whole method keeps its precision; leave dtype out. Received: dtype={dtype!r}")
-    low, high = checks.interval(-255, 255, output_range=output_range)
+    low, high = checks.interval(-math.inf, math.inf, output_range=output_range)
+    if low == high:
+        raise InvalidInputError(f"output_range must be (low, high), low < high. Received: {output_range=}")
     if (low, high) != (0, 1) and part != "decoder":
         raise InvalidInputError(f"Only a decoder has an output_range. Received: {output_range=}, {part=}")
     stored = "encoder" if part == "network" else part

@@ -23,9 +23,9 @@ def test_hungarian_accuracy_is_the_best_of_all_matches():
 def test_hungarian_accuracy_closed_forms():
     labels = np.repeat([7, 3, 5], 10)
     assert hungarian_accuracy(labels, -labels) == 1.0  # names do not matter
-    assert hungarian_accuracy(labels, np.zeros(30)) == pytest.approx(1 / 3)  # one cluster takes one class
+    assert hungarian_accuracy(labels, np.zeros(30, int)) == pytest.approx(1 / 3)  # one cluster takes one class
     assert hungarian_accuracy(labels, np.arange(30)) == pytest.approx(3 / 30)  # every row its own cluster
-    assert hungarian_accuracy(np.zeros(10), np.repeat([0, 1], [6, 4])) == 0.6  # more clusters than classes
+    assert hungarian_accuracy(np.zeros(10, int), np.repeat([0, 1], [6, 4])) == 0.6  # more clusters than classes
     assert hungarian_accuracy([0, 0, 0, 1], [0, 0, 1, 1]) == 0.75
 
 

@@ -139,3 +139,14 @@ def test_health_of_features_with_an_offset_of_few_rows_and_beside_an_outlier():
     assert not any("collapsed" in sslzoo.diagnose(rows).verdict for rows in rng.normal(size=(20, 2, 10)))
     beside = np.concatenate([rng.normal(size=(99, 8)), np.full((1, 8), 1e7)]).astype("float32")
     assert equal_rows(beside) == 0.0 and equal_rows(np.repeat(beside, 2, axis=0)) == 1.0
+
+
+def test_measures_of_rows_that_do_not_belong_together_are_refused():
+    labels = np.arange(9) % 3
+    for measure in (evaluation.hungarian_accuracy, evaluation.scores, evaluation.minibatch_scores):
+        with pytest.raises(InvalidInputError, match="one label for each row of the 9"):
+            measure(labels, labels[:5])
+    with pytest.raises(InvalidInputError, match="predictions must be"):
+        evaluation.balanced_accuracy(labels, labels[:5])
+    with pytest.raises(InvalidInputError, match=r"means \(L,\) and covariances \(L, L\)"):
+        evaluation.frechet_distance(np.zeros(3), np.eye(3), np.zeros(2), np.eye(2))

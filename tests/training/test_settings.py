@@ -1,5 +1,6 @@
 """Settings: which row wins, what follows from the budget of views, and what is refused. No run is made."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -208,6 +209,8 @@ def test_names_say_their_recipe():
 def test_the_table_shows_every_number():
     shown = table(numbers())
     assert all(f"{name} " in shown for name in numbers()) and "0.7" in shown
+    shown = table(numbers() | {"epochs": 200, "num_views": 2, "views_per_image": 20})
+    assert re.search(r"^views_per_image +400$", shown, re.MULTILINE)  # 20 would be another training
 
 
 def test_networks_for_photographs_give_their_own_features():
