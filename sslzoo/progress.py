@@ -82,3 +82,10 @@ def say(text: str) -> None:
     live = sys.stdout.isatty()
     clear = "\r" + " " * (shutil.get_terminal_size().columns - 1) + "\r" if live else ""
     print(clear + text, flush=True)
+
+
+def duration(seconds: float) -> str:
+    """Seconds in words: "12 s", "5 min", "2.3 h"."""
+    if seconds < 100:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

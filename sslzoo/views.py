@@ -84,14 +84,6 @@ POLICIES = {
         "normalize": _SIGNED,
         "noise": 0.03,
     },
-    "gedi-cifar100": {
-        "shift": 4,
-        "flip": "horizontal",
-        "jitter": _RARE,
-        "gray": 0.1,
-        "normalize": _SIGNED,
-        "noise": 0.03,
-    },
     "gedi-mnist": {
         "crop": None,
         "shift": 4,
@@ -175,6 +167,7 @@ POLICIES = {
         "noise": None,
     },
 }
+POLICIES["gedi-cifar100"] = POLICIES["gedi-cifar10"]
 
 DTYPES = ("uint8", "uint16", "int32", "int64", "float16", "bfloat16", "float32", "float64")
 

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 from sslzoo.data.catalogue import KNOWN
-from sslzoo.publishing.card import duration
+from sslzoo.progress import duration
 from sslzoo.zoo import index
 from sslzoo.zoo.results import read_results
 

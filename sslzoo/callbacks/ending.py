@@ -8,7 +8,7 @@ import keras
 from sslzoo import processes
 from sslzoo.callbacks.memory import peak_memory
 from sslzoo.methods.steps import StepCounter
-from sslzoo.progress import say
+from sslzoo.progress import duration, say
 
 
 class EndsTraining(keras.callbacks.Callback):
@@ -214,10 +214,3 @@ def after(logs: "dict | None") -> float:
     for value in (logs or {}).values():
         float(value)
     return time.monotonic()
-
-
-def duration(seconds: float) -> str:
-    """Seconds in words: "12 s", "5 min", "2.3 h"."""
-    if seconds < 100:
-        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

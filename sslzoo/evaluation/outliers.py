@@ -20,6 +20,7 @@ from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation.features import check_finite, check_images, run
 from sslzoo.losses import log_density
+from sslzoo.methods.compiled import Compiled
 from sslzoo.methods.state import input_gradient
 
 TEST_NOISE = 0.03  # standard deviation, on images in [-1, 1]
@@ -52,7 +53,8 @@ def scores(
     images = np.asarray(images, np.float32)
     check_finite(images.reshape(len(images), -1), "images")
     drawn = np.random.default_rng(seed).standard_normal(images.shape, "float32")
-    [slopes] = run(_Slope(network), images + np.float32(127.5 * noise) * drawn, batch_size)
+    compiled = Compiled(network, lambda x: input_gradient(network, lambda x: _density(network, x), x))
+    [slopes] = run(compiled, images + np.float32(127.5 * noise) * drawn, batch_size)
     typical = -np.linalg.norm(slopes.reshape(len(images), -1).astype(np.float64), axis=1)
     check_finite(typical[:, None], "scores")
     return typical
@@ -69,22 +71,12 @@ def auroc(inside: np.ndarray, outside: np.ndarray) -> float:
     return float(roc_auc_score(known, np.concatenate([inside, outside])))
 
 
-class _Slope(keras.Model):
-    """df/dx as a model, so that `predict_on_batch` compiles it on every backend."""
-
-    def __init__(self, network):
-        super().__init__(name="slope", dtype="float32")
-        self.network = network
-        self.built = True
-
-    def call(self, images):
-        def f(x):
-            outputs = self.network(x, training=False)
-            shapes = [tuple(output.shape) for output in keras.tree.flatten(outputs)]
-            if len(shapes) != 1 or len(shapes[0]) != 2:
-                raise InvalidInputError(
-                    f"network must have one output (B, K), logits or features. Received: outputs of shapes {shapes}"
-                )
-            return log_density(outputs)
-
-        return input_gradient(self.network, f, images)
+def _density(network, images):
+    """f, the log-sum-exp of what the network gives."""
+    outputs = network(images, training=False)
+    shapes = [tuple(output.shape) for output in keras.tree.flatten(outputs)]
+    if len(shapes) != 1 or len(shapes[0]) != 2:
+        raise InvalidInputError(
+            f"network must have one output (B, K), logits or features. Received: outputs of shapes {shapes}"
+        )
+    return log_density(outputs)

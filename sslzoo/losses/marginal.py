@@ -26,7 +26,7 @@ from keras import ops
 
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError
-from sslzoo.losses.tensors import check_pairs, differ, float32, static_shape, unit
+from sslzoo.losses.tensors import check_pairs, differ, float32, grouped, static_shape, unit
 
 # Where the characteristic function is looked at: t = 0 ... 3, which stands for [-3, 3], everything there being even.
 KNOTS = np.linspace(0.0, 3.0, 17)
@@ -67,8 +67,7 @@ def sigreg(z, directions):
         Float32 scalar >= 0, of about the same size for any B while z is N(0, I), and growing with B otherwise. At
         most `B integral (1 - exp(-t^2/2))^2 exp(-t^2/2) dt` where all embeddings are 0, where its gradient vanishes.
     """
-    z, directions = float32(z), float32(directions)
-    _check_groups(z)
+    z, directions = grouped(z), float32(directions)
     if len(static_shape(directions)) != 2 or differ(directions.shape[0], z.shape[2]):
         raise InvalidInputError(
             f"directions must have shape ({z.shape[2]}, K), one direction a column. "
@@ -166,8 +165,8 @@ def view_invariance(z, num_global: int | None = None):
     Returns:
         Float32 scalar >= 0.
     """
-    z = float32(z)
-    views = _check_groups(z)[1]
+    z = grouped(z)
+    views = static_shape(z)[1]
     num_global = views if num_global is None else checks.count(num_global=num_global)
     if num_global > views:
         raise InvalidInputError(f"num_global must be at most {views}, the views. Received: num_global={num_global}")
@@ -218,11 +217,3 @@ def _uniformity(z, t):
     others = ops.where(ops.eye(count, dtype="bool"), -float("inf"), energies)
     count = ops.cast(count, "float32")
     return ops.logsumexp(others) - ops.log(count * (count - 1.0))
-
-
-def _check_groups(z):
-    """The shape, if it is that of embeddings of views."""
-    shape = static_shape(z)
-    if len(shape) != 3:
-        raise InvalidInputError(f"z must have shape (batch, views, features). Received: z.shape={shape}")
-    return shape

@@ -62,6 +62,14 @@ def differ(*sizes) -> bool:
     return len({size for size in sizes if size is not None}) > 1
 
 
+def grouped(z):
+    """Float32, if it has the shape of embeddings of views."""
+    z = float32(z)
+    if len(static_shape(z)) != 3:
+        raise InvalidInputError(f"z must have shape (batch, views, features). Received: z.shape={static_shape(z)}")
+    return z
+
+
 def check_pairs(**pair):
     """Raise unless the two named tensors are matrices of one shape."""
     shapes = {name: static_shape(tensor) for name, tensor in pair.items()}

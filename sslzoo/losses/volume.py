@@ -22,7 +22,7 @@ from keras import ops
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses.decorrelation import log_determinant
-from sslzoo.losses.tensors import check_pairs, float32, static_shape, unit
+from sslzoo.losses.tensors import check_pairs, float32, grouped, static_shape, unit
 
 
 def coding_rate(z, epsilon: float):
@@ -70,7 +70,7 @@ def emp_ssl_terms(z, epsilon: float = 0.2**0.5) -> dict:
     Returns:
         dict of float32 scalars: "coding_rate" <= 0 (push) and "alignment" in [-1, 1] (pull), -1 with one view.
     """
-    z = unit(_grouped(z))
+    z = unit(grouped(z))
     center = ops.mean(z, axis=1, keepdims=True)
     return {
         "coding_rate": -ops.mean(coding_rate(ops.swapaxes(z, 0, 1), epsilon)),
@@ -96,7 +96,7 @@ def mmcr_terms(z) -> dict:
         long as views agree and as spread as their number allows, so that "centroids" both pulls and pushes: its least
         value, where views agree and centroids are orthogonal (B <= D), is -B.
     """
-    z = unit(_grouped(z))
+    z = unit(grouped(z))
     return {"centroids": -_nuclear_norm(ops.mean(z, axis=1)), "manifolds": ops.mean(_nuclear_norm(z))}
 
 
@@ -120,7 +120,7 @@ def frossl_terms(z) -> dict:
         dict of float32 scalars: "spectrum" (push), from -J log min(B, D) where all directions are used alike to 0 where
         one is, and "invariance" >= 0 (pull).
     """
-    z = unit(_grouped(z), axis=0)
+    z = unit(grouped(z), axis=0)
     _, views, size = static_shape(z)
     by_view = ops.swapaxes(z, 0, 1)
     gram = _smaller_gram(by_view)
@@ -160,14 +160,6 @@ def tico_terms(z_a, z_b, covariance) -> dict:
         "invariance": 1.0 - ops.mean(ops.sum(z_a * z_b, axis=1)),
         "contrast": ops.mean(ops.sum(ops.matmul(z_a, covariance) * z_a, axis=1)),
     }
-
-
-def _grouped(z):
-    """Float32, if it has the shape of embeddings of views."""
-    z = float32(z)
-    if len(static_shape(z)) != 3:
-        raise InvalidInputError(f"z must have shape (batch, views, features). Received: z.shape={static_shape(z)}")
-    return z
 
 
 def _smaller_gram(z):

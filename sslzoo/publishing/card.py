@@ -15,6 +15,7 @@ from sslzoo.data.catalogue import KNOWN
 from sslzoo.errors import printable
 from sslzoo.evaluation.protocols import REGISTRY
 from sslzoo.evaluation.report import options_of
+from sslzoo.progress import duration
 from sslzoo.publishing import citations
 from sslzoo.zoo.index import headlines
 
@@ -261,7 +262,7 @@ def _training(results):
     facts = {
         "seed" if len(seeds) == 1 else "seeds": ", ".join(map(str, seeds)),
         "views seen": f"{results['views_seen']:,}" if "views_seen" in results else "",
-        "wall time": duration(results["wall_seconds"]) if "wall_seconds" in results else "",
+        "wall time": duration(round(results["wall_seconds"])) if "wall_seconds" in results else "",
         "ended by": ended if ended != "epochs" else "",
         "versions": versions,
         **{key: f"`{json.dumps(value, ensure_ascii=False)}`" for key, value in results.get("settings", {}).items()},
@@ -307,13 +308,6 @@ def _with_unit(value, unit, error=None):
         return ""
     shown = f"{value:.4g}" + (f" ± {error:.2g}" if error is not None else "")
     return f"{shown} {unit}".rstrip()
-
-
-def duration(seconds: float) -> str:
-    """Seconds, minutes or hours in words."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def _cell(text):

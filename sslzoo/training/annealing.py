@@ -11,9 +11,9 @@ import numpy as np
 from keras import ops
 
 from sslzoo import processes
-from sslzoo.callbacks.ending import EndsTraining, Speed, duration
+from sslzoo.callbacks.ending import EndsTraining, Speed
 from sslzoo.evaluation.probes import plateaus
-from sslzoo.progress import say
+from sslzoo.progress import duration, say
 
 
 @keras.saving.register_keras_serializable("sslzoo")
