@@ -333,7 +333,9 @@ def differences(trained, printed, metrics, dataset, paper):
         other = {
             f"{e.method} {e.settings['temperature']:g}"
             for e in fitted
-            if paper in TEMPERATURES and e.settings.get("temperature") not in (None, TEMPERATURES[paper])
+            if (paper, e.method) != ("simvae", "MoCo")  # of which the paper gives no settings
+            and paper in TEMPERATURES
+            and e.settings.get("temperature") not in (None, TEMPERATURES[paper])
         }
         if other:
             said.append(f"Temperatures: {', '.join(sorted(other))} (the paper's {TEMPERATURES[paper]:g}).")
