@@ -91,6 +91,19 @@ def test_links_and_pictures_are_there_and_nothing_comes_from_other_hosts(site):
                 assert unquote(anchor) in pages[there].anchors, f"{file.relative_to(site)}: {target}"
 
 
+def test_pages_show_small_numbers_with_the_digits_that_count():
+    gallery = module_at(ROOT / "docs" / "site" / "gallery.py")
+    entries = gallery.entries()
+    page = gallery.pages()["gallery/simvae-mnist.md"]
+    error = next(m for m in entries["simvae-mnist"]["metrics"] if m["name"] == "reconstruction.mse")
+    (row,) = (line for line in page.splitlines() if line.startswith(f"| {error['label']} |"))
+    here, guessing = (row.split("|")[column].strip() for column in (2, 4))
+    assert float(here) == pytest.approx(error["value"], rel=1e-3)
+    assert float(guessing) == pytest.approx(error["chance"], rel=1e-3)
+    shares = [m for m in entries["simvae-mnist"]["metrics"] if m.get("unit", "%") == "%"]
+    assert shares and all(f"| {m['value']:.2f} %" in page for m in shares)
+
+
 def test_the_page_of_digits_has_the_published_weights():
     """What its script decodes is what Keras computes with, and its neighbors are of Keras' features."""
     digit = module_at(ROOT / "docs" / "site" / "digit.py")

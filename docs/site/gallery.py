@@ -46,11 +46,15 @@ def _numbers(results):
     return {metric["name"]: metric for metric in results["metrics"]}
 
 
+def _shown(value, unit, digits):
+    """A value with its unit; one that is not a percentage with four digits that count."""
+    return f"{value:.{digits}f} %" if unit == "%" else f"{value:.4g} {unit}".rstrip()
+
+
 def _cell(metric, outdated=()):
     if metric is None or metric["value"] is None:
         return "", "–"
-    unit = metric.get("unit", "%")
-    value = f"{metric['value']:.1f} %" if unit == "%" else f"{metric['value']:.4g} {unit}".rstrip()
+    value = _shown(metric["value"], metric.get("unit", "%"), 1)
     return metric["value"], value + "*" * (metric["name"].partition(".")[0] in outdated)
 
 
@@ -143,15 +147,14 @@ def _page(name, results):
     parts.append("## Use it\n\n" + _code(name, results))
     rows = ["| number | here | paper | guessing | protocol |", "|---|---:|---:|---:|---|"]
     for metric in results["metrics"]:
-        unit = metric.get("unit", "%")
-
-        def cell(value, unit=unit):
-            return "" if value is None else f"{value:.2f}{' %' if unit == '%' else ''}"
-
+        unit, error = metric.get("unit", "%"), metric.get("error")
+        value, paper, chance = (
+            "" if metric[key] is None else _shown(metric[key], unit, 2) for key in ("value", "paper", "chance")
+        )
         label, protocol = (str(metric[key]).replace("|", "\\|") for key in ("label", "protocol"))
-        here = cell(metric["value"]) + (f" ± {metric['error']:.2f}" if metric.get("error") else "")
+        here = value + (f" ± {error:{'.2f' if unit == '%' else '.4g'}}" if error else "")
         here += "\\*" * (metric["name"].partition(".")[0] in results.get("outdated", ()))
-        rows.append(f"| {label} | {here} | {cell(metric['paper'])} | {cell(metric['chance'])} | {protocol} |")
+        rows.append(f"| {label} | {here} | {paper} | {chance} | {protocol} |")
     parts.append("## Numbers\n\n" + "\n".join(rows))
     if results.get("outdated"):
         parts.append("\\* of a measurement before the weights were rounded, or in another way.")
