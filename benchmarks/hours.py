@@ -1,4 +1,4 @@
-"""What time buys: neighbors while encoders trained, by minutes of one core.
+"""What time buys: neighbors while encoders trained, by minutes x cores.
 
     python benchmarks/hours.py runs/zoo/*-cifar10      # take in the histories of these runs, then draw
     python benchmarks/hours.py runs/zoo/lejepa-cifar10.long --cores 2
@@ -12,6 +12,7 @@ benchmarks/measured/hours.csv, from which docs/pictures/hours_cifar10.png is dra
 
 import argparse
 import csv
+import decimal
 import io
 import itertools
 import sys
@@ -47,10 +48,15 @@ def history(run, cores=1):
     ]
 
 
+def rounded(percent):
+    """The text of a percentage, to a tenth; halves go up, as they do in the text of the docs."""
+    return str(decimal.Decimal(percent).quantize(decimal.Decimal("0.1"), decimal.ROUND_HALF_UP))
+
+
 def draw(rows, path):
     """A line for each entry with its name at the end, the best one on top."""
     series = {name: list(group) for name, group in itertools.groupby(rows, key=lambda row: row["entry"])}
-    figure, axes = new_figure(8.2, 4.8, "What hours of one core buy: CIFAR-10")
+    figure, axes = new_figure(8.2, 4.8, "Neighbors by minutes x cores: CIFAR-10")
     ends = sorted(series, key=lambda name: float(series[name][-1]["knn"]))
     height = -float("inf")
     farthest = max(float(rows[-1]["minutes"]) for rows in series.values())
@@ -59,7 +65,7 @@ def draw(rows, path):
         axes.plot(minutes, accuracies, color=color, linewidth=1.6)
         height = max(accuracies[-1], height + 1.7)  # names must not cover one another
         axes.annotate(
-            f"{name.replace('-cifar10', '')} {accuracies[-1]:.1f}",
+            f"{name.replace('-cifar10', '')} {rounded(series[name][-1]['knn'])}",
             (minutes[-1], accuracies[-1]),
             xytext=(1.1 * farthest, height),
             fontsize=9,
@@ -73,7 +79,7 @@ def draw(rows, path):
     ticks = [tick for tick in TICKS if nearest <= tick <= farthest]
     axes.set_xticks(ticks, labels=map(str, ticks))
     axes.minorticks_off()
-    axes.set_xlabel("minutes of one core", color=GRAY)
+    axes.set_xlabel("minutes x cores", color=GRAY)
     axes.set_ylabel("kNN of the monitor, %", color=GRAY)
     axes.grid(axis="y", color=PALE, linewidth=0.8)
     axes.tick_params(colors=GRAY, length=0)

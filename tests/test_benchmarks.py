@@ -110,6 +110,7 @@ def test_hours_are_those_of_the_fastest_epoch(benchmark, tmp_path, capsys):
     assert table.read_text() == kept
     benchmark("hours").main([str(run), "--cores", "2", *arguments])
     assert table.read_text().endswith("ball-cifar10,18000,6.0,62.50\n")
+    assert [benchmark("hours").rounded(each) for each in ("74.85", "64.35", "62.60")] == ["74.9", "64.4", "62.6"]
 
 
 MODULE = """HloModule jit_program, input_output_alias={ {0}: (0, {}, may-alias) }, entry_computation_layout={()->f32[]}
