@@ -19,13 +19,15 @@ from sslzoo.zoo.results import read_results
 collect = module_at(Path(__file__).with_name("collect.py"))
 figures = module_at(Path(__file__).with_name("figures.py"))
 
-DRAWN = 6  # encoders of a set that its picture shows, the best first
+DRAWN = 6  # encoders of a set that its picture shows, the best first, and the untrained one; the page says so
 
 PAGE = """# Few labels
 
 Written by `python benchmarks/few_labels.py`; do not edit. Test accuracy in percent with so many labels of each class on
 frozen features, by logistic regression on standardized features: mean and standard deviation of ten draws, the same for
-all encoders of a set. Which encoder comes first with 64 labels need not be first with one.
+all encoders of a set. Which encoder comes first with 64 labels need not be first with one. Pictures show the five
+encoders of a set that are best with 16 labels of each class, and the untrained network where it was measured; bars are
+standard deviations.
 """
 
 
@@ -84,7 +86,8 @@ def write_page(numbers, docs):
             for name, found in shown.items()
         }
         title = f"Few labels: {KNOWN[dataset].title}"
-        figures.sweep(counts, series, docs / picture(dataset), setting="labels of each class", title=title)
+        names = {"setting": "labels of each class", "measure": "accuracy, %", "title": title}
+        figures.sweep(counts, series, docs / picture(dataset), **names)
 
 
 def shown(numbers):

@@ -107,8 +107,10 @@ def sweep(
     setting: str = "setting",
     title: str = "Sweep",
     seeds: Sequence[Sequence[float]] = (),
+    measure: str = "%",
+    ordered: bool = True,
 ) -> "Path | Picture":
-    """Accuracies over the values of one setting: means as lines, standard errors as bars.
+    """Accuracies over the values of one setting: means as lines, or as points, and standard errors as bars.
 
     Args:
         values: of the setting, in the order they stand in; evenly spaced, whatever they are.
@@ -117,6 +119,8 @@ def sweep(
         setting: what the axis below is called.
         title: str.
         seeds: the numbers of each seed at each of the values, in percent: dots behind the lines.
+        measure: what the axis to the left is called.
+        ordered: whether the values have an order; without one no line joins the means, which stand side by side.
 
     Returns:
         Path of the PNG, or the `Picture`.
@@ -135,12 +139,18 @@ def sweep(
     for place, numbers in zip(places, seeds):
         axes.plot([place] * len(numbers), numbers, ".", color=GRAY, alpha=0.5, zorder=0)
     colors = (BLUE, ORANGE, *CLASS_COLORS) if len(series) <= 2 else CLASS_COLORS
-    for (name, pairs), color, marker in zip(series.items(), itertools.cycle(colors), itertools.cycle("osD^v")):
+    aside = np.zeros(len(series)) if ordered else np.linspace(-0.25, 0.25, len(series))
+    style = {"markersize": 5, "linestyle": "-" if ordered else "none"}
+    looks = zip(series.items(), itertools.cycle(colors), itertools.cycle("osD^v"), aside)
+    for (name, pairs), color, marker, by in looks:
         means, errors = np.array(pairs, float).T
-        axes.errorbar(places, means, errors, color=color, marker=marker, markersize=5, capsize=3, label=name)
+        if np.isnan(errors).all():
+            axes.plot(places + by, means, color=color, marker=marker, label=name, **style)
+        else:
+            axes.errorbar(places + by, means, errors, color=color, marker=marker, capsize=3, label=name, **style)
     axes.set_xticks(places, values)
     axes.set_xlabel(setting, color=GRAY)
-    axes.set_ylabel("%", color=GRAY)
+    axes.set_ylabel(measure, color=GRAY)
     low, high = axes.get_ylim()
     if high - low < LEAST_SPAN:  # or a tenth of a point would look like a slope
         axes.set_ylim((low + high - LEAST_SPAN) / 2, (low + high + LEAST_SPAN) / 2)

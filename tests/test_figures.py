@@ -39,6 +39,11 @@ def test_a_sweep_draws_every_mean_error_and_seed(tmp_path, monkeypatch):
     figures.sweep(["2", "10"], {"kNN": [(96.5, 0.02), (96.6, 0.03)]})  # a tenth of a point is no slope
     low, high = drawn[1].axes[0].get_ylim()
     assert high - low == pytest.approx(2.0) and (low + high) / 2 == pytest.approx(96.55, abs=0.05)
+    plain = {"one": [(90.0, math.nan), (95.0, math.nan)], "two": [(90.0, math.nan), (91.0, math.nan)]}
+    figures.sweep(["blur", "noise"], plain, measure="kNN, %", ordered=False)  # no order, no lines; no error, no bar
+    (axes,) = drawn[2].axes
+    assert not axes.containers and {line.get_linestyle() for line in axes.lines} == {"None"}
+    assert axes.get_ylabel() == "kNN, %" and axes.lines[0].get_xdata()[0] < axes.lines[1].get_xdata()[0]
     for wrong in ({}, {"kNN": [(90.0, 1.0)]}):
         with pytest.raises(InvalidInputError, match=r"at each of 2 values\. Received"):
             figures.sweep(["2", "10"], wrong)
