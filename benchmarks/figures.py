@@ -20,7 +20,7 @@ def tradeoff(
 
     Args:
         points: (name, content, style, kind) of each encoder: two shares in 0..1; "generative", "discriminative" or
-            "untrained".
+            "untrained". One with an empty name is a dot alone.
         path: file to write.
         title: str.
 
@@ -35,7 +35,8 @@ def tradeoff(
         raise InvalidInputError("A picture of content and style takes at least one encoder. Received: none")
     kinds = {"generative": BLUE, "discriminative": ORANGE, "untrained": GRAY}
     points = sorted(points, key=lambda point: point[2])
-    figure, axes = new_figure(7.8, max(4.4, 1.4 + 0.21 * len(points)), title)
+    named = [i for i, point in enumerate(points) if point[0]]
+    figure, axes = new_figure(7.8, max(4.4, 1.4 + 0.21 * len(named)), title)
     content, style = (100 * np.array([point[i] for point in points], float) for i in (1, 2))
     chosen = np.array([choose("kind", point[3], kinds) for point in points])
     # An untrained encoder far off, or one that tells less than it does, would press all others together: it stands at
@@ -53,14 +54,14 @@ def tradeoff(
             axes.scatter(places[rows], style[rows], s=46, marker=mark, color=kinds[kind], zorder=3, clip_on=False)
         axes.scatter([], [], s=46, color=kinds[kind], label=kind)
     low, high = axes.get_ylim()
-    heights = _spread((style - low) / (high - low), 1 / max(20, len(points)))
-    for i, (name, *_) in enumerate(points):
+    heights = _spread((style[named] - low) / (high - low), 1 / max(20, len(named)))
+    for i, height in zip(named, heights):
         axes.annotate(
-            f"{name} ({content[i]:.0f} %)" if content[i] < edge else name,
+            f"{points[i][0]} ({content[i]:.0f} %)" if content[i] < edge else points[i][0],
             (places[i], style[i]),
             fontsize=9,
             color=INK,
-            xytext=(1.04, heights[i]),
+            xytext=(1.04, height),
             textcoords="axes fraction",
             va="center",
             arrowprops={
@@ -92,6 +93,8 @@ def tradeoff(
 def _spread(heights, gap):
     """Heights in 0..1, from below, moved apart until `gap` lies between neighbors: names that cover none other."""
     heights = np.clip(heights, 0, 1)
+    if not len(heights):
+        return heights
     for i in range(1, len(heights)):
         heights[i] = max(heights[i], heights[i - 1] + gap)
     heights[-1] = min(heights[-1], 1)

@@ -56,6 +56,10 @@ def test_content_and_style(tmp_path):
     many = [(f"encoder {i}", 0.95 + 0.001 * i, 0.25, "discriminative") for i in range(30)]
     with Image.open(figures.tradeoff([*many, *points], tmp_path / "many.png")) as taller:
         assert taller.height > 1.5 * picture.height
+    unnamed = [("", *point[1:]) for point in many]
+    with Image.open(figures.tradeoff([*unnamed, *points], tmp_path / "unnamed.png")) as same:
+        assert same.height == picture.height
+    figures.tradeoff(unnamed, tmp_path / "dots.png")
     heights = figures._spread(np.array([0.2, 0.2, 0.21, 0.9, 0.99, 1.0]), 0.1)
     assert np.diff(heights).min() > 0.1 - 1e-9 and heights.max() <= 1 and heights[0] == 0.2
     with pytest.raises(InvalidInputError, match="at least one"):
