@@ -80,7 +80,9 @@ def nearest(
         indices: int array (M, k), nearest first; rows at equal distance in the order of the bank.
         similarities: float64 array (M, k): cosine similarity, or minus half the squared Euclidean distance.
 
-    Raises as `knn_accuracy`.
+    Raises:
+        InvalidInputError: shapes do not fit, a value is not finite, or `k` is out of range.
+        UnknownNameError: `metric` is none of the two.
     """
     choose("metric", metric, METRICS)
     bank, queries = check_features(train_features, "train features"), check_features(test_features, "test features")
