@@ -23,6 +23,8 @@ from sslzoo.augment.steps import adopt, apply_step, is_keras_cv
 from sslzoo.augment.transform import RandomLayer
 from sslzoo.errors import InvalidInputError, choose
 
+__all__ = ["DTYPES", "POLICIES", "Views", "policy"]
+
 # Every number of the named policies. A row lists its steps in the order in which they run; None is a step that the row
 # leaves out, and that `policy(name, step=...)` can put there.
 #
