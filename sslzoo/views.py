@@ -263,16 +263,16 @@ class Views(RandomLayer):
         make.prepare(images).shape  # (4, 28, 28, 1): what a network sees at evaluation
 
     Call arguments:
-        images: (B, H, W, C), or one image (H, W, C) of at most 4 channels, values 0..255 or in `value_range`, integers
-            or floats. Policies of Gaussian noise only also take points (B, D), in their own units.
-        training: bool. False draws nothing and gives J equal views, of the deterministic steps alone. None means what
-            the model around it says, and True outside of one.
-        seed: None to draw from the layer's own random state, which moves on by one at each call and is among the
-            variables of a model. Or an int or a pair of ints, Python's or tensors: the views are then a function of
-            images and seed, and the state stays. Inside `tf.data` only this is repeatable when a map runs in parallel,
-            or when reading starts in the middle. The numbers differ between backends; inside `tf.data` they are always
-            TensorFlow's.
-        num_views: int, in place of the constructor's for this call.
+        - `images`: (B, H, W, C), or one image (H, W, C) of at most 4 channels, values 0..255 or in `value_range`,
+          integers or floats. Policies of Gaussian noise only also take points (B, D), in their own units.
+        - `training`: bool. False draws nothing and gives J equal views, of the deterministic steps alone. None means
+          what the model around it says, and True outside of one.
+        - `seed`: None to draw from the layer's own random state, which moves on by one at each call and is among the
+          variables of a model. Or an int or a pair of ints, Python's or tensors: the views are then a function of
+          images and seed, and the state stays. Inside `tf.data` only this is repeatable when a map runs in parallel, or
+          when reading starts in the middle. The numbers differ between backends; inside `tf.data` they are always
+          TensorFlow's.
+        - `num_views`: int, in place of the constructor's for this call.
 
     Returns of a call:
         float32 (B, J, h, w, C), or (J, h, w, C) of one image; range [0, 1] unless the policy normalizes. `size` is

@@ -22,9 +22,10 @@ class SeparableTransform(ImageTransform):
 
     Where a GPU computes float32 products in TF32, pixels carry an error of up to 2**-11, an eighth of a gray level.
 
-    Call arguments: as `ImageTransform`, and
-        num_views: int J. Views per image; the result is (B * J, h, w, C), the views of one image in a row.
-        flips: `Flip`s of different axes to apply afterwards, which costs nothing here.
+    Call arguments:
+        - `images`, `training`, `seed`: as in `ImageTransform`.
+        - `num_views`: int J. Views per image; the result is (B * J, h, w, C), the views of one image in a row.
+        - `flips`: `Flip`s of different axes to apply afterwards, which costs nothing here.
 
     Example:
         import numpy as np

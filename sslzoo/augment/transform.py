@@ -131,9 +131,9 @@ class ImageTransform(RandomLayer):
         Fade(seed=0)(images).shape  # (4, 8, 8, 3), each image darkened by an amount of its own
 
     Call arguments:
-        images: (B, H, W, C) or (H, W, C), values in [0, 1].
-        training: bool. False draws nothing; None means True, as in Keras' own augmentation layers.
-        seed: what to draw from instead of the layer's own random state; see `RandomLayer.stream`.
+        - `images`: (B, H, W, C) or (H, W, C), values in [0, 1].
+        - `training`: bool. False draws nothing; None means True, as in Keras' own augmentation layers.
+        - `seed`: what to draw from instead of the layer's own random state; see `RandomLayer.stream`.
 
     Args:
         seed: int in [0, 2**31), or None for a random one. Used when the layer is called without one.
