@@ -91,7 +91,8 @@ def pipeline(
     """Batches of a data set as a `tf.data.Dataset`, for `model.fit` under any backend.
 
     The set is held in memory, or stays in its files (`load(stream=True)`). The order of epoch e depends on (seed, e)
-    alone, see the top of `sslzoo.data`.
+    alone, and the views of a batch on (seed, number of the step since epoch 0) alone: a run that resumes at an epoch
+    sees the batches and the views that it would have seen.
 
         images, labels = sslzoo.data.load("mnist", "train")
         batches = sslzoo.data.pipeline((images, labels), None, 128, seed=0, repeat=True, start_epoch=first)

@@ -43,7 +43,12 @@ CACHED = 2**18  # numbers, a megabyte
 
 
 def neighborhood_nce(scores, positive, negative):
-    """Share of the positives in the softmax over positives and negatives: see the head of this module.
+    """Minus the log of the share that positives have in the softmax over positives and negatives, mean over anchors.
+
+    loss = mean_i [ -log sum_{j in P_i} exp s_ij + log sum_{j in P_i or N_i} exp s_ij ]
+
+    P_i are the positives of anchor i, N_i its negatives; which candidates are which is all that instance
+    discrimination, balls, annuli and local aggregation differ in.
 
     Example:
         rng = np.random.default_rng(0)
