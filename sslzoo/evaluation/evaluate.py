@@ -86,8 +86,8 @@ def evaluate(
         dataset: known name, path of an `.npz` or folder, or `((train_images, train_labels), (test_images,
             test_labels))`: images (N, H, W, C) with values 0..255, labels int (N,), or (N, A) attributes of 0 and 1, or
             None. A remark counts test images of classes without train images.
-        protocols: some of the above. "all": all that apply and whose parts, sets and extractor can be had; a remark
-            says why another is left out.
+        protocols: some of the above; PROTOCOLS are linear, mlp, knn and gmm. "all": all that apply and whose parts,
+            sets and extractor can be had; a remark says why another is left out.
         data_dir: folder of prepared TFDS data sets, for known names.
         test: another test set: a name or path whose test split is taken, or `(images, labels)`. `dataset` may then be
             just `(train_images, train_labels)`. Images of a name or path that the encoder does not take as they are,

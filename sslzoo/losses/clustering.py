@@ -76,7 +76,9 @@ def swapped_terms(
     queue: Sequence | None = None,
     queue_weights=None,
 ):
-    """The two terms of `swapped_prediction`, with its arguments.
+    """The two terms of `swapped_prediction`.
+
+    Args: as in `swapped_prediction`.
 
     Returns:
         dict of float32 scalars, means over ordered pairs (u assigns, v predicts) and images:
@@ -147,7 +149,9 @@ def _assign_with_queue(scores, queue, queue_weights, epsilon, iterations):
 
 
 def proto_cpc_terms(student, teacher, temperature: float = 0.1, prior=None):
-    """The two terms of `proto_cpc`, with its arguments.
+    """The two terms of `proto_cpc`.
+
+    Args: as in `proto_cpc`.
 
     Example:
         rng = np.random.default_rng(0)

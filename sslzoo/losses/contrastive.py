@@ -40,7 +40,10 @@ def info_nce(scores):
 
 
 def info_nce_terms(scores) -> dict:
-    """The parts of `info_nce`: {"alignment": mean_i -S_ii, "contrast": mean_i log sum_j exp S_ij}."""
+    """The parts of `info_nce`: {"alignment": mean_i -S_ii, "contrast": mean_i log sum_j exp S_ij}.
+
+    Args: as in `info_nce`.
+    """
     scores = float32(scores)
     shape = static_shape(scores)
     if len(shape) != 2 or differ(*shape):
@@ -72,7 +75,10 @@ def nt_xent(z_a, z_b, temperature: float):
 
 
 def nt_xent_terms(z_a, z_b, temperature: float) -> dict:
-    """The parts of `nt_xent`: {"alignment": mean of -positive / temperature, "contrast": mean of log-sum-exp}."""
+    """The parts of `nt_xent`: {"alignment": mean of -positive / temperature, "contrast": mean of log-sum-exp}.
+
+    Args: as in `nt_xent`.
+    """
     z_a, z_b = unit(z_a), unit(z_b)
     check_pairs(z_a=z_a, z_b=z_b)
     z = ops.concatenate([z_a, z_b], axis=0)
@@ -112,7 +118,10 @@ def dcl(z_a, z_b, temperature: float, sigma: float | None = None):
 
 
 def dcl_terms(z_a, z_b, temperature: float, sigma: float | None = None) -> dict:
-    """The parts of `dcl`: {"alignment": mean of -w positive / temperature, "contrast": mean of log-sum-exp}."""
+    """The parts of `dcl`: {"alignment": mean of -w positive / temperature, "contrast": mean of log-sum-exp}.
+
+    Args: as in `dcl`.
+    """
     z_a, z_b = unit(z_a), unit(z_b)
     check_pairs(z_a=z_a, z_b=z_b)
     if static_shape(z_a)[0] == 1:
@@ -152,7 +161,10 @@ def queue_nce(q, k, queue, temperature: float):
 
 
 def queue_nce_terms(q, k, queue, temperature: float) -> dict:
-    """The parts of `queue_nce`: {"alignment": mean of -positive / temperature, "contrast": mean of log-sum-exp}."""
+    """The parts of `queue_nce`: {"alignment": mean of -positive / temperature, "contrast": mean of log-sum-exp}.
+
+    Args: as in `queue_nce`.
+    """
     q, k, queue = unit(q), unit(k), float32(queue)
     check_pairs(q=q, k=k)
     shape = static_shape(queue)
@@ -184,7 +196,10 @@ def instance_cross_entropy(scores, index):
 
 
 def instance_terms(scores, index) -> dict:
-    """The parts of `instance_cross_entropy`: {"alignment": mean of -own score, "contrast": mean of log-sum-exp}."""
+    """The parts of `instance_cross_entropy`: {"alignment": mean of -own score, "contrast": mean of log-sum-exp}.
+
+    Args: as in `instance_cross_entropy`.
+    """
     scores, index = float32(scores), ops.convert_to_tensor(index)
     shape, labels = static_shape(scores), static_shape(index)
     if len(shape) != 2 or len(labels) != 1 or differ(shape[0], labels[0]):
