@@ -21,8 +21,11 @@ Written by `python docs/write_methods.py` from the classes in `sslzoo.methods`; 
 Each method fits the same model ([SimVAE](https://arxiv.org/abs/2402.01399), eq. 3-5): the views x of one image have
 latents z around one center that nobody knows. Its evidence lower bound is a sum of three parts,
 
-    log p(views) >= E_q [ log p(x | z) ]  +  H[ q(z | x) ]  +  E_q [ log p(z, of all views | one center) ]
-                    reconstruction           entropy           prior
+    log p(views) >= E_q [ log p(x | z) ]  +  H[ q(z | x) ]
+                    reconstruction           entropy
+
+                    +  E_q [ log p(z, of all views | one center) ]
+                       prior
 
 A *prior* alone would put all images on one point. What keeps them apart is the *reconstruction*, or what a method has
 in its place: negatives, spread, a volume, or the shape that all latents together must have (the *marginal*). Losses are

@@ -26,6 +26,10 @@ WRITTEN = {  # pages that stand outside docs/
     "SECURITY.md": "security.md",
     "CHANGELOG.md": "changelog.md",
 }
+WIDE = {  # page of a wide table -> what does not stand beside it
+    "methods.md": ["navigation", "toc"],
+    "choosing.md": ["toc"],
+}
 ROOMS = {  # in the order in which data flow
     "sslzoo": "What most people need.",
     "sslzoo.errors": "What can go wrong, one type per kind of fault.",
@@ -57,8 +61,10 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Turns links that are right in the repository into those of the site."""
+    """Turns links that are right in the repository into those of the site, and makes room for wide tables."""
     source = page.file.src_uri
+    if source in WIDE:
+        page.meta.setdefault("hide", WIDE[source])
     home = next((path for path, written in WRITTEN.items() if written == source), f"docs/{source}")
 
     def link(match):
