@@ -1151,12 +1151,18 @@ def zoo_row(results):
     return [f"`{results['name']}`", *cells, f"{results['views_seen'] / 1e6:.1f} M", time]
 
 
+def with_star(lines):
+    """Lines of tables, and what a star says, where one is shown."""
+    marked = any(EARLIER in line for line in lines)
+    return [*lines, *(["", "A star: measured in another way than the column."] if marked else [])]
+
+
 def zoo_tables(weights):
     """Lines of a table for each data set, of all entries."""
     lines = []
     for dataset, models in zoo_by_dataset(weights).items():
         lines += [f"## {KNOWN[dataset].title}", "", *table(ZOO_HEADER, map(zoo_row, models)), ""]
-    return lines[:-1]
+    return with_star(lines[:-1])
 
 
 def zoo_in_short(weights):
@@ -1166,7 +1172,7 @@ def zoo_in_short(weights):
         models = [results for results in models if tag_of(results["name"]) in (None, "long")]
         chosen = [*models[:2], *(r for r in models[2:] if r["name"] == f"simvae-{dataset.replace('_', '-')}")]
         rows += map(zoo_row, chosen if dataset != "digits" else [])
-    return table(ZOO_HEADER, rows)
+    return with_star(table(ZOO_HEADER, rows))
 
 
 def with_rows(text, rows, mark="weights"):

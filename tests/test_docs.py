@@ -78,6 +78,7 @@ def test_the_pages_of_the_zoo_get_a_row_per_model_and_keep_the_rest():
     assert all(row.endswith("| – |") == row.startswith("| `random-") for row in rows)  # no time where none was trained
     best = [float(row.split("|")[2].strip(" %*\\")) for row in rows if "-fashion-mnist`" in row]
     assert len(best) > 5 and best == sorted(best, reverse=True)
+    assert tables.with_star(rows) == rows and "A star" in tables.with_star([*rows, "| `x` | 90.0 %\\* |"])[-1]
     short = [line for line in tables.zoo_in_short(ROOT / "weights") if line.startswith("| `")]
     assert len(short) <= 10 and set(short) <= set(rows) and any("`simvae-mnist`" in row for row in short)
 
