@@ -66,7 +66,7 @@ def test_the_way_from_photographs_to_a_classifier(sslzoo_, world):
         f"finetune {run} --dataset photos --epochs 1 --no-scratch --out classifier {skip}",
         "predict classifier new -o labels.csv --html labels.html",
         "search features.npz new/0.png --html found.html",
-        f"compare {run} classifier --dataset photos --protocols knn --out compared {skip}",
+        f"compare {run} simclr-digits --dataset photos --protocols knn --out compared {skip}",
         "explore features.npz --html map.html",
         f"seal {run}",
         f"manifest {run} --manifest manifest.json",
