@@ -1,14 +1,16 @@
 """What makes SimVAE and beta-VAE alike on small gray images: the pull, the push, or different images in a step?
 
-    KERAS_BACKEND=jax python benchmarks/open_question.py mnist                  # every system and batch, three seeds
-    KERAS_BACKEND=jax python benchmarks/open_question.py fashion_mnist --seeds 0
-    python benchmarks/open_question.py                                          # tables and figures of what there is
+    python benchmarks/open_question.py mnist --precision mixed_bfloat16  # every system and batch, three seeds
+    python benchmarks/open_question.py fashion_mnist --seeds 0
+    python benchmarks/open_question.py                                   # tables and figures of what there is
 
 Each trial is one of benchmarks/choose.py: nine tenths of the training images train and are the bank of the neighbors,
-the rest are the queries; no test image is used. Every trial sees the same number of views, in steps of 320. A row is
-written to docs/sweeps/open-question-<dataset>-<budget>.csv as soon as it is there, so that the next call goes on where
-this one stopped; the figure of the same name shows every seed and the mean. docs/open_question.md has both, and what
-each part does: differences of two trials by Euclidean neighbors, tested as those of docs/results.md are.
+the rest are the queries; no test image is used. Every trial sees the same number of views, in steps of 320; those of
+single views are made a second time with a tenth of the views, so that they pass over the images as often as steps of
+ten views of an image do. A row is written to docs/sweeps/open-question-<dataset>-<budget>.csv as soon as it is there,
+so that the next call goes on where this one stopped; the figure of the same name shows every seed and the mean.
+docs/open_question.md has both, and what each part does: differences of two trials by Euclidean neighbors, tested as
+those of docs/results.md are.
 """
 
 import argparse
@@ -42,15 +44,17 @@ SYSTEMS = {
     "VAE (Bernoulli)": ("vae", ("likelihood=bernoulli",)),
 }
 UNIFORM, TIGHT, _, _, LOOSE, BETA, VAE = SYSTEMS
-BATCHES = ((32, 10), (160, 2), (320, 1))  # images x views of each; SimVAE takes two views at least
-GROUPS, TWO, ONE = BATCHES
+# Name -> images of a step, views of each (SimVAE takes two at least), and what the budget is divided by.
+BATCHES = {"32 x 10": (32, 10, 1), "160 x 2": (160, 2, 1), "320 x 1": (320, 1, 1), "320 x 1, a tenth": (320, 1, 10)}
+GROUPS, TWO, ONE, PASSES = BATCHES
 # What a part does: its name, a trial's system and batch, and those of the trial that it is compared with.
 PARTS = (
     *(("push: beta-VAE over VAE", (BETA, batch), (VAE, batch)) for batch in BATCHES),
-    *(("pull: SimVAE, uniform centers, over beta-VAE", (UNIFORM, batch), (BETA, batch)) for batch in BATCHES[:2]),
-    *(("tighter pull: prior variance 0.02 over 0.5", (TIGHT, batch), (LOOSE, batch)) for batch in BATCHES[:2]),
+    *(("pull: SimVAE, uniform centers, over beta-VAE", (UNIFORM, batch), (BETA, batch)) for batch in (GROUPS, TWO)),
+    *(("tighter pull: prior variance 0.02 over 0.5", (TIGHT, batch), (LOOSE, batch)) for batch in (GROUPS, TWO)),
     *((f"different images: {system}", (system, TWO), (system, GROUPS)) for system in SYSTEMS),
     *((f"different images: {system}", (system, ONE), (system, TWO)) for system in (BETA, VAE)),
+    *((f"ten views of an image: SimVAE over {system}", (UNIFORM, GROUPS), (system, PASSES)) for system in (BETA, VAE)),
 )
 READINGS = {"euclidean": "Euclidean", "centered": "cosine, centered"}
 
@@ -59,34 +63,45 @@ def path_of(dataset, budget):
     return sweep.FOLDER / f"open-question-{dataset}-{budget}.csv"
 
 
+def paths_of(dataset, budget):
+    """Name of a batch -> where its trials of a budget stand."""
+    return {name: path_of(dataset, budget // divisor) for name, (_, _, divisor) in BATCHES.items()}
+
+
 def trials(seeds):
-    """(system, images, views, seed) of every trial, seed by seed."""
+    """(system, name of a batch, seed) of every trial, seed by seed."""
     for seed in seeds:
         for system, (method, _) in SYSTEMS.items():
-            for images, views in BATCHES:
+            for name, (_, views, _) in BATCHES.items():
                 if views > 1 or method != "simvae":
-                    yield system, images, views, seed
+                    yield system, name, seed
 
 
 def run(dataset, budget, seeds, words):
-    path = path_of(dataset, budget)
-    done = {tuple(row[name] for name in KEY) for row in sweep.read(path)}
-    left = [each for each in trials(seeds) if tuple(map(str, each)) not in done]
-    for i, (system, images, views, seed) in enumerate(left):
-        method, changes = SYSTEMS[system]
-        print(f"{dataset}, trial {i + 1} of {len(left)}: {system}, {images} x {views}, seed {seed}", flush=True)
+    paths = paths_of(dataset, budget)
+    done = {name: {tuple(row[key] for key in KEY) for row in sweep.read(path)} for name, path in paths.items()}
+    left = [
+        (system, name, seed)
+        for system, name, seed in trials(seeds)
+        if tuple(map(str, (system, *BATCHES[name][:2], seed))) not in done[name]
+    ]
+    for i, (system, name, seed) in enumerate(left):
+        (images, views, divisor), (method, changes) = BATCHES[name], SYSTEMS[system]
+        print(f"{dataset}, trial {i + 1} of {len(left)}: {system}, {name}, seed {seed}", flush=True)
         changes = (f"batch_size={images}", f"num_views={views}", *changes)
-        found = sweep.measured(method, dataset, budget, changes, seed, words)
-        sweep.append(path, dict(zip(KEY, (system, images, views, seed))) | found, COLUMNS)
+        found = sweep.measured(method, dataset, budget // divisor, changes, seed, words)
+        sweep.append(paths[name], dict(zip(KEY, (system, images, views, seed))) | found, COLUMNS)
 
 
 def summary(dataset, budget):
-    """(system, images, views) -> {reading: all seeds' percent}."""
+    """(system, name of a batch) -> {reading: all seeds' percent}."""
     found = {}
-    for row in sweep.read(path_of(dataset, budget)):
-        at = found.setdefault((row["system"], int(row["images"]), int(row["views_per_image"])), {})
-        for reading in READINGS:
-            at.setdefault(reading, []).append(100 * float(row[reading]))
+    for name, path in paths_of(dataset, budget).items():
+        for row in sweep.read(path):
+            if (int(row["images"]), int(row["views_per_image"])) == BATCHES[name][:2]:
+                at = found.setdefault((row["system"], name), {})
+                for reading in READINGS:
+                    at.setdefault(reading, []).append(100 * float(row[reading]))
     return found
 
 
@@ -105,9 +120,9 @@ def cell(values):
 
 def table(found):
     """Lines of a table, a row a system."""
-    header = ["system", *(f"{images} x {views}, {name}" for images, views in BATCHES for name in READINGS.values())]
+    header = ["system", *(f"{batch}, {name}" for batch in BATCHES for name in READINGS.values())]
     rows = [
-        [system, *(cell(found.get((system, *batch), {}).get(name)) for batch in BATCHES for name in READINGS)]
+        [system, *(cell(found.get((system, batch), {}).get(name)) for batch in BATCHES for name in READINGS)]
         for system in SYSTEMS
     ]
     return tables.table(header, rows)
@@ -126,7 +141,7 @@ class Difference:
     @classmethod
     def of(cls, part, dataset, found):
         """None before both trials have as many seeds as a verdict takes."""
-        sides = [found.get((system, *batch), {}).get("euclidean", ()) for system, batch in PARTS[part][1:]]
+        sides = [found.get((system, batch), {}).get("euclidean", ()) for system, batch in PARTS[part][1:]]
         if min(map(len, sides)) < tables.SEEDS:
             return None
         points = float(np.mean(sides[0]) - np.mean(sides[1]))
@@ -152,19 +167,20 @@ def differences(summaries):
 
     rows = []
     for part, (what, (_, batch), (_, other)) in enumerate(PARTS):
-        batches = " over ".join(f"{images} x {views}" for images, views in dict.fromkeys((batch, other)))
+        batches = " over ".join(dict.fromkeys((batch, other)))
         rows.append([what, batches, *(shown(made[part, dataset]) for dataset in summaries)])
     return tables.table(["part", "batch", *(DATASETS[dataset] for dataset in summaries)], rows)
 
 
 def draw(found, dataset, path):
     """Every seed as a dot and the mean as a stroke, a row a system and a color a batch, by Euclidean neighbors."""
+    colors = {GROUPS: BLUE, TWO: ORANGE, ONE: INK}  # a tenth of the views lies far from all others
     systems = list(SYSTEMS)
     figure, axes = new_figure(9.0, 1.6 + 0.5 * len(systems), f"Equal views in three batches, {DATASETS[dataset]}")
-    for shift, batch, color in zip((-0.24, 0.0, 0.24), BATCHES, (BLUE, ORANGE, INK)):
-        axes.plot([], [], "o", color=color, label=f"{batch[0]} images x {batch[1]}")
+    for shift, (batch, color) in zip((-0.24, 0.0, 0.24), colors.items()):
+        axes.plot([], [], "o", color=color, label=batch)
         for place, system in enumerate(systems):
-            values = found.get((system, *batch), {}).get("euclidean")
+            values = found.get((system, batch), {}).get("euclidean")
             if values:
                 axes.plot(values, [place + shift] * len(values), "o", color=color, markersize=4, alpha=0.5)
                 axes.plot([np.mean(values)], [place + shift], "|", color=color, markersize=11, markeredgewidth=2)

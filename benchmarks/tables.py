@@ -1003,7 +1003,7 @@ OPEN = """Runs of the papers, and controls of a fair comparison, that nobody has
 - BALL+, ANN+, CMC-BALL and CMC-ANN: `--variant plus` of `ball` and `annulus`, `neighbors` and `clusters` of `cmc`.
 - More than one seed of memory banks on MNIST and CIFAR-10: `python benchmarks/seeds.py ball mnist`.
 - [What pulls, what pushes](open_question.md) at more views: `python benchmarks/open_question.py mnist fashion_mnist
-  --budget 3600000`."""
+  --budget 3600000 --precision mixed_bfloat16`."""
 SETTINGS_NOTE = (
     "As they were trained: dimensions of the representation, widths of the head between it and the loss (none for "
     "methods that reconstruct images), images and views of each in a step."
