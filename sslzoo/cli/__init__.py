@@ -56,7 +56,8 @@ def main(argv: "list[str] | None" = None) -> int:
         argv: words of the command line after the program's name; None for those of this process.
 
     Returns:
-        int, the exit code, as the head of this module says; 130 after Ctrl-C, 141 if whoever reads the output stopped.
+        int, the exit code: 0 all went well, 1 a check failed or not all images were embedded, 2 wrong usage or an
+            explained error; 130 after Ctrl-C, 141 if whoever reads the output stopped.
 
     Raises:
         SystemExit: with 2 on wrong usage, with 0 after --help or --version.

@@ -2,20 +2,6 @@
 
     images, labels = sslzoo.data.load("mnist", "train")  # uint8 (60000, 28, 28, 1), int64 (60000,)
 
-`load` takes one of three kinds of name:
-
-* a known name, see `info`. `digits` comes with scikit-learn. The others are read by TensorFlow Datasets (TFDS) from
-  `data_dir`, else from the folder in the environment variable `TFDS_DATA_DIR`, else from TFDS' default
-  (`~/tensorflow_datasets`); what is not there, TFDS downloads. Where that folder holds `<name>.npz`, that is read.
-* the path of an `.npz` file. The arrays `<split>_images` and `<split>_labels`, or `x_<split>` and `y_<split>` as in
-  Keras' own files (where (N, H, W) is gray), make the split `<split>`; plain `images` and `labels` make the split
-  "train". Labels are optional.
-* the path of a folder of images (`ImageFolder`), sorted by path. Images are read as gray if all of the folder are, else
-  as color; photographs are turned upright; transparent images are laid on white, or another `background`; of several
-  frames or pages the first is read. What is no image is passed over, and counted in a remark.
-
-A known name wins over a file of that name; write `./mnist` to mean the file.
-
 TensorFlow is imported here and nowhere else in the package (`import_tensorflow`), only to read TFDS or to make a
 `tf.data.Dataset`. Where it is missing, sets travel as `.npz`: `python -m sslzoo.data mnist -o mnist.npz` writes one,
 which in the TFDS folder of another machine is `mnist` there.
@@ -67,9 +53,22 @@ def load(
 
         images, labels = sslzoo.data.load("photos/", "test", image_size=64, labels="folders", test_share=0.2)
 
+    A name is one of three kinds:
+
+    * a known name, see `info`. `digits` comes with scikit-learn. The others are read by TensorFlow Datasets (TFDS) from
+      `data_dir`, else from the folder in the environment variable `TFDS_DATA_DIR`, else from TFDS' default
+      (`~/tensorflow_datasets`); what is not there, TFDS downloads. Where that folder holds `<name>.npz`, that is read.
+    * the path of an `.npz` file. The arrays `<split>_images` and `<split>_labels`, or `x_<split>` and `y_<split>` as in
+      Keras' own files (where (N, H, W) is gray), make the split `<split>`; plain `images` and `labels` make the split
+      "train". Labels are optional.
+    * the path of a folder of images (`ImageFolder`), sorted by path. Images are read as gray if all of the folder are,
+      else as color; photographs are turned upright; transparent images are laid on white, or another `background`; of
+      several frames or pages the first is read. What is no image is passed over, and counted in a remark.
+
+    A known name wins over a file of that name; write `./mnist` to mean the file.
+
     Args:
-        name: a known name, or the path of an `.npz` file or of a folder of images, by the rules at the top of
-            `sslzoo.data`.
+        name: a known name, or the path of an `.npz` file or of a folder of images.
         split: "train", "test", or another that `splits(name)` gives ("validation" of celeb_a, "extra" of svhn_cropped).
         data_dir: folder of the known sets other than `digits`, prepared by TFDS or as `<name>.npz`; it must exist.
         image_size: int or (height, width), for a folder of images only: the largest part of these proportions in the

@@ -1,14 +1,8 @@
 """The zoo: load a trained model by name or path, and list what there is.
 
-A name stands for an entry of the manifest (`sslzoo.zoo.index`), and is looked for in this order:
-
-    1. the folder that the environment variable SSLZOO_WEIGHTS names, then the encoders that an installed package
-       carries, or `weights/` of a checkout
-    2. the cache of the Hugging Face Hub, without asking the Hub anything
-    3. the Hub itself, at the commit that the manifest pins
-
-Wherever the files come from, the manifest has the hash of results.json, and results.json has those of the others: they
-are checked before Keras opens them.
+A name stands for an entry of the manifest (`sslzoo.zoo.index`); `load` says where it is looked for. Wherever the files
+come from, the manifest has the hash of results.json, and results.json has those of the others: they are checked before
+Keras opens them.
 """
 
 import copy
@@ -57,9 +51,10 @@ def load(
         sslzoo.load("hf://someone/their-model@v1")   # a tag, branch or commit of it
 
     A model folder, a run's folder with one model in it, or a `.keras` file of that path comes first; then a name is
-    looked for as the head of this module says. Only the files of that part are downloaded. What the cache holds is used
-    without asking the Hub, except for a branch or tag, which may have moved; HF_HUB_OFFLINE=1 keeps from asking even
-    then.
+    looked for in the folder that the environment variable SSLZOO_WEIGHTS names, among the encoders that an installed
+    package carries (in `weights/` of a checkout), in the cache of the Hugging Face Hub, and on the Hub, at the commit
+    that the manifest pins. Only the files of that part are downloaded. What the cache holds is used without asking the
+    Hub, except for a branch or tag, which may have moved; HF_HUB_OFFLINE=1 keeps from asking even then.
 
     Args:
         name_or_path: model folder, `.keras` file, name such as "simvae-mnist", or "hf://organization/name[@revision]".
