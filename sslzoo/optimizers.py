@@ -18,7 +18,7 @@ import keras
 from keras import ops
 
 from sslzoo import checks
-from sslzoo.errors import InvalidInputError
+from sslzoo.errors import InvalidInputError, choose
 
 Rate = float | keras.optimizers.schedules.LearningRateSchedule
 
@@ -230,7 +230,8 @@ class Muon(keras.optimizers.Muon):
         **kwargs: what `keras.optimizers.Muon` takes (`momentum`, `ns_steps`, `gradient_accumulation_steps` ...).
 
     Raises:
-        InvalidInputError: weight_decay is not a number >= 0.
+        InvalidInputError: weight_decay is not a number >= 0; `exclude_layers` is no list of regular expressions.
+        UnknownNameError: no such `iteration_dtype`.
 
     References:
         Jordan et al., "Muon: An optimizer for hidden layers in neural networks" (2024); the factor is that of Liu et
@@ -249,7 +250,17 @@ class Muon(keras.optimizers.Muon):
     ):
         checks.number(0, weight_decay=weight_decay)
         kwargs.setdefault("adam_weight_decay", weight_decay)
+        if isinstance(exclude_layers, str):
+            raise InvalidInputError(f"exclude_layers must be a list of texts. Received: {exclude_layers=}")
         exclude_layers = list(self.ENDS if exclude_layers is None else exclude_layers)
+        for pattern in exclude_layers:
+            try:
+                re.compile(pattern)
+            except (re.error, TypeError) as error:
+                raise InvalidInputError(
+                    f"exclude_layers must be regular expressions ({error}). Received: {exclude_layers=}"
+                ) from error
+        choose("iteration_dtype", iteration_dtype, ("float32", "bfloat16", "float16"))
         super().__init__(learning_rate, weight_decay=weight_decay, exclude_layers=exclude_layers, **kwargs)
         self.iteration_dtype = iteration_dtype
 

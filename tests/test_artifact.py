@@ -970,3 +970,9 @@ def test_a_place_that_cannot_be_written_is_refused_before_any_work(tmp_path, mon
     artifact.check_target(tmp_path / "new" / "model", overwrite=False)
     with pytest.raises(InvalidInputError, match=r"--output must be in a folder that can be written"):
         command.check_output(tmp_path / "sealed" / "features.npz", force=False)
+
+
+def test_a_card_in_another_encoding_is_replaced(tmp_path):
+    folder = shutil.copytree(Path(__file__).parent.parent / "weights/simvae-digits", tmp_path / "simvae-digits")
+    (folder / "README.md").write_bytes("Münze".encode("latin-1"))
+    assert sslzoo.publishing.seal(folder) and (folder / "README.md").read_text("utf-8").startswith("---")

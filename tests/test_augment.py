@@ -15,6 +15,7 @@ from keras import ops
 from PIL import Image, ImageEnhance
 
 from sslzoo import augment
+from sslzoo.augment import rotation
 from sslzoo.augment.transform import Stream
 from sslzoo.errors import InvalidInputError
 
@@ -656,3 +657,12 @@ def test_a_stream_fetches_its_seed_from_a_gpu_once():
     near, far = Stream(pair, keras.src.backend), Stream(OnGPU(), keras.src.backend)
     assert [near.next().tolist() for _ in range(3)] == [far.next().tolist() for _ in range(3)]
     assert len(fetched) == 1
+
+
+def test_an_oblong_image_turned_by_any_angle_is_reflected_as_often_as_it_takes():
+    image = np.random.default_rng(0).uniform(size=(1, 8, 40, 1)).astype("float32")
+    places = np.linspace(-3.0, 3.0, 41)[:, None] * 39 / 3
+    found = ops.convert_to_numpy(rotation._reflected(ops, ops.convert_to_tensor(places, "float32"), 8))
+    inside = np.interp(found[:, 0], np.arange(8), image[0, :, 0, 0])
+    rows = scipy.ndimage.map_coordinates(image[0, :, 0, 0], places.T, order=1, mode="mirror")
+    np.testing.assert_allclose(inside, rows, atol=1e-5)

@@ -230,3 +230,8 @@ def test_what_is_missing_is_named():
     text = card.render(results(left_out=["posterior"], ended="minutes"))
     assert "- Left out here for size, and written by the recipe: posterior." in text
     assert ["ended by", "minutes"] in rows(text, "Training")
+
+
+def test_names_of_classes_cannot_end_their_code():
+    text = card.render(results(classes=["new\nline\n# Heading", "`x` <script>", "plain"]))
+    assert "`new line # Heading`, `` `x` <script> ``, `plain`" in text and "\n# Heading" not in text

@@ -21,6 +21,7 @@ from PIL import Image, ImageOps, PngImagePlugin, features
 from sslzoo import data, errors
 from sslzoo.data import image_files, inputs, streams
 from sslzoo.data.__main__ import main
+from sslzoo.data.image_folder import held_out
 from sslzoo.views import Views
 
 needs_tensorflow = pytest.mark.skipif(
@@ -1361,3 +1362,42 @@ def test_labels_without_columns_and_arrays_that_are_no_pair_are_refused():
     if importlib.util.find_spec("tensorflow"):
         with pytest.raises(errors.InvalidInputError, match=r"\(images, labels\). Received: a tuple of 1"):
             data.pipeline((images,), None, 8)
+
+
+@pytest.mark.parametrize("orientation", [1, 6, 8])
+def test_gray_tiff_on_its_side_is_read_as_compressed_ones_are(orientation, tmp_path):
+    """Pillow maps such a file into memory by the size that it has once it is turned: its pixels were scrambled."""
+    pixels = np.random.default_rng(0).integers(0, 256, (9, 8)).astype("uint8")
+    shown = []
+    for compression in (None, "tiff_lzw"):
+        image, tags = Image.fromarray(pixels), Image.Exif()
+        tags[0x0112] = orientation
+        image.save(tmp_path / f"{compression}.tif", compression=compression, exif=tags)
+        shown.append(np.asarray(image_files.decode(image_files.open_image(tmp_path / f"{compression}.tif"))))
+    np.testing.assert_array_equal(*shown)
+    np.testing.assert_array_equal(shown[0], {1: pixels, 6: np.rot90(pixels, -1), 8: np.rot90(pixels)}[orientation])
+
+
+def test_many_classes_are_held_out_as_one_by_one():
+    labels = np.random.default_rng(0).integers(0, 50, 400)
+    expected, random = np.zeros(400, bool), np.random.default_rng(7)
+    for label in np.unique(labels):
+        rows = random.permutation(np.flatnonzero(labels == label))
+        expected[rows[: min(max(1, round(0.2 * len(rows))), len(rows) - 1)]] = True
+    np.testing.assert_array_equal(held_out(labels, 0.2, 7), expected)
+
+
+def test_channels_of_tiff_are_where_the_file_says(tmp_path):
+    tifffile = pytest.importorskip("tifffile")
+    tifffile.imwrite(tmp_path / "flat.tif", np.zeros((2, 64, 3), "uint16"), photometric="rgb")
+    assert data.load(tmp_path, "train")[0].shape == (1, 2, 64, 3)
+
+
+def test_a_tiff_of_nan_is_left_out_where_others_are(tmp_path):
+    tifffile = pytest.importorskip("tifffile")
+    for n in range(3):
+        tifffile.imwrite(tmp_path / f"{n}.tif", np.full((8, 8), np.nan if n == 1 else 9.0 + n, "float32"))
+    source = inputs.source_of(tmp_path)
+    source.read(0)
+    with pytest.raises(errors.InvalidInputError, match=r"not finite.*1\.tif"):
+        source.read(1)

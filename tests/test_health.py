@@ -15,6 +15,7 @@ import sslzoo
 from sslzoo import errors, methods, networks
 from sslzoo.callbacks import Health, health, monitors
 from sslzoo.methods.advice import SIGNS, advise
+from sslzoo.methods.compiled import predicted
 from sslzoo.methods.pretrainer import Pretrainer
 from sslzoo.views import Views
 
@@ -445,3 +446,18 @@ def test_a_recipe_stops_on_collapse_and_its_results_say_why(tmp_path, monkeypatc
     assert {"health_std", "health_rank", "health_uniformity", "health_alignment"} <= set(header.split(","))
     with np.load(tmp_path / "run" / "checkpoint.npz") as checkpoint:
         assert json.loads(str(checkpoint["note"]))["epochs_done"] == len(rows) == 2
+
+
+def test_predictions_come_in_whole_batches_that_devices_can_share():
+    sizes = []
+
+    class Watched(keras.Model):
+        def predict(self, x, batch_size, verbose):
+            sizes.append((len(x), batch_size))
+            return x.sum(axis=(1, 2, 3))[:, None]
+
+    images = np.random.default_rng(0).uniform(size=(21, 4, 4, 1))
+    np.testing.assert_allclose(predicted(Watched(), images, 8)[:, 0], images.sum(axis=(1, 2, 3)))
+    assert sizes == [(8, 8)] * 3
+    sizes.clear()
+    assert predicted(Watched(), images[:5]).shape == (5, 1) and sizes == [(8, 8)]

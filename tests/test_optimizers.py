@@ -9,7 +9,7 @@ import pytest
 from keras import ops
 
 from sslzoo import networks, optimizers
-from sslzoo.errors import InvalidInputError
+from sslzoo.errors import InvalidInputError, UnknownNameError
 from sslzoo.optimizers import L2SGD, LARS, L2Adam, Muon, warmup_cosine
 
 SHAPES = {"kernel": (5, 3), "bias": (3,), "temperature": ()}
@@ -422,3 +422,9 @@ def test_transformers_biases_of_two_dimensions_are_biases():
     table.build()
     assert Muon()._should_use_adamw(table.embeddings)
     assert not Muon(exclude_embeddings=False)._should_use_adamw(table.embeddings)
+
+
+@pytest.mark.parametrize("wrong", [{"exclude_layers": "head"}, {"exclude_layers": ["("]}, {"iteration_dtype": "foo"}])
+def test_muon_refuses_what_excludes_everything_or_nothing(wrong):
+    with pytest.raises((InvalidInputError, UnknownNameError), match="Received: "):
+        optimizers.Muon(**wrong)

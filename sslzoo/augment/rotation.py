@@ -101,5 +101,5 @@ class Rotation(ImageTransform):
 
 def _reflected(nx, places, size):
     """Places along a side of `size` pixels, those beyond it reflected at its first and last pixel."""
-    places = nx.abs(places)
+    places = nx.mod(nx.abs(places), max(2.0 * (size - 1), 1.0))  # a long image turned reaches beyond more than once
     return nx.maximum((size - 1) - nx.abs((size - 1) - places), 0.0)

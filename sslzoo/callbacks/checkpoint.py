@@ -282,6 +282,7 @@ class Journal(StepCounter):
         return self.seconds_before + (0.0 if self._began is None else time.monotonic() - self._began)
 
     def on_train_begin(self, logs=None):
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         self._began = time.monotonic()
 
     def on_train_end(self, logs=None):

@@ -5,7 +5,7 @@ import time
 
 import keras
 
-from sslzoo import processes
+from sslzoo import checks, processes
 from sslzoo.callbacks.memory import peak_memory
 from sslzoo.methods.steps import StepCounter
 from sslzoo.progress import duration, say
@@ -52,7 +52,8 @@ class Stopwatch(EndsTraining):
 
     def __init__(self, minutes: float | None = None, grace: float = 30.0):
         super().__init__()
-        self.minutes, self.grace = minutes, grace
+        self.minutes = None if minutes is None else checks.positive(minutes=minutes)
+        self.grace = checks.number(0, grace=grace)
         self.deadline = None
         self._wanted = None
         self._epoch = self._calls = 0
@@ -125,7 +126,7 @@ class UntilKNN(EndsTraining):
 
     def __init__(self, mark: float, journal):
         super().__init__()
-        self.mark, self.journal = mark, journal
+        self.mark, self.journal = checks.number(0, 1, mark=mark), journal
 
     def is_over(self) -> bool:
         """Whether the run that the journal is of has ended so before."""

@@ -14,7 +14,7 @@ from sslzoo.errors import InvalidInputError, TrainingError
 from sslzoo.evaluation import knn_accuracy
 from sslzoo.evaluation.features import check_images
 from sslzoo.methods.advice import advise
-from sslzoo.methods.compiled import Compiled, check_watched, watched_views
+from sslzoo.methods.compiled import Compiled, check_watched, predicted, watched_views
 from sslzoo.methods.pretrainer import Pretrainer, full_precision
 from sslzoo.methods.steps import Monitor, StepCounter
 
@@ -54,19 +54,10 @@ class KNNMonitor(Monitor):
         self.k = k
 
     def measure(self):
-        bank, queries = (self._encode(images) for images in (self.bank[0], self.queries[0]))
+        bank, queries = (predicted(self.encoder, images) for images in (self.bank[0], self.queries[0]))
         if not (np.isfinite(bank).all() and np.isfinite(queries).all()):
             return {}  # FiniteGuard speaks of it, by the name of the term
         return {"knn": knn_accuracy(bank, self.bank[1], queries, self.queries[1], min(self.k, len(bank)), "cosine")}
-
-    def _encode(self, images):
-        """Features of images. Batches are whole: one program, and they can be shared out to several devices."""
-        size = min(1024, 1 << (len(images) - 1).bit_length())
-        whole = len(images) // size * size
-        parts = [images[:whole]] * (whole > 0)
-        if whole < len(images):
-            parts.append(np.resize(images[whole:], (size, *images.shape[1:])))
-        return np.concatenate([self.encoder.predict(part, batch_size=size, verbose=0) for part in parts])[: len(images)]
 
 
 class Health(EndsTraining, Monitor):

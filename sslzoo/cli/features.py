@@ -86,7 +86,7 @@ def inputs_of(inputs):
     """Paths of images, those of standard input for a dash, and those that match a pattern: some shells expand none."""
     if [str(each) for each in inputs] != ["-"]:
         return [path for each in inputs for path in _matching(each)]
-    listed = _names(sys.stdin.buffer.read())
+    listed = _names(b"" if sys.stdin is None else sys.stdin.buffer.read())
     if not listed:
         raise InvalidInputError("Standard input must name folders or image files, one a line. Received: nothing")
     return [Path(os.fsdecode(name)) for name in listed]
@@ -100,7 +100,12 @@ def _matching(path):
 def _names(content: bytes) -> list[bytes]:
     """Names in a list, ended by a NUL (`find -print0`) or by lines, as PowerShell writes them too."""
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        content = content.decode("utf-16").encode("utf-8")
+        try:
+            content = content.decode("utf-16").encode("utf-8")
+        except UnicodeError as error:
+            raise InvalidInputError(
+                f"Standard input begins as UTF-16, and is none ({error}). Received: {content[:20]!r}"
+            ) from error
     content = content.removeprefix(codecs.BOM_UTF8)
     names = content.split(b"\0") if b"\0" in content else [line.rstrip(b"\r") for line in content.split(b"\n")]
     return [name for name in names if name]
@@ -138,7 +143,7 @@ def search(features, query, k, model, html, force):
       sslzoo search features.npz 17 --json
     """
     check_page(html, force)
-    is_row = query.isdecimal() and not os.path.exists(query)
+    is_row = query.isdecimal() and len(query) < 19 and not os.path.exists(query)
     query = int(query) if is_row else query
     from sslzoo import evaluation
     from sslzoo.evaluation.search import row_of

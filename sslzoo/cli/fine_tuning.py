@@ -1,6 +1,7 @@
 """`sslzoo finetune, predict`: classifiers."""
 
 import sys
+from collections import Counter
 
 import sslzoo
 from sslzoo import progress
@@ -119,7 +120,8 @@ def predict(name, inputs, output, html, force, **options):
     for remark in left_out + found.remarks:
         print(printable(f"sslzoo: {remark}"), file=sys.stderr)
     labels = found.labels
-    counts = {each: labels.count(each) for each in found.classes}
+    sizes = Counter(labels)
+    counts = {each: sizes[each] for each in found.classes}
     lines = [f"Wrote {output}: {len(labels):,} images", *(f"  {count:,} {each}" for each, count in counts.items())]
     lines += [f"Wrote {html}"] if html else []
     record = {

@@ -201,6 +201,8 @@ def decode(image, background: "str | tuple[int, int, int]" = "white"):
     from PIL import Image
 
     check_image(image)
+    if image.format == "TIFF":  # or Pillow maps a gray one's file by the size that it has when turned
+        image.filename = ""
     image.load()
     turn = TURNS.get(image.getexif().get(ORIENTATION))  # none of a TIFF: Pillow turned it as it loaded it
     image = image if turn is None else image.transpose(Image.Transpose[turn])

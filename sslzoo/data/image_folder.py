@@ -41,7 +41,8 @@ def list_images(folder: Path) -> tuple[list[Path], Counter]:
         others["linked folder"] += len(linked)  # it may lead back up
         hidden = [name for name in folders + names if name.startswith(".")]
         others["hidden"] += len(hidden)
-        folders[:] = [name for name in folders if name not in {*linked, *hidden}]
+        left_out = {*linked, *hidden}
+        folders[:] = [name for name in folders if name not in left_out]
         for path in (Path(place, name) for name in names if not name.startswith(".")):
             suffix = path.suffix.lower()
             if suffix not in IMAGE_SUFFIXES:
@@ -225,7 +226,8 @@ class ImageFolder:
             )
         if loose or self.classes is None:
             return None
-        return np.array([self.classes.index(parts[0]) for parts in listed], "int64")
+        place = {name: number for number, name in enumerate(self.classes)}
+        return np.array([place[parts[0]] for parts in listed], "int64")
 
     def remarks(self, split: str) -> list[str]:
         """What of the folder is not used, or not as one may think."""
@@ -427,8 +429,9 @@ def held_out(labels: np.ndarray, share: float, seed: int) -> np.ndarray:
     All who hold out images of a folder do it so: what one has trained on, no other tests with.
     """
     chosen, random = np.zeros(len(labels), bool), np.random.default_rng(seed)
-    for label in np.unique(labels):
-        rows = random.permutation(np.flatnonzero(labels == label))
+    _, sizes = np.unique(labels, return_counts=True)
+    for of_class in np.split(np.argsort(labels, kind="stable"), np.cumsum(sizes)[:-1]):
+        rows = random.permutation(of_class)
         chosen[rows[: min(max(1, round(share * len(rows))), len(rows) - 1)]] = True
     return chosen
 

@@ -112,7 +112,10 @@ class DeepFiles(Files):
 
     def read(self, index, side=None):
         try:
-            return tiff.read(self.images[index])
+            values = tiff.read(self.images[index])
+            if not np.isfinite(values).all():
+                raise ValueError("its values are not finite")
+            return values
         except Exception as error:  # of a damaged file
             raise InvalidInputError(f"This image cannot be read ({error}). Received: '{self.images[index]}'") from error
 

@@ -8,6 +8,7 @@ which in the TFDS folder of another machine is `mnist` there.
 """
 
 import contextlib
+import math
 import os
 import re
 from collections.abc import Sequence
@@ -208,6 +209,9 @@ def check(images, labels=None) -> tuple[np.ndarray, np.ndarray | None]:
     return images, labels.astype("int64")
 
 
+MOST_VALUES = 100_000_000  # that a range of values is taken from
+
+
 def value_range(images) -> tuple[float, float]:
     """The values of raw images that networks see as 0 and 1.
 
@@ -222,7 +226,8 @@ def value_range(images) -> tuple[float, float]:
     """
     if images.dtype == "uint8":
         return 0.0, 255.0
-    some = np.asarray(images[:: -(-len(images) // 2000)])  # images all over the set
+    most = min(2000, max(1, MOST_VALUES // math.prod(images.shape[1:])))
+    some = np.asarray(images[:: -(-len(images) // most)])  # images all over the set
     if some.dtype != "uint16" and some.min() >= 0 and some.max() <= 255:
         return 0.0, 255.0
     low, high = (float(value) for value in np.percentile(some, (0.1, 99.9)))

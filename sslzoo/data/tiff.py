@@ -22,8 +22,8 @@ def head(path: Path) -> Head:
     import tifffile
 
     with tifffile.TiffFile(path) as file:
-        shape, dtype = file.series[0].shape, file.series[0].dtype
-    height, width, channels = _channels_last(shape)
+        shape, axes, dtype = file.series[0].shape, file.series[0].axes, file.series[0].dtype
+    height, width, channels = _channels_last(shape, axes)
     if dtype not in DTYPES or channels > MOST_CHANNELS or height * width > MOST_PIXELS:
         raise InvalidInputError(
             f"Expected a TIFF of {', '.join(DTYPES)} with 1 to {MOST_CHANNELS} channels and at most {MOST_PIXELS:,} "
@@ -42,20 +42,24 @@ def read(path: Path, size: tuple[int, int] | None = None) -> np.ndarray:
     """
     import tifffile
 
-    values = tifffile.imread(path, series=0)
-    values = np.moveaxis(values, 0, -1) if values.ndim == 3 and _channels_first(values.shape) else values
-    values = values.reshape(_channels_last(values.shape))
+    with tifffile.TiffFile(path) as file:
+        values, axes = file.series[0].asarray(), file.series[0].axes
+    values = np.moveaxis(values, 0, -1) if values.ndim == 3 and _channels_first(values.shape, axes) else values
+    values = values.reshape(_channels_last(values.shape, axes) if values.ndim < 3 else values.shape)
     return values if size in (None, values.shape[1::-1]) else resized(values, size)
 
 
-def _channels_first(shape):
+def _channels_first(shape, axes):
+    """Whether channels come first; where the file does not say which axis they are, they are fewer than pixels."""
+    if axes in ("YXS", "YXC", "SYX", "CYX"):  # others are guesses of who wrote it
+        return axes.endswith("YX")
     return shape[0] < min(shape[1:])
 
 
-def _channels_last(shape):
-    """(H, W, C) of an array (H, W), (H, W, C) or (C, H, W): channels are fewer than pixels."""
+def _channels_last(shape, axes):
+    """(H, W, C) of an array (H, W), (H, W, C) or (C, H, W)."""
     if len(shape) == 2:
         return (*shape, 1)
     if len(shape) != 3:
         raise InvalidInputError(f"Expected an image (H, W), (H, W, C) or (C, H, W). Received: shape={shape}")
-    return (*shape[1:], shape[0]) if _channels_first(shape) else tuple(shape)
+    return (*shape[1:], shape[0]) if _channels_first(shape, axes) else tuple(shape)

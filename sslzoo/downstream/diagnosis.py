@@ -429,7 +429,7 @@ def _policy_for(source, images, views):
         return "views given"
     if is_named(source) and not str(source).endswith(".onnx"):
         policy = (zoo.results_of(source).get("settings") or {}).get("policy")
-        if policy in POLICIES:
+        if isinstance(policy, str) and policy in POLICIES:
             return policy
     return default_policy(images.shape[1:])
 

@@ -5,6 +5,7 @@ import html as markup
 import io
 import json
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -98,7 +99,8 @@ def explore(
         "sprite": sprite,
     }
     text = json.dumps(record, ensure_ascii=True, allow_nan=False).replace("<", "\\u003c")
-    page = _TEMPLATE.read_text(encoding="utf-8").replace("__TITLE__", markup.escape(title)).replace("__DATA__", text)
+    given = {"__TITLE__": markup.escape(title), "__DATA__": text}
+    page = re.sub("__TITLE__|__DATA__", lambda found: given[found[0]], _TEMPLATE.read_text(encoding="utf-8"))
     return write_beside(html, page.encode("utf-8"))
 
 

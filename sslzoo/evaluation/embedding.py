@@ -218,6 +218,10 @@ def embed(
         name = address(name, revision)
     fit = Fit(image_shape(encoder))
     batch_size = min(batch_size, len(source))
+    judged = isinstance(source.images, np.ndarray)  # of files nobody knows more than the first ones
+    floats = judged and source.images.dtype.kind == "f" and input_range(encoder, None) == (0, 255)
+    if floats and (dark := checks.values(source.images)):
+        raise InvalidInputError(dark)
     rows, skipped, pending, batches = [], [], [], []
     for index, read in enumerate(source.each(range(len(source)), fit.side)):
         try:
@@ -231,7 +235,7 @@ def embed(
             batch = np.stack(pending)
             if input_range(encoder, None) == (0, 255):
                 dark = checks.values(batch)
-                if dark and batch.dtype.kind == "f" and not batches:
+                if dark and batch.dtype.kind == "f" and not batches and not judged:
                     raise InvalidInputError(dark)
             batches.append(outputs_of(encoder, batch, batch_size))
             pending.clear()

@@ -2,6 +2,7 @@
 
 import base64
 import dataclasses
+import functools
 import html
 import io
 import os
@@ -169,8 +170,15 @@ def row_of(bank: Embedding, query) -> int | None:
     if "\0" in str(query):
         raise InvalidInputError(f"query must be an image file. Received: query={query!r}")
     if is_named(query) and bank.paths is not None:
-        place = os.path.realpath(as_path(query))
-        return next((row for row, path in enumerate(bank.paths) if os.path.realpath(path) == place), None)
+        place, real = os.path.realpath(as_path(query)), functools.cache(os.path.realpath)
+
+        def resolved(path):
+            if os.path.islink(path):
+                return os.path.realpath(path)
+            folder, name = os.path.split(path)
+            return os.path.join(real(folder), name)
+
+        return next((row for row, path in enumerate(bank.paths) if "\0" not in path and resolved(path) == place), None)
     return None
 
 

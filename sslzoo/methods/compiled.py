@@ -27,6 +27,22 @@ class Compiled(keras.Model):
         return self.function(inputs)
 
 
+def predicted(model: keras.Model, images, most: int = 1024) -> np.ndarray:
+    """`model.predict` in whole batches of a power of two: one program, and they can be shared out to several devices.
+
+    Args:
+        model: with one output.
+        images: array or `StreamedImages` (N, ...), N > 0.
+        most: int, images of a batch, a power of two.
+    """
+    size = min(most, 1 << (len(images) - 1).bit_length())
+    whole = len(images) // size * size
+    parts = [images[start : start + size] for start in range(0, whole, size)]
+    if whole < len(images):
+        parts.append(np.resize(images[whole:], (size, *images.shape[1:])))
+    return np.concatenate([model.predict(part, batch_size=size, verbose=0) for part in parts])[: len(images)]
+
+
 def check_watched(images) -> None:
     """Raise InvalidInputError unless these are images, or ready-made views, that a callback can watch a model with."""
     if np.ndim(images) not in (4, 5) or len(images) < 2:

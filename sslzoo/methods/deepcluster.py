@@ -10,6 +10,7 @@ from sslzoo import checks, processes
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import pseudo_label_terms
 from sslzoo.losses.tensors import mean_terms
+from sslzoo.methods.compiled import predicted
 from sslzoo.methods.indexed import Indexed
 from sslzoo.methods.kmeans import Clusters, kmeans_labels
 from sslzoo.methods.papers import SIMVAE
@@ -102,9 +103,7 @@ class DeepCluster(Indexed):
         if encoder is None:
             encoder = self.encoder if self.views is None else self.live_encoder(tuple(images.shape[1:]))
         with processes.alone(self):
-            parts = (images[start : start + 500] for start in range(0, len(images), 500))  # they may be in files
-            features = np.concatenate([encoder.predict(part, batch_size=500, verbose=0) for part in parts])
-            features = features.astype("float64")
+            features = predicted(encoder, images, 512).astype("float64")
         seed = int(self._random(epoch, 0).integers(2**31))
         labels = kmeans_labels(features, self.clusters, self.whitened_dim, seed).astype("int32")
         labels = processes.array_of_first(labels)  # other machines may round, and so cluster, otherwise

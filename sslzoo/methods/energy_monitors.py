@@ -8,7 +8,7 @@ from keras import ops
 from sslzoo import checks, processes
 from sslzoo.errors import InvalidInputError, TrainingError
 from sslzoo.losses import cluster_terms, log_density
-from sslzoo.methods.compiled import Compiled, check_watched, watched_views
+from sslzoo.methods.compiled import Compiled, check_watched, predicted, watched_views
 from sslzoo.methods.steps import Monitor, StepCounter
 
 
@@ -176,7 +176,7 @@ class EnergyHealth(Monitor):
         return measures
 
     def _embed(self, views):
-        return self._embeddings.predict(views, batch_size=256, verbose=0)
+        return predicted(self._embeddings, views, 256)
 
     def _density(self, z, others):
         """Mean f of embeddings, which EBCLR's is beside those of others."""

@@ -73,6 +73,29 @@ def check_batches(method, x, batch_size, share=1.0, steps=None) -> object:
     return x
 
 
+def check_stacked(method, x, fused: bool = False, steps_per_epoch: "int | None" = None) -> None:
+    """Raise of stacked `Batches` where batches are taken one by one, which would see views of one image in a stack; and
+    of programs of K steps that an epoch of data with an end does not divide into, of which Keras would lose count.
+
+    Args:
+        fused: whether `fit` trains on it by programs of several steps.
+        steps_per_epoch: of an epoch that another one follows, where they were given.
+    """
+    steps = method.steps_per_execution
+    if isinstance(x, Batches) and x.steps_per_execution not in (1, steps if fused else 1):
+        raise InvalidInputError(
+            "Batches(steps_per_execution=K) are for training under JAX by compile(steps_per_execution=K), of compiled "
+            f"steps. Received: steps_per_execution={x.steps_per_execution} of the batches, {steps} of the method, "
+            f"backend={keras.backend.backend()}"
+        )
+    ends = _sizes(x, None)[0] is not None and not (isinstance(x, Batches) and x.repeat)
+    if fused and ends and steps_per_epoch and steps_per_epoch % steps:
+        raise InvalidInputError(
+            f"steps_per_epoch must be a multiple of steps_per_execution={steps} where data have an end: take "
+            f"data.Batches(repeat=True). Received: {steps_per_epoch=}"
+        )
+
+
 def check_least(method, x, batch_size, what="x", share=1.0, steps=None) -> object:
     """`check_batches` of images that are measured: their last batch must be of `least_batch` images, and no more, and
     every batch of a multiple of `batch_multiple`.
@@ -111,6 +134,7 @@ def check_validation(method, given, batch_size: int | None, steps: int | None) -
         refuse_weights(*given[2:])
     measured = given[0] if isinstance(given, (tuple, list)) else given
     check_values(method, measured)
+    check_stacked(method, measured)
     checked = check_least(method, measured, batch_size, "validation_data", steps=steps)
     return given if checked is measured else checked
 

@@ -234,6 +234,7 @@ class Pretrainer(keras.Model):
         checks.fraction(validation_split=validation_split or 0.0)
         # Keras goes on where an epoch of so many steps ended, so that a later one meets the remainder.
         steps, validated = (each and each * (epochs - initial_epoch) for each in (steps_per_epoch, validation_steps))
+        inputs.check_stacked(self, x, self._fuses, steps_per_epoch if epochs - initial_epoch > 1 else None)
         x = inputs.check_batches(self, x, batch_size, 1.0 - (validation_split or 0.0), steps)
         size = validation_batch_size or batch_size
         if validation_data is not None:
@@ -282,6 +283,7 @@ class Pretrainer(keras.Model):
         inputs.refuse_weights(sample_weight)
         inputs.check_compiled(self)
         inputs.check_values(self, x)
+        inputs.check_stacked(self, x)
         x = inputs.check_least(self, x, batch_size, steps=steps)
         try:
             return super().evaluate(x, y, batch_size, verbose, None, steps, callbacks, return_dict, **kwargs)
@@ -338,6 +340,11 @@ class Pretrainer(keras.Model):
         # After them what layers ask for: weights' regularizers and `add_loss`.
         return sum([*losses.values(), *(full_precision(extra) for extra in self.losses)])
 
+    @property
+    def _fuses(self):
+        """Whether a program makes several steps."""
+        return self.steps_per_execution > 1 and not self.run_eagerly and self.jit_compile and fuses_its_steps()
+
     def make_train_function(self, force=False):
         """Keras' own; under JAX with `compile(steps_per_execution=K)`, K steps as one program.
 
@@ -355,10 +362,10 @@ class Pretrainer(keras.Model):
             self.optimizer.build(self.trainable_variables)
         if self.train_function is not None and not force:
             return
-        if self.steps_per_execution == 1 or self.run_eagerly or not self.jit_compile or not fuses_its_steps():
-            super().make_train_function(force)
-        else:
+        if self._fuses:
             self.train_function = fused_steps(self)
+        else:
+            super().make_train_function(force)
         self.train_function = giving_back(self, self.train_function, "trainable non_trainable optimizer metrics")
 
     def make_test_function(self, force=False):
@@ -508,6 +515,13 @@ class Pretrainer(keras.Model):
                 "such as [keras.InputSpec((None, H, W, C))]. Received: input_signature=None"
             )
         super().export(filepath, *args, input_signature=input_signature, **kwargs)
+
+    def quantize(self, mode=None, **kwargs):
+        """Refused: a method trains, and what is quantized does not."""
+        raise InvalidInputError(
+            'Quantize the encoder alone: model.parts((H, W, C))["encoder"].quantize(...). '
+            f"Received: {type(self).__name__}.quantize({mode!r})"
+        )
 
     @classmethod
     def arguments(cls) -> dict[str, inspect.Parameter]:

@@ -123,7 +123,7 @@ def fits(given, taken):
     return len(given) == len(taken) and all(side in (None, size) for size, side in zip(given, taken))
 
 
-def without_preprocessing(model: keras.Model) -> keras.Model:
+def without_preprocessing(model: keras.Model, policy: "keras.DTypePolicy | None" = None) -> keras.Model:
     """The network inside a composed model: what takes views, in the range that their policy gives.
 
         network = without_preprocessing(sslzoo.load("simvae-mnist"))  # as load(part="network") does
@@ -138,6 +138,7 @@ def without_preprocessing(model: keras.Model) -> keras.Model:
 
     Args:
         model: Functional model, raw images -> features, made by `compose`.
+        policy: that its layers compute by, but the last, whose features stay float32; None for that of each.
 
     Returns:
         Functional `keras.Model` of copies: views -> features.
@@ -145,7 +146,7 @@ def without_preprocessing(model: keras.Model) -> keras.Model:
     Raises:
         InvalidInputError: the model does not say where its preprocessing ends.
     """
-    return part_after(model, preprocessing_end(model))
+    return part_after(model, preprocessing_end(model), policy)
 
 
 def preprocessing(model: keras.Model) -> keras.Model:
@@ -187,11 +188,12 @@ def input_range(model, unsaid=(0.0, 255.0)) -> "tuple[float, float] | None":
     return unsaid
 
 
-def part_after(model: keras.Model, name: str) -> keras.Model:
-    """The part of a Functional model that comes after the layer of that name, as copies."""
+def part_after(model: keras.Model, name: str, policy: "keras.DTypePolicy | None" = None) -> keras.Model:
+    """The part of a Functional model that comes after the layer of that name, as copies, which compute by a policy."""
     start = model.get_layer(name).output
     views = keras.Input(start.shape[1:], dtype=start.dtype, name="views")
-    outputs = Copies({"views"}).replay(keras.Model(start, model.outputs), views)
+    last = [] if policy is None else [id(model.get_layer(each)) for each in model.output_names]
+    outputs = Copies({"views"}, policy, last).replay(keras.Model(start, model.outputs), views)
     return keras.Model(views, outputs[0] if len(outputs) == 1 else outputs, name=model.name)
 
 

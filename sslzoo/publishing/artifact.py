@@ -87,7 +87,7 @@ def write(
         ArtifactError: the folder exists and may not be replaced.
         OSError: the disk is full or cannot be written; the folder is as it was.
     """
-    folder = Path(os.path.abspath(as_path(folder)))
+    folder = Path(os.path.realpath(as_path(folder)))  # a link stays one
     given = {"encoder": encoder, "posterior": posterior, "projection": projection, "decoder": decoder, "model": model}
     parts = {part: _checked(part, each) for part, each in given.items() if each is not None or part == "encoder"}
     pictures = pictures or {}
@@ -142,10 +142,11 @@ def _write_results(folder, results):
     results["files"] = hashes(folder)
     text = json.dumps(results, indent=2, ensure_ascii=False, allow_nan=False, default=plain)
     made = {layout.RESULTS: f"{text}\n", layout.CARD: card.render(results)}
-    old = {file: (folder / file).read_text("utf-8") if (folder / file).is_file() else None for file in made}
-    for file, text in made.items():
-        if old[file] != text:
-            write_beside(folder / file, text.encode("utf-8"))
+    made = {file: text.encode("utf-8") for file, text in made.items()}
+    old = {file: (folder / file).read_bytes() if (folder / file).is_file() else None for file in made}
+    for file, content in made.items():
+        if old[file] != content:
+            write_beside(folder / file, content)
     return made != old
 
 

@@ -5,7 +5,9 @@ card.md, beside this file, is the template, classifier.md that of a classifier; 
 """
 
 import hashlib
+import html as markup
 import json
+import re
 import shlex
 import string
 import textwrap
@@ -80,7 +82,7 @@ def render(results: dict, repository: str | None = None) -> str:
         "citations": "\n\n".join([*map(citations.bibtex, results.get("papers", [])), citations.SSLZOO]),
     }
     values["parts"] = "\n".join(_parts(results, values))
-    values["classes"] = ", ".join(f"`{name}`" for name in results.get("classes", []))
+    values["classes"] = ", ".join(map(_as_code, results.get("classes", [])))
     kind = "classifier" if "classes" in results else "card"
     template = string.Template(Path(__file__).with_name(f"{kind}.md").read_text("utf-8"))
     return f"{_front_matter(results)}\n{printable(template.substitute(values))}"
@@ -171,6 +173,8 @@ def _origin(results, papers):
 def _parts(results, values):
     parts = results.get("parts", {"encoder": None})
     for part, parameters in parts.items():
+        if part not in _PART_LINES:  # one of a later version
+            continue
         count = "" if parameters is None else f"{parameters:,}"
         yield f"| `{part}` | {count} | {_PART_LINES[part].format(**values)} |"
     if len(parts) > 1:
@@ -286,7 +290,16 @@ def _remarks(results):
 
 
 def _title(dataset):
-    return KNOWN[dataset].title if dataset in KNOWN else dataset or "images that are not named"
+    if dataset in KNOWN:
+        return KNOWN[dataset].title
+    return markup.escape(" ".join(dataset.split()), quote=False) if dataset else "images that are not named"
+
+
+def _as_code(name):
+    """A name in Markdown that nothing in it can end."""
+    name = " ".join(name.split())
+    fence = "`" * (1 + max(map(len, re.findall("`+", name)), default=0))
+    return f"{fence} {name} {fence}" if "`" in name else f"{fence}{name}{fence}"
 
 
 def _label(metric):

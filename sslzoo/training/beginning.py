@@ -81,11 +81,18 @@ class Beginning:
             print(self.remarks[-1])
         if posterior:
             model = self._part("posterior", "a variational method begins with a posterior; begin with one of its kind")
-        return composition.without_preprocessing(model)
+        return composition.without_preprocessing(model, self._policy())
 
     def decoder(self) -> keras.Model:
         """The decoder, latents (N, L) -> logits."""
-        return composition.logits(self._part("decoder", "this method has a decoder; begin with one of its kind"))
+        part = composition.logits(self._part("decoder", "this method has a decoder; begin with one of its kind"))
+        return part if self._policy() is None else composition.with_policy(part, self._policy())
+
+    @staticmethod
+    def _policy():
+        """The run's policy, if it is a mixed one: what is published says float32 for each layer."""
+        policy = keras.config.dtype_policy()
+        return None if policy.compute_dtype == policy.variable_dtype else policy
 
     def fill_projector(self, head: keras.Model, encoder: keras.Model) -> None:
         """Gives a new projection head the weights of the trained one, if that was published and has its shape."""

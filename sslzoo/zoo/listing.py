@@ -1,5 +1,7 @@
 """What `list_models` and `info` return: a list and dicts that show themselves as the shell prints them."""
 
+import json
+
 from sslzoo.zoo.index import HEADLINES
 
 # Protocols that few encoders have, or each in a space of its own: `info` shows them.
@@ -37,7 +39,7 @@ class Model(dict):
                 rows.append([_label(metric), _shown(metric), _shown(paper), metric.get("protocol", "")])
             lines += [table(rows, right={1, 2}), ""]
         kind = "classifier" if classes else "encoder"
-        return "\n".join([*lines, f'{kind} = sslzoo.load("{self.where or self["name"]}")'])
+        return "\n".join([*lines, f"{kind} = sslzoo.load({_quoted(self.where or self['name'])})"])
 
 
 class Models(list):
@@ -85,6 +87,11 @@ def table(rows, right=()) -> str:
     sides = [">" if i in right else "<" for i in range(len(widths))]
     lines = ("  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths)) for row in rows)
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _quoted(name):
+    """A text as Python reads it, in double quotes."""
+    return json.dumps(str(name), ensure_ascii=False)
 
 
 def _shape(model):

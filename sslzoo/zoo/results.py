@@ -86,6 +86,17 @@ def dict_of(test):
     return lambda value: isinstance(value, dict) and all(map(test, value.values()))
 
 
+def _is_span(value):
+    return list_of(checks.is_number, 2)(value) and len(value) == 2 and value[0] < value[1]
+
+
+def _is_record(value):
+    """Whether it is what `Report` writes, as far as cards read it."""
+    known = {"data": dict, "numbers": dict, "protocols": dict}
+    fits = isinstance(value, dict) and all(isinstance(value.get(name, {}), kind) for name, kind in known.items())
+    return fits and all(isinstance(way, dict) for way in value.get("protocols", {}).values())
+
+
 _is_plain_name = matches(r"[a-z0-9][a-z0-9.-]{0,95}")
 _DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])[ ]*(\..*)?", re.IGNORECASE)
 is_license = matches(r"[a-z0-9][a-z0-9.+-]*")
@@ -143,10 +154,10 @@ FIELDS = {
     "outdated": (False, "a list of texts", list_of(is_text)),
     "remarks": (False, "a list of texts", list_of(is_text)),
     "pictures": (False, "a list of objects", _PICTURE),
-    "evaluation": (False, "an object or null", lambda value: value is None or isinstance(value, dict)),
+    "evaluation": (False, "an object or null", lambda value: value is None or _is_record(value)),
     "classes": (False, "a list of at least 2 texts", list_of(is_text, 2)),
     "input_shape": (False, "[H, W, C]", lambda value: list_of(is_count, 3)(value) and len(value) == 3),
-    "input_range": (False, "[low, high]", list_of(checks.is_number, 2)),
+    "input_range": (False, "[low, high]", _is_span),
     "features": (False, "an integer", is_count),
     "parameters": (False, "an integer", is_count),
     "parts": (False, "an object of integers", dict_of(is_count)),

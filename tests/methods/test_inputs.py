@@ -322,3 +322,31 @@ def test_a_method_of_an_encoder_of_any_size_says_what_to_evaluate():
     with pytest.raises(InvalidInputError, match=r"method\.parts\(\(H, W, C\)\)\['encoder'\]"):
         evaluation.features(model, IMAGES)
     assert evaluation.features(model.parts((8, 8, 1))["encoder"], IMAGES).shape == (24, 4)
+
+
+def test_a_stack_of_batches_is_not_taken_for_views_of_an_image():
+    """A stack (B, K, H, W, C) has the shape of ready-made views, and would train on K images as views of one."""
+    model = simclr()
+    stacked = data.Batches(IMAGES, None, 12, repeat=True, steps_per_execution=2, seed=0)
+    with pytest.raises(InvalidInputError, match="steps_per_execution=2 of the batches, 1 of the method"):
+        model.fit(stacked, steps_per_epoch=2, verbose=0, callbacks=[untouched(model)])
+    with pytest.raises(InvalidInputError, match="steps_per_execution=2 of the batches"):
+        model.fit(IMAGES, batch_size=12, validation_data=stacked, validation_steps=1, verbose=0)
+    with pytest.raises(InvalidInputError, match="steps_per_execution=2 of the batches"):
+        model.evaluate(stacked, steps=1, verbose=0)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="others have a loop of their own")
+def test_programs_that_an_epoch_of_finite_data_does_not_divide_into_are_refused():
+    """Keras counts whole programs, and took the data for used up a step before their end."""
+    model = simclr(steps_per_execution=2)
+    with pytest.raises(InvalidInputError, match=r"multiple of steps_per_execution=2.*steps_per_epoch=3"):
+        model.fit(IMAGES, batch_size=6, steps_per_epoch=3, epochs=2, verbose=0, callbacks=[untouched(model)])
+    endless = data.Batches(IMAGES, None, 6, repeat=True, seed=0)
+    model.fit(endless, steps_per_epoch=3, epochs=2, shuffle=False, verbose=0)
+    assert int(model.optimizer.iterations) == 6
+
+
+def test_a_method_is_not_quantized():
+    with pytest.raises(InvalidInputError, match="Quantize the encoder alone"):
+        simclr().quantize("int8")

@@ -115,3 +115,13 @@ def test_what_is_published_ends_in_float32_under_any_policy():
         assert {made.model.outputs[0].dtype, made.training.outputs[0].dtype} == {"float32"}
     finally:
         keras.config.set_dtype_policy(before)
+
+
+def test_a_network_goes_on_in_the_policy_that_it_is_given():
+    """What is published says float32 layer by layer, so a run in mixed precision trained half of its network in it."""
+    encoder = networks.encoder("mlp-small", (8, 8, 1), 4, seed=0)
+    whole = networks.compose(Views("simvae-digits", 2).preprocessor((8, 8, 1)), encoder)
+    mixed = composition.without_preprocessing(whole, keras.dtype_policies.get("mixed_bfloat16"))
+    kinds = [layer.compute_dtype for layer in mixed.layers if layer.weights]
+    assert kinds[:-1] == ["bfloat16"] * (len(kinds) - 1) and kinds[-1] == "float32"
+    assert mixed.outputs[0].dtype == "float32" and all(w.dtype == "float32" for w in mixed.weights)
