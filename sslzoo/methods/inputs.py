@@ -11,6 +11,7 @@ from sslzoo import checks
 from sslzoo.data import Batches
 from sslzoo.errors import InvalidInputError
 from sslzoo.networks.composition import fits
+from sslzoo.views import Views
 
 NO_PART = {  # arguments of Keras' `compile` that a method has no use for
     "loss": "A method is its own loss",
@@ -32,11 +33,6 @@ def check_compiled(method) -> None:
 def check_values(method, x) -> None:
     """Raise unless images in memory are of the size and the values that the method takes; a warning of ones far too
     dark."""
-    if not method.indexed and (isinstance(x, dict) or (isinstance(x, Batches) and x.with_index)):
-        raise InvalidInputError(
-            f"{type(method).__name__} takes images alone: it remembers none of them by an index. Received: images with "
-            "an index, or in a dict"
-        )
     images = _images(x)
     if isinstance(x, Batches):
         images = x.images if x.views is None else None
@@ -47,6 +43,8 @@ def check_values(method, x) -> None:
         raise InvalidInputError(f"There must be images. Received: 0 images {tuple(images.shape[1:])}")
     if (remark := checks.values(images, *span)) is not None:
         warnings.warn(remark, stacklevel=3)
+    if not isinstance(method.views, Views):
+        return
     seen, taken = method.views.compute_output_shape(images.shape)[-3:], method.encoder.input_shape[-3:]
     if not fits(seen, taken):
         raise InvalidInputError(

@@ -414,7 +414,8 @@ class Pretrainer(keras.Model):
         """
         if not hasattr(images, "shape"):
             raise InvalidInputError(
-                f"{type(self).__name__} takes one array of images. Received: a {type(images).__name__}"
+                f"{type(self).__name__} takes one array of images, without an index. "
+                f"Received: a {type(images).__name__}"
             )
         # TensorFlow traces with an unknown shape once a model has seen two ranks; such a shape has no length.
         rank = images.shape.rank if hasattr(images.shape, "rank") else len(images.shape)
