@@ -233,5 +233,6 @@ def test_what_is_missing_is_named():
 
 
 def test_names_of_classes_cannot_end_their_code():
-    text = card.render(results(classes=["new\nline\n# Heading", "`x` <script>", "plain"]))
+    text = card.render(results(dataset="a\n# <b>", classes=["new\nline\n# Heading", "`x` <script>", "plain"]))
     assert "`new line # Heading`, `` `x` <script> ``, `plain`" in text and "\n# Heading" not in text
+    assert "a # &lt;b&gt;" in text and "\n# <b>" not in text.partition("\n---\n")[2]

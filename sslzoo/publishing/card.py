@@ -65,7 +65,7 @@ def render(results: dict, repository: str | None = None) -> str:
         "direct": where if repository else f"path/to/{name}",
         "shape": ", ".join(map(str, shape or ("H", "W", "C"))),
         "features": results.get("features", "L"),
-        "images": _title(dataset),
+        "images": _in_prose(dataset),
         "terms": _terms(results),
         "numbers": "\n".join(_numbers(results, f"hf://{repository}" if repository else name)),
         "training": _section("Training", _training(results)),
@@ -77,7 +77,7 @@ def render(results: dict, repository: str | None = None) -> str:
         "size": f"of shape {'x'.join(map(str, shape))}" if shape else "of one size",
         "trained": "Its weights are random: it is a baseline."
         if results.get("views_seen") == 0
-        else f"It was trained on {_title(dataset)} only: features of other images may say little.",
+        else f"It was trained on {_in_prose(dataset)} only: features of other images may say little.",
         "remarks": "".join(f"- {' '.join(remark.split())}\n" for remark in _remarks(results)),
         "citations": "\n\n".join([*map(citations.bibtex, results.get("papers", [])), citations.SSLZOO]),
     }
@@ -147,7 +147,7 @@ def _introduction(results):
     papers = results.get("papers", [])
     if "classes" in results:
         yield (
-            f"An image classifier of {len(results['classes'])} classes of {_title(results.get('dataset'))}. "
+            f"An image classifier of {len(results['classes'])} classes of {_in_prose(results.get('dataset'))}. "
             f"{results.get('description', '')}".rstrip()
         )
         return
@@ -163,10 +163,10 @@ def _introduction(results):
 def _origin(results, papers):
     method, dataset = results.get("method"), results.get("dataset")
     if results.get("views_seen") == 0:
-        return f", made for images of {_title(dataset)} and not trained"
+        return f", made for images of {_in_prose(dataset)} and not trained"
     if method and papers and "url" in papers[0]:
         method = f"[{method}]({papers[0]['url']})"
-    how = (f" with {method}" if method else "") + (f" on {_title(dataset)}" if dataset else "")
+    how = (f" with {method}" if method else "") + (f" on {_in_prose(dataset)}" if dataset else "")
     return f", trained{how} without labels" if how else ""
 
 
@@ -192,7 +192,7 @@ def _terms(results):
         )
     known = KNOWN.get(dataset)
     terms = f"Terms of {known.title}: {known.license} ({known.reference})" if known else None
-    return f"License of the model: {license}. {terms or f'{_title(dataset)} has terms of its own'}."
+    return f"License of the model: {license}. {terms or f'{_in_prose(dataset)} has terms of its own'}."
 
 
 def _numbers(results, where):
@@ -201,7 +201,7 @@ def _numbers(results, where):
         return ["Nothing was measured."]
     columns = ["paper", "chance"] if any(metric.get("chance") is not None for metric in metrics) else ["paper"]
     lines = [
-        f"On the test images of {_title(_measured_on(results))}{'' if 'classes' in results else _LAST}.",
+        f"On the test images of {_in_prose(_measured_on(results))}{'' if 'classes' in results else _LAST}.",
         "",
         f"| | ours | {' | '.join(columns)} | protocol |",
         f"|---|---:|{'---:|' * len(columns)}---|",
@@ -290,9 +290,12 @@ def _remarks(results):
 
 
 def _title(dataset):
-    if dataset in KNOWN:
-        return KNOWN[dataset].title
-    return markup.escape(" ".join(dataset.split()), quote=False) if dataset else "images that are not named"
+    return KNOWN[dataset].title if dataset in KNOWN else dataset or "images that are not named"
+
+
+def _in_prose(dataset):
+    """The title in Markdown, of which it can be no more than a part of a line."""
+    return markup.escape(" ".join(_title(dataset).split()), quote=False)
 
 
 def _as_code(name):
