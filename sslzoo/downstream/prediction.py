@@ -1,8 +1,6 @@
 """The classes that a fine-tuned classifier gives images: a table, and a page with the least certain first."""
 
-import csv
 import dataclasses
-import io
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +9,7 @@ import numpy as np
 
 from sslzoo import zoo
 from sslzoo.errors import InvalidInputError
-from sslzoo.evaluation.embedding import embed, no_formula
+from sslzoo.evaluation.embedding import csv_text, embed, no_formula
 from sslzoo.evaluation.search import gallery
 
 MOST_SHOWN = 200  # thumbnails on a page, a few kB each
@@ -51,11 +49,10 @@ class Prediction:
 
     def to_csv(self) -> str:
         """A row for each image: path or index, class, probability. Cells that begin a formula are guarded."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["path" if self.images.dtype.kind == "U" else "index", "class", "probability"])
-        writer.writerows((no_formula(image), no_formula(label), value) for image, label, value in self.rows())
-        return text.getvalue()
+        header = ("path" if self.images.dtype.kind == "U" else "index", "class", "probability")
+        return csv_text(
+            [header, *((no_formula(image), no_formula(label), value) for image, label, value in self.rows())]
+        )
 
     def page(self, path: "str | os.PathLike") -> Path:
         """Writes thumbnails with their classes as one HTML file, the 200 least certain images first."""

@@ -2,8 +2,8 @@
 
 import csv
 import dataclasses
-import io
 import os
+import types
 from collections.abc import Callable, Sequence
 
 import keras
@@ -106,11 +106,7 @@ class Embedding:
         for name, values in (("feature", self.features), ("log_var", self.log_var)):
             if values is not None:
                 columns |= {f"{name}_{j}": values[:, j] for j in range(values.shape[1])}
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(zip(*columns.values()))
-        return text.getvalue()
+        return csv_text([columns, *zip(*columns.values())])
 
     def to_parquet(self, file) -> None:
         """Writes a row for each image: `path` or `index`, `label` (its class, where there are names), `vector`, and
@@ -155,6 +151,15 @@ class Embedding:
 
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
         return np.array(self.features, dtype) if copy else np.asarray(self.features, dtype)
+
+
+def csv_text(rows) -> str:
+    """Rows as comma-separated values, a line each."""
+    lines = []
+    # A terminator of both characters has cells quoted that hold either of them, on Python 3.11 too.
+    writer = csv.writer(types.SimpleNamespace(write=lambda row: lines.append(row.removesuffix("\r\n"))))
+    writer.writerows(rows)
+    return "".join(f"{line}\n" for line in lines)
 
 
 def no_formula(name: str) -> str:

@@ -1,6 +1,7 @@
 """Search by example: what is found, from which model, and a page that shows it."""
 
 import base64
+import csv
 import io
 import os
 import re
@@ -185,3 +186,10 @@ def test_features_without_images_are_numbered():
     assert embedding.index.tolist() == list(range(40))
     assert embedding.to_csv().splitlines()[2].startswith("1,1,")
     assert evaluation.search(embedding, 3, k=2)[0].image != 3
+
+
+def test_a_carriage_return_in_a_name_ends_no_row():
+    paths = np.array(["a\rb.png", "c,d.png", 'e"f.png', "g\nh.png"])
+    text = evaluation.Embedding(np.zeros((4, 1), "float32"), paths=paths).to_csv()
+    assert [row[0] for row in csv.reader(io.StringIO(text, newline=""))] == ["path", *paths]
+    assert "\r\n" not in text
