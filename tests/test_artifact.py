@@ -976,3 +976,29 @@ def test_a_card_in_another_encoding_is_replaced(tmp_path):
     folder = shutil.copytree(Path(__file__).parent.parent / "weights/simvae-digits", tmp_path / "simvae-digits")
     (folder / "README.md").write_bytes("Münze".encode("latin-1"))
     assert sslzoo.publishing.seal(folder) and (folder / "README.md").read_text("utf-8").startswith("---")
+
+
+def test_a_model_is_written_where_a_link_leads(tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "mine").symlink_to(tmp_path / "disk" / "mine")
+    encoder = networks.encoder("mlp-small", (8, 8, 1), 4, seed=0)
+    for overwrite in (False, True):
+        sslzoo.publishing.write(tmp_path / "mine", encoder, overwrite=overwrite)
+        assert (tmp_path / "mine").is_symlink() and sslzoo.load(tmp_path / "disk" / "mine").output_shape == (None, 4)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"input_range": [0, 255, 1]},
+        {"input_range": [1, 0]},
+        {"evaluation": {"data": "x"}},
+        {"evaluation": {"protocols": {"knn": []}}},
+    ],
+)
+def test_results_edited_by_hand_end_in_a_sentence(odd, tmp_path):
+    folder = shutil.copytree(Path(__file__).parent.parent / "weights/simvae-digits", tmp_path / "simvae-digits")
+    results = json.loads((folder / "results.json").read_text())
+    (folder / "results.json").write_text(json.dumps(results | odd))
+    with pytest.raises(ArtifactError, match=next(iter(odd))):
+        sslzoo.info(folder)

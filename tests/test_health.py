@@ -13,7 +13,7 @@ from test_training import recipe
 
 import sslzoo
 from sslzoo import errors, methods, networks
-from sslzoo.callbacks import Health, health, monitors
+from sslzoo.callbacks import Health, Journal, Stopwatch, UntilKNN, health, monitors
 from sslzoo.methods.advice import SIGNS, advise
 from sslzoo.methods.compiled import predicted
 from sslzoo.methods.pretrainer import Pretrainer
@@ -461,3 +461,14 @@ def test_predictions_come_in_whole_batches_that_devices_can_share():
     assert sizes == [(8, 8)] * 3
     sizes.clear()
     assert predicted(Watched(), images[:5]).shape == (5, 1) and sizes == [(8, 8)]
+
+
+def test_callbacks_refuse_wrong_numbers_and_make_their_folder(tmp_path):
+    for wrong in ({"minutes": 0}, {"minutes": float("nan")}, {"minutes": "5"}, {"grace": -1}):
+        with pytest.raises(errors.InvalidInputError, match="must be a number"):
+            Stopwatch(**wrong)
+    journal = Journal(tmp_path / "new" / "history.csv", 32)
+    with pytest.raises(errors.InvalidInputError, match="mark must be a number from 0 to 1"):
+        UntilKNN(90, journal)
+    journal.on_train_begin()
+    assert (tmp_path / "new").is_dir()

@@ -44,8 +44,9 @@ def read(path: Path, size: tuple[int, int] | None = None) -> np.ndarray:
 
     with tifffile.TiffFile(path) as file:
         values, axes = file.series[0].asarray(), file.series[0].axes
+    shape = _channels_last(values.shape, axes)
     values = np.moveaxis(values, 0, -1) if values.ndim == 3 and _channels_first(values.shape, axes) else values
-    values = values.reshape(_channels_last(values.shape, axes) if values.ndim < 3 else values.shape)
+    values = values.reshape(shape)
     return values if size in (None, values.shape[1::-1]) else resized(values, size)
 
 

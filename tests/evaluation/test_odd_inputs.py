@@ -150,3 +150,16 @@ def test_measures_of_rows_that_do_not_belong_together_are_refused():
         evaluation.balanced_accuracy(labels, labels[:5])
     with pytest.raises(InvalidInputError, match=r"means \(L,\) and covariances \(L, L\)"):
         evaluation.frechet_distance(np.zeros(3), np.eye(3), np.zeros(2), np.eye(2))
+
+
+def test_floats_of_which_the_first_are_dark_are_embedded(pixels):
+    images = np.random.default_rng(0).uniform(0, 255, (12, 8, 8, 1)).astype("float32")
+    images[:8] = 1.5
+    assert sslzoo.embed(pixels, images, batch_size=4).shape == (12, 64)
+
+
+def test_a_title_is_not_the_place_of_the_data(tmp_path):
+    page = sslzoo.explore(
+        evaluation.Embedding(np.random.default_rng(0).normal(size=(20, 3))), tmp_path / "m.html", title="__DATA__"
+    )
+    assert "<title>__DATA__" in page.read_text()
