@@ -190,7 +190,7 @@ def draw(found, dataset, path):
     axes.grid(axis="x", color=PALE, linewidth=0.8)
     axes.tick_params(colors=GRAY, length=0)
     axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=9, labelcolor=GRAY)
+    axes.legend(frameon=False, fontsize=9, labelcolor=GRAY, title="images x views")
     return save_figure(figure, path)
 
 
