@@ -1,8 +1,8 @@
 """What makes SimVAE and beta-VAE alike on small gray images: the pull, the push, or different images in a step?
 
     python benchmarks/open_question.py mnist --precision mixed_bfloat16  # every system and batch, three seeds
-    python benchmarks/open_question.py fashion_mnist --seeds 0
-    python benchmarks/open_question.py                                   # tables and figures of what there is
+    python benchmarks/open_question.py fashion_mnist --budget 3600000 --seeds 0
+    python benchmarks/open_question.py                                   # the page of what there is
 
 Each trial is one of benchmarks/choose.py: nine tenths of the training images train and are the bank of the neighbors,
 the rest are the queries; no test image is used. Every trial sees the same number of views, in steps of 320; those of
@@ -15,6 +15,7 @@ those of docs/results.md are.
 
 import argparse
 import dataclasses
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,7 @@ from sslzoo.files import module_at, write_beside
 
 tables = module_at(Path(__file__).with_name("tables.py"))
 PAGE = sweep.FOLDER.parent / "open_question.md"
-BUDGET = 600_000  # views of a trial that the page speaks of
+BUDGETS = (600_000, 3_600_000)  # views of a trial
 DATASETS = {"mnist": "MNIST", "fashion_mnist": "FashionMNIST"}
 KEY = ("system", "images", "views_per_image", "seed")
 COLUMNS = (*KEY, "backend", "views", "seconds", "cosine", "centered", "euclidean")
@@ -118,28 +119,36 @@ def cell(values):
     return f"{mean} ± {standard_error(values):.1f}" if values[1:] else mean
 
 
+def tried(found):
+    """The systems of a summary, in the order of `SYSTEMS`."""
+    return [system for system in SYSTEMS if any(system == of for of, _ in found)]
+
+
 def table(found):
-    """Lines of a table, a row a system."""
+    """Lines of a table, a row a system that was tried."""
     header = ["system", *(f"{batch}, {name}" for batch in BATCHES for name in READINGS.values())]
     rows = [
         [system, *(cell(found.get((system, batch), {}).get(name)) for batch in BATCHES for name in READINGS)]
-        for system in SYSTEMS
+        for system in tried(found)
     ]
     return tables.table(header, rows)
 
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """Percentage points by which one of `PARTS` is ahead on a data set, its standard error, and `p` of Welch's t."""
+    """Percentage points by which one of `PARTS` is ahead, its standard error, and `p` of Welch's t.
+
+    `where` is the data set and the views of a trial.
+    """
 
     part: int
-    dataset: str
+    where: tuple
     points: float
     error: float
     p: float
 
     @classmethod
-    def of(cls, part, dataset, found):
+    def of(cls, part, where, found):
         """None before both trials have as many seeds as a verdict takes."""
         sides = [found.get((system, batch), {}).get("euclidean", ()) for system, batch in PARTS[part][1:]]
         if min(map(len, sides)) < tables.SEEDS:
@@ -147,14 +156,14 @@ class Difference:
         points = float(np.mean(sides[0]) - np.mean(sides[1]))
         errors = [standard_error(side) for side in sides]
         p = tables.welch(points, *zip(errors, map(len, sides)))
-        return cls(part, dataset, points, float(np.hypot(*errors)), p)
+        return cls(part, where, points, float(np.hypot(*errors)), p)
 
 
 def differences(summaries):
-    """Lines of a table of `PARTS`, of {data set: its `summary`}; bold is what is significant."""
+    """Lines of a table of `PARTS`, of {(data set, views): its `summary`}; bold is what is significant."""
     made = {
-        (part, dataset): Difference.of(part, dataset, found)
-        for dataset, found in summaries.items()
+        (part, where): Difference.of(part, where, found)
+        for where, found in summaries.items()
         for part in range(len(PARTS))
     }
     counting = tables.discoveries([each for each in made.values() if each])
@@ -168,15 +177,20 @@ def differences(summaries):
     rows = []
     for part, (what, (_, batch), (_, other)) in enumerate(PARTS):
         batches = " over ".join(dict.fromkeys((batch, other)))
-        rows.append([what, batches, *(shown(made[part, dataset]) for dataset in summaries)])
-    return tables.table(["part", "batch", *(DATASETS[dataset] for dataset in summaries)], rows)
+        rows.append([what, batches, *(shown(made[part, where]) for where in summaries)])
+    return tables.table(["part", "batch", *(title(*where) for where in summaries)], rows)
 
 
-def draw(found, dataset, path):
+def title(dataset, budget):
+    return f"{DATASETS[dataset]}, {budget / 1e6:g} M views"
+
+
+def draw(found, dataset, budget):
     """Every seed as a dot and the mean as a stroke, a row a system and a color a batch, by Euclidean neighbors."""
     colors = {GROUPS: BLUE, TWO: ORANGE, ONE: INK}  # a tenth of the views lies far from all others
-    systems = list(SYSTEMS)
-    figure, axes = new_figure(9.0, 1.6 + 0.5 * len(systems), f"Equal views in three batches, {DATASETS[dataset]}")
+    systems = tried(found)
+    heading = f"Equal views in three batches: {title(dataset, budget)} a trial"
+    figure, axes = new_figure(9.0, 1.6 + 0.5 * len(systems), heading)
     for shift, (batch, color) in zip((-0.24, 0.0, 0.24), colors.items()):
         axes.plot([], [], "o", color=color, label=batch)
         for place, system in enumerate(systems):
@@ -191,18 +205,15 @@ def draw(found, dataset, path):
     axes.tick_params(colors=GRAY, length=0)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.legend(frameon=False, fontsize=9, labelcolor=GRAY, title="images x views")
-    return save_figure(figure, path)
+    return save_figure(figure, path_of(dataset, budget).with_suffix(".png"))
 
 
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "datasets",
-        nargs="*",
-        metavar="DATASET",
-        help=f"{', '.join(DATASETS)}; none: tables and figures of what there is",
+        "datasets", nargs="*", metavar="DATASET", help=f"{', '.join(DATASETS)}; none: the page of what there is"
     )
-    parser.add_argument("--budget", type=int, default=BUDGET, metavar="VIEWS", help=f"of each trial ({BUDGET})")
+    parser.add_argument("--budget", type=int, default=BUDGETS[0], choices=BUDGETS, help="views of each trial")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     ours, theirs = parser.parse_known_args(argv)
     for dataset in ours.datasets:
@@ -210,19 +221,15 @@ def main(argv=None):
     for dataset in ours.datasets:
         run(dataset, ours.budget, ours.seeds, theirs)
     page = PAGE.read_text("utf-8")
-    summaries = {dataset: summary(dataset, ours.budget) for dataset in DATASETS}
-    for dataset, found in summaries.items():
+    summaries = {where: summary(*where) for where in itertools.product(DATASETS, BUDGETS)}
+    for where, found in summaries.items():
         if found:
-            lines = table(found)
-            print(f"{DATASETS[dataset]}, {ours.budget:,} views", "", *lines, "", sep="\n")
-            picture = draw(found, dataset, path_of(dataset, ours.budget).with_suffix(".png"))
-            lines = [f"![{DATASETS[dataset]}]({picture.parent.name}/{picture.name})", "", *lines]
-            page = tables.with_rows(page, lines, dataset)
-    lines = differences(summaries)
-    print(*lines, "", sep="\n")
-    page = tables.with_rows(page, lines, "parts")
-    if ours.budget == BUDGET:
-        write_beside(PAGE, page.encode("utf-8"))
+            picture = draw(found, *where)
+            lines = [f"![{title(*where)}]({picture.parent.name}/{picture.name})", "", *table(found)]
+            page = tables.with_rows(page, lines, "-".join(map(str, where)))
+    page = tables.with_rows(page, differences(summaries), "parts")
+    write_beside(PAGE, page.encode("utf-8"))
+    print(f"{PAGE} has its tables and figures.")
 
 
 if __name__ == "__main__":
