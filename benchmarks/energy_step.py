@@ -19,7 +19,8 @@ from keras import ops
 
 from sslzoo import networks
 from sslzoo.methods import GEDI
-from sslzoo.methods.energy_model import PIECE, _Chains
+from sslzoo.methods.compiled import Compiled
+from sslzoo.methods.energy_model import langevin
 
 
 def make(arguments, **settings):
@@ -43,27 +44,27 @@ def clock(function):
     return now() - began
 
 
-def main():
+def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=int, default=32, help="pixels of a side (32)")
     parser.add_argument("--channels", type=int, default=3)
     parser.add_argument("--width", type=int, default=32, help="channels of the network (32; the paper has 128)")
     parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--steps", type=int, default=20, help=f"Langevin steps, a multiple of {PIECE} (20)")
+    parser.add_argument("--steps", type=int, default=20, help="Langevin steps (20)")
     parser.add_argument("--rounds", type=int, default=7)
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
 
     rng = np.random.default_rng(0)
     shape = (arguments.batch_size, 3, arguments.size, arguments.size, arguments.channels)
     views = rng.uniform(-1, 1, shape).astype("float32")
     whole, without = make(arguments), make(arguments, generative_weight=0.0)
-    chains = _Chains(whole, whole.log_density_of_views, 1.0, 0.01, None)
-    draws = rng.standard_normal((arguments.batch_size, PIECE, *shape[2:]), "float32")
-    pieces = {"x": views[:, 0], "draws": draws, "going": np.ones(draws.shape[:2], "float32")}
+    draws = rng.standard_normal((arguments.batch_size, arguments.steps, *shape[2:]), "float32")
+    density = whole.log_density_of_views
+    chains = Compiled(whole, lambda given: langevin(whole, density, given["x"], ops.swapaxes(given["draws"], 0, 1)))
 
     programs = {
         "GEDI step": lambda: whole.train_on_batch(views[:, :2]),
-        "input gradients": lambda: [chains.predict_on_batch(pieces) for _ in range(arguments.steps // PIECE)],
+        "input gradients": lambda: chains.predict_on_batch({"x": views[:, 0], "draws": draws}),
         "training step": lambda: without.train_on_batch(views),
     }
     seconds = {name: [] for name in programs}
