@@ -99,7 +99,7 @@ RECIPES = {
     "moco --set symmetric=False queue_size=8": "has room for 8.*batch of 24 images",
     "moco --set queue_size=12 momentum=2": "momentum must be",
     "nnclr --queue-size 12": "has room for 12.*batch of 24 images",
-    "wmse --batch-size 10": "multiple of whitening_size|batch of more than",
+    "wmse --batch-size 10": "needs (a multiple of|at least)",
     "simclr --set temperature=0": "temperature must be a number > 0",
     "simclr --set num_views=3": "exactly 2 views",
     "deepcluster --set clusters=0": "clusters must be",

@@ -1,7 +1,8 @@
 """The objectives as pure functions of tensors: no state, no random numbers, no Keras layers.
 
-They take arrays or tensors, of any float dtype; shapes and numbers other than those under "Args" raise
-`InvalidInputError`, where they are known (TensorFlow may leave a batch size open while it traces a graph). Examples
+They take arrays or tensors, of any float dtype. Shapes other than those under "Args" raise `InvalidInputError`, where
+they are known (TensorFlow may leave a batch size open while it traces a graph), and so do temperatures and variances
+that are not positive, unless they are tensors, as one that is learned is. Examples
 assume `import numpy as np` and `from sslzoo import losses`; that of `X_terms` is that of `X`.
 """
 

@@ -23,7 +23,7 @@ from keras import ops
 
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError
-from sslzoo.losses.tensors import check_pairs, differ, float32, pairs, static_shape, total
+from sslzoo.losses.tensors import check_pairs, check_positive, differ, float32, pairs, static_shape, total
 
 
 def sinkhorn(scores, epsilon: float = 0.05, iterations: int = 3, weights=None):
@@ -55,7 +55,7 @@ def sinkhorn(scores, epsilon: float = 0.05, iterations: int = 3, weights=None):
     shape = static_shape(scores)
     if len(shape) != 2:
         raise InvalidInputError(f"scores must be a matrix (batch, prototypes). Received: scores.shape={shape}")
-    checks.positive(epsilon=epsilon)
+    check_positive(epsilon=epsilon)
     checks.count(iterations=iterations)
 
     logits = ops.stop_gradient(scores) / epsilon
@@ -87,7 +87,7 @@ def swapped_terms(
     scores = [float32(view) for view in scores]
     assigning = len(scores) if num_assigning is None else num_assigning
     _check_views(scores, assigning, queue)
-    checks.positive(temperature=temperature)
+    check_positive(temperature=temperature)
 
     logits = [view / temperature for view in scores]
     targets = []
@@ -169,7 +169,7 @@ def proto_cpc_terms(student, teacher, temperature: float = 0.1, prior=None):
             "student scores and teacher probabilities must be matrices (batch, prototypes) of one shape. "
             f"Received: student.shape={shape}, teacher.shape={shape_teacher}"
         )
-    checks.positive(temperature=temperature)
+    check_positive(temperature=temperature)
     prior = ops.mean(teacher, axis=0) if prior is None else ops.stop_gradient(float32(prior))
     logits = student / temperature
     return {
@@ -278,6 +278,11 @@ def pseudo_label_terms(logits, labels, weights=None):
     if len(shape) != 2:
         raise InvalidInputError(f"logits must be a matrix (batch, clusters). Received: logits.shape={shape}")
     labels = ops.convert_to_tensor(labels, dtype="int32")
+    if len(static_shape(labels)) != 1 or differ(shape[0], *static_shape(labels)):
+        raise InvalidInputError(
+            f"labels must have shape (batch,) with the batch of logits. Received: labels.shape={static_shape(labels)}, "
+            f"logits.shape={shape}"
+        )
     score = ops.take_along_axis(logits, labels[:, None], axis=1)[:, 0]
     weights = 1.0 if weights is None else ops.stop_gradient(float32(weights))
     return {"alignment": -ops.mean(weights * score), "contrast": ops.mean(weights * ops.logsumexp(logits, axis=1))}

@@ -19,7 +19,7 @@ References:
 from keras import ops
 
 from sslzoo.errors import InvalidInputError
-from sslzoo.losses.tensors import check_pairs, differ, float32, softmax_terms, static_shape, total, unit
+from sslzoo.losses.tensors import check_pairs, check_positive, differ, float32, softmax_terms, static_shape, total, unit
 
 
 def info_nce(scores):
@@ -81,6 +81,7 @@ def nt_xent_terms(z_a, z_b, temperature: float) -> dict:
     """
     z_a, z_b = unit(z_a), unit(z_b)
     check_pairs(z_a=z_a, z_b=z_b)
+    check_positive(temperature=temperature)
     z = ops.concatenate([z_a, z_b], axis=0)
     scores = ops.matmul(z, ops.transpose(z)) / temperature
     # Minus infinity takes a view out of its own candidates exactly, value and gradient. It is safe here because scores
@@ -123,15 +124,12 @@ def dcl_terms(z_a, z_b, temperature: float, sigma: float | None = None) -> dict:
     Args: as in `dcl`.
     """
     z_a, z_b = unit(z_a), unit(z_b)
-    check_pairs(z_a=z_a, z_b=z_b)
-    if static_shape(z_a)[0] == 1:
-        raise InvalidInputError(
-            "z_a and z_b must hold at least 2 images: a view is distinguished from those of other images. "
-            f"Received: z_a.shape={static_shape(z_a)}"
-        )
+    check_pairs(least=2, z_a=z_a, z_b=z_b)
+    check_positive(temperature=temperature)
     positives = ops.sum(z_a * z_b, axis=1)
     weights = 1.0
     if sigma is not None:
+        check_positive(sigma=sigma)
         closeness = ops.softmax(positives / sigma, axis=0)  # over its mean, the ratio of the formula, without overflow
         weights = ops.stop_gradient(2.0 - closeness / ops.mean(closeness))
     z = ops.concatenate([z_a, z_b], axis=0)
@@ -167,6 +165,7 @@ def queue_nce_terms(q, k, queue, temperature: float) -> dict:
     """
     q, k, queue = unit(q), unit(k), float32(queue)
     check_pairs(q=q, k=k)
+    check_positive(temperature=temperature)
     shape = static_shape(queue)
     if len(shape) != 2 or differ(shape[1], static_shape(q)[1]):
         raise InvalidInputError(

@@ -17,7 +17,7 @@ References:
 from keras import ops
 
 from sslzoo.errors import InvalidInputError
-from sslzoo.losses.tensors import float32, unit
+from sslzoo.losses.tensors import check_pairs, check_positive, float32, unit
 
 # Times D: added to the diagonal of a correlation matrix (D, D) before it is factorized. Float32 rounds its eigenvalues
 # by up to about 1e-7 D, so a singular one would come out indefinite; a quarter of this still failed at times.
@@ -130,6 +130,7 @@ def corinfomax_terms(z_a, z_b, regularizer: float = 1e-6, covariances=None):
         entropy per coordinate of two Gaussians, up to a constant, so it has no lower bound unless embeddings are
         bounded (by normalizing them).
     """
+    check_positive(regularizer=regularizer)
     z_a, z_b = _pair(z_a, z_b)
     if covariances is None:
         covariances = covariance(ops.stack([z_a, z_b]))
@@ -262,12 +263,5 @@ def _off_diagonal_squares(matrix):
 def _pair(z_a, z_b):
     """Two embeddings as float32, once they were found to have one shape (B, D) with B >= 2."""
     z_a, z_b = float32(z_a), float32(z_b)
-    shape = tuple(z_a.shape)
-    if len(shape) != 2 or tuple(z_b.shape) != shape:
-        raise InvalidInputError(
-            "z_a and z_b must have one shape (batch, features). "
-            f"Received: z_a.shape={shape}, z_b.shape={tuple(z_b.shape)}"
-        )
-    if shape[0] == 1:
-        raise InvalidInputError("Statistics over images take a batch of at least 2. Received: batch=1")
+    check_pairs(least=2, z_a=z_a, z_b=z_b)
     return z_a, z_b

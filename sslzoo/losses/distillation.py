@@ -6,9 +6,8 @@ Reference:
 
 from keras import ops
 
-from sslzoo import checks
 from sslzoo.errors import InvalidInputError
-from sslzoo.losses.tensors import differ, float32, pairs, static_shape
+from sslzoo.losses.tensors import check_positive, differ, float32, pairs, static_shape
 
 
 def dino(student, teacher, center, student_temperature: float = 0.1, teacher_temperature: float = 0.04):
@@ -32,7 +31,7 @@ def dino(student, teacher, center, student_temperature: float = 0.1, teacher_tem
         prototype scores 0, collapse to all alike log K.
     """
     student, teacher, center = float32(student), ops.stop_gradient(float32(teacher)), float32(center)
-    checks.positive(student_temperature=student_temperature)
+    check_positive(student_temperature=student_temperature)
     theirs, ours = static_shape(teacher), static_shape(student)
     if len(ours) != 3 or len(theirs) != 3 or differ(ours[2], theirs[2]) or differ(ours[0], theirs[0]):
         raise InvalidInputError(

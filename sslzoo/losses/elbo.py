@@ -16,7 +16,7 @@ import math
 from keras import ops
 
 from sslzoo import renamed
-from sslzoo.losses.tensors import float32
+from sslzoo.losses.tensors import check_alike, check_positive, float32, grouped
 
 
 def gaussian_kl(mean, log_var):
@@ -34,6 +34,7 @@ def gaussian_kl(mean, log_var):
         Float32 tensor (...,), >= 0.
     """
     mean, log_var = float32(mean), float32(log_var)
+    check_alike("tensors (..., latents)", mean=mean, log_var=log_var)
     return 0.5 * ops.sum(ops.square(mean) + ops.exp(log_var) - log_var - 1.0, axis=-1)
 
 
@@ -54,6 +55,7 @@ def gaussian_kl_between(mean, log_var, mean_to, log_var_to):
         Float32 tensor (...,), >= 0.
     """
     mean, log_var, mean_to, log_var_to = map(float32, (mean, log_var, mean_to, log_var_to))
+    check_alike("tensors (..., latents)", mean=mean, log_var=log_var, mean_to=mean_to, log_var_to=log_var_to)
     # exp(a - b) rather than exp(a) / exp(b): finite where the quotient would be inf / inf.
     variance_ratio = ops.exp(log_var - log_var_to)
     squared_distance = ops.square(mean - mean_to) * ops.exp(-log_var_to)
@@ -102,11 +104,13 @@ def group_prior(z, variance: float, center_variance: float | None = None):
     Reference:
         SimVAE, eq. 9 (uniform center) and appendix A.4 (the marginal, with the sign of its cross terms mended).
     """
-    z = float32(z)
+    check_positive(variance=variance)
+    z = grouped(z)
     center = ops.mean(z, axis=1, keepdims=True)
     prior = ops.sum(ops.square(z - center), axis=(1, 2)) / (2.0 * variance)
     if center_variance is None:
         return prior
+    check_positive(center_variance=center_variance)
     views = ops.cast(ops.shape(z)[1], "float32")
     return prior + views * ops.sum(ops.square(center), axis=(1, 2)) / (2.0 * (variance + views * center_variance))
 
@@ -125,7 +129,10 @@ def gaussian_reconstruction(x, x_hat, variance: float):
     Returns:
         Float32 tensor (N,), >= 0.
     """
-    return ops.sum(ops.square(float32(x) - float32(x_hat)), axis=(1, 2, 3)) / (2.0 * variance)
+    check_positive(variance=variance)
+    x, x_hat = float32(x), float32(x_hat)
+    check_alike("images (N, H, W, C)", 4, x=x, x_hat=x_hat)
+    return ops.sum(ops.square(x - x_hat), axis=(1, 2, 3)) / (2.0 * variance)
 
 
 def bernoulli_reconstruction(x, logits):
@@ -143,5 +150,6 @@ def bernoulli_reconstruction(x, logits):
         Float32 tensor (N,), >= 0, finite for logits of any size.
     """
     x, logits = float32(x), float32(logits)
+    check_alike("images (N, H, W, C)", 4, x=x, logits=logits)
     cross_entropy = ops.relu(logits) - logits * x + ops.log1p(ops.exp(-ops.abs(logits)))
     return ops.sum(cross_entropy, axis=(1, 2, 3))

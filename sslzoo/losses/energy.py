@@ -17,7 +17,7 @@ References:
 from keras import ops
 
 from sslzoo.errors import InvalidInputError
-from sslzoo.losses.tensors import differ, float32, static_shape, unit
+from sslzoo.losses.tensors import check_positive, differ, float32, static_shape, unit
 
 
 def log_density(logits):
@@ -55,6 +55,7 @@ def pair_log_density(z, z_other, temperature: float):
     Returns:
         Float32 tensor (B,), from log B' - 4 / temperature to log B'.
     """
+    check_positive(temperature=temperature)
     z, z_other = unit(z), unit(z_other)
     shape, other = static_shape(z), static_shape(z_other)
     if len(shape) != 2 or len(other) != 2 or differ(shape[1], other[1]):

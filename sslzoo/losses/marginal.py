@@ -67,12 +67,7 @@ def sigreg(z, directions):
         Float32 scalar >= 0, of about the same size for any B while z is N(0, I), and growing with B otherwise. At
         most `B integral (1 - exp(-t^2/2))^2 exp(-t^2/2) dt` where all embeddings are 0, where its gradient vanishes.
     """
-    z, directions = grouped(z), float32(directions)
-    if len(static_shape(directions)) != 2 or differ(directions.shape[0], z.shape[2]):
-        raise InvalidInputError(
-            f"directions must have shape ({z.shape[2]}, K), one direction a column. "
-            f"Received: directions.shape={static_shape(directions)}"
-        )
+    z, directions = _sliced(z, directions)
     # Knots lie evenly, so each is one turn of the last: one sine and cosine for all of them. At t = 0 nothing is wrong.
     turn = ops.einsum("bjd,dk->bjk", z, directions) * float(KNOTS[1])
     turn_cos, turn_sin = ops.cos(turn), ops.sin(turn)
@@ -130,7 +125,7 @@ def visreg_terms(z, directions, num_global: int | None = None) -> dict:
         dict of float32 scalars >= 0: "invariance" (pull), "scale", "shape" and "center" (fix the marginal).
     """
     invariance = view_invariance(z, num_global)
-    z, directions = float32(z), float32(directions)
+    z, directions = _sliced(z, directions)
     mean = ops.mean(z, axis=0)
     variance = ops.mean(ops.square(z - mean), axis=0)
     # The root's slope is infinite where nothing varies; there the deviation is 0, and so is its gradient.
@@ -173,6 +168,17 @@ def view_invariance(z, num_global: int | None = None):
     return ops.mean(ops.square(z - ops.mean(z[:, :num_global], axis=1, keepdims=True)))
 
 
+def _sliced(z, directions):
+    """Both as float32, if they have the shapes of embeddings of views and of directions."""
+    z, directions = grouped(z), float32(directions)
+    if len(static_shape(directions)) != 2 or differ(directions.shape[0], z.shape[2]):
+        raise InvalidInputError(
+            f"directions must have shape ({z.shape[2]}, K), one direction a column. "
+            f"Received: directions.shape={static_shape(directions)}"
+        )
+    return z, directions
+
+
 def align_uniform_terms(z_a, z_b, t: float = 2.0) -> dict:
     """The two terms of Wang and Isola: views of an image agree, and images spread evenly over the unit sphere.
 
@@ -198,12 +204,7 @@ def align_uniform_terms(z_a, z_b, t: float = 2.0) -> dict:
     """
     checks.positive(t=t)
     z_a, z_b = unit(z_a), unit(z_b)
-    check_pairs(z_a=z_a, z_b=z_b)
-    if static_shape(z_a)[0] == 1:
-        raise InvalidInputError(
-            "z_a and z_b must hold at least 2 images: uniformity is about how they lie to each other. "
-            f"Received: z_a.shape={static_shape(z_a)}"
-        )
+    check_pairs(least=2, z_a=z_a, z_b=z_b)
     return {
         "alignment": 2.0 - 2.0 * ops.mean(ops.sum(z_a * z_b, axis=1)),  # |z - z'|^2 of unit rows
         "uniformity": (_uniformity(z_a, t) + _uniformity(z_b, t)) / 2.0,

@@ -215,6 +215,10 @@ def within(cosines, count):
         Bool tensor (B, N), without gradient; `count` are true in each row.
     """
     cosines = ops.stop_gradient(float32(cosines))
+    if len(static_shape(cosines)) != 2:
+        raise InvalidInputError(
+            f"cosines must be a matrix (batch, candidates). Received: cosines.shape={static_shape(cosines)}"
+        )
     rows, columns = static_shape(cosines)
     count = ops.cast(ops.ceil(ops.cast(count, "float32")), "int32")
     part = _rows_at_a_time(cosines)

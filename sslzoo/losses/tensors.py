@@ -2,6 +2,7 @@
 
 from keras import ops
 
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 
 SHORTEST = 1e-12  # a vector below this length counts as zero; the square, 1e-24, is still a normal float32
@@ -70,10 +71,27 @@ def grouped(z):
     return z
 
 
-def check_pairs(**pair):
-    """Raise unless the two named tensors are matrices of one shape."""
-    shapes = {name: static_shape(tensor) for name, tensor in pair.items()}
-    first, second = shapes.values()
-    if len(first) != 2 or len(second) != 2 or any(map(differ, first, second)):
-        received = ", ".join(f"{name}.shape={shape}" for name, shape in shapes.items())
-        raise InvalidInputError(f"{' and '.join(pair)} must be two matrices (batch, size) alike. Received: {received}")
+def check_alike(needed: str, rank: int | None = None, least: int = 1, **tensors):
+    """Raise unless the named tensors have one shape, of `rank` axes and `least` images, where that is known.
+
+    `needed` says what they must be. Without the check NumPy's rules would stretch one along the other.
+    """
+    shapes = {name: static_shape(tensor) for name, tensor in tensors.items()}
+    ranks = set(map(len, shapes.values()))
+    names, received = " and ".join(tensors), ", ".join(f"{name}.shape={shape}" for name, shape in shapes.items())
+    if len(ranks) > 1 or rank not in (None, *ranks) or any(differ(*sizes) for sizes in zip(*shapes.values())):
+        raise InvalidInputError(f"{names} must be {needed} alike. Received: {received}")
+    if least > 1 and any(shape[0] is not None and shape[0] < least for shape in shapes.values()):
+        raise InvalidInputError(
+            f"{names} must hold at least {least} images, for the loss compares them. Received: {received}"
+        )
+
+
+def check_positive(**numbers):
+    """Raise unless they are > 0. What a tensor holds, such as a temperature that is learned, is the caller's."""
+    checks.positive(**{name: x for name, x in numbers.items() if checks.is_number(x) or not hasattr(x, "dtype")})
+
+
+def check_pairs(least: int = 1, **pair):
+    """`check_alike` of two named matrices."""
+    check_alike("two matrices (batch, size)", 2, least, **pair)

@@ -385,7 +385,13 @@ class Pretrainer(keras.Model):
         if batch_size < self.least_batch:
             raise InvalidInputError(
                 f"{type(self).__name__} compares the images of a batch and needs at least {self.least_batch} in "
-                f"every batch: drop a remainder of {batch_size}. Received: a batch of {batch_size} image"
+                "every batch: take larger ones, or drop the smaller one at the end. "
+                f"Received: a batch of {batch_size} image{'s' * (batch_size != 1)}"
+            )
+        if batch_size % self.batch_multiple:
+            raise InvalidInputError(
+                f"{type(self).__name__} needs a multiple of {self.batch_multiple} images in every batch. "
+                f"Received: a batch of {batch_size} images"
             )
         if self.most_batch is not None and batch_size > self.most_batch:
             raise InvalidInputError(

@@ -66,20 +66,6 @@ class WMSE(JointEmbedding):
             z = ops.concatenate([ops.reshape(split, (-1, size, *z.shape[1:])) for split in splits], axis=0)
         return {"invariance": w_mse(z, self.normalize)}
 
-    def check_batch(self, batch_size):
-        size = self.whitening_size
-        if size is not None and batch_size % size:
-            raise InvalidInputError(
-                f"The batch must be a multiple of whitening_size={size}. Received: a batch of {batch_size} images"
-            )
-        if size is None and batch_size <= self.embedding_dim:
-            raise InvalidInputError(
-                f"Whitening {self.embedding_dim} features takes a batch of more than {self.embedding_dim} embeddings; "
-                "use a larger batch or a projector of smaller output. "
-                f"Received: batch={batch_size}, features={self.embedding_dim}"
-            )
-        super().check_batch(batch_size)
-
     def _shuffled(self, z):
         """Embeddings (B, J, D) in a random order of images: the ranks of random numbers are a permutation."""
         order = ops.argsort(keras.random.normal((ops.shape(z)[0],), seed=self.random))

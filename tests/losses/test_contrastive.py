@@ -298,9 +298,14 @@ def test_unknown_batch_sizes():
         (lambda: losses.queue_nce(draw(4, 3), draw(4, 3), draw(5, 2), 0.5), r"\(rows, 3\).*queue.shape=\(5, 2\)"),
         (lambda: losses.info_nce(draw(4, 3)), r"square matrix.*Received: scores.shape=\(4, 3\)"),
         (lambda: losses.info_nce(draw(4)), r"square matrix.*Received: scores.shape=\(4,\)"),
+        (lambda: losses.nt_xent(draw(4, 3), draw(4, 3), -1.0), "temperature must be a number > 0. Received: .*-1"),
+        (lambda: losses.dcl(draw(4, 3), draw(4, 3), 0.0), "temperature must be a number > 0. Received"),
+        (lambda: losses.dcl(draw(4, 3), draw(4, 3), 0.1, -0.5), "sigma must be a number > 0. Received"),
+        (lambda: losses.queue_nce(draw(4, 3), draw(4, 3), draw(5, 3), np.nan), "temperature must be a number > 0"),
+        (lambda: losses.pair_log_density(draw(4, 3), draw(4, 3), 0.0), "temperature must be a number > 0"),
         (lambda: losses.instance_terms(draw(4, 9), np.zeros(3, "int32")), r"index.shape=\(3,\)"),
     ],
 )
-def test_shapes_that_do_not_fit_are_refused(call, message):
+def test_shapes_and_numbers_that_do_not_fit_are_refused(call, message):
     with pytest.raises(InvalidInputError, match=message):
         call()

@@ -5,6 +5,7 @@ from keras import ops
 from oracle import check, gradient
 
 from sslzoo import losses
+from sslzoo.errors import InvalidInputError
 
 
 def draw(*shape, seed=0, scale=1.0):
@@ -180,3 +181,23 @@ def test_bfloat16_stays_close_to_float32():
     rough = ops.cast(losses.group_prior(ops.cast(z, "bfloat16"), 0.15, 1.0), "float32")
     np.testing.assert_allclose(to_numpy(rough), prior_of(z, 0.15, 1.0), rtol=0.05)
     assert keras.backend.standardize_dtype(losses.group_prior(ops.cast(z, "bfloat16"), 0.15).dtype) == "float32"
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        # NumPy's rules would stretch one along the other.
+        (lambda: losses.gaussian_kl(draw(4, 8), draw(8)), r"mean and log_var must be .*log_var.shape=\(8,\)"),
+        (lambda: losses.gaussian_kl_between(*draw(3, 4, 8), draw(1, 8)), r"log_var_to.shape=\(1, 8\)"),
+        (lambda: losses.gaussian_reconstruction(draw(2, 4, 4, 3), draw(2, 4, 4, 1), 0.01), r"x_hat.shape=\(2, 4, 4, 1"),
+        (lambda: losses.gaussian_reconstruction(draw(2, 9), draw(2, 9), 0.01), r"images \(N, H, W, C\) alike"),
+        (lambda: losses.bernoulli_reconstruction(draw(2, 4, 4, 1), draw(1, 4, 4, 1)), r"logits.shape=\(1, 4, 4, 1\)"),
+        (lambda: losses.group_prior(draw(4, 8), 0.15), r"\(batch, views, features\).*z.shape=\(4, 8\)"),
+        (lambda: losses.group_prior(draw(4, 2, 8), -0.15), "variance must be a number > 0. Received: variance=-0.15"),
+        (lambda: losses.group_prior(draw(4, 2, 8), 0.15, 0.0), "center_variance must be a number > 0"),
+        (lambda: losses.gaussian_reconstruction(draw(2, 4, 4, 1), draw(2, 4, 4, 1), 0), "variance must be a number"),
+    ],
+)
+def test_shapes_and_numbers_that_do_not_fit_are_refused(call, message):
+    with pytest.raises(InvalidInputError, match=message):
+        call()

@@ -249,6 +249,7 @@ def test_directions_are_unit_columns_of_the_generator():
     [
         (lambda: losses.sigreg(np.zeros((4, 3), "float32"), slices()), r"\(batch, views, features\)"),
         (lambda: losses.sigreg(np.zeros((4, 2, 5), "float32"), slices()), r"directions must have shape \(5, K\)"),
+        (lambda: losses.visreg_terms(np.zeros((4, 2, 5), "float32"), slices()), r"directions must have shape \(5, K\)"),
         (lambda: losses.lejepa_terms(np.zeros((4, 2, 3), "float32"), slices(), 3), "num_global must be at most 2"),
         (
             lambda: losses.lejepa_terms(np.zeros((4, 2, 3), "float32"), slices(), 0),

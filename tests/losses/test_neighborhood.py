@@ -296,6 +296,7 @@ def test_schedules_start_and_end_where_they_say(curve):
         (lambda: losses.noise_contrastive(draw(4), draw(3, 2), 9), InvalidInputError, r"noise_scores.shape=\(3, 2\)"),
         (lambda: losses.noise_contrastive(draw(4), draw(4, 2), 0), InvalidInputError, "num_images=0"),
         (lambda: losses.noise_contrastive(draw(4), draw(4, 2), 9, -1.0), InvalidInputError, "normalizer=-1.0"),
+        (lambda: losses.within(draw(4), 2), InvalidInputError, r"cosines.shape=\(4,\)"),
         (lambda: losses.nearest(draw(4, 3), draw(9, 2), 3), InvalidInputError, r"bank.shape=\(9, 2\)"),
         (lambda: losses.nearest(draw(4, 3), draw(9, 3), 10), InvalidInputError, "9 rows. Received: count=10"),
         (lambda: losses.nearest(draw(4, 3), draw(9, 3), 2, block=0), InvalidInputError, "block=0"),
