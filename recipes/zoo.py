@@ -37,6 +37,7 @@ INSTALLED = [name for name in ("jax", "tensorflow", "torch") if importlib.util.f
 if importlib.util.find_spec("tensorflow") is None and INSTALLED:  # Keras' own default
     os.environ.setdefault("KERAS_BACKEND", INSTALLED[0])
 
+from sslzoo import training  # noqa: E402
 from sslzoo.errors import InvalidInputError, SSLZooError, choose  # noqa: E402
 from sslzoo.files import as_path, module_at  # noqa: E402
 from sslzoo.publishing import artifact, manifest  # noqa: E402
@@ -427,7 +428,4 @@ def enter(folder):
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except SSLZooError as error:
-        sys.exit(f"{type(error).__name__}: {error}")
+    training.script(lambda: sys.exit(main()))

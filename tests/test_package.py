@@ -140,3 +140,15 @@ runpy.run_path({str(recipe)!r}, run_name="__main__")
 assert "tensorflow" not in sys.modules
 """
     assert "Wrote" in run(blocked)
+
+
+def test_what_is_overridden_of_keras_is_still_called_so():
+    """A hook that Keras renames would never be called again, without an error."""
+    hooks = {
+        keras.optimizers.Muon: ("_should_use_adamw", "zeropower_via_newtonschulz5", "lr_adjust"),
+        keras.optimizers.Optimizer: ("update_step", "_apply_weight_decay", "_use_weight_decay"),
+        keras.Model: ("compute_loss", "make_train_function", "make_test_function", "make_predict_function"),
+        keras.layers.Layer(): ("_flatten_layers", "_trainable_variables", "_non_trainable_variables"),
+    }
+    missing = [(owner, hook) for owner, names in hooks.items() for hook in names if not hasattr(owner, hook)]
+    assert not missing

@@ -6,7 +6,7 @@ import numpy as np
 from sslzoo import checks, constructors
 from sslzoo.errors import InvalidInputError
 
-# The one private import of this package. `DataLayer` is what lets Keras' own preprocessing layers run inside `tf.data`
+# The one private import from Keras. `DataLayer` is what lets Keras' own preprocessing layers run inside `tf.data`
 # under every backend (inside a TensorFlow graph its `self.backend` becomes TensorFlow's), and Keras does not export it.
 # Should it move one day: `Rescaling` derives from it directly.
 try:

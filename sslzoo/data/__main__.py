@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sslzoo import errors
+from sslzoo import environment, errors
 from sslzoo.data.catalogue import KNOWN
 from sslzoo.data.sources import export
-from sslzoo.environment import ends_quietly
 
 
-@ends_quietly
+@environment.ends_quietly
 def main(arguments: Sequence[str] | None = None) -> int:
     """`python -m sslzoo.data NAME [SPLIT ...] -o FILE.npz`: `export` for the command line."""
     parser = argparse.ArgumentParser(
@@ -32,8 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         path = export(
             options.name, options.out, options.splits, options.data_dir, options.image_size, options.on_error, remarks
         )
-    except errors.SSLZooError as error:
-        print(f"error: {error}", file=sys.stderr)
+    except (errors.SSLZooError, OSError, ImportError) as error:
+        print(environment.in_a_line(error), file=sys.stderr)
         return 2
     for remark in remarks:
         print(remark, file=sys.stderr)

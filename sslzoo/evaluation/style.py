@@ -35,7 +35,7 @@ LEAST_TRAIN, LEAST_TEST = 8, 2
 _BLOCK = 500
 
 
-def draw(count: int, color: bool, seed: int = 0) -> dict[str, np.ndarray]:
+def draw(count: int, color: bool, seed: int | tuple[int, ...] = 0) -> dict[str, np.ndarray]:
     """Random styles of `count` images; with `color` of hue and brightness, too.
 
     Returns:

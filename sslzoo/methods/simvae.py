@@ -67,7 +67,7 @@ class SimVAE(VAE):
             "prior": ops.mean(prior),
         }
 
-    def sample(self, n: int, like=None, seed: int | None = None):
+    def sample(self, n: int, like=None, seed: int | keras.random.SeedGenerator | None = None):
         """n images, float (n, H, W, C) in [0, 1]: a center, a latent around it with the prior's variance, decoded.
 
         Args:

@@ -114,7 +114,7 @@ def ema_update(teacher: keras.Model, student: keras.Model, momentum, first=None)
 def input_gradient(model: keras.Layer, function: Callable, x):
     """d sum(function(x)) / dx as a constant: what a Langevin step ascends, and what separates outliers.
 
-    Keras has no such operation, so this is the one place where the three backends part. Whatever `function` writes
+    Keras has no such operation, so the three backends part here. Whatever `function` writes
     (statistics of batch normalization, states of random generators) is thrown away, and the model's variables are
     constants inside, so that a training step around it neither differentiates nor remembers the way to the gradient.
     For a gradient of each row on its own `function` must call networks with `training=False`.
