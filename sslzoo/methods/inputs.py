@@ -21,13 +21,11 @@ NO_PART = {  # arguments of Keras' `compile` that a method has no use for
 }
 
 
-def check_compiled(method) -> None:
-    """Raise unless `compile` was given only what a method heeds."""
-    # As given: `get_compile_config` serializes it, which a schedule without `get_config` does not survive.
-    given = getattr(getattr(method, "_compile_config", None), "config", {})
-    for argument, reason in NO_PART.items():
-        if given.get(argument) is not None:
-            raise InvalidInputError(f"{reason}. Received: compile({argument}=...)")
+def refuse_parts(**given) -> None:
+    """Raise of arguments of `compile` that a method has no use for."""
+    for argument, value in given.items():
+        if value is not None:
+            raise InvalidInputError(f"{NO_PART[argument]}. Received: compile({argument}=...)")
 
 
 def check_values(method, x) -> None:

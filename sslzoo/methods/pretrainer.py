@@ -202,6 +202,16 @@ class Pretrainer(keras.Model):
     def non_trainable_weights(self):
         return _all_but(self.weights, self.trainable_weights)
 
+    def compile(self, optimizer="rmsprop", loss=None, loss_weights=None, metrics=None, weighted_metrics=None, **kwargs):
+        """`keras.Model.compile`, with neither a loss nor metrics, which raise `InvalidInputError`."""
+        inputs.refuse_parts(loss=loss, loss_weights=loss_weights, metrics=metrics, weighted_metrics=weighted_metrics)
+        super().compile(optimizer, **kwargs)
+
+    def compile_from_config(self, config):
+        """Compiles a model that is read, as Keras does where `compile` is its own."""
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        self.optimizer.build(self.trainable_variables)
+
     def fit(
         self,
         x=None,
@@ -225,11 +235,10 @@ class Pretrainer(keras.Model):
 
         Raises:
             InvalidInputError: before the first step: values that the views do not take, a batch or what is left over at
-                the end of an epoch that the method cannot take (`check_batch`), those of validation likewise, a loss or
-                metrics given to `compile`, `sample_weight` or `class_weight`; with it: weights in the batches.
+                the end of an epoch that the method cannot take (`check_batch`), those of validation likewise,
+                `sample_weight` or `class_weight`; with it: weights in the batches.
         """
         inputs.refuse_weights(sample_weight, class_weight)
-        inputs.check_compiled(self)
         inputs.check_values(self, x)
         checks.fraction(validation_split=validation_split or 0.0)
         # Keras goes on where an epoch of so many steps ended, so that a later one meets the remainder.
@@ -281,7 +290,6 @@ class Pretrainer(keras.Model):
         """
         refuse_replicas(self)
         inputs.refuse_weights(sample_weight)
-        inputs.check_compiled(self)
         inputs.check_values(self, x)
         inputs.check_stacked(self, x)
         x = inputs.check_least(self, x, batch_size, steps=steps)
