@@ -21,6 +21,7 @@ from sslzoo import checks, errors, progress
 from sslzoo.data import streams
 from sslzoo.data.catalogue import CELEBA_ATTRIBUTES, CELEBA_CROP, CELEBA_SIZE, KNOWN
 from sslzoo.data.image_folder import ImageFolder
+from sslzoo.data.labels import check_labels
 from sslzoo.data.tiff import MOST_CHANNELS
 from sslzoo.files import as_path, is_path, open_npz, write_beside
 
@@ -185,28 +186,11 @@ def check(images, labels=None) -> tuple[np.ndarray, np.ndarray | None]:
         images = images.astype("float32", copy=False)
     if labels is None:
         return images, None
-
-    labels = checks.array(labels)
-    if labels.dtype.kind == "u" and labels.size and labels.max() > np.iinfo("int64").max:
-        raise errors.InvalidInputError(
-            f"Labels must fit 64 bits with a sign, or they would become negative. Received: {labels.max()}"
-        )
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    whole = np.issubdtype(labels.dtype, np.integer) or labels.dtype == bool
-    if not whole or labels.ndim not in (1, 2) or 0 in labels.shape[1:]:
-        raise errors.InvalidInputError(
-            "Expected integer labels (N,), or (N, T) of 0 and 1 for T attributes. "
-            f"Received: dtype={labels.dtype}, shape={labels.shape}"
-        )
-    if len(labels) != len(images):
-        raise errors.InvalidInputError(f"Expected one label per image. Received: {len(images)=}, {len(labels)=}")
-    if labels.min() < 0 or (labels.ndim == 2 and labels.max() > 1):
-        raise errors.InvalidInputError(
-            "Expected labels (N,) >= 0, or attributes (N, T) of 0 and 1. "
-            f"Received: shape={labels.shape}, range=[{labels.min()}, {labels.max()}]"
-        )
-    return images, labels.astype("int64")
+    labels = check_labels(labels, len(images), attributes=True)
+    if labels.ndim == 2 and not (labels.size and np.isin(labels, (0, 1)).all()):
+        found = f"labels of shape {labels.shape}, values {checks.few(np.unique(labels))}"
+        raise errors.InvalidInputError(f"Labels (N, T) must be attributes, 0 and 1. Received: {found}")
+    return images, labels
 
 
 MOST_VALUES = 100_000_000  # that a range of values is taken from

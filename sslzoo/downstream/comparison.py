@@ -11,10 +11,11 @@ import numpy as np
 from scipy.stats import binomtest
 
 from sslzoo import checks, progress
+from sslzoo.data.labels import check_labels
 from sslzoo.downstream.encoders import FunctionEncoder, as_encoder, features_of
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.evaluation import datasets, drawing, neighbors
-from sslzoo.evaluation.features import TorchEncoder, check_features, check_labels, image_shape, sized
+from sslzoo.evaluation.features import TorchEncoder, check_features, image_shape, sized
 from sslzoo.evaluation.logistic import fit_logistic
 from sslzoo.evaluation.subject import Subject
 from sslzoo.files import as_path, is_named, plain, write_beside

@@ -15,9 +15,10 @@ from sslzoo import checks, data
 from sslzoo.data.catalogue import KNOWN
 from sslzoo.data.image_files import decode, open_image
 from sslzoo.data.inputs import source_of
+from sslzoo.data.labels import check_labels
 from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation.embedding import Embedding
-from sslzoo.evaluation.features import check_features, check_labels, scaled
+from sslzoo.evaluation.features import check_features, scaled
 from sslzoo.evaluation.neighbors import nearest
 from sslzoo.evaluation.pictures import CLASS_COLORS
 from sslzoo.evaluation.search import read_features

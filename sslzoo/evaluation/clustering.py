@@ -19,8 +19,9 @@ from scipy.optimize import linear_sum_assignment
 from threadpoolctl import threadpool_limits
 
 from sslzoo import checks
+from sslzoo.data.labels import check_labels
 from sslzoo.errors import InvalidInputError
-from sslzoo.evaluation.features import check_features, check_labels, moments
+from sslzoo.evaluation.features import check_features, moments
 
 RIDGES = (1e-6, 1e-4, 1e-2)  # added to variances: scikit-learn's, and what degenerate features need
 MOST_ROWS, MOST_DIMENSIONS = 10_000, 32

@@ -6,9 +6,9 @@ import numpy as np
 
 from sslzoo import checks, data
 from sslzoo.data import CELEBA_ATTRIBUTES, celeba_task
+from sslzoo.data.labels import check_labels
 from sslzoo.data.sources import is_folder
 from sslzoo.errors import InvalidInputError, choose
-from sslzoo.evaluation.features import check_labels
 from sslzoo.files import is_named
 
 CELEBA_TASKS = ("gender", "hair")

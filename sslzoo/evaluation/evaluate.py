@@ -8,12 +8,12 @@ import numpy as np
 
 from sslzoo import checks
 from sslzoo.data.catalogue import KNOWN
+from sslzoo.data.labels import check_labels
 from sslzoo.data.sources import check_outside
 from sslzoo.errors import HubError, InvalidInputError, MissingDataError, choose
 from sslzoo.evaluation import datasets, drawing
 from sslzoo.evaluation.features import (
     check_features,
-    check_labels,
     check_no_classifier,
     count_constant,
     features,

@@ -24,8 +24,9 @@ from threadpoolctl import threadpool_limits
 from sslzoo import checks, networks
 from sslzoo.data import fit_images
 from sslzoo.data.image_files import Fit
+from sslzoo.data.labels import check_labels
 from sslzoo.errors import InvalidInputError, MissingDataError
-from sslzoo.evaluation.features import check_features, check_labels, features, run
+from sslzoo.evaluation.features import check_features, features, run
 from sslzoo.networks import composition
 from sslzoo.networks.backbones import check_channels_last
 

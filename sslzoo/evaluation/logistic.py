@@ -11,8 +11,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from sslzoo import checks
+from sslzoo.data.labels import check_labels
 from sslzoo.errors import InvalidInputError
-from sslzoo.evaluation.features import check_features, check_labels, moments
+from sslzoo.evaluation.features import check_features, moments
 
 INVERSE_PENALTIES = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)  # scikit-learn's C
 TOLERANCE, MOST_STEPS = 1e-4, 2000

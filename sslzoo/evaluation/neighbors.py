@@ -15,8 +15,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from sslzoo import checks
+from sslzoo.data.labels import check_labels
 from sslzoo.errors import InvalidInputError, choose
-from sslzoo.evaluation.features import check_features, check_labels
+from sslzoo.evaluation.features import check_features
 
 METRICS = ("cosine", "euclidean")
 _BLOCK_BYTES = 32 * 2**20  # of similarities held at a time by each of at most

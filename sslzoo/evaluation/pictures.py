@@ -21,8 +21,9 @@ from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
 from sslzoo import checks, renamed
+from sslzoo.data.labels import check_labels
 from sslzoo.errors import InvalidInputError
-from sslzoo.evaluation.features import check_features, check_labels, scaled
+from sslzoo.evaluation.features import check_features, scaled
 from sslzoo.evaluation.neighbors import nearest
 from sslzoo.files import write_beside
 

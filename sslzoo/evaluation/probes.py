@@ -18,8 +18,9 @@ from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
 from sslzoo import checks
+from sslzoo.data.labels import check_labels
 from sslzoo.errors import InvalidInputError
-from sslzoo.evaluation.features import check_features, check_labels
+from sslzoo.evaluation.features import check_features
 
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # Adam as in PyTorch, which the papers used
 

@@ -260,7 +260,7 @@ def test_labels_may_have_gaps_and_names(tmp_path):
         assert found.classes == ["cat", "dog", "owl"]
         assert np.array_equal(np.array(found.classes)[found.test_labels], named[truth])
     for wrong in [*named[labels][1:], 3], [*named[labels][1:], None]:
-        with pytest.raises(InvalidInputError, match="Expected integer labels"):
+        with pytest.raises(InvalidInputError, match="labels must be integers"):
             labeled.read((images, np.array(wrong, object)), (8, 8, 3))
     np.savez(tmp_path / "one.npz", images=images, labels=labels)
     halved = labeled.read(tmp_path / "one.npz", (8, 8, 3), test_share=0.5)
