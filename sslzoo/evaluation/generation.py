@@ -49,11 +49,7 @@ def as_seen(encoder: keras.Model, images: np.ndarray) -> np.ndarray:
     Returns:
         float32 array (N, h, w, C) in 0..1; where preprocessing gives another range, the images themselves.
     """
-    try:
-        before = composition.preprocessing(encoder)
-    except (InvalidInputError, AttributeError):
-        before = None
-    if before is not None:
+    if (before := composition.preprocessing(encoder)) is not None:
         [seen] = run(before, images, 500)
         if seen.min() > -1e-3 and seen.max() < 1 + 1e-3:
             return seen

@@ -2,6 +2,7 @@
 
 import collections
 import importlib
+import itertools
 import json
 import math
 import re
@@ -146,37 +147,33 @@ def without_preprocessing(model: keras.Model, policy: "keras.DTypePolicy | None"
     Raises:
         InvalidInputError: the model does not say where its preprocessing ends.
     """
-    return part_after(model, preprocessing_end(model), policy)
-
-
-def preprocessing(model: keras.Model) -> keras.Model:
-    """The layers before the network inside a composed model: raw images -> what the network sees. Shares them."""
-    return keras.Model(model.input, model.get_layer(preprocessing_end(model)).output)
-
-
-def preprocessing_end(model: keras.Model) -> str:
-    """Name of the last layer of the preprocessing inside a composed model.
-
-    Raises:
-        InvalidInputError: the model does not say.
-    """
-    layers = [layer for layer in as_functional("model", model).layers if layer.name != model.inputs[0].name]
-    names = [layer.name for layer in layers]
-    if PREPROCESSED in names:
-        return PREPROCESSED
-    steps = next((place for place, name in enumerate(names) if not re.fullmatch(_STEPS, name)), len(names))
-    if not steps:
+    model = as_functional("model", model)
+    end = preprocessing_end(model)
+    if end is None:
         raise InvalidInputError(
             f"Expected a model that says where its preprocessing ends, by a layer {PREPROCESSED!r} or by first layers "
-            f"named as those of Views.preprocessor. Received: model={model.name!r} with first layers {names[:3]}"
+            f"named as those of Views.preprocessor. Received: model={model.name!r} with first layers "
+            f"{[layer.name for layer in model.layers[1:4]]}"
         )
-    return names[steps - 1]
+    return part_after(model, end, policy)
 
 
-def has_preprocessing(model: keras.Model) -> bool:
-    """Whether a model says where its preprocessing ends, as `compose` and `Views.preprocessor` do."""
-    names = [layer.name for layer in as_functional("model", model).layers if layer.name != model.inputs[0].name]
-    return PREPROCESSED in names or bool(names and re.fullmatch(_STEPS, names[0]))
+def preprocessing(model: keras.Model) -> "keras.Model | None":
+    """The layers before the network inside a composed model: raw images -> what the network sees. Shares them.
+
+    None where the model does not say where they end, as a decoder.
+    """
+    end = preprocessing_end(model)
+    return None if end is None else keras.Model(model.input, model.get_layer(end).output)
+
+
+def preprocessing_end(model) -> "str | None":
+    """Name of the last layer of the preprocessing inside a model that `compose` made; None where the model does not
+    say, or has no graph of layers."""
+    layers = model.layers if getattr(model, "inputs", None) else ()
+    names = [layer.name for layer in layers if not isinstance(layer, keras.layers.InputLayer)]
+    steps = list(itertools.takewhile(lambda name: re.fullmatch(_STEPS, name), names))
+    return PREPROCESSED if PREPROCESSED in names else next(reversed(steps), None)
 
 
 def input_range(model, unsaid=(0.0, 255.0)) -> "tuple[float, float] | None":
@@ -236,11 +233,7 @@ def with_policy(model: keras.Model, policy: keras.DTypePolicy) -> keras.Model:
         Functional `keras.Model` of one float32 input.
     """
     raw = keras.Input(model.input_shape[1:], dtype="float32", name=model.inputs[0].name)
-    try:
-        fixed = preprocessing(model).layers
-    except InvalidInputError:  # a decoder has none
-        fixed = []
-    copies = Copies({raw.name}, policy, [id(layer) for layer in fixed])
+    copies = Copies({raw.name}, policy, map(id, getattr(preprocessing(model), "layers", ())))
     outputs = copies.replay(model, raw)
     return keras.Model(raw, outputs[0] if len(outputs) == 1 else outputs, name=model.name)
 

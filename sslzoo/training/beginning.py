@@ -66,7 +66,7 @@ class Beginning:
                 f"--init needs a model of latent_dim={wanted} features; or pass --set latent_dim={features}. "
                 f"Received: --init={self.name}, which gives {features}"
             )
-        if not composition.has_preprocessing(model):
+        if composition.preprocessing_end(model) is None:
             self.remarks.append(
                 f"{model.name} says nothing of preprocessing: it was given views of this run as they are."
             )
