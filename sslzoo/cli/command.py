@@ -4,12 +4,13 @@ import argparse
 import dataclasses
 import inspect
 import os
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from sslzoo.checks import SEED_LIMIT
-from sslzoo.errors import InvalidInputError
+from sslzoo.errors import InvalidInputError, printable
 from sslzoo.files import as_path
 
 
@@ -112,6 +113,18 @@ def check_page(file: "Path | None", force: bool) -> None:
         check_output(file, force, "--html")
     elif force:
         raise InvalidInputError("--force overwrites the page of --html. Received: --force without --html")
+
+
+def say(remarks: Iterable[str], skipped: Iterable = ()) -> dict:
+    """Prints what is to be known of an answer to standard error; gives what its record says of it.
+
+    Args:
+        remarks: texts.
+        skipped: (image, reason) of each image that was left out.
+    """
+    for remark in (*(f"left out {image}: {reason}" for image, reason in skipped), *remarks):
+        print(printable(f"sslzoo: {remark}"), file=sys.stderr)
+    return {"skipped": [{"path": image, "reason": reason} for image, reason in skipped], "remarks": remarks}
 
 
 def without_picture(images: Iterable) -> str:

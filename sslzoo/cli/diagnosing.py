@@ -1,11 +1,9 @@
 """`sslzoo doctor`: the health of an encoder, without labels."""
 
-import sys
-
 import sslzoo
 from sslzoo.cli import shared
-from sslzoo.cli.command import Answer, argument, check_page, command
-from sslzoo.errors import InvalidInputError, printable
+from sslzoo.cli.command import Answer, argument, check_page, command, say
+from sslzoo.errors import InvalidInputError
 from sslzoo.files import write_beside
 
 ORDERS = ("effective_rank", "centered_rank", "spread", "mean_cosine", "uniformity", "alpha_req", "alignment")
@@ -69,8 +67,7 @@ def doctor(encoder, images, policy, compare, by, html, force, **options):
         sslzoo.diagnose(each, images, scale=scale if each in takes_scale else None, **options) for each in encoders
     ]
     found = ranking.rank(diagnoses, by) if compare else None
-    for remark in dict.fromkeys(remark for diagnosis in diagnoses for remark in diagnosis.remarks):
-        print(printable(f"sslzoo: {remark}"), file=sys.stderr)
+    say(dict.fromkeys(remark for diagnosis in diagnoses for remark in diagnosis.remarks))
     first = diagnoses[0]
     if html:
         page = diagnosis_page(first, str(found or ""))

@@ -9,7 +9,7 @@ from pathlib import Path
 import sslzoo
 from sslzoo import progress
 from sslzoo.cli import shared
-from sslzoo.cli.command import Answer, argument, check_output, check_page, command, without_picture
+from sslzoo.cli.command import Answer, argument, check_output, check_page, command, say, without_picture
 from sslzoo.environment import check_parquet
 from sslzoo.errors import InvalidInputError, printable
 from sslzoo.files import write_beside
@@ -67,17 +67,14 @@ def embed(name, inputs, output, force, **options):
     embedding = sslzoo.embed(name, inputs_of(inputs), progress=progress.line("embedded"), **options)
     if not to_stdout:
         write_beside(output, lambda file: _write(embedding, output, force, file))
-    left_out = [f"left out {image}: {reason}" for image, reason in embedding.skipped]
-    for remark in left_out + embedding.remarks:
-        print(printable(f"sslzoo: {remark}"), file=sys.stderr)
+    said = say(embedding.remarks, embedding.skipped)
     rows, width = embedding.shape
     left = f", {len(embedding.skipped):,} left out" if embedding.skipped else ""
     text = f"Wrote {output}: {rows:,} image{'s' * (rows != 1)}, {width:,} features each{left}\n"
     record = {
         "output": str(output),
         "arrays": {name: list(array.shape) for name, array in embedding.arrays().items()},
-        "skipped": [{"path": image, "reason": reason} for image, reason in embedding.skipped],
-        "remarks": embedding.remarks,
+        **said,
     }
     return Answer(record, embedding.to_csv() if to_stdout else text, int(bool(embedding.skipped)), raw=to_stdout)
 

@@ -1,14 +1,13 @@
 """`sslzoo finetune, predict`: classifiers."""
 
-import sys
 from collections import Counter
 
 import sslzoo
 from sslzoo import progress
 from sslzoo.cli import shared
-from sslzoo.cli.command import Answer, argument, check_output, command
+from sslzoo.cli.command import Answer, argument, check_output, command, say
 from sslzoo.cli.features import inputs_of
-from sslzoo.errors import InvalidInputError, printable
+from sslzoo.errors import InvalidInputError
 from sslzoo.files import write_beside
 from sslzoo.zoo import layout
 
@@ -116,19 +115,12 @@ def predict(name, inputs, output, html, force, **options):
         write_beside(output, found.to_csv().encode("utf-8", "backslashreplace"))
     if html:
         found.page(html)
-    left_out = [f"left out {image}: {reason}" for image, reason in found.skipped]
-    for remark in left_out + found.remarks:
-        print(printable(f"sslzoo: {remark}"), file=sys.stderr)
+    said = say(found.remarks, found.skipped)
     labels = found.labels
     sizes = Counter(labels)
     counts = {each: sizes[each] for each in found.classes}
     lines = [f"Wrote {output}: {len(labels):,} images", *(f"  {count:,} {each}" for each, count in counts.items())]
     lines += [f"Wrote {html}"] if html else []
-    record = {
-        "output": str(output),
-        "classes": counts,
-        "skipped": [{"path": image, "reason": reason} for image, reason in found.skipped],
-        "remarks": found.remarks,
-    }
+    record = {"output": str(output), "classes": counts, **said}
     text = found.to_csv() if to_stdout else "\n".join([*lines, ""])
     return Answer(record, text, int(bool(found.skipped)), raw=to_stdout)

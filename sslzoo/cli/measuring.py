@@ -1,12 +1,10 @@
 """`sslzoo evaluate` and `sslzoo views`: what an encoder and a policy of views make of images."""
 
-import sys
-
 import sslzoo
 from sslzoo import zoo
 from sslzoo.cli import shared
-from sslzoo.cli.command import Answer, argument, check_page, command
-from sslzoo.errors import InvalidInputError, choose, printable
+from sslzoo.cli.command import Answer, argument, check_page, command, say
+from sslzoo.errors import InvalidInputError, choose
 from sslzoo.files import as_path, write_beside
 from sslzoo.zoo.loading import address
 
@@ -198,8 +196,7 @@ def views(dataset, policy, num_views, image_size, images, data_dir, html, force,
     if is_folder(dataset):
         reading = {"image_size": image_size or "auto", "stream": True}
     every, _ = data.load(dataset, "train", on_error=on_error, remarks=remarks, **reading)
-    for remark in remarks:
-        print(printable(f"sslzoo: {remark}"), file=sys.stderr)
+    say(remarks)
     rows = np.sort(np.random.default_rng(seed).permutation(len(every))[:images])
     chosen = every[rows]
     check = evaluation.check_views(chosen, policy, num_views, image_size, data.value_range(chosen), seed)
