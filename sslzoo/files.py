@@ -62,18 +62,25 @@ def write_synced(path, content):
         os.fsync(file.fileno())
 
 
-def write_beside(path: "str | os.PathLike", content: "bytes | Callable") -> Path:
+def as_json(record: object, indent: "int | None" = 1) -> str:
+    """JSON of numbers, NumPy's too, and texts as they are; raises ValueError of NaN and infinity."""
+    return json.dumps(record, indent=indent, allow_nan=False, ensure_ascii=False, default=plain) + "\n"
+
+
+def write_beside(path: "str | os.PathLike", content: "bytes | str | Callable") -> Path:
     """Writes a file so that it is, at any moment, either what it was before or whole and on the disk.
 
     What a link names is written, with the permissions it had; a pipe or a device is written to as it is.
 
     Args:
         path: where to; the folder exists.
-        content: bytes, or a callable that writes them to the open binary file it is given.
+        content: bytes; a text, in UTF-8, with escapes for the lone surrogates of names of files; or a callable that
+            writes bytes to the open binary file it is given.
 
     Returns:
         The path.
     """
+    content = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     place = Path(os.path.realpath(as_path(path)))  # a link stays one
     former = place.stat() if place.exists() else None
     if former is not None and not stat.S_ISREG(former.st_mode):  # a pipe or a device

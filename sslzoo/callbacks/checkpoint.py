@@ -307,7 +307,7 @@ class Journal(StepCounter):
         writer = csv.DictWriter(text, names)
         writer.writeheader()
         writer.writerows(self.rows)
-        write_beside(self.path, text.getvalue().encode())
+        write_beside(self.path, text.getvalue())
 
 
 class Scalars(keras.callbacks.Callback):

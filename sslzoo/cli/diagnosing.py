@@ -71,6 +71,6 @@ def doctor(encoder, images, policy, compare, by, html, force, **options):
     first = diagnoses[0]
     if html:
         page = diagnosis_page(first, str(found or ""))
-        write_beside(html, page.encode("utf-8", "backslashreplace"))
+        write_beside(html, page)
     text = f"{first}\n" + (f"\n{found}\n" if found else "") + (f"\nWrote {html}\n" if html else "")
     return Answer((found or first).to_dict(), text, int(not first.healthy))

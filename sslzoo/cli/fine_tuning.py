@@ -112,7 +112,7 @@ def predict(name, inputs, output, html, force, **options):
 
     found = prediction.predict(name, inputs_of(inputs), progress=progress.line("predicted"), **options)
     if not to_stdout:
-        write_beside(output, found.to_csv().encode("utf-8", "backslashreplace"))
+        write_beside(output, found.to_csv())
     if html:
         found.page(html)
     said = say(found.remarks, found.skipped)

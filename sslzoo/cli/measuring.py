@@ -126,7 +126,7 @@ def _write_report(report, out):
     # A picture without a report of ours beside it may be anyone's; one that this report has is drawn next.
     again = _is_report(out / "report.json")
     report.save(out / "report.json")
-    write_beside(out / "report.md", f"# {report.encoder}\n\n{report.to_markdown()}".encode("utf-8", "backslashreplace"))
+    write_beside(out / "report.md", f"# {report.encoder}\n\n{report.to_markdown()}")
     if again:
         drawing.remove_pictures(out / "pictures")
 

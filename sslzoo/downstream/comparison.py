@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from sslzoo.evaluation import datasets, drawing, neighbors
 from sslzoo.evaluation.features import TorchEncoder, check_features, image_shape, sized
 from sslzoo.evaluation.logistic import fit_logistic
 from sslzoo.evaluation.subject import Subject
-from sslzoo.files import as_path, is_named, plain, write_beside
+from sslzoo.files import as_json, as_path, is_named, write_beside
 from sslzoo.zoo.listing import table
 
 K = 10
@@ -225,7 +224,7 @@ class Comparison:
 
     def to_json(self) -> str:
         """Everything as JSON text."""
-        return json.dumps(self.to_dict(), allow_nan=False, ensure_ascii=False, default=plain) + "\n"
+        return as_json(self.to_dict(), indent=None)
 
     def picture(self, path: "str | os.PathLike | None" = None):
         """Accuracies and differences with their intervals as one PNG: its path, or a `Picture` without `path`."""
@@ -249,8 +248,8 @@ class Comparison:
         folder = as_path(folder)
         drawing.check_folder(folder, "folder")
         folder.mkdir(parents=True, exist_ok=True)
-        write_beside(folder / "comparison.json", self.to_json().encode("utf-8", "backslashreplace"))
-        write_beside(folder / "comparison.txt", f"{self}\n".encode("utf-8", "backslashreplace"))
+        write_beside(folder / "comparison.json", self.to_json())
+        write_beside(folder / "comparison.txt", f"{self}\n")
         self.picture(folder / "comparison.png")
         return folder
 

@@ -1,7 +1,6 @@
 """Is an encoder healthy? Measures of its features on somebody's images, without labels, and what they mean."""
 
 import dataclasses
-import json
 import math
 import os
 import warnings
@@ -17,7 +16,7 @@ from sslzoo.downstream.images import default_policy, some_images, views_of
 from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation import measures as of
 from sslzoo.evaluation.features import check_features, image_shape, sized
-from sslzoo.files import is_named, plain, write_beside
+from sslzoo.files import as_json, is_named, write_beside
 from sslzoo.networks.composition import input_range
 from sslzoo.views import POLICIES
 from sslzoo.zoo.listing import table
@@ -268,7 +267,7 @@ class Diagnosis:
 
     def to_json(self) -> str:
         """`to_dict` as JSON text."""
-        return json.dumps(self.to_dict(), indent=1, allow_nan=False, ensure_ascii=False, default=plain) + "\n"
+        return as_json(self.to_dict())
 
     def neighbors(self, path: "str | os.PathLike | None" = None):
         """Ten images beside those with the nearest features, as a PNG: its path, or a `Picture` without `path`."""
@@ -287,7 +286,7 @@ class Diagnosis:
         """Writes the verdict, the table and the nearest neighbors as one HTML file that needs no other."""
         from sslzoo.downstream.pages import diagnosis_page
 
-        return write_beside(path, diagnosis_page(self).encode("utf-8", "backslashreplace"))
+        return write_beside(path, diagnosis_page(self))
 
 
 # ---------------------------------------------------------------------- diagnose

@@ -102,7 +102,7 @@ def explore(
     text = json.dumps(record, ensure_ascii=True, allow_nan=False).replace("<", "\\u003c")
     given = {"__TITLE__": markup.escape(title), "__DATA__": text}
     page = re.sub("__TITLE__|__DATA__", lambda found: given[found[0]], _TEMPLATE.read_text(encoding="utf-8"))
-    return write_beside(html, page.encode("utf-8"))
+    return write_beside(html, page)
 
 
 # ---------------------------------------------------------------------- what is shown

@@ -3,14 +3,13 @@
 import csv
 import dataclasses
 import functools
-import json
 from pathlib import Path
 
 import numpy as np
 
 from sslzoo.downstream.diagnosis import MEASURES, Diagnosis
 from sslzoo.errors import InvalidInputError, choose
-from sslzoo.files import plain
+from sslzoo.files import as_json
 from sslzoo.zoo.listing import table
 
 CORRELATIONS = Path(__file__).with_name("correlations.csv")  # benchmarks/without_labels.py writes it
@@ -79,7 +78,7 @@ class Ranking:
 
     def to_json(self) -> str:
         """`to_dict` as JSON text."""
-        return json.dumps(self.to_dict(), indent=1, allow_nan=False, ensure_ascii=False, default=plain) + "\n"
+        return as_json(self.to_dict())
 
 
 def rank(diagnoses: "list[Diagnosis]", by: str | None = None) -> Ranking:

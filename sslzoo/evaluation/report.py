@@ -12,7 +12,7 @@ import numpy as np
 
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.evaluation.protocols import GMM, REGISTRY, Number
-from sslzoo.files import plain, write_beside
+from sslzoo.files import as_json, write_beside
 
 FORMAT = "sslzoo.evaluation.Report/1"
 
@@ -134,11 +134,11 @@ class Report:
     def to_json(self) -> str:
         """Everything as JSON text; `from_json` makes it a report again."""
         record = self.to_dict() | {"predictions": self.predictions}
-        return json.dumps(record, indent=1, allow_nan=False, ensure_ascii=False, default=plain) + "\n"
+        return as_json(record)
 
     def save(self, path: "str | os.PathLike") -> Path:
         """Write `to_json()` to a file, whole or not at all. Returns its path."""
-        return write_beside(path, self.to_json().encode("utf-8", "backslashreplace"))
+        return write_beside(path, self.to_json())
 
     @classmethod
     def from_dict(cls, record: dict) -> "Report":

@@ -207,7 +207,7 @@ def gallery(title: str, figures: Sequence[tuple], path: "str | os.PathLike") -> 
     An image is a path, an array (H, W, C), or an int, of which there is no picture. Returns the path.
     """
     content = _PAGE.format(title=html.escape(title)) + "\n".join(_figure(image, line) for image, line in figures)
-    return write_beside(path, content.encode("utf-8", "backslashreplace"))
+    return write_beside(path, content)
 
 
 def _figure(image, line):

@@ -62,7 +62,7 @@ class ViewCheck:
         some = spread(len(self.images), 8)
         picture = base64.b64encode(pictures.views(self.images[some], self.made[some]).png).decode()
         text, title = html.escape(str(self)), html.escape(f"Views by {self.policy}")
-        return write_beside(path, _PAGE.format(title=title, text=text, picture=picture).encode())
+        return write_beside(path, _PAGE.format(title=title, text=text, picture=picture))
 
 
 _PAGE = """<!doctype html>

@@ -33,7 +33,7 @@ def write(entries: dict[str, dict], file: "str | os.PathLike | None" = None) -> 
     ]
     text = f'{{\n"schema": {index.SCHEMA},\n"models": {{\n' + ",\n".join(lines) + "\n}\n}\n"
     file.parent.mkdir(parents=True, exist_ok=True)
-    return write_beside(file, text.encode())
+    return write_beside(file, text)
 
 
 @contextlib.contextmanager

@@ -108,7 +108,7 @@ class RunFolder:
         """Adds to the record; the first of several processes writes it."""
         self.record |= notes
         if processes.index() == 0:
-            write_beside(self.path / "run.json", (json.dumps(self.record, indent=1) + "\n").encode())
+            write_beside(self.path / "run.json", json.dumps(self.record, indent=1) + "\n")
 
 
 def compare(theirs: dict, ours: dict, out: Path) -> dict:

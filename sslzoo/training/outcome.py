@@ -108,7 +108,7 @@ def _write(run, model, is_hurried):
     def put(report, drawn, *remarks):
         made = results(run, type(model), report)
         made["remarks"] += remarks
-        write_beside(run.out / "results.json", (json.dumps(made, indent=1, default=str) + "\n").encode())
+        write_beside(run.out / "results.json", json.dumps(made, indent=1, default=str) + "\n")
         float16 = run.arguments.float16
         return artifact.write(run.out / run.name, **parts, **made, pictures=drawn, float16=float16, overwrite=True)
 

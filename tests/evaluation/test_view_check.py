@@ -1,5 +1,7 @@
 """What a policy does to images, in numbers that are known beforehand."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -13,11 +15,13 @@ from sslzoo.views import POLICIES
 RAMP = np.broadcast_to(np.linspace(20, 235, 16)[None, :, None, None], (6, 16, 16, 3)).astype("uint8")
 
 
-def test_views_that_lose_nothing(monkeypatch):
+def test_views_that_lose_nothing(monkeypatch, tmp_path):
     monkeypatch.setitem(POLICIES, "nothing", {"flip": "horizontal"})
     check = check_views(RAMP, "nothing", 4)
     assert check.measures == {"clipped": 0.0, "dark": 0.0, "flat": 0.0} and not check.remarks()
     assert check.made.shape == (6, 4, 16, 16, 3)
+    named = dataclasses.replace(check, policy="caf\udce9")
+    assert "caf\\udce9" in named.page(tmp_path / "page.html").read_text()
 
 
 @pytest.mark.parametrize(
