@@ -28,6 +28,11 @@ def is_integer(value) -> bool:
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
+def is_pair(value) -> bool:
+    """Whether it is a tuple or a list of two."""
+    return isinstance(value, (tuple, list)) and len(value) == 2
+
+
 def values(images, low: float = 0.0, high: float = 255.0, name: str = "images", strict: bool = True) -> "str | None":
     """Raw images (an array or tensor) against the values that are black and white to whoever takes them.
 
@@ -116,7 +121,7 @@ def interval(low: float, high: float, above: bool = False, **arguments):
     """Pairs (a, b) of finite numbers with low <= a <= b <= high, and low < a if `above`: tuples of float."""
 
     def fits(pair):
-        good = isinstance(pair, (tuple, list)) and len(pair) == 2 and all(map(is_number, pair))
+        good = is_pair(pair) and all(map(is_number, pair))
         good = good and all(map(math.isfinite, pair))
         return good and low <= pair[0] <= pair[1] <= high and not (above and pair[0] <= low)
 

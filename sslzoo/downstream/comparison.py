@@ -10,6 +10,7 @@ import numpy as np
 from scipy.stats import binomtest
 
 from sslzoo import checks, progress
+from sslzoo.checks import is_pair
 from sslzoo.data.labels import check_labels
 from sslzoo.downstream.encoders import FunctionEncoder, as_encoder, features_of
 from sslzoo.errors import InvalidInputError, choose
@@ -339,7 +340,7 @@ def compare(
     reader = _Reader(dataset, test, data_dir, image_size, attribute, max_train, seed, reading)
     # All is checked before work.
     ready = _scaled(named, scale)
-    shapes = [image_shape(encoder) for encoder in ready.values() if not _is_pair(encoder)]
+    shapes = [image_shape(encoder) for encoder in ready.values() if not is_pair(encoder)]
     if image_size is not None and not any(None in shape[:2] for shape in shapes):
         for shape in shapes:
             sized(shape, image_size)
@@ -403,22 +404,18 @@ def _name(encoder, place):
     if is_named(encoder):
         return os.fspath(encoder).rstrip("/")
     name = getattr(encoder, "name", None) or getattr(encoder, "__name__", None)
-    return str(name or f"{'features' if _is_pair(encoder) else type(encoder).__name__} {place}")
+    return str(name or f"{'features' if is_pair(encoder) else type(encoder).__name__} {place}")
 
 
 def _scaled(named, scale):
     """What `as_encoder` makes of each by name, pairs of features as they are; `scale` is for those that take one."""
-    made = {name: each if _is_pair(each) else as_encoder(each, scale, needed=False) for name, each in named.items()}
+    made = {name: each if is_pair(each) else as_encoder(each, scale, needed=False) for name, each in named.items()}
     if scale is not None and not any(isinstance(each, (FunctionEncoder, TorchEncoder)) for each in made.values()):
         raise InvalidInputError(
             "scale is for an ONNX file, a torch.nn.Module or a callable; all of these encoders scale images "
             f"themselves. Received: scale={scale}"
         )
     return made
-
-
-def _is_pair(value):
-    return isinstance(value, (tuple, list)) and len(value) == 2
 
 
 @dataclasses.dataclass
@@ -437,7 +434,7 @@ class _Reader:
 
     def prepare(self, name, encoder):
         """A `Subject` whose encoder and images, or features, fit each other; and remarks."""
-        if _is_pair(encoder):
+        if is_pair(encoder):
             return self._of_features(name, encoder)
         height, width, channels = image_shape(encoder)
         subject, remarks = self._read((height or self.image_size, width or self.image_size, channels))
@@ -464,7 +461,7 @@ class _Reader:
 
     def _labels(self):
         """A `Subject` that has labels, and whatever for images."""
-        if _is_pair(self.dataset) and self.test is None and not any(map(_is_pair, self.dataset)):
+        if is_pair(self.dataset) and self.test is None and not any(map(is_pair, self.dataset)):
             train, test = (
                 check_labels(labels, len(labels), f"{split} labels") for labels, split in _splits(self.dataset)
             )

@@ -133,15 +133,12 @@ def _held_out(share):
 
 def _pairs(dataset):
     """(images, labels) of training; of test, or None; and names of the classes, or None."""
-    is_pair = isinstance(dataset, (tuple, list)) and len(dataset) == 2
-    splits = [dataset]
-    if is_pair and all(isinstance(each, (tuple, list)) and len(each) == 2 for each in dataset):
-        splits = dataset
-    if not is_pair:
+    if not checks.is_pair(dataset):
         raise InvalidInputError(
             "dataset must be a known name, the path of an .npz or of a folder, (images, labels), or "
             f"((train_images, train_labels), (test_images, test_labels)). Received: {type(dataset).__name__}"
         )
+    splits = dataset if all(map(checks.is_pair, dataset)) else [dataset]
     labels, names = [labels for _, labels in splits], None
     if all(map(_are_names, labels)):
         names, places = np.unique(np.concatenate([np.asarray(each, str) for each in labels]), return_inverse=True)

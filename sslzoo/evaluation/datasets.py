@@ -49,14 +49,14 @@ def read(dataset, test, data_dir, shape, **reading):
     named, name, train, held_out = "a known name, the path of an .npz or of a folder, or", "arrays", dataset, test
     if is_named(dataset):
         name, held_out = data.name_of(dataset), dataset if test is None else test
-    elif _is_pair(dataset) and all(map(_is_pair, dataset)):
+    elif checks.is_pair(dataset) and all(map(checks.is_pair, dataset)):
         train, held_out = dataset[0], dataset[1] if test is None else test
-    elif not _is_pair(dataset) or test is None:
+    elif not checks.is_pair(dataset) or test is None:
         raise InvalidInputError(
             f"`dataset` must be {named} ((train_images, train_labels), (test_images, test_labels)). "
             f"Received: dataset of type {type(dataset).__name__}"
         )
-    if not is_named(held_out) and not _is_pair(held_out):
+    if not is_named(held_out) and not checks.is_pair(held_out):
         raise InvalidInputError(
             f"`test` must be {named} (images, labels). Received: test of type {type(test).__name__}"
         )
@@ -92,10 +92,6 @@ def _classes_and_share(dataset, reading, remarks):
     held_out = f"{share:.0%} of each class are test images (test_share, seed)"
     remarks.append(f"There are no splits: the {len(classes)} folders are classes, and {held_out}.")
     return {"labels": "folders", "test_share": share}
-
-
-def _is_pair(value):
-    return isinstance(value, (tuple, list)) and len(value) == 2
 
 
 def with_classes(images, labels, attribute, split):

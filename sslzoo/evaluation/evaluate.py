@@ -194,7 +194,7 @@ def evaluate_features(
     chosen = _choose(tuple(ON_FEATURES) if everything else protocols, options, ON_FEATURES)
     splits = []
     for split, pair in (("train", train), ("test", test)):
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        if not checks.is_pair(pair):
             raise InvalidInputError(f"{split} must be (features, labels). Received: {split} of type {type(pair)}")
         rows = check_features(pair[0], f"{split} features", np.float32)
         splits += [rows, check_labels(pair[1], len(rows), f"{split} labels")]
