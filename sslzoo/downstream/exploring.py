@@ -18,7 +18,7 @@ from sslzoo.data.inputs import source_of
 from sslzoo.data.labels import check_labels
 from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation.embedding import Embedding
-from sslzoo.evaluation.features import check_features, scaled
+from sslzoo.evaluation.features import check_features, normalized, scaled
 from sslzoo.evaluation.neighbors import nearest
 from sslzoo.evaluation.pictures import CLASS_COLORS
 from sslzoo.evaluation.search import read_features
@@ -251,8 +251,7 @@ def _clusters(features, count, seed):
     from sklearn.cluster import KMeans
     from threadpoolctl import threadpool_limits
 
-    lengths = np.linalg.norm(features, axis=1, keepdims=True)
-    rows = features / np.where(lengths > 0, lengths, 1)
+    rows = normalized(features)
     distinct = len(np.unique(rows, axis=0))
     with threadpool_limits(1):
         return KMeans(min(count, distinct), n_init=3, random_state=seed).fit(rows).labels_

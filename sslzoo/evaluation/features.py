@@ -259,6 +259,12 @@ def check_features(rows, name: str = "features", dtype=np.float64) -> np.ndarray
     return array
 
 
+def normalized(rows: np.ndarray) -> np.ndarray:
+    """Rows (N, D) of length 1; those of zeros stay so."""
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.where(lengths > 0, lengths, 1)
+
+
 def count_constant(rows: np.ndarray) -> int:
     """How many of the features (N, L) are the same in all rows, but for rounding."""
     return int(_is_constant(rows).sum())

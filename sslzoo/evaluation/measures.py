@@ -7,6 +7,7 @@ Plain NumPy in float64; all raise `InvalidInputError` where features are not fin
 import numpy as np
 
 from sslzoo.errors import InvalidInputError
+from sslzoo.evaluation.features import normalized
 
 LIDAR_RIDGE = 1e-4  # of the paper, on the covariance of views
 DEAD, REPEATED = 1e-4, 0.999
@@ -28,7 +29,7 @@ def feature_std(features: np.ndarray) -> float:
     Reference:
         Chen and He, "Exploring Simple Siamese Representation Learning", section 4.1.
     """
-    rows = _unit(_matrix(features, "features"))
+    rows = normalized(_matrix(features, "features"))
     return float(rows.std(axis=0).mean() * np.sqrt(rows.shape[1]))
 
 
@@ -76,7 +77,7 @@ def alignment(first: np.ndarray, second: np.ndarray) -> float:
         raise InvalidInputError(
             f"first and second must have one shape. Received: first.shape={first.shape}, second.shape={second.shape}"
         )
-    return float(((_unit(first) - _unit(second)) ** 2).sum(axis=1).mean())
+    return float(((normalized(first) - normalized(second)) ** 2).sum(axis=1).mean())
 
 
 def distance(features: np.ndarray) -> float:
@@ -88,7 +89,7 @@ def distance(features: np.ndarray) -> float:
     Returns:
         float in 0..4; near 2 for rows spread evenly over a sphere.
     """
-    rows = _unit(_matrix(features, "features", least=2))
+    rows = normalized(_matrix(features, "features", least=2))
     return float(2 * len(rows) / (len(rows) - 1) * ((rows - rows.mean(axis=0)) ** 2).sum(axis=1).mean())
 
 
@@ -106,7 +107,7 @@ def uniformity(features: np.ndarray, t: float = 2.0) -> float:
     Reference:
         Wang and Isola, eq. 6, without the pairs of a row with itself.
     """
-    rows = _unit(_matrix(features, "features", least=2))
+    rows = normalized(_matrix(features, "features", least=2))
     squares = (rows**2).sum(axis=1)
     total = 0.0
     for start in range(0, len(rows), _BLOCK):  # each pair once: of a row with those after it
@@ -125,7 +126,7 @@ def mean_cosine(features: np.ndarray) -> float:
     Returns:
         float in -1 / (N - 1)..1.
     """
-    rows = _unit(_matrix(features, "features", least=2))
+    rows = normalized(_matrix(features, "features", least=2))
     total = rows.sum(axis=0)
     return float((total @ total - np.sum(rows**2)) / (len(rows) * (len(rows) - 1)))
 
@@ -276,11 +277,6 @@ def _matrix(array, name, least=1):
     if not np.isfinite(rows).all():
         raise InvalidInputError(f"{name} must be finite. Received: {name} with NaN or infinite values")
     return rows
-
-
-def _unit(rows):
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return rows / np.where(lengths > 0, lengths, 1)
 
 
 def _perplexity(shares):

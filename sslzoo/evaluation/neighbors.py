@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 from sslzoo import checks
 from sslzoo.data.labels import check_labels
 from sslzoo.errors import InvalidInputError, choose
-from sslzoo.evaluation.features import check_features
+from sslzoo.evaluation.features import check_features, normalized
 
 METRICS = ("cosine", "euclidean")
 _BLOCK_BYTES = 32 * 2**20  # of similarities held at a time by each of at most
@@ -97,7 +97,7 @@ def nearest(
 
     # Either metric is one product with the bank: s(q, x) = q.x of unit rows, or q.x - |x|^2/2 - |q|^2/2 = -|q - x|^2/2.
     if metric == "cosine":
-        bank, queries = _unit_rows(bank), _unit_rows(queries)
+        bank, queries = normalized(bank), normalized(queries)
         offset, shift = 0.0, np.zeros(len(queries))
     else:
         # Distances do not depend on the origin, their rounding does. One of the rows (not the mean) keeps ties exact.
@@ -147,8 +147,3 @@ def vote(neighbor_classes: np.ndarray, num_classes: int, weights: np.ndarray | N
         votes[every, neighbor_classes[:, j]] += 1 if weights is None else weights[:, j]
         winners[:, j] = votes.argmax(axis=1)
     return winners
-
-
-def _unit_rows(rows):
-    norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.divide(rows, norms, out=np.zeros_like(rows), where=norms > 0)
