@@ -16,6 +16,7 @@ from sslzoo.downstream.comparison import wilson
 from sslzoo.errors import InvalidInputError, SSLZooError, choose
 from sslzoo.evaluation import Number, Report, balanced_accuracy, features
 from sslzoo.evaluation.features import check_images, check_no_classifier, image_shape, load_encoder, sized
+from sslzoo.evaluation.probes import confusion
 from sslzoo.evaluation.report import versions
 from sslzoo.files import as_path, is_named
 from sslzoo.networks.backbones import widening
@@ -409,7 +410,7 @@ def _report(base, encoder, images, split, runs, settings, seed):
         report.numbers[way] = _numbers(right, len(truth), balanced, note, majority, present)
         report.protocols[way] = _plain(settings, way)
         report.seconds[way] = round(float(np.mean([each.seconds for each in trained])), 2)
-        report.confusion[way] = _confusion(truth, trained[0].predictions, len(images.classes))
+        report.confusion[way] = confusion(truth, trained[0].predictions, len(images.classes))
     return report
 
 
@@ -442,13 +443,6 @@ def interval(shares: list[float], count: int) -> tuple[float, float]:
         return wilson(round(shares[0] * count), count)
     half = stats.t.ppf(0.975, len(shares) - 1) * np.std(shares, ddof=1) / len(shares) ** 0.5
     return float(max(0.0, np.mean(shares) - half)), float(min(1.0, np.mean(shares) + half))
-
-
-def _confusion(truth, predictions, classes):
-    from sklearn.metrics import confusion_matrix
-
-    known = truth >= 0
-    return confusion_matrix(truth[known], predictions[known], labels=np.arange(classes)).tolist()
 
 
 def _plain(settings, way):

@@ -208,6 +208,14 @@ def balanced_accuracy(labels: np.ndarray, predictions: np.ndarray) -> float:
     return float(np.mean([np.mean(predictions[labels == c] == c) for c in np.unique(labels)]))
 
 
+def confusion(labels: np.ndarray, predictions: np.ndarray, classes: int) -> list[list[int]]:
+    """How many images of each of so many classes (rows) are taken for each; labels below 0 are left out."""
+    from sklearn.metrics import confusion_matrix
+
+    known = labels >= 0
+    return confusion_matrix(labels[known], predictions[known], labels=np.arange(classes)).tolist()
+
+
 def _batches(random, count, batch_size, passes):
     """Rows of each step of an epoch."""
     for _ in range(passes):

@@ -54,7 +54,7 @@ class Linear(Protocol):
         if not fitted.converged:
             remarks.append(f"Linear probe: L-BFGS had not converged after {fitted.steps} steps.")
         settings = papers_way.settings | {"converged": converged}
-        confusion = _confusion(subject, fitted.predictions)
+        confusion = probes.confusion(subject.test_classes, fitted.predictions, subject.num_classes)
         return Result(numbers, settings, remarks, confusion, predictions=fitted.predictions)
 
     def probe(self, subject, hidden):
@@ -92,7 +92,7 @@ class Linear(Protocol):
         settings = {"layers": layers, "activation": None if hidden is None else "relu", "loss": loss}
         settings |= {"optimizer": "Adam", "learning_rate": 3e-4, "epochs": self.epochs, "passes": passes}
         settings |= {"batch_size": BATCH_SIZE, "features": "as they are"}
-        confusion = _confusion(subject, trained.predictions)
+        confusion = probes.confusion(subject.test_classes, trained.predictions, subject.num_classes)
         return Result(numbers, settings, confusion=confusion, predictions=trained.predictions)
 
 
@@ -104,9 +104,3 @@ def passes_of(count: int) -> int:
 def _unequal(subject):
     """Whether classes may be of very different size, so that balanced accuracies are worth a row."""
     return subject.num_classes == 2 or subject.attribute in CELEBA_TASKS
-
-
-def _confusion(subject, predictions):
-    from sklearn.metrics import confusion_matrix
-
-    return confusion_matrix(subject.test_classes, predictions, labels=np.arange(subject.num_classes)).tolist()
