@@ -55,12 +55,8 @@ class DeepCluster(Indexed):
 
     def __init__(self, encoder, num_images, clusters, views=None, whitened_dim=256, balanced=True, seed=0, **kwargs):
         super().__init__(encoder, num_images, None, views, **kwargs)
-        self.clusters = checks.count(2, clusters=clusters)
+        self.clusters = self.count_clusters(clusters)
         self.whitened_dim = checks.count(whitened_dim=whitened_dim)
-        if clusters > num_images:
-            raise InvalidInputError(
-                f"clusters must be at most the number of images, {num_images}. Received: clusters={clusters}"
-            )
         self.balanced = bool(balanced)
         self.seed = checks.seed(needed=True, seed=seed)
         features = keras.Input((self.embedding_dim,), name="features")
@@ -80,10 +76,8 @@ class DeepCluster(Indexed):
         labels = ops.take(snapshot(self.assignments), index, axis=0)
         weights = ops.where(known, ops.take(snapshot(self.cluster_weights), labels, axis=0), 0.0)
         logits = outputs["logits"]
-        terms = mean_terms([pseudo_label_terms(logits[:, view], labels, weights) for view in range(logits.shape[1])])
-        # Told by a constant, so that NaN reaches no gradient.
-        terms["alignment"] = terms["alignment"] + ops.where(ops.all(known), 0.0, float("nan"))
-        return terms
+        terms = [pseudo_label_terms(logits[:, view], labels, weights) for view in range(logits.shape[1])]
+        return self.told(mean_terms(terms), known)
 
     def recluster(self, images, epoch: int = 0, encoder: keras.Model | None = None) -> dict[str, float]:
         """Assigns every image to a cluster of its features (`kmeans.kmeans_labels`), and starts the classifier anew.

@@ -61,6 +61,20 @@ class Indexed(JointEmbedding):
         known = ops.logical_and(index >= 0, index < self.num_images)
         return ops.cast(ops.where(known, index, 0), "int32"), known
 
+    @staticmethod
+    def told(terms, known):
+        """The terms, with an alignment of NaN unless all indices are `known`: by a constant, so no gradient has it."""
+        return terms | {"alignment": terms["alignment"] + ops.where(ops.all(known), 0.0, float("nan"))}
+
+    def count_clusters(self, clusters) -> int:
+        """`clusters` as they are kept: at least 2, and at most the number of images."""
+        count = checks.count(2, clusters=clusters)
+        if count > self.num_images:
+            raise InvalidInputError(
+                f"clusters must be at most the number of images, {self.num_images}. Received: clusters={clusters}"
+            )
+        return count
+
     def _check_index(self, index):
         dtype = keras.backend.standardize_dtype(index.dtype)
         if "int" not in dtype or len(index.shape) != 1:

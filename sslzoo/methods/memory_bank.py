@@ -121,13 +121,9 @@ class MemoryBank(Indexed):
         self.neighbors = None if neighbors is None else checks.count(neighbors=neighbors)
         self.anneal_steps = checks.count(0, anneal_steps=anneal_steps)
         self.curve = choose("curve", curve, CURVES)
-        self.clusters = None if clusters is None else checks.count(2, clusters=clusters)
+        self.clusters = None if clusters is None else self.count_clusters(clusters)
         self.clusterings = checks.count(clusterings=clusterings)
         self.inner = None if inner is None else checks.fraction(inner=inner)
-        if clusters is not None and clusters > num_images:
-            raise InvalidInputError(
-                f"clusters must be at most the number of images, {num_images}. Received: clusters={clusters}"
-            )
         if inner is not None and clusters is not None:
             raise InvalidInputError(f"Pass either `clusters` or `inner`, not both. Received: {clusters=}, {inner=}")
         self.temperature = checks.positive(temperature=temperature)
@@ -188,10 +184,7 @@ class MemoryBank(Indexed):
         z = ops.reshape(outputs["z"], (-1, self.embedding_dim))
         drawn = ops.cast(outputs["drawn"], "int32") if self.draws else None
         parts = [self.compare(unit(z[:, part]), bank, index, drawn) for part, bank in self.compared()]
-        terms = {term: sum(one[term] for one in parts) for term in self.terms}
-        # Told by a constant, so that NaN reaches no gradient.
-        terms["alignment"] = terms["alignment"] + ops.where(ops.all(known), 0.0, float("nan"))
-        return terms
+        return self.told({term: sum(one[term] for one in parts) for term in self.terms}, known)
 
     def compare(self, v, bank, index, drawn):
         """The terms of unit vectors (B, D), views of the images `index`, against a bank, or the rows `drawn` of it."""
