@@ -22,6 +22,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import tables
 from scipy.stats import rankdata
 
 from sslzoo import data
@@ -34,7 +35,6 @@ from sslzoo.zoo.results import read_results
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "without_labels" / "measures.json"
 PAGE = ROOT / "docs" / "choosing.md"
-START, END = "<!-- correlations -->", "<!-- /correlations -->"
 DATASETS = ("mnist", "digits", "cifar10", "fashion_mnist")
 IMAGES, VIEWED, NUM_VIEWS = 2000, 500, 8
 # On all cards; the linear probe trained to its end is on those measured since there is one.
@@ -176,7 +176,7 @@ def page_rows(rows):
         of = {row["measure"]: row["spearman"] for row in own if (row["family"], row["dataset"]) == (family, dataset)}
         cells = " | ".join(f"{of[measure]:+.2f}" for measure in PREFERENCES)
         lines.append(f"| {family}, {dataset} | {count} | {cells} |")
-    return lines
+    return lines[1:]
 
 
 def draw(rows, path):
@@ -212,12 +212,10 @@ def main(argv=None):
     rows = all_correlations(entries)
     settings = {"images": IMAGES, "viewed": VIEWED, "views": NUM_VIEWS, "policy": "simvae-DATASET"}
     record = {"settings": settings, "entries": entries}
-    write_beside(RESULTS, (json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n").encode())
-    write_beside(ranking.CORRELATIONS, as_csv(rows).encode())
+    write_beside(RESULTS, json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n")
+    write_beside(ranking.CORRELATIONS, as_csv(rows))
     draw(rows, ROOT / "docs" / "pictures" / "without_labels.png")
-    page = PAGE.read_text(encoding="utf-8")
-    start, end = page.index(START) + len(START), page.index(END)
-    write_beside(PAGE, (page[:start] + "\n".join(page_rows(rows)) + "\n" + page[end:]).encode())
+    write_beside(PAGE, tables.with_rows(PAGE.read_text("utf-8"), page_rows(rows), "correlations"))
     return 0
 
 
