@@ -113,13 +113,13 @@ def load(
         images, labels, done = folder.load(split, image_size, on_error, stream)
         (remarks if remarks is not None else []).extend(done)
         return images, labels
-    idle = {"image_size": (None, "auto"), "labels": (None,), "test_share": (0,), "stream": (False, "auto")}
-    idle |= {"on_error": ("fail",), "background": ("white",)}
-    for option, values in idle.items():
-        if locals()[option] not in values:
+    given = {"image_size": (image_size, (None, "auto")), "labels": (labels, (None,)), "test_share": (test_share, (0,))}
+    given |= {"stream": (stream, (False, "auto")), "on_error": (on_error, ("fail",))}
+    given["background"] = (background, ("white",))
+    for option, (value, idle) in given.items():
+        if value not in idle:
             raise errors.InvalidInputError(
-                f"`{option}` is for a folder of images; {os.fspath(name)!r} is none. "
-                f"Received: {option}={locals()[option]!r}"
+                f"`{option}` is for a folder of images; {os.fspath(name)!r} is none. Received: {option}={value!r}"
             )
     if kind == "npz":
         return _load_npz(name, split)

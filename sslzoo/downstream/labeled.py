@@ -97,17 +97,16 @@ def read(
 def _splits(dataset, shape, image_size, test_share, seed, options):
     """Name; (images, labels) of training; those of test, or None; names of all classes, or None; and whether test
     images were held out of a folder that has none of its own."""
+    if image_size is not None and not (is_named(dataset) and is_folder(dataset)):
+        given = repr(os.fspath(dataset)) if is_named(dataset) else type(dataset).__name__
+        raise InvalidInputError(f"image_size is for a folder. Received: {image_size=}, {given}")
     if not is_named(dataset):
         if options["stream"] is True:
             raise InvalidInputError(f"stream is for a folder. Received: stream=True, {type(dataset).__name__}")
-        if image_size is not None:
-            raise InvalidInputError(f"image_size is for a folder. Received: {image_size=}, {type(dataset).__name__}")
         if options["on_error"] != "fail":
             raise InvalidInputError(f"on_error is for a folder. Received: on_error={options['on_error']!r}, arrays")
         return "arrays", *_pairs(dataset), False
     names, reading, held = None, options, False
-    if image_size is not None and not is_folder(dataset):
-        raise InvalidInputError(f"image_size is for a folder. Received: {image_size=}, {os.fspath(dataset)!r}")
     if is_folder(dataset):
         folder = data.ImageFolder(dataset, "folders")
         folder.select("train")  # which says what is wrong with its classes before any image is read
