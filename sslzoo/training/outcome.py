@@ -296,50 +296,39 @@ def results(run, method: type, report=None) -> dict:
     printed = {} if report is None else run.plan.in_print()
     published = {PAPERS_WAY[name]: value for name, value in printed.items() if name in report}
     ended, remarks = ending(run)
-    return _as_utf8(
-        {
-            "name": run.name,
-            "method": method.__name__,
-            "dataset": run.plan.data_name,
-            "recipe": run.plan.recipe(),
-            "settings": {
-                "variant": run.variant,
-                **run.settings,
-                **({"network": f"as in {run.beginning.name}", "network_options": {}} if run.beginning else {}),
-                "precision": run.arguments.precision,
-                "views_on": run.arguments.views,
-                "images": len(run.images),
-                "backend": keras.backend.backend(),
-            },
-            "seeds": [run.seed],
-            "metrics": [] if report is None else report.metrics(published),
-            "versions": versions() if report is None else report.versions,
-            "wall_seconds": round(run.journal.seconds()),
-            "views_seen": run.journal.rows[-1]["views"] if run.journal.rows else 0,
-            # Of a model of their own images people state the license themselves.
-            "license": run.arguments.license or ("apache-2.0" if run.plan.is_known else UNSTATED),
-            "papers": [paper(url) for url in method.papers],
-            "description": (inspect.getdoc(method) or method.__name__).partition("\n")[0],
-            "remarks": [
-                *run.arguments.remark,
-                *run.examples.remarks,
-                *_changes(run),
-                *rate_remarks(run),
-                *(run.beginning.remarks if run.beginning else ()),
-                *remarks,
-                *run.checkpoint.remarks,
-                *([] if report is None else report.remarks),
-            ],
-            "ended": ended,
-            **({} if report is None else {"evaluation": report.to_dict()}),
-        }
-    )
-
-
-def _as_utf8(value):
-    """Nested values, with texts that are not UTF-8 (a folder's name from another system) written out as escapes."""
-    if isinstance(value, dict):
-        return {name: _as_utf8(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [_as_utf8(each) for each in value]
-    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+    return {
+        "name": run.name,
+        "method": method.__name__,
+        "dataset": run.plan.data_name,
+        "recipe": run.plan.recipe(),
+        "settings": {
+            "variant": run.variant,
+            **run.settings,
+            **({"network": f"as in {run.beginning.name}", "network_options": {}} if run.beginning else {}),
+            "precision": run.arguments.precision,
+            "views_on": run.arguments.views,
+            "images": len(run.images),
+            "backend": keras.backend.backend(),
+        },
+        "seeds": [run.seed],
+        "metrics": [] if report is None else report.metrics(published),
+        "versions": versions() if report is None else report.versions,
+        "wall_seconds": round(run.journal.seconds()),
+        "views_seen": run.journal.rows[-1]["views"] if run.journal.rows else 0,
+        # Of a model of their own images people state the license themselves.
+        "license": run.arguments.license or ("apache-2.0" if run.plan.is_known else UNSTATED),
+        "papers": [paper(url) for url in method.papers],
+        "description": (inspect.getdoc(method) or method.__name__).partition("\n")[0],
+        "remarks": [
+            *run.arguments.remark,
+            *run.examples.remarks,
+            *_changes(run),
+            *rate_remarks(run),
+            *(run.beginning.remarks if run.beginning else ()),
+            *remarks,
+            *run.checkpoint.remarks,
+            *([] if report is None else report.remarks),
+        ],
+        "ended": ended,
+        **({} if report is None else {"evaluation": report.to_dict()}),
+    }
