@@ -5,11 +5,11 @@ import math
 import keras
 from keras import ops
 
-from sslzoo.errors import InvalidInputError
+from sslzoo.errors import InvalidInputError, choose
 from sslzoo.losses import info_nce_terms
 from sslzoo.losses.tensors import mean_terms
 from sslzoo.methods.joint_embedding import JointEmbedding
-from sslzoo.networks import critics
+from sslzoo.networks.critics import CRITICS
 
 
 class InfoNCE(JointEmbedding):
@@ -43,7 +43,9 @@ class InfoNCE(JointEmbedding):
     def __init__(self, encoder, projector=None, views=None, critic="bilinear", symmetric=False, **kwargs):
         super().__init__(encoder, projector, views, **kwargs)
         self.symmetric = symmetric
-        self.critic = critics.critic(critic, self.embedding_dim) if isinstance(critic, str) else critic
+        if isinstance(critic, str):
+            critic = CRITICS[choose("critic", critic, CRITICS)](self.embedding_dim)
+        self.critic = critic
         if not isinstance(self.critic, keras.Layer):
             raise InvalidInputError(f"critic must be a name or a Keras layer. Received: critic={self.critic!r}")
         batch = keras.KerasTensor((3, self.embedding_dim))

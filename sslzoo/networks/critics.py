@@ -11,22 +11,6 @@ import keras
 from keras import ops
 
 from sslzoo import checks
-from sslzoo.errors import choose
-
-
-def critic(name: str, embedding_dim: int) -> keras.Layer:
-    """Builds a critic with its default settings.
-
-    Args:
-        name: "bilinear" (`BilinearCritic`) or "gaussian" (`GaussianCritic`).
-        embedding_dim: int, size P of the embeddings.
-
-    Raises:
-        UnknownNameError: no such critic.
-    """
-    if choose("critic", name, CRITICS) == "bilinear":
-        return BilinearCritic(embedding_dim)
-    return GaussianCritic()
 
 
 class _Critic(keras.Layer):
@@ -108,4 +92,5 @@ class GaussianCritic(_Critic):
         return {**super().get_config(), "length_scale": self.length_scale}
 
 
-CRITICS = {"bilinear": BilinearCritic, "gaussian": GaussianCritic}
+# Name -> constructor, of the size P of the embeddings.
+CRITICS = {"bilinear": BilinearCritic, "gaussian": lambda embedding_dim: GaussianCritic()}

@@ -6,9 +6,8 @@ import pytest
 from keras import ops
 from oracle import check, gradient
 
-from sslzoo.errors import InvalidInputError, UnknownNameError
+from sslzoo.errors import InvalidInputError
 from sslzoo.networks import BilinearCritic, GaussianCritic
-from sslzoo.networks.critics import critic
 
 
 def draw(*shape, seed=0):
@@ -121,13 +120,6 @@ def test_configuration_round_trip(name):
     copy = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer))
     assert type(copy) is type(layer) and copy.get_config() == layer.get_config()
     assert [w.path.split("/")[-1] for w in copy.trainable_variables] == [CASES[name][1]]
-
-
-def test_critics_by_name():
-    assert isinstance(critic("gaussian", 4), GaussianCritic)
-    assert critic("bilinear", 4).kernel.shape == (4, 4)
-    with pytest.raises(UnknownNameError, match="Did you mean 'bilinear'"):
-        critic("biliniar", 4)
 
 
 @pytest.mark.parametrize(
