@@ -19,12 +19,12 @@ _LEAST = 2.0**-126  # of positive numbers; below it float32 loses digits, and 1 
 
 
 def is_number(value) -> bool:
-    """Whether it is a real number, of Python or NumPy; True and False are none."""
+    """Whether it is a real number, of Python or NumPy; True and False are not."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 def is_integer(value) -> bool:
-    """Whether it is an integer, of Python or NumPy; True and False are none."""
+    """Whether it is an integer, of Python or NumPy; True and False are not."""
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 

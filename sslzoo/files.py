@@ -173,7 +173,7 @@ def open_npz(path: "str | os.PathLike"):
     """The open `.npz` file, whose arrays NumPy reads by name; of objects it reads none.
 
     Raises:
-        OSError, ValueError, or another error of NumPy and zipfile: it is none.
+        OSError, ValueError, or another error of NumPy and zipfile: it is not an `.npz` file.
     """
     import numpy as np
 

@@ -9,7 +9,8 @@ from sslzoo.errors import InvalidInputError
 
 @serializable
 class QuarterTurn(ImageTransform):
-    """Turns each image by 0, 90, 180 or 270 degrees, each as likely: for images without an up, from above or beneath.
+    """Turns each image by 0, 90, 180 or 270 degrees, each as likely: for images without an upright direction, such as
+    those of satellites and microscopes.
 
     Example:
         import numpy as np
@@ -34,7 +35,7 @@ class QuarterTurn(ImageTransform):
         return super()._check(images)
 
     def get_random_transformation(self, images, training=True, seed=None):
-        """Dict of float32 (N,): quarters, whole numbers 0..3, against the clock."""
+        """Dict of float32 (N,): quarters, whole numbers 0..3, counterclockwise."""
         nx = self.backend.numpy
         return {"quarters": nx.minimum(nx.floor(4 * self._uniform((self._batch_size(images),), seed)), 3.0)}
 
@@ -57,7 +58,7 @@ class Rotation(ImageTransform):
         augment.Rotation(degrees=10)(images).shape  # (4, 8, 8, 3)
 
     Args:
-        degrees: float in 0..180; angles are uniform between its two signs.
+        degrees: float in 0..180; angles are uniform in [-degrees, degrees].
         seed: as in `ImageTransform`.
     """
 
@@ -66,7 +67,7 @@ class Rotation(ImageTransform):
         self.degrees = checks.number(0, 180, degrees=degrees)
 
     def get_random_transformation(self, images, training=True, seed=None):
-        """Dict of float32 (N,): angle, in radians, against the clock."""
+        """Dict of float32 (N,): angle, in radians, counterclockwise."""
         most = math.radians(self.degrees)
         return {"angle": self._uniform((self._batch_size(images),), seed, -most, most)}
 

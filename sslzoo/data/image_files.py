@@ -104,7 +104,7 @@ def open_image(path: Path, side: int | None = None):
             (`benchmarks/photographs.py`).
 
     Raises:
-        OSError, ValueError, or another error of Pillow's decoders: it is none.
+        OSError, ValueError, or another error of Pillow's decoders: it is not an image.
     """
     from PIL import Image
 

@@ -207,8 +207,8 @@ def embed(
         `Embedding`, one row per image that was read.
 
     Raises:
-        InvalidInputError: an encoder that is none, images that are none, or of values that the encoder does not take,
-            one that cannot be read (on_error="fail") or none that can, or features with NaN or infinite values.
+        InvalidInputError: `encoder` is not an encoder, `images` are not images, or of values that it does not take, one
+            that cannot be read (on_error="fail") or none that can, or features with NaN or infinite values.
         MissingDataError: no such path, or a folder without images.
         UnknownNameError, ArtifactError, ...: as `sslzoo.load`.
     """

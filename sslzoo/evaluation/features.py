@@ -37,7 +37,7 @@ def features(
         float32 array (N, L).
 
     Raises:
-        InvalidInputError: images that do not fit, an encoder that is none or gives something else than (B, L), or
+        InvalidInputError: images that do not fit, what is not an encoder or gives something else than (B, L), or
             features with NaN or infinite values.
     """
     checks.count(batch_size=batch_size)

@@ -2,7 +2,7 @@
 
 Every function writes one PNG of less than 150 KiB to `path`, whole or not at all, and returns its path; where `path` is
 None it returns a `Picture`, which a notebook shows. Images are arrays (N, H, W, C), C = 1 or 3: integers in 0..255, or
-floats in 0..1, -1..1 or 0..255. Arrays that are none, or do not belong together, raise `InvalidInputError`. Nothing
+floats in 0..1, -1..1 or 0..255. Other arrays, or ones that do not fit together, raise `InvalidInputError`. Nothing
 here touches pyplot or its global state, so it works without a display and in threads.
 """
 

@@ -66,7 +66,8 @@ def search(features: "Embedding | str | os.PathLike", query, k: int = 8, encoder
         list of `Match`, the most similar first.
 
     Raises:
-        InvalidInputError: features that are none, a query that is none, or an encoder of another number of features.
+        InvalidInputError: `features` that are not features, a query that is not an image, or an encoder of another
+            number of features.
         MissingDataError: no such file.
     """
     bank = features if isinstance(features, Embedding) else read_features(features)

@@ -22,15 +22,15 @@ NO_PART = {  # arguments of Keras' `compile` that a method has no use for
 
 
 def refuse_parts(**given) -> None:
-    """Raise of arguments of `compile` that a method has no use for."""
+    """Refuse arguments of `compile` that a method has no use for."""
     for argument, value in given.items():
         if value is not None:
             raise InvalidInputError(f"{NO_PART[argument]}. Received: compile({argument}=...)")
 
 
 def check_values(method, x) -> None:
-    """Raise unless images in memory are of the size and the values that the method takes; a warning of ones far too
-    dark."""
+    """Raise unless images in memory are of the size and the values that the method takes; warn of images that are far
+    too dark."""
     images = _images(x)
     if isinstance(x, Batches):
         images = x.images if x.views is None else None
@@ -70,7 +70,7 @@ def check_batches(method, x, batch_size, share=1.0, steps=None) -> object:
 
 
 def check_stacked(method, x, fused: bool = False, steps_per_epoch: "int | None" = None) -> None:
-    """Raise of stacked `Batches` where batches are taken one by one, which would see views of one image in a stack; and
+    """Refuse stacked `Batches` where batches are taken one by one, which would see views of one image in a stack; and
     of programs of K steps that an epoch of data with an end does not divide into, of which Keras would lose count.
 
     Args:
@@ -136,7 +136,7 @@ def check_validation(method, given, batch_size: int | None, steps: int | None) -
 
 
 def refuse_weights(*weights) -> None:
-    """Raise of weights of images, given to `fit` or in a batch."""
+    """Refuse weights of images, given to `fit` or in a batch."""
     if any(weight is not None for weight in weights):
         raise InvalidInputError(
             "The images of a batch are compared with each other, and none has a weight of its own. "

@@ -131,7 +131,7 @@ def seal(folder: "str | os.PathLike", **changes) -> bool:
 
     Raises:
         ArtifactError: no results.json, or a damaged one.
-        InvalidInputError: a field that is none, or not what it should be.
+        InvalidInputError: a field that is not known, or not what it should be.
     """
     folder = layout.model_in(folder) or as_path(folder)
     return _write_results(folder, check_results(read_results(folder) | changes))

@@ -23,7 +23,7 @@ def write(entries: dict[str, dict], file: "str | os.PathLike | None" = None) -> 
         file: where to; by default `index.path()`.
 
     Raises:
-        InvalidInputError: an entry that is none.
+        InvalidInputError: what is not an entry.
     """
     file = index.path() if file is None else as_path(file)
     in_short = {"ensure_ascii": False, "allow_nan": False, "separators": (",", ":")}  # it travels with the package

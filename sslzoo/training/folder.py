@@ -144,7 +144,7 @@ def read(record: Path) -> dict:
     """The record of the run that is there.
 
     Raises:
-        ArtifactError: it is none.
+        ArtifactError: it is not a run.
     """
     try:
         theirs = json.loads(record.read_text("utf-8"))

@@ -114,7 +114,7 @@ def fetch(
     Raises:
         HubError: the Hub cannot be reached, refuses, or lacks a file.
         IntegrityError: a file is not the one that was published.
-        InvalidInputError: names that are none.
+        InvalidInputError: a repository or revision that cannot be the name of one.
     """
     check_repository(repository)
     revision, folder = check_revision("main" if revision is None else revision), None

@@ -162,7 +162,7 @@ def check_entry(name: str, entry: dict) -> dict:
 
     Raises:
         InvalidInputError: a field that is missing or not what it should be; the message names entry and field.
-        UnknownNameError: a field that is none.
+        UnknownNameError: a field that is not known.
     """
     where = f"models[{name!r}]"
     if not is_name(name):
@@ -206,7 +206,7 @@ def entry(folder: "str | os.PathLike", repository: str | None = None, revision: 
 
     Raises:
         ArtifactError: the folder holds no model, or results.json is missing or damaged.
-        InvalidInputError: repository or revision is none.
+        InvalidInputError: `repository` or `revision` is not one.
     """
     folder = as_path(folder)
     results = read_results(folder)

@@ -64,7 +64,7 @@ def files(folder: "str | os.PathLike") -> list[str]:
     """
     folder = as_path(folder)
     if not folder.is_dir():
-        raise ArtifactError(f"Expected the folder of a model. Received: folder={str(folder)!r}, which is none")
+        raise ArtifactError(f"Expected the folder of a model. Received: folder={str(folder)!r}, which is not one")
     paths = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
     return sorted(path.as_posix() for path in paths if not any(name.startswith(".") for name in path.parts))
 

@@ -203,7 +203,7 @@ def check_results(results: dict, strict: bool = True) -> dict:
 
     Raises:
         InvalidInputError: a field that is missing or not what it should be; the message names it.
-        UnknownNameError: a field that is none.
+        UnknownNameError: a field that is not known.
     """
     results = plain(results, "results")
     if isinstance(results, dict):
@@ -253,7 +253,7 @@ def check_fields(path: str, record: object, fields: dict, strict: bool) -> dict:
 
     Raises:
         InvalidInputError: a field that is missing or not what it should be; the message names it.
-        UnknownNameError: a field that is none.
+        UnknownNameError: a field that is not known.
     """
     if not isinstance(record, dict):
         raise InvalidInputError(f"{path} must be an object. Received: {_shortened(record)}")
