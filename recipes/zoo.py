@@ -213,7 +213,7 @@ def show(zoo):
 
 
 class Stop(Exception):
-    """SIGTERM, as an exception."""
+    """SIGTERM or SIGHUP, as an exception."""
 
 
 def train(zoo, waiting, jobs=1, budget_minutes=None):
@@ -225,7 +225,9 @@ def train(zoo, waiting, jobs=1, budget_minutes=None):
     def terminate(number, frame):
         raise Stop
 
-    former = signal.signal(signal.SIGTERM, terminate)
+    # A lost connection, too, unless nohup ignores it: the runs have sessions of their own, and would go on.
+    ends = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    former = {each: signal.signal(each, terminate) for each in ends if signal.getsignal(each) is not signal.SIG_IGN}
     try:
         while waiting or running:
             while waiting and len(running) < jobs:
@@ -255,7 +257,8 @@ def train(zoo, waiting, jobs=1, budget_minutes=None):
     except (KeyboardInterrupt, Stop):
         print("Stopped.")
     finally:
-        signal.signal(signal.SIGTERM, former)
+        for each, handler in former.items():
+            signal.signal(each, handler)
         for entry, process, _ in running.values():
             process.terminate()
             print(f"{entry.entry}: goes on at the next call")

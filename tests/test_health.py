@@ -14,6 +14,7 @@ from test_training import recipe
 import sslzoo
 from sslzoo import errors, methods, networks
 from sslzoo.callbacks import Health, Journal, Stopwatch, UntilKNN, health, monitors
+from sslzoo.files import write_beside
 from sslzoo.methods.advice import SIGNS, advise
 from sslzoo.methods.compiled import predicted
 from sslzoo.methods.pretrainer import Pretrainer
@@ -472,3 +473,19 @@ def test_callbacks_refuse_wrong_numbers_and_make_their_folder(tmp_path):
         UntilKNN(90, journal)
     journal.on_train_begin()
     assert (tmp_path / "new").is_dir()
+
+
+def test_a_history_that_a_spreadsheet_holds_open_ends_no_training(tmp_path, monkeypatch, capsys):
+    """Windows refuses to replace an open file."""
+
+    def held(path, content):
+        raise PermissionError(13, "Access is denied", str(path))
+
+    journal = Journal(tmp_path / "history.csv", 32)
+    journal.on_train_begin()
+    for epoch in (0, 1):
+        monkeypatch.setattr("sslzoo.callbacks.checkpoint.write_beside", held if epoch == 0 else write_beside)
+        journal.on_epoch_begin(epoch)
+        journal.on_epoch_end(epoch, {"loss": 1.0})
+    assert "could not be written (Access is denied)" in capsys.readouterr().out
+    assert len(journal.path.read_text().splitlines()) == 3

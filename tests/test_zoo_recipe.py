@@ -235,19 +235,23 @@ def test_the_budget_ends_what_runs_and_says_so(tmp_path, capsys):
     assert "The budget is spent." in said and "stubborn-1: goes on at the next call" in said
 
 
-def test_sigterm_ends_in_good_order(tmp_path, capsys):
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_signal_ends_in_good_order(name, tmp_path, capsys):
+    number = getattr(signal, name, None)
+    if number is None:
+        pytest.skip("Windows has no such signal")
     zoo = Acted(["slow-1"], tmp_path)
-    before = signal.getsignal(signal.SIGTERM)
+    before = signal.getsignal(number)
 
     def end_it():
         while not (tmp_path / "began").exists():
             time.sleep(0.05)
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), number)
 
     threading.Thread(target=end_it, daemon=True).start()
     assert recipe.train(zoo, zoo.entries) == []
     assert "Stopped." in capsys.readouterr().out
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert signal.getsignal(number) is before
 
 
 # ---------------------------------------------------------------- collecting

@@ -21,6 +21,7 @@ from sslzoo.errors import ArtifactError, TrainingError
 from sslzoo.evaluation.report import versions
 from sslzoo.files import as_path, write_beside
 from sslzoo.methods.steps import StepCounter
+from sslzoo.progress import say
 
 
 class Checkpoint(keras.callbacks.Callback):
@@ -53,7 +54,7 @@ class Checkpoint(keras.callbacks.Callback):
     Args:
         path: str or Path of the file.
         journal: `Journal` of the run.
-        stopwatch: `Stopwatch` of the run, which knows whether an epoch was cut short.
+        stopwatch: `Stopwatch` of the run, which knows whether an epoch was cut short, and stands before this callback.
         every: int, epochs between two checkpoints; the last epoch is always kept, unless it was cut short. None: each,
             but copies that take more than a second are made a twentieth of the time at most.
 
@@ -81,7 +82,7 @@ class Checkpoint(keras.callbacks.Callback):
         self._thread, self._writes = ThreadPoolExecutor(1), []
 
     def on_epoch_end(self, epoch, logs=None):
-        if not self.stopwatch.ended and self._is_due(epoch + 1):
+        if (self.stopwatch.whole or not self.stopwatch.ended) and self._is_due(epoch + 1):
             self._take(epoch + 1)
 
     def on_train_end(self, logs=None):
@@ -307,7 +308,10 @@ class Journal(StepCounter):
         writer = csv.DictWriter(text, names)
         writer.writeheader()
         writer.writerows(self.rows)
-        write_beside(self.path, text.getvalue())
+        try:
+            write_beside(self.path, text.getvalue())
+        except PermissionError as error:  # Windows, while a spreadsheet has it open: the next epoch writes all rows
+            say(f"{self.path} could not be written ({error.strerror}); training goes on.")
 
 
 class Scalars(keras.callbacks.Callback):

@@ -46,6 +46,8 @@ class Stopwatch(EndsTraining):
 
     Attributes:
         deadline: when the grace after a signal is over, as `time.monotonic` counts, or None without a signal.
+        whole: bool, whether the last epoch had all its steps. A signal may come while monitors, which stand behind this
+            callback, look at a whole one.
     """
 
     AGREE_EVERY = 8  # calls, which are steps or programs of several: asking waits for the device
@@ -56,6 +58,7 @@ class Stopwatch(EndsTraining):
         self.grace = checks.number(0, grace=grace)
         self.deadline = None
         self._wanted = None
+        self.whole = False
         self._epoch = self._calls = 0
         self._previous = {}
 
@@ -77,7 +80,10 @@ class Stopwatch(EndsTraining):
                 return
 
     def on_epoch_begin(self, epoch, logs=None):
-        self._epoch = epoch
+        self._epoch, self.whole = epoch, False
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.whole = self.ended is None
 
     def _on_signal(self, number, frame):
         if number == signal.SIGINT:

@@ -245,7 +245,7 @@ def _check_out(out, overwrite, license):
 
 def _is_backbone(encoder):
     named = isinstance(encoder, str) and ":" in encoder and not encoder.startswith(SCHEME)
-    return named and not os.path.exists(encoder)
+    return named and not os.path.exists(encoder) and not os.path.splitdrive(encoder)[0]  # C: of Windows
 
 
 def _of_size(encoder, shape):

@@ -1,9 +1,12 @@
 """Several devices, and several processes: a batch lies on all of them, and is still one batch."""
 
+import contextlib
 import importlib.util
 import os
+import signal
 import socket
 import sys
+import threading
 from pathlib import Path
 
 import keras
@@ -40,7 +43,8 @@ def join(number: int | None, shared: str) -> None:
     if os.environ.get("KERAS_DISTRIBUTION_PROCESS_ID") == "0":
         check_port(where)
     try:
-        keras.distribution.initialize(num_processes=number)
+        with _interruptible():
+            keras.distribution.initialize(num_processes=number)
     except (ValueError, RuntimeError) as error:
         raise InvalidInputError(
             "--processes needs KERAS_DISTRIBUTION_PROCESS_ID (0, 1, ...) and KERAS_DISTRIBUTION_JOB_ADDRESSES "
@@ -52,6 +56,19 @@ def join(number: int | None, shared: str) -> None:
     if processes.index() > 0:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - until the process ends
     processes.check_alike(shared)
+
+
+@contextlib.contextmanager
+def _interruptible():
+    """Inside, Ctrl-C ends the process at once: JAX waits where no handler of Python's can run."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    former = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, former)
 
 
 def check_port(address: str) -> None:
@@ -70,7 +87,7 @@ def check_port(address: str) -> None:
             ) from error
 
 
-def use(wanted: str | None) -> int:
+def use(wanted: str | None, joined: bool = False) -> int:
     """Has everything made from now on lie on several devices, under JAX. Returns how many.
 
     One program spans them (`keras.distribution.DataParallel`): negatives, queues, banks and statistics are those of the
@@ -78,11 +95,12 @@ def use(wanted: str | None) -> int:
 
     Args:
         wanted: a number, a power of two (monitors look at batches of such), "all", or None: as it is.
+        joined: whether `join` has shared out all devices of all processes, be it one.
 
     Raises:
         InvalidInputError: not such a number, more than there are, or another backend.
     """
-    if processes.count() > 1:  # which take all they have
+    if joined:
         return len(keras.distribution.list_devices())
     if wanted is None:
         return 1

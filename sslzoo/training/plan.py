@@ -165,6 +165,6 @@ class Plan:
 
     def shared(self) -> str:
         """What several processes of one run must share, as text: the recipe, and flags that change what is computed."""
-        passing = set(flags.PASSING) - {"resume"}
+        passing = set(flags.PASSING) - {"resume", "max_minutes", "checkpoint_every"}  # these they act on together
         words = {name: value for name, value in vars(self.arguments).items() if name not in passing}
         return json.dumps([self.method, keras.backend.backend(), words])

@@ -87,7 +87,7 @@ class Run(Builders):
             sys.exit()
         self.tracker = callbacks.Tracker(self.arguments.log, self.name) if self.arguments.log else None
         devices.join(self.arguments.processes, plan.shared())
-        self.devices = devices.use(self.arguments.devices)
+        self.devices = devices.use(self.arguments.devices, bool(self.arguments.processes))
         # Before what takes seconds: Keras imports TensorFlow, images are read, and a step is measured.
         print(f"{self.name} ({self.variant}) goes to {self.out}, by the {keras.backend.backend()} backend.")
         self.policy_before = keras.config.dtype_policy()
@@ -195,7 +195,7 @@ class Run(Builders):
     def is_timed(self) -> bool:
         """Whether the rate falls over --max-minutes. It is settled when a run begins: its optimizer has one variable
         more."""
-        if self.examples and self.folder.resumes:
+        if self.examples and self.arguments.resume and (self.out / "run.json").exists():  # also before a checkpoint
             return "planned" in folder.read(self.out / "run.json")
         return self.arguments.max_minutes is not None and self.settings["schedule"] == "cosine"
 
@@ -302,7 +302,7 @@ class Run(Builders):
             extra: callbacks of the recipe's own, which come before those that watch.
         """
         monitors = [*extra, *self.model.monitors(self)]
-        self.watchers = [*monitors, *self._watchers()]
+        self.watchers = [self.stopwatch, *monitors, *self._watchers()]  # first: monitors may take longer than an epoch
         if self.settings["schedule"] == "plateau":  # it reads what monitors log, and the journal's rows of before
             key = next((monitor.accuracy_key for monitor in monitors if hasattr(monitor, "accuracy_key")), "knn")
             rate = PlateauRate(self.journal, self.settings["learning_rate"], key)
@@ -325,7 +325,7 @@ class Run(Builders):
         settings, every = self.settings, self.settings["monitor_every"]
         self.time_plan = TimePlan(self) if self.schedule else None
         watchers = [self.time_plan or callbacks.Pace(settings["epochs"])]
-        watchers += [self.stopwatch, callbacks.FiniteGuard(self.model.terms)]
+        watchers.append(callbacks.FiniteGuard(self.model.terms))
         if self.queries:
             bank, queries = (group[:2] for group in self._monitored)
             watchers.append(callbacks.KNNMonitor(self.model.live_encoder(self.image_shape), bank, queries, every))

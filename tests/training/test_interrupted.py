@@ -101,6 +101,42 @@ def test_signal_after_signal_costs_no_weight(fused, whole, tmp_path, monkeypatch
     same(tmp_path, whole)
 
 
+@unix
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_a_signal_while_monitors_look_costs_no_epoch(epochs, tmp_path, monkeypatch):
+    real = callbacks.KNNMonitor.on_epoch_end
+
+    def struck(monitor, epoch, logs=None):
+        if epoch + 1 == epochs:
+            os.kill(os.getpid(), signal.SIGTERM)
+        real(monitor, epoch, logs)
+
+    monkeypatch.setattr(callbacks.KNNMonitor, "on_epoch_end", struck)
+    monkeypatch.setattr(training.Run, "finish", lambda run, model: None)
+    train("simvae", tmp_path, "--epochs", 2, "--num-views", 2)
+    assert checkpoint(tmp_path)[1]["epochs_done"] == len(rows(tmp_path)) == epochs
+
+
+def test_a_timed_run_killed_before_its_first_checkpoint_goes_on_untimed(tmp_path, monkeypatch):
+    """What is in the first checkpoint, and what the next reads it by, is settled when the run begins."""
+    real, words = callbacks.Journal.on_epoch_end, ["--epochs", 3, "--num-views", 2, "--limit", 200]
+
+    def train_until(last, *more):
+        def killed(journal, epoch, logs=None):
+            if epoch == last:
+                raise Killed
+            real(journal, epoch, logs)
+
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            patch.setattr(callbacks.Journal, "on_epoch_end", killed)
+            train("simvae", tmp_path, *words, *more)
+
+    train_until(0, "--max-minutes", 5)
+    train_until(2, "--resume")
+    train("simvae", tmp_path, *words, "--resume")
+    assert checkpoint(tmp_path)[1]["epochs_done"] == 3
+
+
 # ---------------------------------------------------------------- what callbacks remember
 
 

@@ -303,7 +303,7 @@ from sslzoo import processes
 from sslzoo.training import devices, examples
 devices.join(2, "alike")
 assert (processes.count(), processes.index()) == (2, index)
-assert devices.use(None) == len(keras.distribution.distribution().device_mesh.devices.ravel()) == 2
+assert devices.use(None, joined=True) == len(keras.distribution.distribution().device_mesh.devices.ravel()) == 2
 assert processes.of_first([float(index)]) == [0.0] and processes.any_of(index == 1)
 processes.leave(keras.Sequential())
 """)
@@ -315,6 +315,12 @@ def test_processes_that_nobody_tells_apart_are_refused(monkeypatch):
         monkeypatch.delenv(name)
     with pytest.raises(errors.InvalidInputError, match=r"or SLURM.*Received: --processes=2"):
         devices.join(2, "alike")
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="this is about JAX")
+def test_one_process_counts_all_its_devices(monkeypatch):
+    monkeypatch.setattr(keras.distribution, "list_devices", lambda: ["cpu:0", "cpu:1"])
+    assert (devices.use(None, joined=True), devices.use(None)) == (2, 1)
 
 
 @pytest.mark.parametrize("wanted", ["0", "3", "1024", "two"])
