@@ -213,7 +213,9 @@ def main(argv=None):
     parser.add_argument(
         "datasets", nargs="*", metavar="DATASET", help=f"{', '.join(DATASETS)}; none: the page of what there is"
     )
-    parser.add_argument("--budget", type=int, default=BUDGETS[0], choices=BUDGETS, help="views of each trial")
+    parser.add_argument(
+        "--budget", type=int, default=BUDGETS[0], choices=BUDGETS, help=f"views of a trial ({BUDGETS[0]})"
+    )
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     ours, theirs = parser.parse_known_args(argv)
     for dataset in ours.datasets:
@@ -228,7 +230,7 @@ def main(argv=None):
             lines = [f"![{title(*where)}]({picture.parent.name}/{picture.name})", "", *table(found)]
             page = tables.with_rows(page, lines, "-".join(map(str, where)))
     page = tables.with_rows(page, differences(summaries), "parts")
-    write_beside(PAGE, page.encode("utf-8"))
+    write_beside(PAGE, page)
     print(f"{PAGE} has its tables and figures.")
 
 

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -315,6 +316,25 @@ def test_processes_that_nobody_tells_apart_are_refused(monkeypatch):
         monkeypatch.delenv(name)
     with pytest.raises(errors.InvalidInputError, match=r"or SLURM.*Received: --processes=2"):
         devices.join(2, "alike")
+
+
+@pytest.mark.skipif(BACKEND != "jax" or sys.platform == "win32", reason="keras.distribution.initialize is JAX's")
+def test_ctrl_c_ends_a_process_that_waits_for_others():
+    with socket.socket() as free:
+        free.bind(("", 0))
+        address = f"localhost:{free.getsockname()[1]}"
+    path = os.pathsep.join([str(Path(sslzoo.__file__).parent.parent), *sys.path])
+    own = {"PYTHONPATH": path, "KERAS_DISTRIBUTION_PROCESS_ID": "0", "KERAS_DISTRIBUTION_JOB_ADDRESSES": address}
+    code = "from sslzoo.training import devices; devices.join(2, 'alike')"
+    waiting = subprocess.Popen([sys.executable, "-c", code], env=os.environ | own, stdout=subprocess.PIPE, text=True)
+    try:
+        assert waiting.stdout.readline().startswith("Waiting for 2 processes")
+        time.sleep(5)  # in C++ by then, or on the way there
+        waiting.send_signal(signal.SIGINT)
+        assert waiting.wait(timeout=60) in (-signal.SIGINT, 1)
+    finally:
+        waiting.kill()
+        waiting.stdout.close()
 
 
 @pytest.mark.skipif(BACKEND != "jax", reason="this is about JAX")
