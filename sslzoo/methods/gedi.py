@@ -81,6 +81,8 @@ class GEDI(ClusterEnergyModel):
         if generative_steps:
             self.step = counter(self, "step")
 
+    takes_more_than_views = True
+
     def make_views(self, images, training):
         """Image as it is, then its augmented views: (B, 1 + J, H, W, C)."""
         views = super().make_views(images, training)

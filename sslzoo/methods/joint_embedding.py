@@ -218,6 +218,10 @@ class MultiCrop(JointEmbedding):
             size = getattr(local_views, "size", None) or self.encoder.input_shape[1:3]
             self.local_encoder = at_size(self.encoder, size)
 
+    @property
+    def takes_more_than_views(self) -> bool:
+        return self.local_views is not None
+
     def make_views(self, images, training):
         views = super().make_views(images, training)
         if self.local_views is not None and views is images:

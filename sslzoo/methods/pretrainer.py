@@ -140,6 +140,8 @@ class Pretrainer(keras.Model):
     # True for methods that know each image by its place in the training set: their inputs are
     # {"images": (B, H, W, C) or (B, J, H, W, C), "index": int32 (B,)}, as `data.pipeline(with_index=True)` gives them.
     indexed = False
+    # True where a step takes more of an image than `views` makes of it: itself, or local views.
+    takes_more_than_views = False
     # What to try against a collapse. A method lists what it has of its own; these, open to all, come after that.
     advice: tuple[Advice, ...] = (
         Advice("another learning rate", "optimizer.learning_rate", ("chance",)),

@@ -215,7 +215,8 @@ class Run(Builders):
             optimizer: in place of the one that the settings name.
 
         Raises:
-            InvalidInputError: --init, and a recipe that makes its networks itself.
+            InvalidInputError: --init, and a recipe that makes its networks itself; views made in tf.data, and a method
+                that takes more of an image.
             UnknownNameError, MissingDataError, InvalidInputError: of the setting "outliers", which is measured at the
                 end, before hours of training that lead there.
         """
@@ -224,6 +225,11 @@ class Run(Builders):
             raise InvalidInputError(
                 f"{self.method} trains networks of its own kind, which cannot begin with another model. "
                 f"Received: --init={self.arguments.init}"
+            )
+        if self.arguments.views != "device" and model.takes_more_than_views:
+            raise InvalidInputError(
+                f"{type(model).__name__} takes more of an image than one kind of views: itself, or local views. "
+                f"--views device makes them. Received: --views={self.arguments.views}"
             )
         self.model = model
         composition.check_composable(model.preprocessor(self.image_shape), model.encoder)
