@@ -15,6 +15,8 @@ from sslzoo import processes
 from sslzoo.errors import InvalidInputError
 
 CPU_FLAGS = Path("/proc/cpuinfo")
+# The first GPU; or, under Windows' subsystem for Linux, which has no such device, the library of the driver.
+GPU_SIGNS = (Path("/dev/nvidia0"), Path("/usr/lib/wsl/lib/libcuda.so.1"))
 
 
 def join(number: int | None, shared: str) -> None:
@@ -157,7 +159,7 @@ def computes_in_bfloat16() -> bool | None:
 
 def has_gpu() -> bool:
     """Whether this machine has a GPU of NVIDIA's."""
-    return Path("/dev/nvidia0").exists()
+    return any(sign.exists() for sign in GPU_SIGNS)
 
 
 def is_installed(package: str) -> bool:

@@ -124,6 +124,16 @@ def test_batches_that_make_no_step_are_told(tmp_path, capsys, monkeypatch):
     assert any("before 15 batches (--accumulate) made a step" in remark for remark in remarks)
 
 
+def test_a_gpu_shows_by_its_device_or_by_its_driver(tmp_path, monkeypatch):
+    signs = [tmp_path / "device", tmp_path / "driver"]
+    monkeypatch.setattr(devices, "GPU_SIGNS", signs)
+    assert not devices.has_gpu()
+    for sign in signs:
+        sign.touch()
+        assert devices.has_gpu()
+        sign.unlink()
+
+
 def test_a_processor_that_computes_in_bfloat16_is_named(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(devices, "has_gpu", lambda: False)
     monkeypatch.setattr(devices, "is_installed", lambda package: True)
