@@ -137,7 +137,7 @@ class Zoo:
         self.remarks = remarks
 
     def settings(self, entry):
-        """What the recipe has now."""
+        """What the recipe has now, and the precision that the flags say."""
         choose("recipe", entry.recipe, sorted(path.stem for path in RECIPES.glob("*.py") if path != Path(__file__)))
         recipe = module_at(RECIPES / f"{entry.recipe}.py")
         variants = getattr(recipe, "VARIANTS", {})
@@ -146,7 +146,8 @@ class Zoo:
         except SystemExit:  # argparse has said what is wrong with them
             raise InvalidInputError(f"Flags must be those of the recipe. Received: {entry.flags!r}") from None
         chosen = (recipe.SETTINGS, variants, arguments.variant, entry.dataset, 3)
-        return json.loads(json.dumps(resolve(*chosen, flags.changes(arguments, resolve(*chosen)))))
+        now = resolve(*chosen, flags.changes(arguments, resolve(*chosen)))
+        return json.loads(json.dumps(now | {"precision": arguments.precision}))
 
     def is_current(self, entry, folder):
         """Whether the model in a folder was trained to its end, with today's settings."""
@@ -181,8 +182,8 @@ class Zoo:
         begun = read_record(record).get("backend") if record.is_file() else None
         if begun:
             return begun
-        precision = "mixed_bfloat16" if "mixed_bfloat16" in entry.words else "float32"
-        return devices.suitable_backend(self.settings(entry)["network"], precision)
+        now = self.settings(entry)
+        return devices.suitable_backend(now["network"], now["precision"])
 
     def command(self, entry):
         """The process that trains an entry, or goes on with it."""

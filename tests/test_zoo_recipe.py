@@ -164,8 +164,8 @@ def test_weights_of_other_settings_are_stale(tmp_path):
     entry = recipe.Entry("simvae-digits", "simvae", "digits", "", 0)
     zoo = recipe.Zoo([entry], tmp_path / "runs", weights)
     assert zoo.state(entry) == "current"
-    other = recipe.Entry("simvae-digits", "simvae", "digits", "--learning-rate 0.5", 0)
-    assert zoo.state(other) == "stale"
+    for flags in ("--learning-rate 0.5", "--precision mixed_bfloat16"):
+        assert zoo.state(recipe.Entry("simvae-digits", "simvae", "digits", flags, 0)) == "stale"
     assert zoo.state(recipe.Entry("simvae-digits", "simvae", "digits", "", 1)) == "stale"
     path = weights / "simvae-digits" / "results.json"
     results = json.loads(path.read_text())
