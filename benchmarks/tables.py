@@ -1001,9 +1001,7 @@ OPEN = """Runs of the papers, and controls of a fair comparison, that nobody has
 - GEDI's ablations on MNIST: `python recipes/gedi.py --dataset mnist --variant no-gen`, and `no-inv`, `no-prior`,
   `two-stage`.
 - BALL+, ANN+, CMC-BALL and CMC-ANN: `--variant plus` of `ball` and `annulus`, `neighbors` and `clusters` of `cmc`.
-- More than one seed of memory banks on MNIST and CIFAR-10: `python benchmarks/seeds.py ball mnist`.
-- [What pulls, what pushes](open_question.md) on FashionMNIST at 3.6 M views, of which MNIST has all three seeds:
-  `python benchmarks/open_question.py fashion_mnist --budget 3600000 --precision mixed_bfloat16`."""
+- More than one seed of memory banks on MNIST and CIFAR-10: `python benchmarks/seeds.py ball mnist`."""
 SETTINGS_NOTE = (
     "As they were trained: dimensions of the representation, widths of the head between it and the loss (none for "
     "methods that reconstruct images), images and views of each in a step."
