@@ -176,7 +176,7 @@ def finetune(
     Raises:
         UnknownNameError, MissingDataError, ArtifactError, ...: as `sslzoo.load` and `sslzoo.data.load`.
         InvalidInputError: an argument out of range; no labels, one class, or a class with fewer images than needed; an
-            encoder that is no Keras model of core layers.
+            encoder that is no Keras model of core layers, or is quantized or has low-rank terms and is to be trained.
     """
     began = time.perf_counter()
     if isinstance(labels, str):
@@ -202,6 +202,8 @@ def finetune(
     if not is_backbone:
         check_no_classifier(encoder)
     base = None if is_backbone else _checked(load_encoder(encoder))
+    if base is not None and settings.ways != ["probe"]:
+        _check_kernels(base)
     images = labeled.read(
         dataset,
         (None, None, None) if base is None else sized(image_shape(base), image_size),
@@ -262,6 +264,19 @@ def _checked(encoder):
     if len(model.outputs) != 1 or len(model.output_shape) != 2:
         raise InvalidInputError(f"encoder must give one row of features per image. Received: {model.output_shape}")
     return model
+
+
+def _check_kernels(encoder):
+    """Raise unless each layer holds the kernel that it computes with, which training and `initialize` change."""
+    for layer in encoder._flatten_layers():
+        mode, rank = getattr(layer, "quantization_mode", None), getattr(layer, "lora_rank", None)
+        if mode or rank:
+            raise InvalidInputError(
+                "encoder must have plain kernels to train, and none in another precision or with low-rank terms beside "
+                "it: take it as it was before quantize() or enable_lora(), or mode='probe' with scratch=False. "
+                f"Received: encoder={encoder.name!r}, whose layer {layer.name!r} has "
+                + (f"quantization_mode={mode!r}" if mode else f"lora_rank={rank}")
+            )
 
 
 def _from_elsewhere(name, images, pretrained, seed):

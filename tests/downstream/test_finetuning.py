@@ -419,6 +419,24 @@ def test_data_is_refused_before_any_work(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda encoder: encoder.get_layer("last").quantize("int8"), "layer 'last' has quantization_mode='int8'"),
+        (lambda encoder: encoder.get_layer("last").enable_lora(2), "layer 'last' has lora_rank=2"),
+    ],
+    ids=["quantized", "low-rank"],
+)
+def test_kernels_that_cannot_be_trained_are_told_before_any_work(monkeypatch, change, said):
+    encoder, images = make_encoder(), (stripes(30), stripes(6))
+    change(encoder)
+    sslzoo.finetune(encoder, images, mode="probe", scratch=False)  # which leaves them as they are
+    monkeypatch.setattr(finetuning, "_run", None)
+    for options in ({"scratch": False}, {"mode": "lora", "scratch": False}, {"mode": "probe"}):
+        with pytest.raises(InvalidInputError, match=f"plain kernels.*Received: .*{said}"):
+            sslzoo.finetune(encoder, images, **options)
+
+
+@pytest.mark.parametrize(
     ("wrong", "said"),
     [({"seed": 2**31 - 1, "seeds": 2}, "Received: seed=2147483648"), ({"learning_rate": 0}, "learning_rate must be")],
 )
