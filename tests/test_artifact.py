@@ -961,6 +961,16 @@ def test_folders_from_before_there_were_hashes_load(copy):
     sslzoo.load(copy)
 
 
+def test_a_quantized_encoder_comes_back_in_no_other_precision(tmp_path):
+    encoder = keras.Sequential([keras.Input(SHAPE, name="images"), layers.Flatten(), layers.Dense(LATENT)])
+    encoder.layers[-1].quantize("int8")
+    folder = sslzoo.publishing.write(tmp_path / "small", encoder)
+    np.testing.assert_allclose(numpy(sslzoo.load(folder)(IMAGES)), numpy(encoder(IMAGES)), atol=1e-5)
+    for dtype in ("float32", "mixed_bfloat16"):
+        with pytest.raises(InvalidInputError, match=r"leave dtype out.*Received: 'dense.*quantization_mode='int8'"):
+            sslzoo.load(folder, dtype=dtype)
+
+
 def test_a_place_that_cannot_be_written_is_refused_before_any_work(tmp_path, monkeypatch):
     access = os.access  # whoever is root may write anywhere
     monkeypatch.setattr(os, "access", lambda path, mode: "sealed" not in str(path) and access(path, mode))

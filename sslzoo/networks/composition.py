@@ -435,6 +435,12 @@ class Copies:
                 config |= {} if id(operation) in self.fixed else {"dtype": self.policy}
             elif {operation.compute_dtype, operation.variable_dtype} & {"float16", "bfloat16"}:
                 config["dtype"] = "float32"
+            mode = getattr(operation, "quantization_mode", None)
+            if mode and keras.dtype_policies.get(config["dtype"]).name != operation.dtype_policy.name:
+                raise InvalidInputError(
+                    "A quantized layer keeps the dtype policy that it was quantized in: leave dtype out, or quantize "
+                    f"the model that has it. Received: {operation.name!r} of quantization_mode={mode!r}"
+                )
         else:  # Keras numbers operations through a process: "cast_7"
             config["name"] = self.unused(re.sub(r"_\d+$", "", operation.name))
         try:
