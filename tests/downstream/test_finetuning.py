@@ -390,6 +390,14 @@ def test_arguments_are_refused_before_any_work(monkeypatch, options, error, mess
         sslzoo.finetune(make_encoder(), (stripes(30), stripes(6)), **options)
 
 
+@pytest.mark.parametrize("out", ["", "."])
+def test_the_current_folder_is_not_replaced(out, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(finetuning, "_run", None)
+    with pytest.raises(ArtifactError, match=r"not the current one. Received: out='.'"):
+        sslzoo.finetune(make_encoder(), (stripes(30), stripes(6)), out=out)
+
+
 def test_data_is_refused_before_any_work(monkeypatch, tmp_path):
     monkeypatch.setattr(finetuning, "_run", None)
     encoder, (images, labels) = make_encoder(), stripes(12)
