@@ -107,6 +107,13 @@ def count(least: int = 1, **arguments):
     return _each(arguments, lambda value: is_integer(value) and value >= least, f"an integer >= {least}", int)
 
 
+def switch(**arguments):
+    """True or False, of Python or NumPy, as bool."""
+    import numpy as np
+
+    return _each(arguments, lambda value: isinstance(value, bool | np.bool_), "True or False", bool)
+
+
 def seed(needed: bool = False, **arguments):
     """Seeds: integers from 0 to 2**31 - 1, as int, or None unless one is `needed`."""
     return _each(

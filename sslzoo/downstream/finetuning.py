@@ -188,8 +188,11 @@ def finetune(
             raise InvalidInputError(f"{option} is for mode {' or '.join(modes)}. Received: {option}={value}, {mode=}")
     depth_decay, rank = 0.1 if depth_decay is None else depth_decay, 4 if rank is None else rank
     settings = _Settings(
-        mode, labels, epochs, batch_size, learning_rate, depth_decay, rank, held_out, flip is not False, scratch
+        *(mode, labels, epochs, batch_size, learning_rate, depth_decay, rank, held_out),
+        flip=True if flip is None else checks.switch(flip=flip),
+        scratch=checks.switch(scratch=scratch),
     )
+    checks.switch(pretrained=pretrained, overwrite=overwrite)
     checks.seed(needed=True, seed=seed)
     checks.count(seeds=seeds)
     checks.seed(needed=True, seed=seed + seeds - 1)  # that of the last one
