@@ -268,8 +268,9 @@ class Views(RandomLayer):
         - `training`: bool. False draws nothing and gives J equal views, of the deterministic steps alone. None means
           what the model around it says, and True outside of one.
         - `seed`: None to draw from the layer's own random state, which moves on by one at each call and is among the
-          variables of a model. Or an int or a pair of ints, Python's or tensors: the views are then a function of
-          images and seed, and the state stays. Inside `tf.data` only this is repeatable when a map runs in parallel, or
+          variables of a model; a `.keras` file leaves it out, as Keras does of all layers, and `callbacks.Checkpoint`
+          keeps it. Or an int or a pair of ints, Python's or tensors: the views are then a function of images and
+          seed, and the state stays. Inside `tf.data` only this is repeatable when a map runs in parallel, or
           when reading starts in the middle. The numbers differ between backends; inside `tf.data` they are always
           TensorFlow's.
         - `num_views`: int, in place of the constructor's for this call.
