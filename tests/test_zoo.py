@@ -723,7 +723,7 @@ def test_verifying_what_has_no_entry_or_is_not_published(hub, written, tmp_path)
     found = {(finding["name"], finding["where"]): finding for finding in sslzoo.verify(hub=True)}
     assert found["mine", "local"]["ok"] is None and "no entry" in found["mine", "local"]["problems"][0]
     assert found[NAME, "hub"]["ok"] is None and "not published yet" in found[NAME, "hub"]["problems"][0]
-    with pytest.raises(UnknownNameError):
+    with pytest.raises(UnknownNameError, match=r"Did you mean 'mine'.*, or no name, for all of them"):
         sslzoo.verify("mime")
 
 

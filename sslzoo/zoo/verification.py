@@ -36,7 +36,7 @@ def verify(name: str | None = None, hub: bool = False) -> list[dict]:
             f"loaded. Received: {name=}"
         )
     if name is not None:
-        names = [choose("model", name, names)]
+        names = [choose("model", name, names, "no name, for all of them (sslzoo list shows the names)")]
     return [finding for each in names for finding in _findings(each, entries.get(each), local.get(each), hub)]
 
 
