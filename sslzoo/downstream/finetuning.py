@@ -61,7 +61,8 @@ class _Settings:
         checks.count(epochs=self.epochs, batch_size=self.batch_size, rank=self.rank)
         rate = 1 if self.learning_rate is None else self.learning_rate
         checks.positive(depth_decay=self.depth_decay, held_out=self.held_out, learning_rate=rate)
-        checks.number(0, 1, depth_decay=self.depth_decay, held_out=self.held_out)
+        checks.number(0, 1, depth_decay=self.depth_decay)
+        checks.number(0, 0.9, held_out=self.held_out)
         if self.labels is not None:
             checks.count(2, labels=self.labels)
 
@@ -156,7 +157,7 @@ def finetune(
         learning_rate: of Adam, None for that of the mode.
         depth_decay: in 0..1, of "full" (0.1).
         rank: int, of the low-rank terms of "lora" (4).
-        held_out: share of the labeled images of each class that is held out.
+        held_out: share of the labeled images of each class that is held out, at most 0.9.
         flip: whether images are mirrored; None: all but digits and house numbers.
         scratch: whether the same network is trained from scratch, for comparison.
         image_size: int, of a folder's images, where the encoder takes any size; None: as `sslzoo.data.load`'s "auto".

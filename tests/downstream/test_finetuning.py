@@ -374,6 +374,7 @@ def test_a_backbone_by_name(tmp_path):
         ({"labels": 50}, InvalidInputError, "Received: labels=50, 10 of class '0'"),
         ({"labels": "folder"}, UnknownNameError, "'folders'"),
         ({"held_out": 0}, InvalidInputError, "held_out must be a number > 0"),
+        ({"held_out": 1.0}, InvalidInputError, "held_out must be a number from 0 to 0.9"),
         ({"flip": 0}, InvalidInputError, "flip must be True or False. Received: flip=0"),
         ({"scratch": "no"}, InvalidInputError, "scratch must be True or False. Received: scratch='no'"),
         ({"overwrite": "x"}, InvalidInputError, "overwrite must be True or False"),
