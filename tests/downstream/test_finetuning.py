@@ -60,6 +60,9 @@ def test_a_model_and_a_report_come_back(mode):
     found = keras.ops.convert_to_numpy(model(images[:7].astype("float32")))
     assert found.shape == (7, 3)
     np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-5)
+    tuned = keras.Model(model.input, model.get_layer("logits").input)  # as docs/finetune.md has it
+    features, before_it = (network.predict(images[:7], verbose=0) for network in (tuned, encoder))
+    assert features.shape == (7, 5) and (mode != "probe" or np.allclose(features, before_it, atol=1e-5))
     assert list(report) == list(dict.fromkeys([mode, "probe", "scratch"])) and report.encoder == "tiny"
     assert report.data == {"name": "arrays", "train": 60, "test": 30, "features": 5, "classes": 3, "attribute": None}
     for numbers in report.numbers.values():
