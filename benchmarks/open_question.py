@@ -21,7 +21,6 @@ from pathlib import Path
 import numpy as np
 import sweep
 
-from sslzoo.errors import choose
 from sslzoo.evaluation.pictures import BLUE, GRAY, INK, ORANGE, PALE, new_figure, save_figure
 from sslzoo.files import module_at, write_beside
 
@@ -218,8 +217,8 @@ def main(argv=None):
     )
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     ours, theirs = parser.parse_known_args(argv)
-    for dataset in ours.datasets:
-        choose("dataset", dataset, DATASETS)
+    if unknown := [dataset for dataset in ours.datasets if dataset not in DATASETS]:
+        parser.error(f"expected data sets of {', '.join(DATASETS)}. Received: {' '.join(unknown)}")
     for dataset in ours.datasets:
         run(dataset, ours.budget, ours.seeds, theirs)
     page = PAGE.read_text("utf-8")

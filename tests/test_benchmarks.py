@@ -188,6 +188,9 @@ def test_the_page_of_the_open_question_has_what_there_is_of_it(benchmark, tmp_pa
     # Standard errors 1/sqrt(3) and 2/sqrt(3): 29 ± sqrt(5/3); two differences were tested.
     assert "| push: beta-VAE over VAE | 160 x 2 | **+29.0** ± 1.3 | – | – | – |" in rows
     assert "| push: beta-VAE over VAE | 32 x 10 | – | – | – | – |" in rows
+    with pytest.raises(SystemExit):
+        question.main(["mnist", "cifar10"])
+    assert "expected data sets of mnist, fashion_mnist. Received: cifar10" in capsys.readouterr().err
     assert "| different images: VAE (Bernoulli) | 320 x 1 over 160 x 2 | +1.0 ± 1.6 | – | – | – |" in rows
     assert not any(row.startswith("| SimVAE, N(0, 1)") for row in rows)  # nobody tried them
     assert "old" not in rows and (rows[0], rows[-1]) == ("Before.", "After.")

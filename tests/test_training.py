@@ -216,9 +216,8 @@ def test_views_made_in_tf_data_train_as_well(tmp_path):
 
 
 @pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None, reason="tf.data needs TensorFlow")
-@pytest.mark.parametrize("changed", [("gedi", "num_views=2"), ("dino", "local_views=2")])
-def test_views_in_tf_data_are_refused_where_they_are_not_all_that_a_step_takes(changed, tmp_path):
-    name, setting = changed
+@pytest.mark.parametrize(("name", "setting"), [("gedi", "num_views=2"), ("dino", "local_views=2")])
+def test_views_in_tf_data_are_refused_where_they_are_not_all_that_a_step_takes(name, setting, tmp_path):
     with pytest.raises(errors.InvalidInputError, match="--views device makes them"):
         train(name, tmp_path / "run", "--views", "tf.data", "--set", setting)
     assert not (tmp_path / "run" / "run.json").exists()

@@ -48,6 +48,7 @@ class GEDI(ClusterEnergyModel):
 
     papers = (GEDI,)
     terms = {"generative": "density", "invariance": "prior", "prior": "substitute"}
+    takes_more_than_views = True
 
     def __init__(
         self,
@@ -80,8 +81,6 @@ class GEDI(ClusterEnergyModel):
             self.make_buffer()
         if generative_steps:
             self.step = counter(self, "step")
-
-    takes_more_than_views = True
 
     def make_views(self, images, training):
         """Image as it is, then its augmented views: (B, 1 + J, H, W, C)."""
