@@ -14,7 +14,6 @@ from sslzoo.evaluation.features import (
     check_features,
     check_finite,
     check_images,
-    check_no_classifier,
     load_encoder,
     outputs_of,
     run,
@@ -121,7 +120,6 @@ def as_encoder(encoder, scale: float | None = None, needed: bool = True):
     checks.positive(scale=1 if scale is None else scale)
     if is_named(encoder) and str(encoder).endswith(".onnx"):
         return onnx_encoder(encoder, scale)
-    check_no_classifier(encoder)
     try:
         loaded = load_encoder(encoder)
     except InvalidInputError:

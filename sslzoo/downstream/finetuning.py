@@ -15,7 +15,7 @@ from sslzoo.downstream.classifier import Classifier, GradedAdam, add_low_rank, d
 from sslzoo.downstream.comparison import wilson
 from sslzoo.errors import ArtifactError, InvalidInputError, SSLZooError, choose
 from sslzoo.evaluation import Number, Report, balanced_accuracy, features
-from sslzoo.evaluation.features import check_images, check_no_classifier, image_shape, load_encoder, sized
+from sslzoo.evaluation.features import check_images, image_shape, load_encoder, sized
 from sslzoo.evaluation.probes import confusion
 from sslzoo.evaluation.report import versions
 from sslzoo.files import as_path, is_named
@@ -203,8 +203,6 @@ def finetune(
     is_backbone = _is_backbone(encoder)
     if pretrained and not is_backbone:
         raise InvalidInputError(f"pretrained is for backbones, such as 'keras:ResNet50'. Received: {encoder=}")
-    if not is_backbone:
-        check_no_classifier(encoder)
     base = None if is_backbone else _checked(load_encoder(encoder))
     if base is not None and settings.ways != ["probe"]:
         _check_kernels(base)

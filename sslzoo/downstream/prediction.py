@@ -90,10 +90,9 @@ def predict(
             f"Received: classifier={os.fspath(classifier)!r}"
         )
     found = embed(
-        classifier,
+        zoo.load(classifier, revision=revision),
         images,
         split,
-        revision=revision,
         batch_size=batch_size,
         on_error=on_error,
         background=background,

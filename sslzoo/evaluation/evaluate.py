@@ -14,7 +14,6 @@ from sslzoo.errors import HubError, InvalidInputError, MissingDataError, choose
 from sslzoo.evaluation import datasets, drawing
 from sslzoo.evaluation.features import (
     check_features,
-    check_no_classifier,
     count_constant,
     features,
     image_shape,
@@ -140,7 +139,6 @@ def evaluate(
     parts = {part: model for part, model in parts.items() if model is not None}
     wanted = dict.fromkeys(part for protocol in chosen for part in protocol.parts if part not in parts)
     own_parts, missing, likelihood = belongings(encoder if method is None else method, wanted)
-    check_no_classifier(encoder)
     encoder = load_encoder(encoder)
     reading = {"labels": labels, "test_share": test_share, "on_error": on_error, "seed": seed}
     shape = sized(image_shape(encoder), image_size)

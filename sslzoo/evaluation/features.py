@@ -61,8 +61,11 @@ def spread(count: int, most: int) -> np.ndarray:
     return np.linspace(0, count - 1, min(count, most)).astype(int)
 
 
-def load_encoder(encoder, **which):
-    """The encoder itself, the one inside a `Pretrainer`, a `torch.nn.Module` wrapped, or what `sslzoo.load` gives."""
+def load_encoder(encoder, revision: str | None = None, **which):
+    """The encoder itself, the one inside a `Pretrainer`, a `torch.nn.Module` wrapped, or what `sslzoo.load` gives.
+
+    Raises `InvalidInputError` for what is none of them, such as the name of a classifier.
+    """
     if isinstance(encoder, keras.layers.Layer):
         from sslzoo.methods.pretrainer import Pretrainer
 
@@ -73,10 +76,11 @@ def load_encoder(encoder, **which):
         return encoder
     if isinstance(encoder, TorchEncoder):
         return encoder
-    if isinstance(encoder, str) or hasattr(encoder, "__fspath__"):
+    if is_named(encoder):
         from sslzoo import zoo
 
-        return zoo.load(encoder, **which)
+        check_no_classifier(encoder, revision)
+        return zoo.load(encoder, revision=revision, **which)
     if "torch" in sys.modules and isinstance(encoder, sys.modules["torch"].nn.Module):
         return TorchEncoder(encoder)
     raise InvalidInputError(
@@ -85,11 +89,11 @@ def load_encoder(encoder, **which):
     )
 
 
-def check_no_classifier(source) -> None:
-    """Raise `InvalidInputError` for the name or folder of a classifier: it gives probabilities, not features."""
+def check_no_classifier(source, revision: str | None = None) -> None:
+    """Raise `InvalidInputError` for the name, folder or address of a classifier: it gives probabilities."""
     from sslzoo import zoo
 
-    if is_named(source) and zoo.results_of(source).get("classes"):
+    if zoo.results_of(source, revision).get("classes"):
         raise InvalidInputError(
             "An encoder gives features; a classifier gives probabilities. Take the encoder that it was made of. "
             f"Received: {os.fspath(source)!r}, a classifier"

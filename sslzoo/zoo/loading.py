@@ -126,14 +126,7 @@ def _model_name(name_or_path, path):
 def _find(name_or_path, part, revision, verify):
     """Path of a folder or file on this machine that holds the part, and the sha256 of its results.json, if known."""
     if _is_address(name_or_path):
-        from sslzoo.zoo import hub
-
-        repository, stated = hub.parse(name_or_path)
-        if stated and revision and stated != revision:
-            raise InvalidInputError(
-                f"The path and the argument must name one revision. Received: {name_or_path!r}, revision={revision!r}"
-            )
-        return _fetch(repository, stated or revision, part, verify), None
+        return _fetch(*_repository(name_or_path, revision), part, verify), None
     folder, entry = _look_up(name_or_path)
     if entry is None:
         _refuse_revision(revision, folder)
@@ -157,6 +150,18 @@ def _is_address(name_or_path):
     return isinstance(name_or_path, str) and name_or_path.startswith(index.SCHEME)
 
 
+def _repository(where, revision):
+    """Repository and revision of an address; raises if it names another one."""
+    from sslzoo.zoo import hub
+
+    repository, stated = hub.parse(where)
+    if stated and revision and stated != revision:
+        raise InvalidInputError(
+            f"The path and the argument must name one revision. Received: {where!r}, revision={revision!r}"
+        )
+    return repository, stated or revision
+
+
 def _refuse_unpublished(name, local, part, entry):
     searched = " or ".join(map(str, weight_folders()))
     what = name if local is None else f"part {part!r} of {name}"
@@ -173,8 +178,7 @@ def _fetch(repository, revision, part, verify, seal=None):
 
     from sslzoo.zoo import hub
 
-    sealed = {layout.RESULTS: seal} if seal else None
-    folder = hub.fetch(repository, revision, [layout.RESULTS], sealed, optional=seal is None, verify=verify)
+    folder = _fetch_results(repository, revision, verify, seal)
     hashes = read_results(folder).get("files") if folder is not None and verify else None
     try:
         revision = revision if folder is None else folder.name
@@ -184,6 +188,14 @@ def _fetch(repository, revision, part, verify, seal=None):
         if part != "encoder" and isinstance(why, EntryNotFoundError) and not isinstance(why, LocalEntryNotFoundError):
             raise MissingPartError(str(error)) from error
         raise
+
+
+def _fetch_results(repository, revision, verify=True, seal=None):
+    """Folder of the cache that holds results.json of a repository; None where that has none and no seal asks for it."""
+    from sslzoo.zoo import hub
+
+    sealed = {layout.RESULTS: seal} if seal else None
+    return hub.fetch(repository, revision, [layout.RESULTS], sealed, optional=seal is None, verify=verify)
 
 
 def _refuse_revision(revision, path):
@@ -337,17 +349,20 @@ def _results(folder):
     return read_results(folder) if folder is not None and (folder / layout.RESULTS).is_file() else {}
 
 
-def results_of(name_or_path: "str | os.PathLike") -> dict:
-    """What results.json says of a model on this machine; empty where there is none, or the model is on the Hub.
+def results_of(name_or_path: "str | os.PathLike", revision: str | None = None) -> dict:
+    """What results.json says of a model; empty where there is none, or a model of the manifest is not on this machine.
 
     Args:
-        name_or_path: as in `load`.
+        name_or_path: as in `load`. Of a Hub address results.json is downloaded, or taken from the cache.
+        revision: of an address, as in `load`.
 
     Raises:
         UnknownNameError: no model of that name; the nearest names are given.
-        ArtifactError: no such folder, or results.json is damaged.
+        ArtifactError, HubError, ...: no such folder, or results.json is damaged; of an address, as `load`.
     """
-    return {} if _is_address(name_or_path) else _results(_look_up(name_or_path)[0])
+    if _is_address(name_or_path):
+        return _results(_fetch_results(*_repository(name_or_path, revision)))
+    return _results(_look_up(name_or_path)[0])
 
 
 def _described(name, entry, local, results=None):

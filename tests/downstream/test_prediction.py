@@ -35,7 +35,9 @@ def write_encoder(root):
     "use",
     [
         sslzoo.diagnose,
+        sslzoo.embed,
         sslzoo.finetune,
+        lambda encoder, images: sslzoo.Embedder(encoder).fit(images),
         lambda encoder, images: sslzoo.evaluate(encoder, images, "knn", labels="folders"),
         lambda encoder, images: sslzoo.compare([encoder, "simclr-digits"], images, labels="folders"),
         lambda encoder, images: Beginning(str(encoder), encoder.parent / "begun"),
@@ -88,6 +90,9 @@ def test_it_is_published_and_used_from_the_hub(folder, tmp_path, monkeypatch):
         sslzoo.publish(folder / "found", "me/found", manifest=False)
         here, there = (predict(classifier, folder / "photos") for classifier in (folder / "found", "hf://me/found"))
         assert there.to_csv() == here.to_csv()
+        for use in (sslzoo.diagnose, sslzoo.embed, sslzoo.finetune):
+            with pytest.raises(InvalidInputError, match="a classifier gives probabilities"):
+                use("hf://me/found", folder / "photos")
         assert "sslzoo predict hf://me/found" in hub.files("me/found")["README.md"].decode()
         fake_hub.close_connections()
 

@@ -256,9 +256,9 @@ def test_an_encoder_without_weights_yet_is_built_first(data):
 
 
 def test_encoder_may_be_a_name(encoder, data, monkeypatch, tmp_path):
-    monkeypatch.setattr("sslzoo.zoo.load", {"small-digits": encoder, tmp_path: encoder}.__getitem__)
-    monkeypatch.setattr("sslzoo.zoo.results_of", {"small-digits": {}, tmp_path: {}}.__getitem__)
-    reports = [evaluate(given, data, "knn") for given in ("small-digits", tmp_path, encoder)]
+    monkeypatch.setenv("SSLZOO_WEIGHTS", str(tmp_path))
+    folder = sslzoo.publishing.write(tmp_path / "small-digits", encoder)
+    reports = [evaluate(given, data, "knn") for given in ("small-digits", folder, encoder)]
     assert len({report.frozen[0]["after"] for report in reports}) == 1
 
 
