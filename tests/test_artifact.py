@@ -443,6 +443,14 @@ def test_a_folder_is_not_replaced_unasked(folder, copy):
     assert [path.name for path in copy.parent.iterdir()] == [copy.name]
 
 
+def test_the_current_folder_is_not_replaced(copy, monkeypatch):
+    before = state(copy)
+    monkeypatch.chdir(copy)
+    with pytest.raises(ArtifactError, match="this one is the current folder"):
+        write(".", all_parts(), facts(), overwrite=True)
+    assert state(copy) == before and copy.samefile(".")
+
+
 def test_foreign_files_are_never_removed(copy):
     (copy / "thesis.tex").write_text("years of work")
     with pytest.raises(ArtifactError, match=r"other files, which are left alone \(thesis.tex\)"):

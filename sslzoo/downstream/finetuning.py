@@ -13,7 +13,7 @@ from sslzoo import augment, checks, data, networks, publishing, views, zoo
 from sslzoo.downstream import labeled
 from sslzoo.downstream.classifier import Classifier, GradedAdam, add_low_rank, depth_factors, fit_head
 from sslzoo.downstream.comparison import wilson
-from sslzoo.errors import ArtifactError, InvalidInputError, SSLZooError, choose
+from sslzoo.errors import InvalidInputError, SSLZooError, choose
 from sslzoo.evaluation import Number, Report, balanced_accuracy, features
 from sslzoo.evaluation.features import check_images, image_shape, load_encoder, sized
 from sslzoo.evaluation.probes import confusion
@@ -238,8 +238,6 @@ def finetune(
 
 def _check_out(out, overwrite, license):
     """The name of the model that is written there."""
-    if os.path.realpath(out) == os.path.realpath(os.curdir):  # a shell would be left in a folder that is gone
-        raise ArtifactError(f"out must be a folder of its own, not the current one. Received: out='{out}'")
     check_target(Path(os.path.abspath(out)), overwrite)
     name = plain_name(Path(os.path.abspath(out)).name, kept=".")
     if not is_name(name):

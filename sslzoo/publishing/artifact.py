@@ -213,6 +213,8 @@ def check_target(folder: Path, overwrite: bool) -> None:
     foreign = sorted(name for name in present - _ENTRIES if not _is_left_behind(name))
     if folder.exists() and not folder.is_dir():
         reason = "there is a file of that name"
+    elif folder.exists() and folder.samefile(os.curdir):  # replaced, it would leave the shell in a folder that is gone
+        reason = "this one is the current folder"
     elif foreign:
         reason = f"this one holds other files, which are left alone ({', '.join(foreign[:5])})"
     elif present and not overwrite:
