@@ -489,6 +489,15 @@ def test_a_size_is_chosen_where_images_differ_and_said(tmp_path):
     assert data.load("digits", "test", image_size="auto")[0].shape == (360, 8, 8, 1)
 
 
+def test_the_size_of_a_camera_is_not_kept(tmp_path):
+    for size, kept in [((320, 257), (64, 64)), ((320, 256), (256, 320))]:
+        for n in range(3):
+            save(tmp_path, f"{n}.png", n, size=size)
+        images, _, remarks = remarks_of(tmp_path, image_size="auto")
+        assert images.shape == (3, *kept, 1) and len(remarks) == (kept == (64, 64))
+    assert data.load(tmp_path, "train")[0].shape == (3, 256, 320, 1)  # None: their own size, whatever it is
+
+
 def test_folders_as_classes_with_a_share_held_out(tmp_path):
     for name, count in (("cat", 10), ("dog", 5), ("eel", 2)):
         for n in range(count):

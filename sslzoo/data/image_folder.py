@@ -23,8 +23,11 @@ SPLITS = {
     "test": ("test", "testing"),
 }
 MOST_SIDE = 2**14  # of images that are resized
-AUTO_SIDE = 64  # the largest side that image_size="auto" chooses
-USUAL = 0.9  # share of the images whose common size the others are brought to
+# What image_size="auto" does: a size that this share of the images has stays, unless its shorter side is longer than
+# this, as a camera's is; else all are brought to squares of at most so many pixels.
+USUAL = 0.9
+USUAL_SIDE = 256
+AUTO_SIDE = 64
 
 
 def list_images(folder: Path) -> tuple[list[Path], Counter]:
@@ -328,9 +331,9 @@ class ImageFolder:
             return image_size if image_size is None else tuple(map(int, np.broadcast_to(image_size, 2)))[::-1]
         sizes = Counter(head.size for head in heads)
         (usual, count), shorter = sizes.most_common(1)[0], sorted(min(head.size) for head in heads)
-        if len(sizes) < 2:
-            return None
-        if count >= USUAL * len(heads):
+        if count >= USUAL * len(heads) and min(usual) <= USUAL_SIDE:
+            if count == len(heads):
+                return None
             remarks.append(
                 f"{len(heads) - count:,} of {len(heads):,} images were cropped and resized to the size of the others, "
                 f"{usual[1]} x {usual[0]}; --image-size chooses another size."
@@ -338,8 +341,8 @@ class ImageFolder:
             return usual
         side = min(int(np.median(shorter)), AUTO_SIDE)
         remarks.append(
-            f"The images differ in size (shorter sides of {shorter[0]} to {shorter[-1]} pixels): each was cropped "
-            f"to its centered square and resized to {side} x {side}; --image-size chooses another size."
+            f"The images have shorter sides of {shorter[0]:,} to {shorter[-1]:,} pixels: each was cropped to its "
+            f"centered square and resized to {side} x {side}; --image-size chooses another size."
         )
         return side, side
 

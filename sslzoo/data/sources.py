@@ -75,8 +75,8 @@ def load(
         data_dir: folder of the known sets other than `digits`, prepared by TFDS or as `<name>.npz`; it must exist.
         image_size: int or (height, width), for a folder of images only: the largest part of these proportions in the
             middle of each image, of an int the largest square, is resized, bilinear and antialiased. None: all images
-            must share one size. "auto": where they do not, the size that nine in ten share, or else the median of
-            their shorter sides, at most 64.
+            must share one size. "auto": the size that nine in ten share, if its shorter side is at most 256; or else
+            squares of the median of their shorter sides, at most 64.
         labels: "folders", for a folder of images: the folders in it (in its splits) are classes, numbered by their
             sorted names. None: where a folder has splits and all images of a split lie in folders, they are classes.
         test_share: float in [0, 1), with labels="folders" and a folder without splits: the share of each class that

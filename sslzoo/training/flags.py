@@ -50,7 +50,7 @@ def parser(method: str, variants: dict, description: str, has_queue: bool = True
     add(
         "--image-size",
         type=int,
-        help="side to crop and resize a folder's images to, in pixels (nine in ten's, else the median, at most 64)",
+        help="side to crop and resize a folder's images to, in pixels (that of nine in ten up to 256, else at most 64)",
     )
     add(
         "--store-size",
