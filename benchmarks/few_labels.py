@@ -25,7 +25,7 @@ PAGE = """# Few labels
 
 Written by `python benchmarks/few_labels.py`; do not edit. Test accuracy in percent with so many labels of each class on
 frozen features, by logistic regression on standardized features: mean and standard deviation of ten draws, the same for
-all encoders of a set. Which encoder comes first with 64 labels need not be first with one. Pictures show the five
+all encoders of a set. The encoder that comes first with 64 labels need not come first with one. Pictures show the five
 encoders of a set that are best with 16 labels of each class, and the untrained network where it was measured; bars are
 standard deviations.
 """

@@ -5,7 +5,8 @@
     python benchmarks/hours.py                         # draw again what there is
 
 The curves are the monitor's, whose bank is 10,000 training images: lower than a card's numbers, where the bank has all.
-Minutes are those of a core that does nothing else: a run's views at the pace of its fastest epoch, times its cores.
+Minutes are those of a core that does nothing else: a run's views at the pace of the fastest epoch that was looked at,
+times its cores.
 Runs are compared that were made alike: by the same backend and precision, on machines of one kind. They go to
 benchmarks/measured/hours.csv, from which docs/pictures/hours_cifar10.png is drawn.
 """

@@ -863,6 +863,14 @@ def asked_of(entries, ablated=()):
 
 HEAD = """# Results
 
+**[Which claims hold](#which-claims-hold)** is the short of it: a verdict on each claim of the papers, from three seeds
+where there are such. The tables before it set our numbers beside the papers'.
+
+What follows a dot in a name is the run: `.seeds` three seeds; `.quarter` three seeds at 3.6 million views; `.million`
+one million; `.small` the network of `--variant small`; `.long` a wider one; `.group` SimVAE's batches; `.gaussian` a
+likelihood variance of 1; `.views-N`, `.variance-X`, `.crop-X` that setting changed alone; `.passes-2-views-N` the same
+at equal passes over the images.
+
 Written by `python benchmarks/tables.py` from the `results.json` of every entry in [weights](../weights) and, of those
 whose weights are not kept, in [benchmarks/results](../benchmarks/results); do not edit.
 Each cell is ours, and theirs in brackets where a paper printed one. Protocols are those of the SimVAE paper: probes by

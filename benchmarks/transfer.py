@@ -33,11 +33,23 @@ TRAIN, TEST = 10_000, 2_000
 PAGE = """# Transfer and corruption
 
 Written by `python benchmarks/transfer.py`; do not edit. In percent. *To* another set: logistic regression on
-standardized features of its images, fitted to the encoder's size. Then neighbors (cosine, k = 10) among at most 10,000
-clean train images, of at most 2,000 test images as they are and with **noise** (standard deviation a fifth of the
-range), **blur** (a Gaussian of a fourteenth of the side), a **shift** (a tenth of the side, right and down, black
+standardized features of its images, resized to the encoder's input. Then neighbors (cosine, k = 10) among at most
+10,000 clean train images, of at most 2,000 test images as they are and with **noise** (standard deviation a fifth of
+the range), **blur** (a Gaussian of a fourteenth of the side), a **shift** (a tenth of the side, right and down, black
 behind) and half the **contrast**. Pictures show the five encoders of a set whose neighbors are best on average over
 these five columns, and the untrained network where it was measured.
+
+An encoder is robust to what its views varied: of SimCLR's neighbors on MNIST 98 % are right, and 96 once the digits
+are shifted; an untrained network has 40 and 8. What no view varied costs: blur leaves 42. GEDI and EBCLR, which fit
+an energy to the images as well, keep 77 and 84, of 90.5 and 93.5; JEM 45 of 84. FashionMNIST's encoders carry over to
+MNIST where they learned to rebuild at a likelihood variance of 0.01 (76 to 78 % by a probe), the VAE (62) and those
+without a decoder (49 to 59) hardly.
+
+**On CIFAR-10 the strong encoders are brittle**: noise takes `simclr-cifar10` from 68 % of right neighbors to 12, blur
+to 21, less than an untrained network's 26 and 27; `simclr-cifar10.small` keeps 47 and 37 of 54. It is not the
+network: `simvae-cifar10`, of the same one, keeps 45 and 44 of 44. No views of theirs had noise or blur; whether the
+head, the smaller views or the stronger crops make the difference was not tried. The recipe leaves out SimCLR's blur;
+`--set "policy_changes={'crop': {'scale': (0.2, 1.0)}}"` has it again.
 """
 
 

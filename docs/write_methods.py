@@ -14,7 +14,7 @@ from sslzoo.methods.papers import paper
 from sslzoo.methods.pretrainer import ROLES
 
 PAGE = Path(__file__).resolve().parent / "methods.md"
-HEAD = """# One reading of all methods
+HEAD = """# Methods
 
 Written by `python docs/write_methods.py` from the classes in `sslzoo.methods`; do not edit.
 

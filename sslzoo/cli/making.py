@@ -68,8 +68,8 @@ def publish(folder, repository, **options):
     HF_TOKEN, or that of hf auth login.
 
     examples:
-      sslzoo publish runs/simvae-mnist/simvae-mnist my-organization/simvae-mnist --dry-run
-      sslzoo publish runs/simvae-mnist/simvae-mnist my-organization/simvae-mnist
+      sslzoo publish runs/simvae-mnist my-organization/simvae-mnist --dry-run
+      sslzoo publish runs/simvae-mnist my-organization/simvae-mnist
       sslzoo publish weights/simvae-mnist sslzoo/simvae-mnist --create-pr
     """
     done = publishing.publish(folder, repository, **options)

@@ -25,7 +25,7 @@ ALL_PROTOCOLS = (
 @command(
     shared.MODEL,
     shared.REVISION,
-    argument("--dataset", "--probe-data", metavar="D", help="a name, .npz or folder (what the model was trained on)"),
+    argument("--dataset", metavar="D", help="a name, .npz or folder (what the model was trained on)"),
     shared.DATA_DIR,
     argument(
         "--protocols",

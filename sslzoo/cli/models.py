@@ -8,7 +8,7 @@ from sslzoo.cli.command import Answer, argument, command
 @command(
     argument("--method", metavar="M", help="only models of this method (SimVAE)"),
     argument("--dataset", metavar="D", help="only models trained on this data set (fashion_mnist)"),
-    argument("--tag", metavar="T", help="only models of this recipe (strong, seed1), or of the default one (default)"),
+    argument("--tag", metavar="T", help="only models of this tag, the end of a name (long), or of none (default)"),
 )
 def list_(method, dataset, tag):
     """Show the models of the zoo.

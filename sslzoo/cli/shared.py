@@ -2,7 +2,7 @@
 
 from sslzoo.cli.command import argument
 
-MODEL = argument("name", metavar="NAME", help="a name of `sslzoo list`, a model folder, or hf://organization/name")
+MODEL = argument("name", metavar="NAME", help="a name, model folder, folder of a run, .keras file, or hf:// address")
 REVISION = argument("--revision", help="commit, tag or branch on the Hub (the pinned commit)")
 FOLDERS = argument("folders", nargs="+", type="path", metavar="FOLDER", help="model folders")
 LABELS = argument("--labels", choices=("folders",), help="subfolders are classes")
@@ -20,7 +20,7 @@ ATTRIBUTE = argument(
     "--attribute",
     type="column",
     metavar="A",
-    help="of several labels an image: number of a column from 0; of CelebA an attribute, hair or gender (Male)",
+    help="which of several labels is the class: a column from 0; of CelebA an attribute, hair or gender (Male)",
 )
 SCALE = argument("--scale", type="rate", metavar="S", help="factor for values 0..255 before an .onnx gets them (1/255)")
 SEED = argument("--seed", type="seed", default=0, help="random seed (0)")

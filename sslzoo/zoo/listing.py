@@ -69,7 +69,7 @@ class Models(list):
         for name in protocols:
             labels = sorted({_label(metrics[name]) for metrics in headlines if name in metrics})
             lines.append(f"{name.upper()}: {'; '.join(labels)}")
-        lines.append("HERE: whether it loads without a network. `sslzoo info NAME` has every number with its protocol.")
+        lines.append("HERE: whether it loads offline. `sslzoo info NAME` has every number with its protocol.")
         return "\n".join(lines)
 
 

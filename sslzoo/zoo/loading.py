@@ -274,7 +274,7 @@ def list_models(method: str | None = None, dataset: str | None = None, tag: str 
     Args:
         method: keep those of this method ("SimVAE"; case, "-" and " " do not count).
         dataset: keep those trained on this data set ("fashion_mnist"; likewise).
-        tag: keep those of this recipe or seed ("strong", "seed1"; likewise), or of the default one ("default").
+        tag: keep those of this tag, the end of a name ("long", "small"; likewise), or of none ("default").
 
     Returns:
         list of dicts, which notebooks show as a table, sorted by name: what the manifest says (`sslzoo.zoo.index`; null
