@@ -18,10 +18,12 @@ import tfds_sets
 from keras import ops
 from PIL import Image, ImageOps, PngImagePlugin, features
 
-from sslzoo import data, errors
+from sslzoo import data, errors, training
 from sslzoo.data import image_files, inputs, streams
 from sslzoo.data.__main__ import main
 from sslzoo.data.image_folder import held_out
+from sslzoo.downstream import labeled
+from sslzoo.evaluation import datasets
 from sslzoo.views import Views
 
 needs_tensorflow = pytest.mark.skipif(
@@ -1189,6 +1191,47 @@ def test_a_class_of_one_image_stays_in_training(tmp_path):
         (_, train, remarks), (_, test, _) = (remarks_of(tmp_path, split, **options) for split in ("train", "test"))
         assert set(test) == {0, 1} and set(train) == {0, 1, 2} and len(train) + len(test) == 21
         assert remarks == ["Classes of one image, which stays in training: rare."]
+
+
+def test_many_classes_of_one_image_are_counted(tmp_path):
+    for n in range(600):
+        save(tmp_path, f"{n:03}{'x' * 30}/0.png", 1)
+    for n in range(5):
+        save(tmp_path, f"many/{n}.png", 1)
+    folder = data.ImageFolder(tmp_path, "folders", 0.2)
+    assert len(folder.remarks("train")[0]) < 300 and "(600 in all)" in folder.remarks("train")[0]
+
+
+def by_evaluate(folder):
+    _, (train, _), (test, _), _ = datasets.read(folder, None, None, (5, 6, 1), on_error="fail", seed=0)
+    return train, test
+
+
+def by_finetune(folder):
+    read = labeled.read(folder, (None, None, None))
+    return read.train_images, read.test_images
+
+
+def by_a_recipe(folder):
+    words = ["--dataset", str(folder), "--labels", "folders", "--test-share", "0.2", "--out", f"{folder}-run"]
+    run = training.Run("simclr", {}, argv=[*words, "--batch-size", "8"])
+    return run.images, run.examples.test_images
+
+
+@pytest.mark.parametrize("read", [by_evaluate, by_finetune, by_a_recipe])
+def test_a_file_that_comes_meanwhile_moves_none_between_the_splits(read, tmp_path, monkeypatch):
+    for n in range(80):
+        save(tmp_path / "d", f"{'ab'[n % 2]}/{n:02}.png", n)
+    load = data.ImageFolder.load
+
+    def load_and_add(folder, split, *options):
+        found = load(folder, split, *options)
+        save(tmp_path / "d", f"a/0{split}.png", 255)
+        return found
+
+    monkeypatch.setattr(data.ImageFolder, "load", load_and_add)
+    train, test = ({int(image.flat[0]) for image in images} for images in read(tmp_path / "d"))
+    assert len(train) == 64 and len(test) == 16 and not train & test
 
 
 def test_embed_and_load_see_the_same_classes(tmp_path):

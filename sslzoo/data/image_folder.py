@@ -244,7 +244,8 @@ class ImageFolder:
             sizes = Counter(parts[0] for parts in listed)
             single = [printable(name) for name in self.classes if sizes[name] == 1]
             if single:
-                said.append(f"Classes of one image, which stays in training: {', '.join(single)}.")
+                count = f" ({len(single):,} in all)" * (len(single) > 5)
+                said.append(f"Classes of one image, which stays in training: {checks.few(single)}{count}.")
         return said
 
     # ------------------------------------------------------------------ how they become arrays

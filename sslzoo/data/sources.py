@@ -70,7 +70,8 @@ def load(
     A known name wins over a file of that name; write `./mnist` to mean the file.
 
     Args:
-        name: a known name, or the path of an `.npz` file or of a folder of images.
+        name: a known name, or the path of an `.npz` file or of a folder of images; or an `ImageFolder`, which lists its
+            files once for all splits and whose labels, test_share, seed and background hold.
         split: "train", "test", or another that `splits(name)` gives ("validation" of celeb_a, "extra" of svhn_cropped).
         data_dir: folder of the known sets other than `digits`, prepared by TFDS or as `<name>.npz`; it must exist.
         image_size: int or (height, width), for a folder of images only: the largest part of these proportions in the
@@ -107,12 +108,12 @@ def load(
     errors.choose("on_error", on_error, ("fail", "skip"))
     if stream not in (False, True, "auto"):
         raise errors.InvalidInputError(f"`stream` must be True, False or 'auto'. Received: stream={stream!r}")
+    if isinstance(name, ImageFolder):
+        return _of_folder(name, split, image_size, on_error, stream, remarks)
     kind = _kind(name)
     if kind == "folder":
         folder = ImageFolder(name, labels, test_share, seed, background)
-        images, labels, done = folder.load(split, image_size, on_error, stream)
-        (remarks if remarks is not None else []).extend(done)
-        return images, labels
+        return _of_folder(folder, split, image_size, on_error, stream, remarks)
     given = {"image_size": (image_size, (None, "auto")), "labels": (labels, (None,)), "test_share": (test_share, (0,))}
     given |= {"stream": (stream, (False, "auto")), "on_error": (on_error, ("fail",))}
     given["background"] = (background, ("white",))
@@ -128,6 +129,12 @@ def load(
         return _load_digits(split)
     exported = _root(data_dir) / f"{name}.npz"
     return _load_npz(str(exported), split) if exported.is_file() else _load_tfds(name, split, data_dir)
+
+
+def _of_folder(folder, split, image_size, on_error, stream, remarks):
+    images, labels, done = folder.load(split, image_size, on_error, stream)
+    (remarks if remarks is not None else []).extend(done)
+    return images, labels
 
 
 def is_prepared(name: str, data_dir: "str | os.PathLike | None" = None) -> bool:
@@ -178,11 +185,7 @@ def check(images, labels=None) -> tuple[np.ndarray, np.ndarray | None]:
         low, high = images.min(), images.max()
         if not np.isfinite([low, high]).all():
             raise errors.InvalidInputError(f"Expected finite images. Received: range=[{low}, {high}]")
-        if low >= 0 and high <= 1:
-            raise errors.InvalidInputError(
-                "Expected raw images in 0..255, but these look scaled to 0..1; multiply them by 255. "
-                f"Received: range=[{low}, {high}]"
-            )
+        _refuse_scaled(low, high)
         images = images.astype("float32", copy=False)
     if labels is None:
         return images, None
@@ -191,6 +194,15 @@ def check(images, labels=None) -> tuple[np.ndarray, np.ndarray | None]:
         found = f"labels of shape {labels.shape}, values {checks.few(np.unique(labels))}"
         raise errors.InvalidInputError(f"Labels (N, T) must be attributes, 0 and 1. Received: {found}")
     return images, labels
+
+
+def _refuse_scaled(low, high):
+    """Raises InvalidInputError of floats that a network would see as black."""
+    if low >= 0 and high <= 1:
+        raise errors.InvalidInputError(
+            "Expected raw images in 0..255, but these look scaled to 0..1; multiply them by 255. "
+            f"Received: range=[{low:g}, {high:g}]"
+        )
 
 
 MOST_VALUES = 100_000_000  # that a range of values is taken from
@@ -206,12 +218,14 @@ def value_range(images) -> tuple[float, float]:
         images: array (N, H, W, C) as `check` gives it, or `StreamedImages`.
 
     Raises:
-        InvalidInputError: images of one value.
+        InvalidInputError: images of one value, or floats in 0..1.
     """
     if images.dtype == "uint8":
         return 0.0, 255.0
     most = min(2000, max(1, MOST_VALUES // math.prod(images.shape[1:])))
     some = np.asarray(images[:: -(-len(images) // most)])  # images all over the set
+    if some.dtype != "uint16":
+        _refuse_scaled(some.min(), some.max())
     if some.dtype != "uint16" and some.min() >= 0 and some.max() <= 255:
         return 0.0, 255.0
     low, high = (float(value) for value in np.percentile(some, (0.1, 99.9)))

@@ -12,6 +12,7 @@ from sslzoo.data.sources import is_folder
 from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation.datasets import TEST_SHARE, with_classes
 from sslzoo.files import is_named
+from sslzoo.zoo.results import TEXT, is_text
 
 IMBALANCE = 1.5  # the commonest class is weighed down where it has that many times the images of the rarest
 
@@ -84,6 +85,9 @@ def read(
         raise InvalidInputError(f"A classifier needs at least 2 classes. Received: {len(present)} class in {name}")
     known = data.class_names(dataset if is_named(dataset) else None, labels) if chosen is None else None
     classes = [names[label] for label in present] if names else known or [str(label) for label in present]
+    if not all(map(is_text, classes)):
+        shown = checks.few([repr(name) for name in classes if not is_text(name)])
+        raise InvalidInputError(f"A class must have a name, {TEXT}. Received: {shown}")
     if not is_named(dataset):  # arrays are taken as they are
         shape = (None, None, None)
     (images, done), (test_images, _) = (data.fit_images(each, shape) for each in (images, test[0]))
@@ -106,21 +110,22 @@ def _splits(dataset, shape, image_size, test_share, seed, options):
         if options["on_error"] != "fail":
             raise InvalidInputError(f"on_error is for a folder. Received: on_error={options['on_error']!r}, arrays")
         return "arrays", *_pairs(dataset), False
-    names, reading, held = None, options, False
+    source, names, reading, held = dataset, None, options, False
     if is_folder(dataset):
-        folder = data.ImageFolder(dataset, "folders")
-        folder.select("train")  # which says what is wrong with its classes before any image is read
-        names = folder.classes
+        source = data.ImageFolder(dataset, "folders")
+        source.select("train")  # which says what is wrong with its classes before any image is read
         size = tuple(shape[:2]) if all(shape[:2]) else image_size or "auto"
-        reading = options | {"labels": "folders", "image_size": size}
-        held = not folder.has_splits
+        reading = options | {"image_size": size}
+        held = not source.has_splits
         if held:  # before any is left out: who else holds out images of it holds out these
-            split_off(folder.select("train")[1], test_share, seed, names)
-            reading |= {"test_share": test_share, "seed": seed}
+            split_off(source.select("train")[1], test_share, seed, source.classes)
+            # Listed once for both splits: files that come meanwhile would move others between them.
+            source = data.ImageFolder(dataset, "folders", test_share, seed)
             options["remarks"].append(_held_out(test_share))
+        names = source.classes
 
     def load(split):
-        return data.load(dataset, split, **reading)
+        return data.load(source, split, **reading)
 
     has_test = held or "test" in data.splits(dataset)
     return data.name_of(dataset), load("train"), load("test") if has_test else None, names, held

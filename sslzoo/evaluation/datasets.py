@@ -1,5 +1,6 @@
 """From what `evaluate` is given as data to two splits of images and labels."""
 
+import functools
 import os
 
 import numpy as np
@@ -12,6 +13,7 @@ from sslzoo.errors import InvalidInputError, choose
 from sslzoo.files import is_named
 
 CELEBA_TASKS = ("gender", "hair")
+FOLDERS_OWN = {"labels": None, "test_share": 0.0, "seed": 0}  # arguments of `ImageFolder`, and what they are without
 TEST_SHARE = 0.2  # of the images of each class, where a set has no test images
 
 
@@ -35,13 +37,18 @@ def read(dataset, test, data_dir, shape, **reading):
     if test is None and is_named(dataset):
         reading |= _classes_and_share(dataset, reading, remarks)
 
+    @functools.cache  # a folder is listed once: files that come between two splits would shift both
+    def listed(folder):
+        return data.ImageFolder(folder, *(reading.get(name, usual) for name, usual in FOLDERS_OWN.items()))
+
     def load(given, split):
         if not is_named(given):
             images, labels = given
             is_array = hasattr(images, "take") and not hasattr(images, "detach")  # of NumPy, or images in files
             return images if is_array else checks.array(images), labels
         sized = {"image_size": tuple(shape[:2])} if is_folder(given) and all(shape[:2]) else {}
-        images, labels = data.load(given, split, data_dir=data_dir, remarks=remarks, **sized, **reading)
+        source = listed(given) if is_folder(given) else given
+        images, labels = data.load(source, split, data_dir=data_dir, remarks=remarks, **sized, **reading)
         images, done = data.fit_images(images, shape)
         remarks.extend(f"{split}: {what}." for what in done)
         return images, labels

@@ -6,7 +6,7 @@ import math
 import numpy as np
 
 from sslzoo import checks, data
-from sslzoo.errors import InvalidInputError
+from sslzoo.errors import InvalidInputError, printable
 from sslzoo.evaluation.features import spread
 from sslzoo.files import as_path
 from sslzoo.training.plan import Plan
@@ -17,7 +17,7 @@ class Examples:
     """Images and labels of both splits.
 
     Args:
-        images, labels: of the train split, uint8 (N, H, W, C) and int (N,) or None.
+        images, labels: of the train split, uint8, uint16 or float32 (N, H, W, C) and int (N,) or None.
         test_images, test_labels: to evaluate on, or None.
         no_test: str, why there are none, or None.
         remarks: list of str, what the card must say of them.
@@ -39,8 +39,8 @@ def read(plan: Plan) -> Examples:
     Raises:
         SSLZooError: images that are not there or cannot be read, or test images of another shape.
     """
-    remarks = []
-    train = Examples(*_load(plan, "train", remarks), remarks=remarks)
+    remarks, source = [], _source(plan)
+    train = Examples(*_load(plan, source, "train", remarks), remarks=remarks)
     train.value_range = data.value_range(train.images)
     if train.value_range != (0, 255):
         low, high = train.value_range
@@ -52,7 +52,7 @@ def read(plan: Plan) -> Examples:
     train.no_test = _why_no_test(plan, train.labels)
     if train.no_test:
         return train
-    images, labels = _load(plan, "test", remarks)
+    images, labels = _load(plan, source, "test", remarks)
     if images.shape[1:] != train.images.shape[1:]:
         raise InvalidInputError(
             f"Test images must have the shape of training images, {train.images.shape[1:]}. "
@@ -83,13 +83,20 @@ def _why_no_test(plan, labels):
     return None
 
 
-def _load(plan, split, remarks):
+def _source(plan):
+    """What `sslzoo.data.load` reads. A folder is listed once: files that come between two splits would shift both."""
+    chosen = plan.arguments
+    if plan.is_known or not as_path(plan.dataset).is_dir():
+        return plan.dataset
+    print(f"Reading the images below {plan.dataset}")  # which may take minutes; a log file shows this first
+    return data.ImageFolder(plan.dataset, chosen.labels, chosen.test_share, plan.seed, chosen.background)
+
+
+def _load(plan, source, split, remarks):
     """Images and labels of a split, the first --limit of them; prints what was done to them and keeps it in remarks."""
     chosen, new = plan.arguments, []
-    if split == "train" and not plan.is_known and as_path(plan.dataset).is_dir():
-        print(f"Reading the images below {plan.dataset}")  # which may take minutes; a log file shows this first
     images, labels = data.load(
-        plan.dataset,
+        source,
         split,
         data_dir=chosen.data_dir,
         image_size=chosen.store_size or chosen.image_size or "auto",
@@ -102,7 +109,7 @@ def _load(plan, split, remarks):
         background=chosen.background,
     )
     if labels is None and split == "train" and (classes := data.class_folders(plan.dataset)):
-        some = ", ".join(classes[:5]) + " ..." * (len(classes) > 5)
+        some = checks.few([printable(name) for name in classes[:6]])
         print(
             f"{len(classes)} folders in it look like classes ({some}): "
             "with --labels folders --test-share 0.2 their features are measured."

@@ -250,6 +250,13 @@ def test_what_a_classifier_is_trained_on_no_evaluation_tests_with(tmp_path):
         np.testing.assert_array_equal(ours, theirs)
 
 
+def test_a_class_without_a_name_is_refused_before_any_work(monkeypatch):
+    monkeypatch.setattr(finetuning, "_run", None)
+    images, labels = stripes(30)
+    with pytest.raises(InvalidInputError, match=r"A class must have a name.*Received: ''"):
+        sslzoo.finetune(make_encoder(), (images, np.array(["", "a", "b"])[labels]))
+
+
 def test_labels_may_have_gaps_and_names(tmp_path):
     (images, labels), (test, truth) = stripes(30), stripes(12, seed=1)
     kept = np.array([3, 7, 40])

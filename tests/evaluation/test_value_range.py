@@ -102,6 +102,15 @@ def test_floats_from_0_to_1_in_files_are_refused_as_those_of_arrays(tmp_path):
         sslzoo.embed("simclr-digits", tmp_path)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_floats_from_0_to_1_in_files_are_refused_before_training_as_well(stream, tmp_path):
+    tifffile = pytest.importorskip("tifffile")
+    for n, image in enumerate(np.random.default_rng(0).random((6, 8, 8), "float32")):
+        tifffile.imwrite(tmp_path / f"{n}.tif", image)
+    with pytest.raises(InvalidInputError, match=r"look scaled to 0..1; multiply them by 255"):
+        sslzoo.data.value_range(sslzoo.data.load(tmp_path, "train", stream=stream)[0])
+
+
 def test_images_that_are_enlarged_stay_in_their_range():
     images = np.random.default_rng(0).choice([0.0, 255.0], (4, 5, 7, 1)).astype("float32")
     assert sslzoo.embed("simvae-digits", images).features.shape == (4, 10)
