@@ -365,8 +365,8 @@ def diagnose(
     source, encoder = encoder, as_encoder(encoder, scale)
     shape = sized(image_shape(encoder), image_size)
     images, remarks = some_images(images, shape, most, seed, split, data_dir, on_error)
-    policy = None if views is False else views if isinstance(views, str) else _policy_for(source, images, views)
-    viewed = _viewed(images, policy, views, num_views or 8, seed, input_range(encoder))
+    policy, changes = _policy_for(source, images, views)
+    viewed = _viewed(images, policy, changes, views, num_views or 8, seed, input_range(encoder))
     fault = _fault(images, input_range(encoder))
     line = progress.line("embedded", shown)
     total = len(images) + (0 if viewed is None else viewed.shape[0] * viewed.shape[1])
@@ -423,23 +423,27 @@ def _name(source, otherwise):
 
 
 def _policy_for(source, images, views):
-    """How views were made, or are to be."""
+    """How views were made, or are to be, and what training changed of that policy; None for no views."""
+    if views is False:
+        return None, {}
     if views is not None:
-        return "views given"
+        return views if isinstance(views, str) else "views given", {}
     if is_named(source) and not str(source).endswith(".onnx"):
-        policy = (zoo.results_of(source).get("settings") or {}).get("policy")
+        settings = zoo.results_of(source).get("settings") or {}
+        policy, changes = settings.get("policy"), settings.get("policy_changes") or {}
         if isinstance(policy, str) and policy in POLICIES:
-            return policy
-    return default_policy(images.shape[1:])
+            changes = {"flip": settings["flip"]} | changes if "flip" in settings else changes
+            return policy, {step: change for step, change in changes.items() if step in POLICIES[policy]}
+    return default_policy(images.shape[1:]), {}
 
 
-def _viewed(images, policy, views, num_views, seed, value_range):
+def _viewed(images, policy, changes, views, num_views, seed, value_range):
     """Raw views (M, J, H, W, C), or None."""
     if policy is None:
         return None
     if views is None or isinstance(views, str):
         some = np.random.default_rng(seed + 1).permutation(len(images))[: max(2, len(images) // 4)]
-        return views_of(images[some], policy, num_views, seed, value_range)
+        return views_of(images[some], policy, num_views, seed, value_range, changes)
     viewed = _array(views, 5, "(M, J, H, W, C), views that are raw images")
     if viewed.shape[0] < 2 or viewed.shape[1] < 2 or viewed.shape[2:] != images.shape[1:]:
         raise InvalidInputError(

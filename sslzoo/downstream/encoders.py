@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 
+import keras
 import numpy as np
 
 from sslzoo import checks
@@ -61,13 +62,17 @@ class FunctionEncoder:
         return check_features(self.function(batch), "what the encoder gives", np.float32)
 
 
+_ONNX_DTYPES = {"tensor(float)": "float32", "tensor(float16)": "float16", "tensor(uint8)": "uint8"}
+
+
 def onnx_encoder(path: "str | os.PathLike", scale: float | None = None) -> FunctionEncoder:
     """The encoder in an ONNX file, run by onnxruntime on the CPU; its first input and output are taken.
 
     Args:
         path: the file. Which of its axes are the channels is told by their size, 1 to 4.
         scale: float, what values 0..255 are multiplied with. None: 1 for an encoder that this package exported (its
-            input is called `images` and has the channels last), which scales images itself; 1/255 for others.
+            input is called `images` and has the channels last), which scales images itself, and for one that takes
+            uint8; 1/255 for others.
 
     Raises:
         MissingDataError: no such file.
@@ -91,13 +96,18 @@ def onnx_encoder(path: "str | os.PathLike", scale: float | None = None) -> Funct
     sizes = [size if checks.is_integer(size) else None for size in taken.shape]
     if len(sizes) != 4:
         raise InvalidInputError(f"An encoder takes images (B, H, W, C). Received: input of shape {taken.shape}")
+    if taken.type not in _ONNX_DTYPES:
+        kinds = " or ".join(_ONNX_DTYPES.values())
+        raise InvalidInputError(f"An encoder takes images of {kinds}. Received: input of {taken.type}")
     rows, first, *middle, last = sizes
     channels_first = first in (1, 2, 3, 4) and last not in (1, 2, 3, 4)
     shape = (*middle, last, first) if channels_first else (first, *middle, last)
     if scale is None:
-        scale = 1.0 if taken.name == "images" and not channels_first else 1 / 255
+        takes_bytes = _ONNX_DTYPES[taken.type] == "uint8" or (taken.name == "images" and not channels_first)
+        scale = 1.0 if takes_bytes else 1 / 255
 
     def function(batch):
+        batch = batch.astype(_ONNX_DTYPES[taken.type])
         if rows is None:
             return session.run(None, {taken.name: batch})[0]
         padded = np.resize(batch, (-(-len(batch) // rows) * rows, *batch.shape[1:]))
@@ -123,7 +133,7 @@ def as_encoder(encoder, scale: float | None = None, needed: bool = True):
     try:
         loaded = load_encoder(encoder)
     except InvalidInputError:
-        if not callable(encoder) or isinstance(encoder, type):
+        if not callable(encoder) or isinstance(encoder, (type, keras.layers.Layer)):
             raise
         name = getattr(encoder, "__name__", type(encoder).__name__)
         return FunctionEncoder(encoder, name, scale=1.0 if scale is None else scale)

@@ -38,7 +38,8 @@ def some_images(
         images = data.load(images, split or "train", data_dir=data_dir, on_error=on_error)[0]
         split, on_error = None, "fail"
     skip = choose("on_error", on_error, ("fail", "skip")) == "skip"
-    source = Arrays(_checked(images)) if hasattr(images, "ndim") else source_of(images, split, skip=skip)
+    pixels = getattr(images, "ndim", 1) != 1  # not an array of paths
+    source = Arrays(_checked(images)) if pixels else source_of(images, split, skip=skip)
     if len(source) < 2:
         raise InvalidInputError(f"images must be at least two. Received: {len(source)} image")
     rows = np.sort(np.random.default_rng(seed).permutation(len(source))[:most])
@@ -60,7 +61,7 @@ def some_images(
 
 def _checked(images):
     """An array of images of any range of values: what is wrong with that is a finding, not an error."""
-    images = np.asarray(images)
+    images = checks.array(images)
     if images.ndim != 4 or images.dtype.kind not in "uif" or not np.isfinite(images).all():
         raise InvalidInputError(
             "images must be finite numbers (N, H, W, C), values 0..255. "
@@ -80,7 +81,12 @@ def default_policy(shape: tuple) -> str:
 
 
 def views_of(
-    images: np.ndarray, name: str, num_views: int, seed: int = 0, value_range: tuple = (0.0, 255.0)
+    images: np.ndarray,
+    name: str,
+    num_views: int,
+    seed: int = 0,
+    value_range: tuple = (0.0, 255.0),
+    changes: "dict | None" = None,
 ) -> np.ndarray:
     """Random views of images by a policy, but for the steps that an encoder does itself (normalization, thresholds).
 
@@ -90,6 +96,7 @@ def views_of(
         num_views: int J, at least 2.
         seed: int.
         value_range: (low, high) of the images, and of the views.
+        changes: dict, step of the policy -> its settings, as `sslzoo.views.policy` takes them.
 
     Returns:
         float32 (N, J, H, W, C).
@@ -102,7 +109,7 @@ def views_of(
     row = POLICIES[choose("policy", name, POLICIES)]
     if not {"crop", "shift"} & set(row):
         raise InvalidInputError(f"views must be a policy for images. Received: views={name!r}")
-    steps = policy(name, **{step: None for step in _ENCODERS_OWN if step in row})
+    steps = policy(name, **(changes or {}) | {step: None for step in _ENCODERS_OWN if step in row})
     make = Views(steps, num_views, size=images.shape[1:3], seed=seed, value_range=value_range)
     to_numpy = make.backend.convert_to_numpy
     blocks = [to_numpy(make(images[start : start + _BLOCK])) for start in range(0, len(images), _BLOCK)]

@@ -6,9 +6,10 @@ import sys
 import keras
 import numpy as np
 import pytest
+from PIL import Image
 
 import sslzoo
-from sslzoo import cli, views
+from sslzoo import cli, methods, views
 from sslzoo.downstream import diagnosis, encoders, images, ranking
 from sslzoo.errors import BackendError, InvalidInputError, MissingDataError, UnknownNameError
 
@@ -180,6 +181,49 @@ def test_an_onnx_file_is_run(tmp_path, batch):
     assert encoder.input_shape == (None, 8, 8, 1)
     rows = encoders.features_of(encoder, IMAGES, batch_size=11)
     np.testing.assert_allclose(rows, IMAGES.reshape(60, -1) / 255, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("kind", "scale"), [(10, 1 / 255), (2, 1), (7, None)])
+def test_onnx_files_of_other_dtypes(tmp_path, kind, scale):
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    axes = onnx.helper.make_tensor_value_info
+    nodes = [onnx.helper.make_node("Flatten", ["x"], ["flat"])]
+    nodes += [onnx.helper.make_node("Cast", ["flat"], ["features"], to=1)]
+    graph = onnx.helper.make_graph(nodes, "flat", [axes("x", kind, ["B", 8, 8, 1])], [axes("features", 1, ["B", 64])])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)], ir_version=8)
+    onnx.save(model, tmp_path / "flat.onnx")
+    if scale is None:
+        with pytest.raises(InvalidInputError, match=r"float32 or float16 or uint8. Received: input of tensor\(int64\)"):
+            encoders.as_encoder(tmp_path / "flat.onnx")
+        return
+    rows = encoders.features_of(encoders.as_encoder(tmp_path / "flat.onnx"), IMAGES, batch_size=11)
+    np.testing.assert_allclose(rows, IMAGES.reshape(60, -1) * scale, rtol=1e-3, atol=1e-6)
+
+
+def test_a_method_for_images_of_any_size_is_no_function():
+    encoder = keras.Sequential([keras.Input((None, None, 1)), keras.layers.GlobalAveragePooling2D()])
+    method = methods.SimCLR(encoder, None, views.Views("simvae-digits", 2))
+    with pytest.raises(InvalidInputError, match="pass the part"):
+        sslzoo.diagnose(method, IMAGES)
+
+
+def test_views_are_those_of_training_and_what_it_changed(monkeypatch):
+    seen, make = [], images.views_of
+    monkeypatch.setattr(diagnosis, "views_of", lambda *given: seen.append(given[-1]) or make(*given))
+    some = rng.integers(0, 256, (12, 32, 32, 3)).astype("uint8")
+    assert sslzoo.diagnose("simclr-cifar10", some).policy == "simclr-cifar10"
+    assert seen == [{"flip": "horizontal", "crop": {"scale": [0.2, 1.0]}, "blur": None}]
+    with pytest.raises(UnknownNameError, match="setting of crop"):
+        make(some, "simclr-cifar10", 2, changes={"crop": {"scales": (0.2, 1)}})
+
+
+def test_images_are_taken_as_embed_takes_them(tmp_path):
+    for n in range(3):
+        Image.fromarray(IMAGES[n, ..., 0]).save(tmp_path / f"{n}.png")
+    paths = np.array([str(tmp_path / f"{n}.png") for n in range(3)])
+    listed, given = (sslzoo.diagnose("random-digits", some).features for some in (paths, IMAGES[:3]))
+    np.testing.assert_allclose(listed, given, atol=1e-6)
 
 
 def test_onnxruntime_that_is_missing_is_named(tmp_path, monkeypatch):
