@@ -13,7 +13,6 @@ from PIL import Image, ImageOps
 
 from sslzoo import checks, data
 from sslzoo.data.catalogue import KNOWN
-from sslzoo.data.image_files import decode, open_image
 from sslzoo.data.inputs import source_of
 from sslzoo.data.labels import check_labels
 from sslzoo.errors import InvalidInputError
@@ -22,7 +21,7 @@ from sslzoo.evaluation.features import check_features, normalized, scaled
 from sslzoo.evaluation.neighbors import nearest
 from sslzoo.evaluation.pictures import CLASS_COLORS
 from sslzoo.evaluation.search import read_features
-from sslzoo.files import is_named, write_beside
+from sslzoo.files import as_path, is_named, write_beside
 
 MOST = 50_000  # images on a page
 MOST_PLACED = 5000  # images that t-SNE places, in half a minute; others go where their nearest ones are
@@ -75,6 +74,9 @@ def explore(
         InvalidInputError: features, images or labels that do not fit each other, features with NaN, too few or many.
         MissingDataError: no such file.
     """
+    place = as_path(html)
+    if place.is_dir() or not place.absolute().parent.is_dir():
+        raise InvalidInputError(f"html must be a file in a folder that exists. Received: html='{place}'")
     checks.count(neighbors=neighbors, clusters=1 if clusters is None else clusters)
     checks.seed(needed=True, seed=seed)
     if images is None and (split or data_dir):
@@ -139,7 +141,8 @@ def _source(bank, images, split, data_dir):
     if images is None:
         if bank.paths is None or not any(map(os.path.exists, bank.paths)):
             return None
-        return lambda row: _opened(Path(bank.paths[row]))
+        files = source_of([os.fspath(path) for path in bank.paths], skip=True)
+        return lambda row: _as_picture(files.read(row))
     if isinstance(images, str) and images in KNOWN:
         images, split = data.load(images, split or "train", data_dir=data_dir)[0], None
     source = source_of(images, split)
@@ -155,11 +158,6 @@ def _source(bank, images, split, data_dir):
             f"Received: {len(source):,} images"
         )
     return lambda row: _as_picture(source.read(int(places[row])))
-
-
-def _opened(path):
-    with open_image(path) as image:
-        return decode(image)
 
 
 def _as_picture(image):

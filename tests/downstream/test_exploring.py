@@ -78,6 +78,25 @@ def test_files_give_names_and_thumbnails(tmp_path):
     assert [group["name"] for group in data["groups"]] == ["cluster"]
 
 
+def test_deep_files_have_thumbnails(tmp_path):
+    tifffile = pytest.importorskip("tifffile")
+    for n in range(4):
+        tifffile.imwrite(tmp_path / f"{n}.tif", np.arange(64, dtype="uint16").reshape(8, 8) * (50 + n))
+    bank = Embedding(ROWS[:4], paths=np.array([str(tmp_path / f"{n}.tif") for n in range(4)]))
+    sheet = read(sslzoo.explore(bank, tmp_path / "a.html"))["sprite"]
+    picture = Image.open(io.BytesIO(base64.b64decode(sheet["uri"].partition(",")[2]))).convert("L")
+    tile = np.asarray(picture)[: sheet["tile"], : sheet["tile"]]
+    assert tile.min() < 20 and tile.max() > 235
+
+
+@pytest.mark.parametrize("place", ["nowhere/map.html", "."])
+def test_a_page_that_cannot_be_written_is_refused_before_any_work(place, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(exploring, "_points", None)
+    with pytest.raises(InvalidInputError, match="html must be a file in a folder that exists"):
+        sslzoo.explore(ROWS, place)
+
+
 def test_without_images_there_are_dots_alone(tmp_path):
     data = read(sslzoo.explore(ROWS, tmp_path / "a.html", clusters=4))
     assert data["sprite"] is None and len(data["groups"][0]["names"]) == 4 and data["index"] == list(range(60))
