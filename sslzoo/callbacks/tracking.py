@@ -6,6 +6,7 @@ import importlib
 import keras
 
 from sslzoo.errors import BackendError, choose
+from sslzoo.progress import say
 
 SERVICES = ("wandb", "trackio", "mlflow")
 _FAILED = {"wandb": {"exit_code": 1}, "mlflow": {"status": "FAILED"}}  # Trackio knows no such end
@@ -13,6 +14,8 @@ _FAILED = {"wandb": {"exit_code": 1}, "mlflow": {"status": "FAILED"}}  # Trackio
 
 class Tracker(keras.callbacks.Callback):
     """Sends each epoch's logs to Weights & Biases, Trackio or MLflow, whose own settings say where that is.
+
+    A service that cannot be reached when training begins is an error; later it is said once, and training goes on.
 
     Example:
         from sslzoo import callbacks
@@ -43,7 +46,7 @@ class Tracker(keras.callbacks.Callback):
                 f"Logs to {service} take pip install {service}; importing it failed ({error}). Received: {service=}"
             ) from error
         self.service, self.name, self.config, self.project = service, name, dict(config or {}), project
-        self._is_open = False
+        self._is_open = self._is_told = False
 
     def on_train_begin(self, logs=None):
         if self.service == "mlflow":
@@ -57,13 +60,19 @@ class Tracker(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         figures = {name: float(value) for name, value in (logs or {}).items()}
-        if self.service == "mlflow":
-            self._client.log_metrics(figures, step=epoch + 1)
-        else:
-            self._client.log(figures, step=epoch + 1)
+        log = self._client.log_metrics if self.service == "mlflow" else self._client.log
+        self._attempt(lambda: log(figures, step=epoch + 1))
 
     def on_train_end(self, logs=None):
-        self._end()
+        self._attempt(self._end)
+
+    def _attempt(self, action):
+        try:
+            action()
+        except Exception as error:  # of any kind, and no reason to lose what is trained
+            if not self._is_told:
+                say(f"Logs to {self.service} failed ({type(error).__name__}: {error}). Training goes on.")
+            self._is_told = True
 
     def release(self) -> None:
         """Ends a run that is open, as failed; `Pretrainer.fit` calls it when it raises."""
