@@ -81,7 +81,7 @@ def main(argv=None):
     )
     run.fill_head(model.head(), encoder)
     if s["standardize"] and not run.arguments.init:
-        model.standardize(run.images[: s["standardize"]])
+        model.standardize(run.some_images(s["standardize"]))
     run.prepare(model)
     model.fit(run.data(), **run.fit_arguments())
     return run.finish(model)

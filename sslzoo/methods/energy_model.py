@@ -261,7 +261,7 @@ class EnergyModel(JointEmbedding):
         return self.log_density_of_views(self.prepare(images))
 
     def monitors(self, run) -> list:
-        return [DivergenceGuard(), EnergyHealth(run.images[:512]), *super().monitors(run)]
+        return [DivergenceGuard(), EnergyHealth(run.some_images(512)), *super().monitors(run)]
 
     def pictures(self, images, seed: int) -> list[Picture]:
         pictures = super().pictures(images, seed)

@@ -9,6 +9,8 @@ from sslzoo import zoo
 from sslzoo.errors import ArtifactError, InvalidInputError
 from sslzoo.evaluation.features import check_no_classifier
 from sslzoo.networks import composition
+from sslzoo.training.flags import public
+from sslzoo.training.folder import save
 
 
 class Beginning:
@@ -41,7 +43,11 @@ class Beginning:
         if not self.copied:
             self.folder.mkdir(exist_ok=True)
             for part, model in self.loaded.items():
-                model.save(self.folder / f"{part}.keras")
+                save(model, self.folder / f"{part}.keras")
+
+    def settings(self) -> dict:
+        """What results.json says in place of the run's own settings of its network."""
+        return {"network": f"as in {public(self.name)}", "network_options": {}}
 
     def check_shape(self, image_shape: tuple[int, int, int]) -> None:
         """Raise InvalidInputError unless the model takes images of that shape (H, W, C)."""

@@ -11,7 +11,7 @@ from sslzoo.callbacks import Tracker
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.files import as_path
 from sslzoo.training.settings import KINDS, SETUPS, parse_changes
-from sslzoo.zoo.results import is_license
+from sslzoo.zoo.results import TEXT, is_license, is_text
 
 # Settings that have a flag of their own beside --set.
 SHORT = ("network", "pretrained", "epochs", "batch_size", "num_views", "learning_rate", "queue_size")
@@ -201,6 +201,7 @@ def check(arguments: argparse.Namespace) -> None:
         "fuse_steps",
     )
     refuse(steps > 1 and not on_device, "Steps are fused where views are made on the device", "fuse_steps", "views")
+    refuse(not all(map(is_text, arguments.remark)), f"--remark must be {TEXT}", "remark")
     stated = arguments.license is None or is_license(arguments.license)
     refuse(not stated, "--license must be as the Hub writes it (cc-by-4.0)", "license")
     refuse(
@@ -250,19 +251,19 @@ def command(method: str, arguments: argparse.Namespace, defaults: argparse.Names
     A time limit is part of it, for fewer epochs fit into it than `epochs` says, and so is a name of one's own.
     """
     words = [f"KERAS_BACKEND={keras.backend.backend()}", "python", f"recipes/{method.replace('-', '_')}.py"]
-    words += ["--dataset", _public(arguments.dataset)]
+    words += ["--dataset", public(arguments.dataset)]
     for name, default in vars(defaults).items():
         value = getattr(arguments, name)
         if value == default or name == "dataset" or name in set(PASSING) - {"max_minutes", "name"}:
             continue
-        words.append("--" + name.replace("_", "-"))
+        words.append(_flag(name))
         if value is not True:
             values = value if isinstance(value, list) else [value]
-            words += [_public(item) if name == "init" else str(item) for item in values]
+            words += [public(item) if name == "init" else str(item) for item in values]
     return shlex.join(words)
 
 
-def _public(path):
+def public(path: str) -> str:
     """A name as it is; of a path on this machine the last part, which is all that others may know of it."""
     if path in SETUPS or "://" in path:
         return path

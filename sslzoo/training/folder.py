@@ -6,6 +6,7 @@ import os
 import tempfile
 from pathlib import Path
 
+import keras
 import numpy as np
 
 from sslzoo import processes
@@ -97,7 +98,7 @@ class RunFolder:
                 f"Received: --out={self.path}"
             )
         self.check(identity)  # another may have begun there since
-        for part in self.path.glob(".*.part"):
+        for part in (*self.path.glob(".*.part"), *self.path.glob(".*.part.keras")):
             part.unlink(missing_ok=True)
 
     def leave(self) -> None:
@@ -109,6 +110,16 @@ class RunFolder:
         self.record |= notes
         if processes.index() == 0:
             write_beside(self.path / "run.json", json.dumps(self.record, indent=1) + "\n")
+
+
+def save(model: keras.Model, path: Path) -> None:
+    """Writes `<name>.keras` whole or not at all: Keras leaves what it had written when the disk was full."""
+    partial = path.with_name(f".{path.stem}.part.keras")
+    try:
+        model.save(partial)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def compare(theirs: dict, ours: dict, out: Path) -> dict:
@@ -157,7 +168,7 @@ def read(record: Path) -> dict:
 
 def _is_left_over(name):
     """Whether a killed process left it."""
-    return name.startswith(".") and name.endswith((".part", ".partial", ".former"))
+    return name.startswith(".") and name.endswith((".part", ".part.keras", ".partial", ".former"))
 
 
 def _flat(record, path=""):

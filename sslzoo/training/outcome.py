@@ -20,6 +20,7 @@ from sslzoo.methods.papers import paper
 from sslzoo.publishing import artifact
 from sslzoo.publishing.card import UNSTATED
 from sslzoo.training import devices
+from sslzoo.training.folder import save
 
 # The paper's numbers under our names: probes at their best epoch, kNN at its best k, clusters per mini-batch.
 PAPERS_WAY = {
@@ -113,7 +114,7 @@ def _write(run, model, is_hurried):
         return artifact.write(run.out / run.name, **parts, **made, pictures=drawn, float16=float16, overwrite=True)
 
     spare = run.out / f"{run.name}.keras"
-    attempt(lambda: model.save(spare))
+    attempt(lambda: save(model, spare))
     parts = attempt(lambda: _parts(run, model)) or {}
     if is_hurried:  # the model first, then what there is time for
         attempt(lambda: put(None, {}, "The process was ended, and there was no time to evaluate."))
@@ -133,8 +134,9 @@ def _write(run, model, is_hurried):
         print(f'Wrote {folder}. Use it: sslzoo.load("{folder}")')
     if faults:
         left = folder or (spare if spare.exists() else run.checkpoint.path)
+        done = "trained" if left == run.checkpoint.path else "trained and written"
         raise ArtifactError(
-            "The model is trained and written, but not all of it could be published, evaluated or drawn. "
+            f"The model is {done}, but not all of it could be published, evaluated or drawn. "
             f"{sentences()[0].rstrip('.')}. Mend that, and --resume does what is left. Received: folder='{left}'"
         ) from faults[0]
     return folder
@@ -223,6 +225,7 @@ def evaluate(run, model, parts):
     as_published = (run.plan.is_known or run.dataset.endswith(".npz")) and not run.arguments.limit
     splits = ((run.images, run.labels), (test.test_images, test.test_labels))
     protocols = run.arguments.protocols or run.settings["protocols"]
+    protocols = (protocols,) if isinstance(protocols, str) else protocols
     protocols = protocols or default_protocols(len(run.images), parts.get("decoder"))
     own, options = own_protocols(run, model)
     report = evaluation.evaluate(
@@ -304,7 +307,7 @@ def results(run, method: type, report=None) -> dict:
         "settings": {
             "variant": run.variant,
             **run.settings,
-            **({"network": f"as in {run.beginning.name}", "network_options": {}} if run.beginning else {}),
+            **(run.beginning.settings() if run.beginning else {}),
             "precision": run.arguments.precision,
             "views_on": run.arguments.views,
             "images": len(run.images),

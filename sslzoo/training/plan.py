@@ -107,7 +107,7 @@ class Plan:
         numbers = resolve(*chosen, changes)
         flags.check_protocols(numbers["protocols"])
         if count is not None and "batch_size" not in changes:
-            steps = 1 if self.is_known else math.ceil(count / numbers["batch_size"])
+            steps = math.ceil(count / numbers["batch_size"])
             if steps < FEW_STEPS:  # of few images, those beyond whole batches would be a large share
                 numbers["batch_size"] = min(numbers["batch_size"], count // steps)
         if not self.is_known and "learning_rate" not in changes:

@@ -25,6 +25,7 @@ import numpy as np
 from sslzoo import callbacks, data, processes, progress
 from sslzoo.environment import hushed
 from sslzoo.errors import ArtifactError, InvalidInputError
+from sslzoo.evaluation.features import spread
 from sslzoo.methods import Pretrainer
 from sslzoo.methods.pretrainer import fuses_its_steps
 from sslzoo.networks import composition
@@ -34,6 +35,19 @@ from sslzoo.training.beginning import Beginning
 from sslzoo.training.builders import Builders
 from sslzoo.training.plan import Plan
 from sslzoo.training.settings import KINDS, Variant, table, views_of
+
+
+class _Precision(keras.callbacks.Callback):
+    """The precision of a run, from when it is made until its model is written, or anything before that raises."""
+
+    def __init__(self, policy):
+        super().__init__()
+        self.former = keras.config.dtype_policy()
+        keras.config.set_dtype_policy(policy)
+
+    def release(self):
+        """Gives what this process makes next its own precision; `Pretrainer.fit` calls it when it raises."""
+        keras.config.set_dtype_policy(self.former)
 
 
 class Run(Builders):
@@ -90,8 +104,7 @@ class Run(Builders):
         self.devices = devices.use(self.arguments.devices, bool(self.arguments.processes))
         # Before what takes seconds: Keras imports TensorFlow, images are read, and a step is measured.
         print(f"{self.name} ({self.variant}) goes to {self.out}, by the {keras.backend.backend()} backend.")
-        self.policy_before = keras.config.dtype_policy()
-        keras.config.set_dtype_policy(self.arguments.precision)
+        self.precision = _Precision(self.arguments.precision)
         with hushed():  # the first time, Keras imports TensorFlow for it
             keras.utils.set_random_seed(self.seed)
 
@@ -139,8 +152,14 @@ class Run(Builders):
 
     @property
     def images(self):
-        """Training images, uint8 (N, H, W, C)."""
+        """Training images (N, H, W, C): uint8, or of an `.npz` and of TIFF files uint16 or float32, too."""
         return self.examples.images
+
+    def some_images(self, most: int) -> np.ndarray:
+        """The first images of a known set, which are in no order; of others images all over, which may lie by class."""
+        if self.plan.is_known:
+            return self.images[:most]
+        return self.images[spread(len(self.images), most)]
 
     @property
     def labels(self):
@@ -220,6 +239,13 @@ class Run(Builders):
             UnknownNameError, MissingDataError, InvalidInputError: of the setting "outliers", which is measured at the
                 end, before hours of training that lead there.
         """
+        try:
+            self._prepare(model, optimizer)
+        except BaseException:
+            self.precision.release()
+            raise
+
+    def _prepare(self, model, optimizer):
         _ = self.outside
         if self.beginning and not self.beginning.taken:
             raise InvalidInputError(
@@ -246,6 +272,9 @@ class Run(Builders):
         keeps = self.arguments.checkpoint_every
         self.checkpoint = callbacks.Checkpoint(self.out / "checkpoint.npz", self.journal, self.stopwatch, keeps)
         processes.by_first(lambda: self.folder.take(self.identity))
+        planned = int(processes.of_first([self.planned_steps or 0])[0])
+        if processes.index() > 0:  # whose record is empty: the first alone has read it
+            self.folder.record["planned"] = [planned] * bool(planned)
         self.folder.note(fuse_steps=self.fused)
         if self.is_timed:
             self.folder.note(planned=self.folder.record.get("planned", []))
@@ -308,7 +337,8 @@ class Run(Builders):
             extra: callbacks of the recipe's own, which come before those that watch.
         """
         monitors = [*extra, *self.model.monitors(self)]
-        self.watchers = [self.stopwatch, *monitors, *self._watchers()]  # first: monitors may take longer than an epoch
+        # The stopwatch first: monitors may take longer than an epoch.
+        self.watchers = [self.stopwatch, self.precision, *monitors, *self._watchers()]
         if self.settings["schedule"] == "plateau":  # it reads what monitors log, and the journal's rows of before
             key = next((monitor.accuracy_key for monitor in monitors if hasattr(monitor, "accuracy_key")), "knn")
             rate = PlateauRate(self.journal, self.settings["learning_rate"], key)
@@ -367,5 +397,5 @@ class Run(Builders):
             if self.time_plan and self.time_plan.is_done:
                 self.note_planned(None)
             return written
-        finally:  # what this process makes next has its own precision
-            keras.config.set_dtype_policy(self.policy_before)
+        finally:
+            self.precision.release()

@@ -363,8 +363,12 @@ def parse_changes(words: "list[str]", numbers: dict) -> dict:
         choose("setting", name, numbers)
         try:
             value = ast.literal_eval(WORDS.get(text.lower(), text))
-        except (ValueError, SyntaxError):
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):  # what it raises of odd texts
             value = text
+        if isinstance(value, (set, bytes, complex)):  # which no setting is, and JSON has not
+            raise InvalidInputError(
+                f"{name} must be a number, a text, a tuple or a dict. Received: --set {name}={text}"
+            )
         if isinstance(numbers[name], bool) and not isinstance(value, bool):
             raise InvalidInputError(f"{name} must be True or False. Received: --set {name}={text}")
         if isinstance(numbers[name], (int, float)) and not isinstance(value, (int, float, type(None))):

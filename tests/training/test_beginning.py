@@ -44,7 +44,9 @@ def test_a_variational_run_begins_where_the_model_stood(tmp_path):
 def test_a_contrastive_run_begins_where_the_model_stood_head_included(tmp_path, head):
     settings = ["--batch-size", 60, "--set", f"head={head}", "warmup_steps=0"]
     folder = train("simclr", tmp_path / "first", "--epochs", 8, *settings)
-    train("simclr", tmp_path / "on", "--epochs", 1, *settings, "learning_rate=1e-9", "--init", folder)
+    made = train("simclr", tmp_path / "on", "--epochs", 1, *settings, "learning_rate=1e-9", "--init", folder)
+    for file in ("results.json", "README.md"):  # others need not know where it lay
+        assert str(tmp_path) not in (made / file).read_text("utf-8")
     first, on = losses(tmp_path / "first"), losses(tmp_path / "on")[0]
     assert abs(on - first[-1]) < 0.25 * (first[0] - first[-1])
 

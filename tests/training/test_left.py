@@ -1,5 +1,6 @@
 """What is left after the last step, whatever happens then, and what a run folder holds of what a killed run left."""
 
+import errno
 import importlib.util
 import json
 import os
@@ -11,12 +12,14 @@ import sys
 import keras
 import numpy as np
 import pytest
+from PIL import Image
 from test_training import SMALL, recipe, rows, train
 
 import sslzoo
 from sslzoo import callbacks, errors, methods, training
 from sslzoo.networks import composition
 from sslzoo.training import Variant, devices, outcome
+from sslzoo.training.folder import save
 from sslzoo.training.plan import Plan
 from sslzoo.training.settings import model_name
 
@@ -34,6 +37,59 @@ def test_names_and_remarks_that_are_not_utf8_cost_no_model(tmp_path):
     results = json.loads((folder / "results.json").read_text("utf-8"))
     assert results["remarks"][0] == "a\\udce9" and "caf\\udce9.npz" in results["recipe"]
     assert sslzoo.load(folder).input_shape == (None, 8, 8, 1)
+
+
+def test_a_full_disk_leaves_the_file_of_an_earlier_attempt_whole(tmp_path, monkeypatch):
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    save(model, tmp_path / "mine.keras")
+    before = (tmp_path / "mine.keras").read_bytes()
+
+    def fill_the_disk(self, path, *_, **__):
+        path.write_bytes(b"half a file")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(keras.Model, "save", fill_the_disk)
+    with pytest.raises(OSError, match="No space left"):
+        save(model, tmp_path / "mine.keras")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.keras"]
+    assert (tmp_path / "mine.keras").read_bytes() == before
+
+
+@pytest.mark.parametrize("where", ["prepare", "fit"])
+def test_a_run_that_fails_gives_the_precision_back(where, tmp_path, monkeypatch):
+    class Faulty(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            raise ZeroDivisionError
+
+    before = keras.config.dtype_policy()
+    words = [*SMALL, *map(str, FEW), "--out", str(tmp_path / "run"), "--precision", "mixed_bfloat16"]
+    run = training.Run("mine", {}, argv=words)
+    assert keras.config.dtype_policy().name == "mixed_bfloat16"
+    encoder = keras.Sequential([keras.Input(run.image_shape), keras.layers.Flatten()])
+    model = methods.SimCLR(keras.Sequential([encoder, keras.layers.Dense(4)]), None, run.views())
+    if where == "prepare":
+        monkeypatch.setattr(model, "check_batch", lambda size: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        run.prepare(model)
+        model.fit(run.data(), **run.fit_arguments([Faulty()]))
+    assert keras.config.dtype_policy() == before
+
+
+def test_some_images_of_a_folder_are_of_all_classes(tmp_path):
+    for n, name in enumerate("abcd"):
+        for m in range(8):
+            (tmp_path / "d" / name).mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (8, 8), (60 * n, 0, 0)).save(tmp_path / "d" / name / f"{m}.png")
+    run = training.Run("gedi", {}, argv=["--dataset", str(tmp_path / "d"), "--out", str(tmp_path / "run")])
+    assert set(run.some_images(4)[:, 0, 0, 0]) == {0, 60, 120, 180} and len(run.some_images(512)) == 32
+    known = training.Run("gedi", {}, argv=["--out", str(tmp_path / "run")])
+    np.testing.assert_array_equal(known.some_images(5), known.images[:5])
+
+
+def test_protocols_may_be_one_name(tmp_path):
+    words = ["--limit", "240", "--batch-size", "24", *map(str, FEW), "--set", "protocols=gmm"]
+    folder = recipe("simclr").main([*words, "--out", str(tmp_path / "run")])
+    assert {metric["name"].partition(".")[0] for metric in sslzoo.info(folder)["metrics"]} >= {"gmm"}
 
 
 def test_a_precision_is_that_of_one_run(tmp_path, monkeypatch):
