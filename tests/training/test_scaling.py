@@ -243,6 +243,32 @@ train({method!r}, {str(tmp_path / "two")!r}, *{arguments}, "--processes", 2)
 
 
 @pytest.mark.skipif(BACKEND != "jax", reason="keras.distribution.initialize is JAX's")
+def test_two_processes_resume_a_run_of_so_many_minutes_by_the_plan_of_the_first(tmp_path):
+    for resume in ((), ("--resume",)):
+        side_by_side(f"""
+import os
+os.environ["KERAS_DISTRIBUTION_PROCESS_ID"] = str(index)
+os.environ["KERAS_DISTRIBUTION_JOB_ADDRESSES"] = f"localhost:{{port}}"
+from sslzoo import training
+from sslzoo.training import annealing
+from test_training import train
+steps, prepare, planned = annealing.TimePlan.on_steps, training.Run.prepare, []
+def end_once_planned(self, count, logs):
+    steps(self, count, logs)
+    if self.planned:
+        self.stopwatch.stop("signal", "ended")
+def prepare_and_look(self, *given):
+    prepare(self, *given)
+    planned.append(self.planned_steps)
+    assert float(self.schedule.length) == (self.planned_steps or self.steps)
+annealing.TimePlan.on_steps, training.Run.prepare = end_once_planned, prepare_and_look
+words = "--epochs", 100_000, "--max-minutes", 1, "--processes", 2
+train("simclr", {str(tmp_path / "run")!r}, *words, *{resume})
+assert planned[0] is None if not {resume} else planned[0] > 0, planned
+""")
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="keras.distribution.initialize is JAX's")
 @pytest.mark.parametrize("changed", [("--epochs", "index + 2"), ("--limit", "96 + 24 * index"), ("--seed", "index")])
 def test_processes_that_were_not_started_alike_are_refused(changed, tmp_path):
     side_by_side(f"""
