@@ -15,7 +15,7 @@ _FAILED = {"wandb": {"exit_code": 1}, "mlflow": {"status": "FAILED"}}  # Trackio
 class Tracker(keras.callbacks.Callback):
     """Sends each epoch's logs to Weights & Biases, Trackio or MLflow, whose own settings say where that is.
 
-    A service that cannot be reached when training begins is an error; later it is said once, and training goes on.
+    A service that cannot be reached when training begins is an error; later it is said once, and the run goes on.
 
     Example:
         from sslzoo import callbacks
@@ -71,7 +71,7 @@ class Tracker(keras.callbacks.Callback):
             action()
         except Exception as error:  # of any kind, and no reason to lose what is trained
             if not self._is_told:
-                say(f"Logs to {self.service} failed ({type(error).__name__}: {error}). Training goes on.")
+                say(f"Logs to {self.service} failed ({type(error).__name__}: {error}). The run goes on.")
             self._is_told = True
 
     def release(self) -> None:

@@ -160,7 +160,10 @@ def _trained_on(name):
     argument("--policy", default="photos", metavar="P", help="policy of the views (photos)"),
     argument("--num-views", type="positive integer", default=8, metavar="N", help="views of each image (8)"),
     argument(
-        "--image-size", type="positive integer", metavar="N", help="side of the images and views (the images' own)"
+        "--image-size",
+        type="positive integer",
+        metavar="N",
+        help="side of images and views (their own up to 256, or 64)",
     ),
     argument(
         "--images", type="positive integer", default=256, metavar="N", help="number of images, drawn at random (256)"

@@ -2,7 +2,7 @@
 
 from sslzoo.cli.command import argument
 
-MODEL = argument("name", metavar="NAME", help="a name, model folder, folder of a run, .keras file, or hf:// address")
+MODEL = argument("name", metavar="NAME", help="a name, model folder, folder of a run, or hf:// address")
 REVISION = argument("--revision", help="commit, tag or branch on the Hub (the pinned commit)")
 FOLDERS = argument("folders", nargs="+", type="path", metavar="FOLDER", help="model folders")
 LABELS = argument("--labels", choices=("folders",), help="subfolders are classes")

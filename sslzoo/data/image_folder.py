@@ -341,8 +341,9 @@ class ImageFolder:
             )
             return usual
         side = min(int(np.median(shorter)), AUTO_SIDE)
+        spans = " to ".join(f"{each:,}" for each in sorted({shorter[0], shorter[-1]}))
         remarks.append(
-            f"The images have shorter sides of {shorter[0]:,} to {shorter[-1]:,} pixels: each was cropped to its "
+            f"The images have shorter sides of {spans} pixels: each was cropped to its "
             f"centered square and resized to {side} x {side}; --image-size chooses another size."
         )
         return side, side

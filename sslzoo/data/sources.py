@@ -20,6 +20,7 @@ import numpy as np
 from sslzoo import checks, errors, progress
 from sslzoo.data import streams
 from sslzoo.data.catalogue import CELEBA_ATTRIBUTES, CELEBA_CROP, CELEBA_SIZE, KNOWN
+from sslzoo.data.image_files import ground
 from sslzoo.data.image_folder import ImageFolder
 from sslzoo.data.labels import check_labels
 from sslzoo.data.tiff import MOST_CHANNELS
@@ -109,6 +110,13 @@ def load(
     if stream not in (False, True, "auto"):
         raise errors.InvalidInputError(f"`stream` must be True, False or 'auto'. Received: stream={stream!r}")
     if isinstance(name, ImageFolder):
+        own = {"labels": "folders" if name.labeled else None, "test_share": name.test_share, "seed": name.seed}
+        asked = {"labels": (labels, None), "test_share": (test_share, 0), "seed": (seed, 0)}
+        own["background"], asked["background"] = name.background, (ground(background), ground("white"))
+        for option, (value, usual) in asked.items():
+            if value not in (usual, own[option]):
+                received = f"Received: {option}={value!r}, {own[option]!r} there"
+                raise errors.InvalidInputError(f"`{option}` is said where an ImageFolder is made. {received}")
         return _of_folder(name, split, image_size, on_error, stream, remarks)
     kind = _kind(name)
     if kind == "folder":

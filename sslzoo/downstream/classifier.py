@@ -92,7 +92,7 @@ def fit_head(head: keras.layers.Dense, features, labels, held_out, held_out_labe
 def add_low_rank(classifier: Classifier, rank: int, seed: int) -> int:
     """Leaves a classifier its head and low-rank terms of its other kernels to train; normalization stays as it is.
 
-    Keras has such terms of dense and convolution layers, not of attention, depthwise or separable ones: these stay.
+    Depthwise and separable layers, for which Keras has no such terms, and those inside attention stay.
 
     Returns how many kernels have such terms.
     """

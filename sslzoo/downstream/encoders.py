@@ -102,12 +102,14 @@ def onnx_encoder(path: "str | os.PathLike", scale: float | None = None) -> Funct
     rows, first, *middle, last = sizes
     channels_first = first in (1, 2, 3, 4) and last not in (1, 2, 3, 4)
     shape = (*middle, last, first) if channels_first else (first, *middle, last)
+    dtype = _ONNX_DTYPES[taken.type]
+    if dtype == "uint8" and scale not in (None, 1):
+        raise InvalidInputError(f"An encoder that takes uint8 scales images itself. Received: {scale=}")
     if scale is None:
-        takes_bytes = _ONNX_DTYPES[taken.type] == "uint8" or (taken.name == "images" and not channels_first)
-        scale = 1.0 if takes_bytes else 1 / 255
+        scale = 1.0 if dtype == "uint8" or (taken.name == "images" and not channels_first) else 1 / 255
 
     def function(batch):
-        batch = batch.astype(_ONNX_DTYPES[taken.type])
+        batch = (np.clip(np.rint(batch), 0, 255) if dtype == "uint8" else batch).astype(dtype)
         if rows is None:
             return session.run(None, {taken.name: batch})[0]
         padded = np.resize(batch, (-(-len(batch) // rows) * rows, *batch.shape[1:]))

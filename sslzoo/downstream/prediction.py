@@ -9,7 +9,7 @@ import numpy as np
 
 from sslzoo import zoo
 from sslzoo.errors import InvalidInputError
-from sslzoo.evaluation.embedding import csv_text, embed, no_formula
+from sslzoo.evaluation.embedding import csv_text, embed_by, no_formula
 from sslzoo.evaluation.search import gallery
 
 MOST_SHOWN = 200  # thumbnails on a page, a few kB each
@@ -89,14 +89,7 @@ def predict(
             "Expected a classifier, as `sslzoo finetune` writes it; an encoder has no classes. "
             f"Received: classifier={os.fspath(classifier)!r}"
         )
-    found = embed(
-        zoo.load(classifier, revision=revision),
-        images,
-        split,
-        batch_size=batch_size,
-        on_error=on_error,
-        background=background,
-        progress=progress,
-    )
+    reading = (images, split, batch_size, on_error, progress, None, background)
+    found = embed_by(lambda: zoo.load(classifier, revision=revision), None, *reading)
     named = found.index if found.paths is None else found.paths
     return Prediction(named, found.features, list(classes), found.skipped, found.remarks)

@@ -69,15 +69,10 @@ def read(dataset, test, data_dir, shape, **reading):
         )
     name += f" (tested on {data.name_of(test)})" if is_named(test) else ""
     train, tested = load(train, "train"), load(held_out, "test")
-    theirs = _names(test, reading)
-    if theirs and tested[1] is not None and (ours := _names(dataset, reading)):
+    theirs, ours = (listed(each).classes if is_named(each) and is_folder(each) else None for each in (test, dataset))
+    if theirs and ours and tested[1] is not None:
         tested = tested[0], _renumbered(tested[1], theirs, ours, test)
     return name, train, tested, list(dict.fromkeys(remarks))  # of a folder, what both splits have is said once
-
-
-def _names(given, reading):
-    """Class names of a folder that is read with its folders for classes; None of anything else."""
-    return data.ImageFolder(given, reading.get("labels")).classes if is_named(given) and is_folder(given) else None
 
 
 def _renumbered(labels, names, classes, test):

@@ -212,15 +212,19 @@ def embed(
         MissingDataError: no such path, or a folder without images.
         UnknownNameError, ArtifactError, ...: as `sslzoo.load`.
     """
+    name = os.fspath(encoder) if is_named(encoder) and part != "projection" else None
+    if name is not None and revision is not None:  # who searches these features embeds with the same weights
+        name = address(name, revision)
+    reading = (images, split, batch_size, on_error, progress, labels, background)
+    return embed_by(lambda: load_encoder(encoder, part=part, revision=revision), name, *reading)
+
+
+def embed_by(load, name, images, split, batch_size, on_error, progress, labels, background) -> Embedding:
+    """`embed` by what `load` gives, which is asked once images are known to be there; `name` is said of it."""
     checks.count(batch_size=batch_size)
     choose("on_error", on_error, ("fail", "skip"))
-    # First: a wrong path is refused before a model is loaded.
     source = source_of(images, split, labels, background, on_error == "skip")
-    named = is_named(encoder) and part != "projection"
-    name = os.fspath(encoder) if named else None
-    encoder = load_encoder(encoder, part=part, revision=revision)
-    if named and revision is not None:  # who searches these features embeds with the same weights
-        name = address(name, revision)
+    encoder = load()
     fit = Fit(image_shape(encoder))
     batch_size = min(batch_size, len(source))
     judged = isinstance(source.images, np.ndarray)  # of files nobody knows more than the first ones

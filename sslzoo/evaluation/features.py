@@ -79,8 +79,9 @@ def load_encoder(encoder, revision: str | None = None, **which):
     if is_named(encoder):
         from sslzoo import zoo
 
-        check_no_classifier(encoder, revision)
-        return zoo.load(encoder, revision=revision, **which)
+        loaded = zoo.load(encoder, revision=revision, **which)
+        check_no_classifier(encoder, revision)  # of what lies on the Hub alone nothing was known before
+        return loaded
     if "torch" in sys.modules and isinstance(encoder, sys.modules["torch"].nn.Module):
         return TorchEncoder(encoder)
     raise InvalidInputError(

@@ -112,7 +112,7 @@ class RunFolder:
             write_beside(self.path / "run.json", json.dumps(self.record, indent=1) + "\n")
 
 
-def save(model: keras.Model, path: Path) -> None:
+def save(model: keras.Model, path: Path) -> Path:
     """Writes `<name>.keras` whole or not at all: Keras leaves what it had written when the disk was full."""
     partial = path.with_name(f".{path.stem}.part.keras")
     try:
@@ -120,6 +120,7 @@ def save(model: keras.Model, path: Path) -> None:
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
+    return path
 
 
 def compare(theirs: dict, ours: dict, out: Path) -> dict:

@@ -114,7 +114,7 @@ def _write(run, model, is_hurried):
         return artifact.write(run.out / run.name, **parts, **made, pictures=drawn, float16=float16, overwrite=True)
 
     spare = run.out / f"{run.name}.keras"
-    attempt(lambda: save(model, spare))
+    saved = attempt(lambda: save(model, spare))
     parts = attempt(lambda: _parts(run, model)) or {}
     if is_hurried:  # the model first, then what there is time for
         attempt(lambda: put(None, {}, "The process was ended, and there was no time to evaluate."))
@@ -133,8 +133,8 @@ def _write(run, model, is_hurried):
         (run.out / "results.json").unlink(missing_ok=True)
         print(f'Wrote {folder}. Use it: sslzoo.load("{folder}")')
     if faults:
-        left = folder or (spare if spare.exists() else run.checkpoint.path)
-        done = "trained" if left == run.checkpoint.path else "trained and written"
+        left = folder or saved or run.checkpoint.path  # a spare that is there may be of an earlier attempt
+        done = "trained and written" if folder or saved else "trained"
         raise ArtifactError(
             f"The model is {done}, but not all of it could be published, evaluated or drawn. "
             f"{sentences()[0].rstrip('.')}. Mend that, and --resume does what is left. Received: folder='{left}'"

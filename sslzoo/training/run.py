@@ -37,19 +37,6 @@ from sslzoo.training.plan import Plan
 from sslzoo.training.settings import KINDS, Variant, table, views_of
 
 
-class _Precision(keras.callbacks.Callback):
-    """The precision of a run, from when it is made until its model is written, or anything before that raises."""
-
-    def __init__(self, policy):
-        super().__init__()
-        self.former = keras.config.dtype_policy()
-        keras.config.set_dtype_policy(policy)
-
-    def release(self):
-        """Gives what this process makes next its own precision; `Pretrainer.fit` calls it when it raises."""
-        keras.config.set_dtype_policy(self.former)
-
-
 class Run(Builders):
     """One training run, from command line to artifact. Images are read when they are first asked for.
 
@@ -104,7 +91,8 @@ class Run(Builders):
         self.devices = devices.use(self.arguments.devices, bool(self.arguments.processes))
         # Before what takes seconds: Keras imports TensorFlow, images are read, and a step is measured.
         print(f"{self.name} ({self.variant}) goes to {self.out}, by the {keras.backend.backend()} backend.")
-        self.precision = _Precision(self.arguments.precision)
+        self.policy_before = keras.config.dtype_policy()
+        keras.config.set_dtype_policy(self.arguments.precision)
         with hushed():  # the first time, Keras imports TensorFlow for it
             keras.utils.set_random_seed(self.seed)
 
@@ -239,13 +227,6 @@ class Run(Builders):
             UnknownNameError, MissingDataError, InvalidInputError: of the setting "outliers", which is measured at the
                 end, before hours of training that lead there.
         """
-        try:
-            self._prepare(model, optimizer)
-        except BaseException:
-            self.precision.release()
-            raise
-
-    def _prepare(self, model, optimizer):
         _ = self.outside
         if self.beginning and not self.beginning.taken:
             raise InvalidInputError(
@@ -337,8 +318,7 @@ class Run(Builders):
             extra: callbacks of the recipe's own, which come before those that watch.
         """
         monitors = [*extra, *self.model.monitors(self)]
-        # The stopwatch first: monitors may take longer than an epoch.
-        self.watchers = [self.stopwatch, self.precision, *monitors, *self._watchers()]
+        self.watchers = [self.stopwatch, *monitors, *self._watchers()]  # first: monitors may take longer than an epoch
         if self.settings["schedule"] == "plateau":  # it reads what monitors log, and the journal's rows of before
             key = next((monitor.accuracy_key for monitor in monitors if hasattr(monitor, "accuracy_key")), "knn")
             rate = PlateauRate(self.journal, self.settings["learning_rate"], key)
@@ -397,5 +377,5 @@ class Run(Builders):
             if self.time_plan and self.time_plan.is_done:
                 self.note_planned(None)
             return written
-        finally:
-            self.precision.release()
+        finally:  # what this process makes next has its own precision
+            keras.config.set_dtype_policy(self.policy_before)

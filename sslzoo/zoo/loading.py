@@ -350,11 +350,11 @@ def _results(folder):
 
 
 def results_of(name_or_path: "str | os.PathLike", revision: str | None = None) -> dict:
-    """What results.json says of a model; empty where there is none, or a model of the manifest is not on this machine.
+    """What results.json says of a model; empty where there is none, or it is on the Hub alone and was not loaded yet.
 
     Args:
         name_or_path: as in `load`. Of a Hub address results.json is downloaded, or taken from the cache.
-        revision: of an address, as in `load`.
+        revision: as in `load`.
 
     Raises:
         UnknownNameError: no model of that name; the nearest names are given.
@@ -362,7 +362,10 @@ def results_of(name_or_path: "str | os.PathLike", revision: str | None = None) -
     """
     if _is_address(name_or_path):
         return _results(_fetch_results(*_repository(name_or_path, revision)))
-    return _results(_look_up(name_or_path)[0])
+    folder, entry = _look_up(name_or_path)
+    if entry is not None and revision not in (None, entry["revision"]):
+        return _results(_fetch_results(entry["repository"], revision))
+    return _results(_cached(entry) if folder is None else folder)
 
 
 def _described(name, entry, local, results=None):

@@ -197,8 +197,14 @@ def test_onnx_files_of_other_dtypes(tmp_path, kind, scale):
         with pytest.raises(InvalidInputError, match=r"float32 or float16 or uint8. Received: input of tensor\(int64\)"):
             encoders.as_encoder(tmp_path / "flat.onnx")
         return
-    rows = encoders.features_of(encoders.as_encoder(tmp_path / "flat.onnx"), IMAGES, batch_size=11)
+    encoder = encoders.as_encoder(tmp_path / "flat.onnx")
+    rows = encoders.features_of(encoder, IMAGES, batch_size=11)
     np.testing.assert_allclose(rows, IMAGES.reshape(60, -1) * scale, rtol=1e-3, atol=1e-6)
+    if scale == 1:
+        views = np.float32([-3.0, 0.6, 254.6, 300.0] * 16).reshape(1, 8, 8, 1)
+        assert encoders.features_of(encoder, views)[0, :4].tolist() == [0, 1, 255, 255]
+        with pytest.raises(InvalidInputError, match="takes uint8 scales images itself"):
+            encoders.as_encoder(tmp_path / "flat.onnx", 1 / 255)
 
 
 def test_a_method_for_images_of_any_size_is_no_function():

@@ -55,26 +55,6 @@ def test_a_full_disk_leaves_the_file_of_an_earlier_attempt_whole(tmp_path, monke
     assert (tmp_path / "mine.keras").read_bytes() == before
 
 
-@pytest.mark.parametrize("where", ["prepare", "fit"])
-def test_a_run_that_fails_gives_the_precision_back(where, tmp_path, monkeypatch):
-    class Faulty(keras.callbacks.Callback):
-        def on_train_batch_end(self, batch, logs=None):
-            raise ZeroDivisionError
-
-    before = keras.config.dtype_policy()
-    words = [*SMALL, *map(str, FEW), "--out", str(tmp_path / "run"), "--precision", "mixed_bfloat16"]
-    run = training.Run("mine", {}, argv=words)
-    assert keras.config.dtype_policy().name == "mixed_bfloat16"
-    encoder = keras.Sequential([keras.Input(run.image_shape), keras.layers.Flatten()])
-    model = methods.SimCLR(keras.Sequential([encoder, keras.layers.Dense(4)]), None, run.views())
-    if where == "prepare":
-        monkeypatch.setattr(model, "check_batch", lambda size: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        run.prepare(model)
-        model.fit(run.data(), **run.fit_arguments([Faulty()]))
-    assert keras.config.dtype_policy() == before
-
-
 def test_some_images_of_a_folder_are_of_all_classes(tmp_path):
     for n, name in enumerate("abcd"):
         for m in range(8):
