@@ -31,15 +31,6 @@ STEPS = {
 PRECISIONS = ("float32", "mixed_bfloat16")
 
 
-def one_core():
-    """Before any framework starts its threads."""
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-1:])
-    for name in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
-        os.environ.setdefault(name, "1")
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
-
 def figures(rounds, steps, only=""):
     """{line: seconds per 1,000 views} of the backend that is set, and the clock they are of."""
     import keras
@@ -109,7 +100,9 @@ def main(argv=None):
     options = parser.parse_args(argv)
     if not any(options.only in line for line in (*STEPS, *(f"views {policy}" for policy in POLICIES))):
         parser.error(f"No line has this in its name. Received: --only {options.only}")
-    one_core()
+    from views import limit_cores
+
+    limit_cores(1)
     if options.of_this_backend:
         print(json.dumps(figures(options.rounds, options.steps, options.only)))
         return

@@ -99,6 +99,13 @@ EARLIER = "\\*"  # after a number of `starred`
 SEEDS = 3  # of either side, before a claim is said to hold or to fail
 
 
+def _in_its_unit(number):
+    """What a report's number shows of itself: percent where it gives no other unit."""
+    factor = 100 if number.get("unit", "%") == "%" else 1
+    error = number.get("error")
+    return {"value": round(number["value"] * factor, 4), "error": None if error is None else error * factor}
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Entry:
     """What a results.json says, as far as tables need it."""
@@ -120,12 +127,7 @@ class Entry:
         results = check_results(read_json(path))
         record = results.get("evaluation") or {}
         numbers = {
-            f"{protocol}.{metric}": {
-                "value": round(number["value"] * (100 if number.get("unit", "%") == "%" else 1), 4),
-                "error": None
-                if number.get("error") is None
-                else number["error"] * (100 if number.get("unit", "%") == "%" else 1),
-            }
+            f"{protocol}.{metric}": _in_its_unit(number)
             for protocol, metrics in record.get("numbers", {}).items()
             for metric, number in metrics.items()
         }

@@ -24,7 +24,6 @@ step alone at several sizes of one thing, and the cost of each beside the first.
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -34,6 +33,7 @@ import keras
 import numpy as np
 
 from sslzoo import data, methods, networks
+from sslzoo.callbacks.memory import peak_memory
 from sslzoo.methods.pretrainer import fuses_its_steps
 from sslzoo.views import Views
 
@@ -180,23 +180,6 @@ def usable_devices():
     return keras.distribution.list_devices() if keras.backend.backend() == "jax" else [device()]
 
 
-def memory():
-    """Peak bytes of the device; of this process on a CPU."""
-    if device() == "cpu":
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    if keras.backend.backend() == "jax":
-        import jax
-
-        return jax.devices()[0].memory_stats()["peak_bytes_in_use"]
-    if keras.backend.backend() == "torch":
-        import torch
-
-        return torch.cuda.max_memory_allocated()
-    import tensorflow as tf
-
-    return tf.config.experimental.get_memory_info("GPU:0")["peak"]
-
-
 # ---------------------------------------------------------------- what is printed
 
 
@@ -256,7 +239,7 @@ def measure(options, precision):
             f"{reached:.3f} TFLOP/s at {count / 1e9:.2f} GFLOP a step on {device()}"
             + (f", {reached / peak:.1%} of its {peak} TFLOP/s" if peak else ", whose peak is not known here")
         )
-    print(f"{memory() / 2**30:.2f} GiB at the peak", flush=True)
+    print(f"{peak_memory()[0] / 2**30:.2f} GiB at the peak", flush=True)
     if "scan" in options.peers:
         median["scan"] = bare_scan(whole, images, options)
         line("scan", median["scan"], options)

@@ -8,7 +8,7 @@
 Paper: Kim and Ye, "Energy-Based Contrastive Learning of Visual Representations" (arXiv 2202.04933).
 """
 
-from sslzoo import networks, training
+from sslzoo import training
 from sslzoo.methods import EBCLR
 from sslzoo.training import Per, Variant
 
@@ -27,7 +27,8 @@ RELEASED = {
 # GEDI's entry, so that the two can be compared.
 SETTINGS = RELEASED | {
     "network": Per("resnet8-gedi", mnist="mlp"), "width": 16, "widths": (500, 500), "latent_dim": Per(None, mnist=64),
-    "head": (64, 64), "learning_rate": 1e-3, "buffer_size": 10_000,
+    "head": (64, 64), "head_options": {"batch_norm": False, "activation": "leaky_relu"},
+    "learning_rate": 1e-3, "buffer_size": 10_000,
     "policy_changes": {"crop": {"scale": (0.4, 1.0)}},
     "views_per_image": Per(4, digits=120, mnist=20, fashion_mnist=20), "batch_size": 64,
 }
@@ -51,13 +52,9 @@ def main(argv=None):
     s = run.settings
     own = "widths" if s["network"].startswith("mlp") else "width"
     encoder = run.encoder(**({own: s[own]} if own == "widths" or s["network"] == "resnet8-gedi" else {}))
-    head = networks.projector(
-        encoder.output_shape[-1], s["head"], batch_norm=False, activation="leaky_relu", seed=run.seed + 1
-    )
-    run.fill_head(head, encoder)
     model = EBCLR(
         encoder,
-        head,
+        run.projector(encoder),
         run.views(),
         **run.options("temperature", "generative_weight", "norm_weight", "sgld_steps", "step_size"),
         **run.options("noise", "max_noise", "cooling", "clip", "buffer_size", "restart"),

@@ -196,6 +196,12 @@ def module_at(path: Path) -> ModuleType:
     return module
 
 
+def is_left_behind(name: str) -> bool:
+    """Whether a file is what a process that was killed while it wrote left, or what macOS notes of a folder."""
+    left = (".part", ".part.keras", ".partial", ".former")
+    return name == ".DS_Store" or (name.startswith(".") and name.endswith(left))
+
+
 def read_json(path: Path) -> object:
     """What a JSON file holds.
 

@@ -422,9 +422,7 @@ class Views(RandomLayer):
             InvalidInputError: a step that is no deterministic core layer changes images at inference, or the image
                 shape does not fit the policy.
         """
-        image_shape = tuple(image_shape)
-        if len(image_shape) != 3 or not all(isinstance(side, int) and side > 0 for side in image_shape):
-            raise InvalidInputError(f"image_shape must be (H, W, C). Received: image_shape={image_shape!r}")
+        image_shape = checks.shape(3, image_shape=image_shape)
         probe = np.random.default_rng(0).uniform(*self.value_range, (2, *image_shape)).astype("float32")
         self.prepare(probe)  # refuses a shape that the policy cannot take
 

@@ -52,10 +52,6 @@ class Classifier:
                 values += layer.get_weights()
         return values
 
-    def set_weights(self, values: list[np.ndarray]) -> None:
-        """Takes what `weights` of one without low-rank terms, or with them, gave. It has none itself."""
-        self.training.set_weights(values)
-
 
 def fit_head(head: keras.layers.Dense, features, labels, held_out, held_out_labels, weighted: bool) -> float:
     """Logistic regression on standardized features, put into a dense layer that takes them as they are.

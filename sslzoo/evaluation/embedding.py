@@ -101,8 +101,7 @@ class Embedding:
         paths = self.paths is not None
         columns = {"path": map(no_formula, self.paths)} if paths else {"index": self.index}
         if self.labels is not None:
-            names = self.labels if self.classes is None else np.asarray(self.classes)[self.labels]
-            columns["label"] = names if self.classes is None else map(no_formula, names)
+            columns["label"] = self.labels if self.classes is None else map(no_formula, self._names())
         for name, values in (("feature", self.features), ("log_var", self.log_var)):
             if values is not None:
                 columns |= {f"{name}_{j}": values[:, j] for j in range(values.shape[1])}
@@ -124,13 +123,16 @@ class Embedding:
 
         columns = {"index": self.index} if self.paths is None else {"path": [printable(path) for path in self.paths]}
         if self.labels is not None:
-            names = self.labels if self.classes is None else np.asarray(self.classes)[self.labels]
-            columns["label"] = names if self.classes is None else [printable(name) for name in names]
+            names = self.labels if self.classes is None else [printable(name) for name in self._names()]
+            columns["label"] = names
         for name, values in (("vector", self.features), ("log_var", self.log_var)):
             if values is not None:
                 rows = np.ascontiguousarray(values, np.float32)
                 columns[name] = pyarrow.FixedSizeListArray.from_arrays(rows.ravel(), rows.shape[1])
         parquet.write_table(pyarrow.table(columns), file)
+
+    def _names(self):
+        return np.asarray(self.classes)[self.labels]
 
     def __repr__(self) -> str:
         arrays = [f"{name} {value.dtype} {value.shape}" for name, value in self.arrays().items() if value.ndim]

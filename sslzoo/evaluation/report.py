@@ -240,7 +240,8 @@ def options_of(record: dict) -> dict:
     settings, numbers = record.get("protocols") or {}, record.get("numbers") or {}
     usual = {"seed": 0, "epochs": 200, "gmm_restarts": GMM.gmm_restarts, "extractor": "fid", "outside": []}
     distance = next(iter(numbers.get("generation", ())), "fid")
-    outside = [metric.removesuffix("_auroc") for metric in numbers.get("outliers", ()) if "_slope" not in metric]
+    measured = [metric.removesuffix("_auroc") for metric in numbers.get("outliers", ())]
+    outside = [name for name in measured if not (name.endswith("_slope") and name.removesuffix("_slope") in measured)]
     options = {
         "seed": (record.get("seeds") or [0])[0],
         "epochs": settings.get("linear", settings.get("mlp", {})).get("epochs", usual["epochs"]),

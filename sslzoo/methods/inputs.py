@@ -65,7 +65,7 @@ def check_batches(method, x, batch_size, share=1.0, steps=None) -> object:
     count, batch_size = _sizes(x, batch_size)
     if count is None:
         return check_stream(method, x, training=True)
-    _check_division(method, _met(int(count * share), batch_size, steps), batch_size)
+    _check_division(method, _met(int(count * share), batch_size, steps), batch_size, "an epoch", training=True)
     return x
 
 
@@ -103,20 +103,7 @@ def check_least(method, x, batch_size, what="x", share=1.0, steps=None) -> objec
     count, batch_size = _sizes(x, batch_size)
     if count is None:
         return check_stream(method, x)
-    count = _met(count - int(count * (1.0 - share)), batch_size, steps)
-    last = count % batch_size or batch_size
-    if count and last < method.least_batch:
-        raise InvalidInputError(
-            f"The last batch of {what} must hold at least {method.least_batch} images, which {type(method).__name__} "
-            f"compares: leave some out, or take another batch size. Received: {last} of {count} images"
-        )
-    for size in (min(count, batch_size), last if count else 0):
-        if size % method.batch_multiple:
-            raise InvalidInputError(
-                f"Every batch of {what} must hold a multiple of {method.batch_multiple} images, which "
-                f"{type(method).__name__} compares: leave some out, or take another batch size. "
-                f"Received: a batch of {size} of {count} images"
-            )
+    _check_division(method, _met(count - int(count * (1.0 - share)), batch_size, steps), batch_size, what)
     return x
 
 
@@ -170,18 +157,18 @@ def _met(count, batch_size, steps):
     return count if steps is None else min(count, max(steps, 1) * batch_size)
 
 
-def _check_division(method, count, batch_size):
+def _check_division(method, count, batch_size, what, training=False):
     """The last batch may be smaller."""
-    if not count:
+    if training and not count:
         raise InvalidInputError("There must be images to train on. Received: 0 images")
     if count >= batch_size:
-        method.check_batch(batch_size)
+        method.check_batch(batch_size, training)
     if count % batch_size:
         try:
-            method.check_batch(count % batch_size)
+            method.check_batch(count % batch_size, training)
         except InvalidInputError as error:
             raise InvalidInputError(
-                f"The last batch of an epoch must be one that {type(method).__name__} can take: drop "
+                f"The last batch of {what} must be one that {type(method).__name__} can take: drop "
                 f"{count % batch_size} of {count} images, or take another batch_size. {error}"
             ) from None
 
@@ -228,14 +215,7 @@ class _CheckedDataset(keras.utils.PyDataset):
 
 
 def _check_one(method, training, batch):
-    size = len(keras.tree.flatten(batch)[0])
-    if training:
-        method.check_batch(size)
-    if size < method.least_batch or size % method.batch_multiple:
-        raise InvalidInputError(
-            f"{type(method).__name__} needs at least {method.least_batch} images in every batch, and a multiple of "
-            f"{method.batch_multiple}. Received: a batch of {size}"
-        )
+    method.check_batch(len(keras.tree.flatten(batch)[0]), training)
     return batch
 
 

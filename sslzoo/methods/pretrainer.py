@@ -390,8 +390,8 @@ class Pretrainer(keras.Model):
             self.predict_function = giving_back(self, self.predict_function, "trainable non_trainable")
         return self.predict_function
 
-    def check_batch(self, batch_size: int) -> None:
-        """Raise InvalidInputError unless a training step can have so many images."""
+    def check_batch(self, batch_size: int, training: bool = True) -> None:
+        """Raise InvalidInputError unless a step, of training or not, can have so many images."""
         if batch_size < self.least_batch:
             raise InvalidInputError(
                 f"{type(self).__name__} compares the images of a batch and needs at least {self.least_batch} in "
@@ -403,7 +403,7 @@ class Pretrainer(keras.Model):
                 f"{type(self).__name__} needs a multiple of {self.batch_multiple} images in every batch. "
                 f"Received: a batch of {batch_size} images"
             )
-        if self.most_batch is not None and batch_size > self.most_batch:
+        if training and self.most_batch is not None and batch_size > self.most_batch:
             raise InvalidInputError(
                 f"{type(self).__name__} must remember the images of a step, and has room for {self.most_batch}: take "
                 f"smaller batches, or a larger queue or buffer. Received: a batch of {batch_size} images"

@@ -18,7 +18,7 @@ import keras
 import numpy as np
 
 from sslzoo.errors import ArtifactError, InvalidInputError
-from sslzoo.files import as_path, plain, sha256, write_beside, write_synced
+from sslzoo.files import as_path, is_left_behind, plain, sha256, write_beside, write_synced
 from sslzoo.networks.composition import as_functional, check_published, compose, input_range, required_packages
 from sslzoo.publishing import card
 from sslzoo.zoo import layout
@@ -155,8 +155,8 @@ def hashes(folder: "str | os.PathLike") -> dict[str, str]:
 
     Itself, the card and metadata.json are left out, which nothing is loaded from: Keras writes the date into it.
     """
-    left_out = {layout.RESULTS, layout.CARD, layout.METADATA}
-    return {file: sha256(Path(folder) / file) for file in layout.files(folder) if Path(file).name not in left_out}
+    files = [file for file in layout.files(folder) if Path(file).name not in layout.UNSEALED]
+    return {file: sha256(Path(folder) / file) for file in files}
 
 
 # ------------------------------------------------------------------ folders
@@ -188,11 +188,6 @@ def _replacing(folder, overwrite):
         _remove(partial)
 
 
-def _is_left_behind(name):
-    """Whether a file is what a process that was killed while it wrote left, or what macOS notes of a folder."""
-    return name == ".DS_Store" or (name.startswith(".") and name.endswith(".part"))
-
-
 def _restore(former, folder):
     """Puts back what a process killed between two renames left aside."""
     if not folder.exists() and (former / layout.CONFIG).is_file():
@@ -210,7 +205,7 @@ def _remove(path):
 def check_target(folder: Path, overwrite: bool) -> None:
     """Raises ArtifactError unless a model can be written as that folder; changes nothing."""
     present = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
-    foreign = sorted(name for name in present - _ENTRIES if not _is_left_behind(name))
+    foreign = sorted(name for name in present - _ENTRIES if not is_left_behind(name))
     if folder.exists() and not folder.is_dir():
         reason = "there is a file of that name"
     elif folder.exists() and folder.samefile(os.curdir):  # replaced, it would leave the shell in a folder that is gone

@@ -6,9 +6,9 @@ import math
 import numpy as np
 
 from sslzoo import checks, data
+from sslzoo.data.sources import is_folder
 from sslzoo.errors import InvalidInputError, printable
 from sslzoo.evaluation.features import spread
-from sslzoo.files import as_path
 from sslzoo.training.plan import Plan
 
 
@@ -86,7 +86,7 @@ def _why_no_test(plan, labels):
 def _source(plan):
     """What `sslzoo.data.load` reads. A folder is listed once: files that come between two splits would shift both."""
     chosen = plan.arguments
-    if plan.is_known or not as_path(plan.dataset).is_dir():
+    if not is_folder(plan.dataset):
         return plan.dataset
     print(f"Reading the images below {plan.dataset}")  # which may take minutes; a log file shows this first
     return data.ImageFolder(plan.dataset, chosen.labels, chosen.test_share, plan.seed, chosen.background)

@@ -12,14 +12,14 @@ import numpy as np
 from sslzoo import processes
 from sslzoo.data import StreamedImages
 from sslzoo.errors import ArtifactError
-from sslzoo.files import lock_folder, unlock_folder, write_beside
+from sslzoo.files import is_left_behind, lock_folder, read_json, unlock_folder, write_beside
 from sslzoo.publishing import artifact
 
 # What a run notes beside its identity: the epochs it was planned for before it was given more, steps in a program,
 # how many steps fitted into --max-minutes (each time it was asked), and how it ended (`zoo.results.ENDINGS`).
 NOTES = {"extended", "fuse_steps", "planned", "ended"}
 OWN = {"run.json", "history.csv", "checkpoint.npz", "checkpoint.previous.npz", "pictures", "tensorboard", "init"}
-OWN |= {"results.json", ".DS_Store"}
+OWN |= {"results.json"}
 
 
 class RunFolder:
@@ -70,7 +70,7 @@ class RunFolder:
             )
         held = sorted(path.name for path in out.iterdir())
         own = OWN | {self.name, f"{self.name}.keras"}
-        foreign = any(each not in own and not _is_left_over(each) for each in held)
+        foreign = any(each not in own and not is_left_behind(each) for each in held)
         if not record.exists() and (began or foreign):
             raise ArtifactError(
                 "The output folder must be new, empty, or hold a run of this recipe (with --resume). "
@@ -158,18 +158,10 @@ def read(record: Path) -> dict:
     Raises:
         ArtifactError: it is not a run.
     """
-    try:
-        theirs = json.loads(record.read_text("utf-8"))
-        if not isinstance(theirs, dict):
-            raise ValueError("it is no object")
-    except (OSError, ValueError) as error:
-        raise ArtifactError(f"The run's record must be JSON ({error}). Received: {record}") from error
+    theirs = read_json(record)
+    if not isinstance(theirs, dict):
+        raise ArtifactError(f"A run's record must be a JSON object. Received: {record}")
     return theirs
-
-
-def _is_left_over(name):
-    """Whether a killed process left it."""
-    return name.startswith(".") and name.endswith((".part", ".part.keras", ".partial", ".former"))
 
 
 def _flat(record, path=""):

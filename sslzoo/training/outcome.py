@@ -89,10 +89,10 @@ def write(run, model: keras.Model) -> Path:
     Raises:
         ArtifactError: the model is left, but not all of it could be published, evaluated or drawn.
     """
-    _, remarks = ending(run)
+    ended, remarks = ending(run)
     for remark in remarks:
         print(f"{remark} What was trained so far is evaluated and written.")
-    run.folder.note(ended=ending(run)[0])
+    run.folder.note(ended=ended)
     return _in_time(run, lambda: _write(run, model, run.stopwatch.deadline is not None))
 
 

@@ -23,7 +23,18 @@ from sslzoo import checks
 from sslzoo.errors import InvalidInputError, ManifestError, SSLZooError
 from sslzoo.files import as_path, sha256
 from sslzoo.zoo import layout
-from sslzoo.zoo.results import FIELDS, METRIC, check_fields, is_count, is_device, is_name, matches, plain, read_results
+from sslzoo.zoo.results import (
+    FIELDS,
+    METRIC,
+    check_fields,
+    is_count,
+    is_device,
+    is_name,
+    is_sha256,
+    matches,
+    plain,
+    read_results,
+)
 
 FILE = "weights_manifest.json"
 SCHEMA = 2
@@ -84,7 +95,7 @@ _ENTRY = {
         "a commit of 40 hexadecimal digits, or null",
         lambda value: value is None or matches(COMMIT)(value),
     ),
-    "sha256": (True, "64 hexadecimal digits", matches("[0-9a-f]{64}")),
+    "sha256": (True, "64 hexadecimal digits", is_sha256),
     "parts": (True, f"a list of {', '.join(layout.PARTS)}", _is_parts),
     "bytes": (True, "an integer >= 0", is_count),
     "metrics": (True, "a list of objects", {name: METRIC[name] for name in ("name", "value", "error", "unit")}),

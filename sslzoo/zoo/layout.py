@@ -23,6 +23,7 @@ from sslzoo.files import as_path
 PARTS = ("encoder", "posterior", "projection", "decoder", "model")
 FILES = CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"  # of each part
 RESULTS, CARD, PICTURES = "results.json", "README.md", "pictures"
+UNSEALED = {RESULTS, CARD, METADATA}  # by results.json, which the manifest seals
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 
 

@@ -8,8 +8,6 @@ from sslzoo.zoo import index, layout
 from sslzoo.zoo.loading import local_models, weight_folders
 from sslzoo.zoo.results import read_results
 
-_UNSEALED = {layout.RESULTS, layout.CARD, layout.METADATA}  # by results.json; the manifest seals results.json
-
 
 def verify(name: str | None = None, hub: bool = False) -> list[dict]:
     """Compares entries of the manifest with the files on this machine and, if asked, on the Hub.
@@ -103,7 +101,7 @@ def _local(entry, folder):
         carried = {"", *layout.parts(folder)}
         expected = {file: digest for file, digest in expected.items() if file.rpartition("/")[0] in carried}
         ignored |= {"parts", "bytes"}
-    sealed = [file for file in layout.files(folder) if file in expected or Path(file).name not in _UNSEALED]
+    sealed = [file for file in layout.files(folder) if file in expected or Path(file).name not in layout.UNSEALED]
     problems = _differences(expected, {file: sha256(folder / file) for file in sealed})
     if problems:
         ignored |= {"parts", "bytes"}

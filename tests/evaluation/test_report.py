@@ -9,7 +9,7 @@ import pytest
 
 from sslzoo.errors import InvalidInputError, UnknownNameError
 from sslzoo.evaluation import Number, Report
-from sslzoo.evaluation.report import versions
+from sslzoo.evaluation.report import options_of, versions
 from sslzoo.files import module_at, write_beside
 
 reports = module_at(Path(__file__).resolve().parents[2] / "benchmarks" / "reports.py")
@@ -231,3 +231,10 @@ def test_reports_and_models_show_themselves():
     assert isinstance(models, list) and isinstance(model, dict) and json.loads(json.dumps(models))[0] == models[0]
     for shown in (repr(models), repr(model)):
         assert "simvae-digits" in shown and model["files"]["config.json"] not in shown
+
+
+def test_the_options_of_a_record_name_every_outside_set():
+    """Each set may have a second number, by the slope; a set may be called so, too."""
+    numbers = {"outliers": {"ski_slope_auroc": {}, "ski_slope_slope_auroc": {}, "dark_auroc": {}}}
+    assert options_of({"protocols": {"outliers": {}}, "numbers": numbers}) == {"outside": ["ski_slope", "dark"]}
+    assert options_of({"protocols": {"knn": {}}, "numbers": {}}) == {}
