@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
+import warnings
 import zipfile
 from pathlib import Path
 
@@ -446,9 +447,27 @@ def test_a_folder_is_not_replaced_unasked(folder, copy):
 def test_the_current_folder_is_not_replaced(copy, monkeypatch):
     before = state(copy)
     monkeypatch.chdir(copy)
-    with pytest.raises(ArtifactError, match="this one is the current folder"):
+    with pytest.raises(ArtifactError, match="the current folder is this one"):
         write(".", all_parts(), facts(), overwrite=True)
     assert state(copy) == before and copy.samefile(".")
+    (copy / "pictures").mkdir(exist_ok=True)
+    monkeypatch.chdir(copy / "pictures")
+    with pytest.raises(ArtifactError, match="the current folder is this one, or lies in it"):
+        write(copy, all_parts(), facts(), overwrite=True)
+
+
+def test_the_network_of_a_method_is_not_published_for_its_encoder(tmp_path):
+    """It sees values 0..1, and an encoder takes 0..255."""
+    from sslzoo.methods import VAE
+
+    method = VAE(posterior_network(), networks.decoder("mlp-small", SHAPE, LATENT, seed=1), seed=0)
+    with pytest.raises(InvalidInputError, match=r"of a method take write\(folder, \*\*method\.parts"):
+        write(tmp_path / "whole", method)
+    with pytest.warns(UserWarning, match=r"No layer of this encoder scales.*method\.parts"):
+        write(tmp_path / "network", networks.encoder("mlp-small", SHAPE, LATENT, seed=0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        write(tmp_path / "right", **method.parts(SHAPE))
 
 
 def test_foreign_files_are_never_removed(copy):

@@ -95,6 +95,11 @@ def test_the_way_from_photographs_to_a_classifier(sslzoo_, world):
             "evaluate runs/simclr-photos --dataset photos --out photos/measured",
             "pictures must be outside the folder of",
         ),
+        (
+            "compare runs/simclr-photos random-cifar10 --dataset photos --out photos/compared",
+            "--out must be outside the folder of",
+        ),
+        ("finetune simclr-cifar10 --dataset photos --out photos/classifier", "out must be outside the folder of"),
         ("explore features.npz --html other.html --images photos", "images must be those of the features, 24 files"),
         ("verify runs/simclr-photos", "A model is verified by its name"),
         ("evaluate runs/simclr-photos --dataset new", "There are no test images"),

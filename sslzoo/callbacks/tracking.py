@@ -46,9 +46,10 @@ class Tracker(keras.callbacks.Callback):
                 f"Logs to {service} take pip install {service}; importing it failed ({error}). Received: {service=}"
             ) from error
         self.service, self.name, self.config, self.project = service, name, dict(config or {}), project
-        self._is_open = self._is_told = False
+        self._is_open = False
 
     def on_train_begin(self, logs=None):
+        self._is_told = False
         if self.service == "mlflow":
             self._client.set_experiment(self.project)
             self._client.start_run(run_name=self.name)

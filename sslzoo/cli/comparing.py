@@ -44,9 +44,11 @@ def compare(encoders, dataset, out, protocols, **options):
       sslzoo compare simvae-mnist other.onnx --dataset photos/
     """
     if out:
+        from sslzoo.data.sources import check_outside
         from sslzoo.evaluation import drawing
 
         drawing.check_folder(out, "--out")
+        check_outside(out, dataset, "--out")
     found = sslzoo.compare(encoders, dataset, protocols=protocols or PROTOCOLS, **options)
     written = f"Wrote {found.save(out)}\n" if out else ""
     return Answer(found.to_dict(), f"{found}\n{written}")

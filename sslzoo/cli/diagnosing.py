@@ -68,6 +68,8 @@ def doctor(encoder, images, policy, compare, by, html, force, **options):
     ]
     found = ranking.rank(diagnoses, by) if compare else None
     say(dict.fromkeys(remark for diagnosis in diagnoses for remark in diagnosis.remarks))
+    if len({diagnosis.policy for diagnosis in diagnoses if diagnosis.viewed}) > 1:
+        say(["Each encoder saw the views of its own training: compare alignment, separation and LiDAR with --policy."])
     first = diagnoses[0]
     if html:
         page = diagnosis_page(first, str(found or ""))

@@ -101,7 +101,7 @@ def seal(folders):
 
     examples:
       sslzoo seal weights/*
-      sslzoo seal runs/mine/mine
+      sslzoo seal runs/mine
     """
     changed = {str(folder): publishing.seal(folder) for folder in folders}
     return Answer({"changed": changed}, changes(changed, "sealed"))

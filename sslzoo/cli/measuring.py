@@ -55,7 +55,8 @@ def evaluate(name, revision, dataset, protocols, out, **options):
     Data sets: digits, mnist, fashion_mnist, cifar10, cifar100, svhn_cropped, celeb_a.
     The encoder stays frozen: a hash of its weights before and after proves it. In a
     folder without splits each subfolder is a class. --protocols all adds few labels,
-    style, reconstruction, generation, likelihood and outliers, where they apply.
+    style, attributes, reconstruction, generation, likelihood and outliers, where they
+    apply.
     --out writes report.json, report.md and pictures/, over those of an earlier
     evaluation.
 

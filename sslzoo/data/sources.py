@@ -27,8 +27,10 @@ from sslzoo.data.tiff import MOST_CHANNELS
 from sslzoo.files import as_path, is_path, open_npz, write_beside
 
 
-def splits(name: str | os.PathLike) -> tuple[str, ...]:
+def splits(name: str | os.PathLike | ImageFolder) -> tuple[str, ...]:
     """Names of the splits that `load(name, split)` knows; reads no image."""
+    if isinstance(name, ImageFolder):
+        return name.splits
     kind = _kind(name)
     if kind == "known":
         return tuple(KNOWN[name].splits)
@@ -39,7 +41,7 @@ def splits(name: str | os.PathLike) -> tuple[str, ...]:
 
 
 def load(
-    name: str | os.PathLike,
+    name: str | os.PathLike | ImageFolder,
     split: str,
     data_dir: str | os.PathLike | None = None,
     image_size: "int | tuple[int, int] | str | None" = None,
@@ -358,18 +360,21 @@ def class_folders(name: str | os.PathLike) -> list[str]:
     return folder.class_folders if folder.looks_sorted else []
 
 
-def class_names(name: str | os.PathLike | None, labels: np.ndarray) -> "list[str] | None":
+def class_names(name: str | os.PathLike | ImageFolder | None, labels: np.ndarray) -> "list[str] | None":
     """What the classes that are among some labels show, in ascending order, as pictures name them.
 
     Args:
-        name: of a known data set, or the path of a folder, whose folders are its classes; None of arrays, which have
-            no names. What a report calls the data is no path: a folder of that name may be anyone's.
+        name: of a known data set, or the path of a folder, whose folders are its classes, or that folder as it was
+            listed; None of arrays, which have no names. What a report calls the data is no path: a folder of that name
+            may be anyone's.
         labels: int (N,).
 
     Returns:
         list of str, or None where `name` is neither, has no names, or labels are beyond them.
     """
-    if name is not None and is_folder(name):
+    if isinstance(name, ImageFolder):
+        names = name.classes
+    elif name is not None and is_folder(name):
         names = ImageFolder(name, "folders").classes
     else:
         names = KNOWN[name].class_names if name in KNOWN else ()

@@ -27,7 +27,7 @@ RESAMPLES = 10_000
 FORMAT = "sslzoo.downstream.Comparison/1"
 ADJUSTMENT = (
     "p: exact McNemar test on the images that only one of the two answers right, adjusted by Holm's method for all "
-    "{count} pairs of this table: the chance of any false 'differ' in it is below 5 %, even if the pairs are dependent."
+    "pairs of this table ({count}): the chance of a false 'differ' in it is below 5 %, even if the pairs are dependent."
 )
 
 

@@ -13,12 +13,12 @@ from sslzoo import checks, progress, zoo
 from sslzoo.callbacks.health import DIMENSIONAL_POWER
 from sslzoo.downstream.encoders import as_encoder, as_features, features_of
 from sslzoo.downstream.images import default_policy, some_images, views_of
-from sslzoo.errors import InvalidInputError
+from sslzoo.errors import InvalidInputError, SSLZooError
 from sslzoo.evaluation import measures as of
 from sslzoo.evaluation.features import check_features, image_shape, sized
 from sslzoo.files import as_json, is_named, write_beside
 from sslzoo.networks.composition import input_range
-from sslzoo.views import POLICIES
+from sslzoo.views import POLICIES, policy
 from sslzoo.zoo.listing import table
 
 FORMAT = "sslzoo.downstream.Diagnosis/1"
@@ -51,7 +51,7 @@ MEASURES = {
     "alpha_req": Measure("alpha-ReQ", "how fast variance falls along components", -1),
     "distance": Measure("distance", "squared, of different images, 0 to 4"),
     "alignment": Measure("alignment", "squared distance of two views of one image, 0 to 4", -1),
-    "separation": Measure("separation", "distance / alignment: 1 sees views, not images", 1),
+    "separation": Measure("separation", "distance of views of different images / alignment: 1 is blind to images", 1),
     "lidar": Measure("LiDAR", "directions that distinguish images beyond their views", 1),
     "magnitude": Measure("magnitude", "root mean square of features"),
     "dead_features": Measure("dead features", "the same for all images"),
@@ -378,7 +378,7 @@ def diagnose(
             flat = viewed.reshape(-1, *viewed.shape[2:])
             seen = features_of(encoder, flat, batch_size, lambda done, _: line(len(images) + done, total))
             seen = seen.reshape(*viewed.shape[:2], -1)
-    return _diagnosis(name or _name(source, encoder.name), rows, seen, policy, fault, remarks, images)
+    return _diagnosis(name or _name(source, encoder.name), rows, seen, _said(policy, changes), fault, remarks, images)
 
 
 def _diagnosis(name, rows, seen, policy, fault, remarks, images):
@@ -430,11 +430,27 @@ def _policy_for(source, images, views):
         return views if isinstance(views, str) else "views given", {}
     if is_named(source) and not str(source).endswith(".onnx"):
         settings = zoo.results_of(source).get("settings") or {}
-        policy, changes = settings.get("policy"), settings.get("policy_changes") or {}
-        if isinstance(policy, str) and policy in POLICIES:
-            changes = {"flip": settings["flip"]} | changes if "flip" in settings else changes
-            return policy, {step: change for step, change in changes.items() if step in POLICIES[policy]}
+        name = settings.get("policy")
+        if isinstance(name, str) and name in POLICIES:
+            return name, _changes(name, settings)
     return default_policy(images.shape[1:]), {}
+
+
+def _changes(name, settings):
+    """What training changed of a policy, as far as this version knows it."""
+    steps, changes = POLICIES[name], settings.get("policy_changes") or {}
+    flip = {"flip": settings["flip"]} if "flip" in settings else {}
+    try:
+        changes = {step: change for step, change in (flip | changes).items() if step in steps}
+        policy(name, **changes)
+    except (TypeError, SSLZooError):  # of somebody else's version
+        return {}
+    return {step: change for step, change in changes.items() if change != steps[step]}
+
+
+def _said(name, changes):
+    """A policy with its changes, as a diagnosis names it."""
+    return name and ", ".join([name, *(f"{step}={change}" for step, change in changes.items())])
 
 
 def _viewed(images, policy, changes, views, num_views, seed, value_range):

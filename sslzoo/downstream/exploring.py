@@ -13,7 +13,8 @@ from PIL import Image, ImageOps
 
 from sslzoo import checks, data
 from sslzoo.data.catalogue import KNOWN
-from sslzoo.data.inputs import source_of
+from sslzoo.data.image_folder import are_deep
+from sslzoo.data.inputs import DeepFiles, Files, source_of
 from sslzoo.data.labels import check_labels
 from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation.embedding import Embedding
@@ -141,7 +142,8 @@ def _source(bank, images, split, data_dir):
     if images is None:
         if bank.paths is None or not any(map(os.path.exists, bank.paths)):
             return None
-        files = source_of([os.fspath(path) for path in bank.paths], skip=True)
+        files = [as_path(path) for path in bank.paths]  # a file each, whatever has become of it
+        files = (DeepFiles if are_deep(files) else Files)(files, "white")
         return lambda row: _as_picture(files.read(row))
     if isinstance(images, str) and images in KNOWN:
         images, split = data.load(images, split or "train", data_dir=data_dir)[0], None

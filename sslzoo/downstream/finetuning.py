@@ -10,6 +10,7 @@ import keras
 import numpy as np
 
 from sslzoo import augment, checks, data, networks, publishing, views, zoo
+from sslzoo.data.sources import check_outside
 from sslzoo.downstream import labeled
 from sslzoo.downstream.classifier import Classifier, GradedAdam, add_low_rank, depth_factors, fit_head
 from sslzoo.downstream.comparison import wilson
@@ -160,7 +161,8 @@ def finetune(
         held_out: share of the labeled images of each class that is held out, at most 0.9.
         flip: whether images are mirrored; None: all but digits and house numbers.
         scratch: whether the same network is trained from scratch, for comparison.
-        image_size: int, of a folder's images, where the encoder takes any size; None: as `sslzoo.data.load`'s "auto".
+        image_size: int, of a folder's images, where the encoder takes any size; None: the size that they share up to
+            256 pixels, or at most 64 (`sslzoo.data.load`'s "auto").
         pretrained: whether a backbone begins with its supervised weights.
         attribute: of labels (N, A), as in `sslzoo.evaluate`.
         data_dir, on_error, stream: as in `sslzoo.data.load`; what
@@ -200,6 +202,8 @@ def finetune(
     checks.number(0, 0.9, test_share=test_share)
     out = None if out is None else as_path(out)
     name = None if out is None else _check_out(out, overwrite, license)
+    if out is not None and is_named(dataset):
+        check_outside(out, dataset, "out")
     is_backbone = _is_backbone(encoder)
     if pretrained and not is_backbone:
         raise InvalidInputError(f"pretrained is for backbones, such as 'keras:ResNet50'. Received: {encoder=}")

@@ -127,7 +127,7 @@ def _splits(dataset, shape, image_size, test_share, seed, options):
     def load(split):
         return data.load(source, split, **reading)
 
-    has_test = held or "test" in data.splits(dataset)
+    has_test = held or "test" in data.splits(source)
     return data.name_of(dataset), load("train"), load("test") if has_test else None, names, held
 
 

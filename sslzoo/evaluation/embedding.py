@@ -215,10 +215,11 @@ def embed(
         UnknownNameError, ArtifactError, ...: as `sslzoo.load`.
     """
     name = os.fspath(encoder) if is_named(encoder) and part != "projection" else None
-    if name is not None and revision is not None:  # who searches these features embeds with the same weights
-        name = address(name, revision)
     reading = (images, split, batch_size, on_error, progress, labels, background)
-    return embed_by(lambda: load_encoder(encoder, part=part, revision=revision), name, *reading)
+    found = embed_by(lambda: load_encoder(encoder, part=part, revision=revision), name, *reading)
+    if name is not None and revision is not None:  # who searches these features embeds with the same weights
+        found.model = np.array(address(name, revision))
+    return found
 
 
 def embed_by(load, name, images, split, batch_size, on_error, progress, labels, background) -> Embedding:

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import time
+import warnings
 import zipfile
 from pathlib import Path
 
@@ -36,6 +37,7 @@ _CAPTIONS = {
     "embedding": "Features of test images",
     "curves": "Training curves",
 }
+_SCALING = (keras.layers.Rescaling, keras.layers.Normalization)
 # part -> what it maps, and the number of axes of inputs and outputs (None: any).
 _SHAPES = {
     "encoder": ("raw images (B, H, W, C) -> (B, L)", (4, 2)),
@@ -208,8 +210,8 @@ def check_target(folder: Path, overwrite: bool) -> None:
     foreign = sorted(name for name in present - _ENTRIES if not is_left_behind(name))
     if folder.exists() and not folder.is_dir():
         reason = "there is a file of that name"
-    elif folder.exists() and folder.samefile(os.curdir):  # replaced, it would leave the shell in a folder that is gone
-        reason = "this one is the current folder"
+    elif Path.cwd().is_relative_to(folder.resolve()):  # replaced, it would leave the shell in a folder that is gone
+        reason = "the current folder is this one, or lies in it"
     elif foreign:
         reason = f"this one holds other files, which are left alone ({', '.join(foreign[:5])})"
     elif present and not overwrite:
@@ -255,7 +257,18 @@ def _checked(part, model):
         if not isinstance(model, keras.Model) or not model.built:
             raise InvalidInputError(f"model must be a built Keras model. Received: model={model!r}")
         return check_published(model, core=False)
+    if hasattr(model, "parts") and isinstance(model, keras.Model):  # a method, whose own network sees views
+        raise InvalidInputError(
+            f"{part} must be a network: of a method take write(folder, **method.parts((H, W, C))). "
+            f"Received: {part} of type {type(model).__name__}"
+        )
     model = as_functional(part, model)
+    if part == "encoder" and not any(isinstance(layer, _SCALING) for layer in model._flatten_layers()):
+        warnings.warn(
+            "No layer of this encoder scales its images: values 0..255 enter its first layer as they are. The network "
+            'of a method sees values 0..1; publish method.parts((H, W, C))["encoder"].',
+            stacklevel=4,
+        )
     expected, ranks = _SHAPES[part]
     shapes = [tuple(tensor.shape) for tensor in (*model.inputs, *model.outputs)]
     fits = len(shapes) == len(ranks) and all(rank in (None, len(shape)) for rank, shape in zip(ranks, shapes))

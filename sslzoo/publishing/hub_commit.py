@@ -4,6 +4,7 @@ import os
 from hashlib import sha256
 from typing import Literal
 
+from sslzoo.data.catalogue import KNOWN
 from sslzoo.environment import check_backend
 from sslzoo.errors import ArtifactError, HubError, InvalidInputError
 from sslzoo.files import as_path
@@ -11,6 +12,8 @@ from sslzoo.publishing import card as cards
 from sslzoo.publishing import manifest as manifests
 from sslzoo.zoo import hub, index, layout
 from sslzoo.zoo.results import read_results
+
+_OF_IMAGES = ("views.png", "neighbors.png", "reconstructions.png")  # pictures of somebody's photographs
 
 
 def publish(
@@ -86,6 +89,9 @@ def publish(
 
     card = cards.sign(cards.render(results, repo_id)).encode("utf-8")
     notes, created, before = [], None, hub.Remote(None, {})
+    shown = [file for file in _OF_IMAGES if f"{layout.PICTURES}/{file}" in model]
+    if shown and results.get("dataset") not in KNOWN:
+        notes.append(f"Its pictures show images of the data: {', '.join(shown)}.")
     try:
         created = open_repository(repo_id, private, token, make=not dry_run)
         if not (created and dry_run):

@@ -7,7 +7,7 @@ import numpy as np
 
 from sslzoo import zoo
 from sslzoo.errors import ArtifactError, InvalidInputError
-from sslzoo.evaluation.features import check_no_classifier
+from sslzoo.evaluation.features import load_encoder
 from sslzoo.networks import composition
 from sslzoo.training.flags import public
 from sslzoo.training.folder import save
@@ -47,7 +47,7 @@ class Beginning:
 
     def settings(self) -> dict:
         """What results.json says in place of the run's own settings of its network."""
-        return {"network": f"as in {public(self.name)}", "network_options": {}}
+        return {"network": f"as in {public(self.name).rstrip('/')}", "network_options": {}}
 
     def check_shape(self, image_shape: tuple[int, int, int]) -> None:
         """Raise InvalidInputError unless the model takes images of that shape (H, W, C)."""
@@ -126,7 +126,5 @@ class Beginning:
                 raise ArtifactError(
                     f"The run did not begin with such a part. Received: part={part!r} of '{self.folder}'"
                 )
-            if not self.copied:
-                check_no_classifier(self.name)
-            self.loaded[part] = zoo.load(copy) if self.copied else zoo.load(self.name, part=part)
+            self.loaded[part] = zoo.load(copy) if self.copied else load_encoder(self.name, part=part)
         return self.loaded[part]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import os
 
 import numpy as np
 
@@ -22,6 +23,7 @@ class Examples:
         no_test: str, why there are none, or None.
         remarks: list of str, what the card must say of them.
         value_range: (low, high), what networks see as 0 and 1.
+        source: what `sslzoo.data` reads: a name, a path, or the folder as it was listed.
     """
 
     images: "np.ndarray | data.StreamedImages"
@@ -31,6 +33,7 @@ class Examples:
     no_test: str | None = None
     remarks: "list[str]" = dataclasses.field(default_factory=list)
     value_range: tuple[float, float] = (0.0, 255.0)
+    source: "str | os.PathLike | data.ImageFolder | None" = None
 
 
 def read(plan: Plan) -> Examples:
@@ -40,7 +43,7 @@ def read(plan: Plan) -> Examples:
         SSLZooError: images that are not there or cannot be read, or test images of another shape.
     """
     remarks, source = [], _source(plan)
-    train = Examples(*_load(plan, source, "train", remarks), remarks=remarks)
+    train = Examples(*_load(plan, source, "train", remarks), remarks=remarks, source=source)
     train.value_range = data.value_range(train.images)
     if train.value_range != (0, 255):
         low, high = train.value_range

@@ -281,7 +281,7 @@ def draw(run, model, encoder) -> Iterator[Path]:
     if len(features) > 1:
         yield pictures.neighbors(shown, features, folder / "neighbors.png", seed=run.seed)
     if labels is not None and labels.ndim == 1:
-        names = data.class_names(run.dataset, labels[chosen])
+        names = data.class_names(run.examples.source, labels[chosen])
         yield pictures.embedding(features, labels[chosen], folder / "embedding.png", names=names)
     for name, kind, arrays, title in model.pictures(images[spread(len(images), 100)], run.seed):
         options = {} if title is None else {"title": title}

@@ -17,6 +17,7 @@ A value that differs between data sets is written `Per(otherwise, mnist=...)`; n
 import ast
 import dataclasses
 import hashlib
+import json
 import math
 import re
 import unicodedata
@@ -365,10 +366,12 @@ def parse_changes(words: "list[str]", numbers: dict) -> dict:
             value = ast.literal_eval(WORDS.get(text.lower(), text))
         except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):  # what it raises of odd texts
             value = text
-        if isinstance(value, (set, bytes, complex)):  # which no setting is, and JSON has not
+        try:
+            json.dumps(value)
+        except TypeError:
             raise InvalidInputError(
-                f"{name} must be a number, a text, a tuple or a dict. Received: --set {name}={text}"
-            )
+                f"{name} must consist of numbers, texts, tuples and dicts. Received: --set {name}={text}"
+            ) from None
         if isinstance(numbers[name], bool) and not isinstance(value, bool):
             raise InvalidInputError(f"{name} must be True or False. Received: --set {name}={text}")
         if isinstance(numbers[name], (int, float)) and not isinstance(value, (int, float, type(None))):

@@ -278,8 +278,8 @@ def list_models(method: str | None = None, dataset: str | None = None, tag: str 
 
     Returns:
         list of dicts, which notebooks show as a table, sorted by name: what the manifest says (`sslzoo.zoo.index`; null
-        where it says nothing), and name, tag (null: the default recipe), local (bool, whether the encoder loads without
-        a network).
+        where it says nothing), and name, tag (the end of the name; null: none), local (bool, whether the encoder loads
+        without a network).
 
     Raises:
         UnknownNameError: no model is of that method, data set or tag.

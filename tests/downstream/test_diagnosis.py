@@ -218,8 +218,17 @@ def test_views_are_those_of_training_and_what_it_changed(monkeypatch):
     seen, make = [], images.views_of
     monkeypatch.setattr(diagnosis, "views_of", lambda *given: seen.append(given[-1]) or make(*given))
     some = rng.integers(0, 256, (12, 32, 32, 3)).astype("uint8")
-    assert sslzoo.diagnose("simclr-cifar10", some).policy == "simclr-cifar10"
-    assert seen == [{"flip": "horizontal", "crop": {"scale": [0.2, 1.0]}, "blur": None}]
+    said = "simclr-cifar10, crop={'scale': [0.2, 1.0]}, blur=None"
+    assert sslzoo.diagnose("simclr-cifar10", some).policy == said
+    assert sslzoo.diagnose("simclr-cifar10", some, views="simclr-cifar10").policy == "simclr-cifar10"
+    assert seen == [{"crop": {"scale": [0.2, 1.0]}, "blur": None}, {}]
+    for unknown in [1], {"crop": {"min_area": 0.2}}, {"crop": 3}:  # of another version
+        monkeypatch.setattr(
+            diagnosis.zoo,
+            "results_of",
+            lambda _, changes=unknown: {"settings": {"policy": "simclr-cifar10", "policy_changes": changes}},
+        )
+        assert sslzoo.diagnose("simclr-cifar10", some).policy == "simclr-cifar10"
     with pytest.raises(UnknownNameError, match="setting of crop"):
         make(some, "simclr-cifar10", 2, changes={"crop": {"scales": (0.2, 1)}})
 

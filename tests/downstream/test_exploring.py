@@ -76,6 +76,15 @@ def test_files_give_names_and_thumbnails(tmp_path):
     data = read(sslzoo.explore(bank, tmp_path / "a.html"))
     assert data["names"] == [*(path.name for path in paths), "gone.png"] and data["sprite"]["columns"] == 3
     assert [group["name"] for group in data["groups"]] == ["cluster"]
+    paths[1].unlink()
+    paths[1].mkdir()  # by now a folder, whose files are none of these
+    for number in range(3):
+        Image.new("RGB", (30, 20), "white").save(paths[1] / f"{number}.png")
+    sheet = read(sslzoo.explore(bank, tmp_path / "b.html"))["sprite"]
+    picture = Image.open(io.BytesIO(base64.b64decode(sheet["uri"].partition(",")[2]))).convert("RGB")
+    middle = [(sheet["tile"] * (k % 3 + 0.5), sheet["tile"] * (k // 3 + 0.5)) for k in (2, 3)]
+    red = [picture.getpixel((int(x), int(y)))[0] for x, y in middle]
+    assert abs(red[0] - 120) < 10 and abs(red[1] - 180) < 10
 
 
 def test_deep_files_have_thumbnails(tmp_path):

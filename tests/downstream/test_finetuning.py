@@ -408,7 +408,7 @@ def test_arguments_are_refused_before_any_work(monkeypatch, options, error, mess
 def test_the_current_folder_is_not_replaced(out, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(finetuning, "_run", None)
-    with pytest.raises(ArtifactError, match="this one is the current folder"):
+    with pytest.raises(ArtifactError, match="the current folder is this one"):
         sslzoo.finetune(make_encoder(), (stripes(30), stripes(6)), out=out)
 
 

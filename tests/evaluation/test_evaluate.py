@@ -651,7 +651,13 @@ def test_folders_in_a_folder_are_classes_and_a_fifth_is_held_out(encoder, tmp_pa
     assert any("the 3 folders are classes, and 20% of each class are test images" in each for each in report.remarks)
     said = evaluate(encoder, tmp_path / "sorted", "knn", labels="folders", test_share=0.2)
     assert said["knn"] == report["knn"] and not any("folders are classes" in each for each in said.remarks)
-    assert sslzoo.data.class_names(tmp_path / "sorted", np.array([2, 0, 0])) == ["a", "c"]
+    listed = sslzoo.data.ImageFolder(tmp_path / "sorted", "folders")
+    assert (
+        sslzoo.data.class_names(tmp_path / "sorted", np.array([2, 0, 0]))
+        == ["a", "c"]
+        == sslzoo.data.class_names(listed, np.array([0, 2]))
+    )
+    assert sslzoo.data.splits(listed) == sslzoo.data.splits(tmp_path / "sorted")
     half = evaluate(encoder, tmp_path / "sorted", "knn", labels="folders", test_share=0.5)
     assert half.data["test"] > 2 * held_out
     unsaid = evaluate(encoder, tmp_path / "sorted", "knn", test_share=0.5)
