@@ -459,15 +459,17 @@ def test_the_current_folder_is_not_replaced(copy, monkeypatch):
 def test_the_network_of_a_method_is_not_published_for_its_encoder(tmp_path):
     """It sees values 0..1, and an encoder takes 0..255."""
     from sslzoo.methods import VAE
+    from sslzoo.views import Views
 
-    method = VAE(posterior_network(), networks.decoder("mlp-small", SHAPE, LATENT, seed=1), seed=0)
+    decoder = networks.decoder("mlp-small", SHAPE, LATENT, seed=1)
+    method = VAE(posterior_network(), decoder, Views("simvae-digits", 2, seed=0))
     with pytest.raises(InvalidInputError, match=r"of a method take write\(folder, \*\*method\.parts"):
-        write(tmp_path / "whole", method)
+        artifact.write(tmp_path / "whole", method)
     with pytest.warns(UserWarning, match=r"No layer of this encoder scales.*method\.parts"):
-        write(tmp_path / "network", networks.encoder("mlp-small", SHAPE, LATENT, seed=0))
+        artifact.write(tmp_path / "network", networks.encoder("mlp-small", SHAPE, LATENT, seed=0))
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        write(tmp_path / "right", **method.parts(SHAPE))
+        artifact.write(tmp_path / "right", **method.parts(SHAPE))
 
 
 def test_foreign_files_are_never_removed(copy):
