@@ -23,7 +23,7 @@ SETTINGS = {
 # 200, best epoch) after 200, by SGD. There, only the second view of an image is ever solarized, with probability 0.2;
 # here either may be, with half of that.
 VARIANTS = {
-    "zoo": AIRNET | {"predictor": 512},
+    "zoo": AIRNET | {"predictor": 512, "momentum": 0.95, "weight_decay": 0.1},
     "strong": STRONG | {
         "policy_changes": {
             "jitter": {"brightness": 0.4, "contrast": 0.4, "saturation": 0.2, "hue": 0.1},
