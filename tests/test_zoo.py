@@ -502,6 +502,15 @@ def test_a_dry_run_checks_all_and_sends_nothing(hub, written, folder):
         publishing.publish(folder, REPOSITORY, dry_run=True)
 
 
+def test_publishing_says_which_pictures_show_images_of_ones_own(hub, tmp_path):
+    for name in ("neighbors.png", "curves.png"):
+        (tmp_path / name).write_bytes(b"\x89PNG picture")
+    drawn = {path.name: path for path in tmp_path.glob("*.png")}
+    for dataset, notes in ("digits", []), ("photos", ["Its pictures show images of the data: neighbors.png."]):
+        write(tmp_path / NAME, models(), results(dataset=dataset), pictures=drawn, overwrite=True)
+        assert publishing.publish(tmp_path / NAME, REPOSITORY, dry_run=True)["notes"] == notes
+
+
 def test_a_dry_run_is_refused_as_the_real_one(published, written):
     with pytest.raises(HubError, match="exists and is public"):
         publishing.publish(written, REPOSITORY, private=True, dry_run=True)
