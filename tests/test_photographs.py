@@ -114,6 +114,12 @@ def test_wrong_ways_are_one_clear_sentence(sslzoo_, world, words, said):
     assert not (world / "photos" / "run").exists() and not (world / "other.html").exists()
 
 
+@pytest.mark.parametrize("change", ["policy=photo", "schedule=cos", "optimizer=adm", "polcy=photos"])
+def test_a_setting_is_refused_before_all_images_are_read(sslzoo_, world, change):
+    code, out, err = sslzoo_(f"train simclr --dataset photos --set {change}")
+    assert code == 2 and "Unknown" in err and "Did you mean" in err and "Reading" not in out
+
+
 def test_a_remark_on_a_folder_is_made_once(sslzoo_):
     code, out, _ = sslzoo_("compare runs/simclr-photos simclr-digits --dataset photos --protocols knn --on-error skip")
     assert code == 0 and len(re.findall("passed over", out)) == 1

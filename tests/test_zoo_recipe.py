@@ -154,7 +154,7 @@ def test_a_damaged_record_fails_its_entry_and_the_others_go_on(tmp_path, capsys,
     monkeypatch.setattr(recipe, "POLL_SECONDS", 0.05)
     assert recipe.train(zoo, entries) == ["simclr-digits"]
     told = capsys.readouterr().out
-    assert "simclr-digits: failed (ArtifactError: The run's record must be JSON" in told
+    assert "simclr-digits: failed (ArtifactError: Expected a JSON file" in told
     assert "vicreg-digits: trained" in told
 
 

@@ -136,7 +136,7 @@ class Builders:
         that is constant, but for what `fit_arguments` does to it when accuracy stalls ("plateau")."""
         s, rate = self.settings, self.settings["learning_rate"]
         accumulated = self.arguments.accumulate or 1
-        if choose("schedule", s["schedule"], ("cosine", "constant", "plateau")) == "cosine":
+        if s["schedule"] == "cosine":
             # Keras asks schedules for the rate of a batch, not of a step that several batches make.
             warmup = s["warmup_steps"] * accumulated
             if s["warmup_epochs"] is not None:
@@ -146,7 +146,7 @@ class Builders:
             else:
                 rate = optimizers.warmup_cosine(rate, self.steps, min(warmup, self.steps // 10))
         several, decay = (accumulated if accumulated > 1 else None), s["weight_decay"]
-        kind = choose("optimizer", s["optimizer"], ("adam", "lars", "muon", "sgd"))
+        kind = s["optimizer"]
         common = {"momentum": 0.9, "weight_decay": decay, "gradient_accumulation_steps": several}
         if kind == "adam":
             adam = {"epsilon": s["adam_epsilon"], "gradient_accumulation_steps": several}

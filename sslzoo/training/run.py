@@ -107,6 +107,8 @@ class Run(Builders):
 
     @functools.cached_property
     def _read(self):
+        if not self.plan.is_known:
+            self.plan.settings(3)  # what is wrong with their names and kinds is said before all images are read
         return examples.read(self.plan)
 
     @functools.cached_property

@@ -26,7 +26,10 @@ from collections.abc import Sequence
 from sslzoo import checks
 from sslzoo.data.catalogue import name_of
 from sslzoo.errors import InvalidInputError, choose
+from sslzoo.views import POLICIES
 
+SCHEDULES = ("cosine", "constant", "plateau")
+OPTIMIZERS = ("adam", "lars", "muon", "sgd")
 LONGEST_NAME = 96  # letters of a model's name
 KINDS = ("gray images", "color images")  # what folders and `.npz` files are taken for, by their channels
 COLOR = ("cifar10", "cifar100", "svhn_cropped", "celeb_a", "color images")  # `Per(color=...)`
@@ -309,6 +312,8 @@ def _checked(numbers):
     for name, value in there("network", "policy").items():
         if not isinstance(value, str):
             raise InvalidInputError(f"{name} must be a name. Received: {name}={value!r}")
+    for name, names in (("policy", POLICIES), ("schedule", SCHEDULES), ("optimizer", OPTIMIZERS)):
+        choose(name, numbers[name], names)
     checks.count(
         **given("batch_size", "num_views", "view_size", "epochs", "latent_dim", "gmm_restarts", "probe_on_views")
     )

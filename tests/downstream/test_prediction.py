@@ -106,7 +106,8 @@ def test_wrong_ways(folder, tmp_path, capsys):
         (["predict", "simvae-digits", folder / "photos", "-o", "-"], "no classes"),
         (["finetune", folder / "tiny", "--dataset", folder / "photos", "--out", folder / "found"], "--force"),
         (["finetune", "no-such", "--dataset", folder / "photos", "--out", tmp_path / "x"], "Unknown model"),
-        (["finetune", folder / "tiny", "--dataset", tmp_path, "--out", tmp_path / "x"], "found none"),
+        (["finetune", folder / "tiny", "--dataset", tmp_path, "--out", folder / "x"], "found none"),
+        (["finetune", folder / "tiny", "--dataset", tmp_path, "--out", tmp_path / "x"], "outside the folder"),
     ]:
         assert cli.main([*map(str, words)]) == 2
         assert said.lower() in capsys.readouterr().err.lower()
