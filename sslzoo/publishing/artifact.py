@@ -210,7 +210,7 @@ def check_target(folder: Path, overwrite: bool) -> None:
     foreign = sorted(name for name in present - _ENTRIES if not is_left_behind(name))
     if folder.exists() and not folder.is_dir():
         reason = "there is a file of that name"
-    elif Path.cwd().is_relative_to(folder.resolve()):  # replaced, it would leave the shell in a folder that is gone
+    elif folder.exists() and Path.cwd().is_relative_to(folder.resolve()):  # replaced, the shell would be nowhere
         reason = "the current folder is this one, or lies in it"
     elif foreign:
         reason = f"this one holds other files, which are left alone ({', '.join(foreign[:5])})"
