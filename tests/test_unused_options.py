@@ -41,6 +41,9 @@ def place(tmp_path_factory):
         ("evaluate sized.keras --dataset photos --image-size 16", "image_size is for encoders that take images of any"),
         ("evaluate sized.keras --dataset photos --attribute Male", "attribute is for several labels"),
         ("evaluate sized.keras --dataset d.npz --on-error skip", "`on_error` is for a folder"),
+        ("search features.npz 3 --background black", "background is for a query that is an image"),
+        ("evaluate sized.keras --dataset d.npz --background black", "`background` is for a folder"),
+        ("views d.npz --background black", "`background` is for a folder"),
         ("evaluate sized.keras --dataset d.npz --labels folders", "`labels` is for a folder"),
         (
             "evaluate sized.keras --dataset photos --protocols knn --epochs 3",
@@ -97,12 +100,21 @@ def test_a_known_set_refuses_options_of_folders(option):
 def test_arrays_refuse_options_of_folders(place):
     encoder = keras.models.load_model(place / "any.keras")
     pair = data.load(place / "d.npz", "train")
-    for option in ({"labels": "folders"}, {"test_share": 0.2}, {"on_error": "skip"}, {"image_size": 16}):
+    for option in ({"labels": "folders"}, {"test_share": 0.2}, {"on_error": "skip"}, {"background": "black"}):
         with pytest.raises(InvalidInputError, match=f"{next(iter(option))} is for a folder"):
             sslzoo.evaluate(encoder, (pair, pair), "knn", **option)
-    for option in ({"on_error": "skip"}, {"image_size": 16}, {"stream": True}):
+    with pytest.raises(InvalidInputError, match="image_size is for a folder"):
+        sslzoo.evaluate(encoder, (pair, pair), "knn", image_size=16)
+    for option in ({"on_error": "skip"}, {"background": "black"}, {"image_size": 16}, {"stream": True}):
         with pytest.raises(InvalidInputError, match=f"{next(iter(option))} is for a folder"):
             sslzoo.finetune(encoder, (pair, pair), mode="probe", **option)
+
+
+def test_a_diagnosis_of_arrays_refuses_options_of_files(place):
+    images = data.load(place / "d.npz", "train")[0]
+    for option in ({"split": "train"}, {"on_error": "skip"}, {"background": "black"}):
+        with pytest.raises(InvalidInputError, match=f"Received: {next(iter(option))}="):
+            sslzoo.diagnose(place / "any.keras", images, **option)
 
 
 def test_what_an_option_agrees_with_is_taken(place):

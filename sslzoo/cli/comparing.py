@@ -25,6 +25,7 @@ PROTOCOLS = ("knn", "logistic")  # of `sslzoo.downstream.comparison`, which impo
     shared.SCALE,
     shared.LABELS,
     shared.TEST_SHARE,
+    shared.BACKGROUND,
     shared.ON_ERROR,
     shared.LIMIT,
     shared.batch_size(500),

@@ -31,6 +31,7 @@ ORDERS += ("separation", "lidar")  # of `sslzoo.downstream.diagnosis`, which imp
         metavar="N",
         help="most images, drawn at random (2000)",
     ),
+    shared.BACKGROUND,
     shared.ON_ERROR,
     shared.batch_size(256),
     shared.SEED,

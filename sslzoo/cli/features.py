@@ -125,10 +125,11 @@ def _write(embedding, output, force, file):
     argument("query", metavar="QUERY", help="an image file, or the number of a row of FEATURES, from 0"),
     argument("-k", type="positive integer", default=8, metavar="N", help="number of results (8)"),
     argument("--model", metavar="NAME", help="model to embed a query image with (the one that FEATURES names)"),
+    shared.BACKGROUND,
     argument("--html", type="path", metavar="FILE", help="also write a page of thumbnails"),
     argument("--force", action="store_true", help="overwrite that page"),
 )
-def search(features, query, k, model, html, force):
+def search(features, query, k, model, background, html, force):
     """Find the images most similar to one.
 
     Ranks the images that `sslzoo embed` turned into features by cosine similarity to
@@ -148,7 +149,7 @@ def search(features, query, k, model, html, force):
     bank = evaluation.read_features(features)
     if not model and bank.model is not None and os.path.exists(str(query)) and row_of(bank, query) is None:
         print(printable(f"sslzoo: embedding the query with the model that the features name, {bank.model}"))
-    matches = evaluation.search(bank, query, k, model)
+    matches = evaluation.search(bank, query, k, model, background)
     if html:
         evaluation.page(str(bank.paths[query]) if is_row and bank.paths is not None else query, matches, html)
     labeled = any(match.label is not None for match in matches)

@@ -51,6 +51,7 @@ MODES = ("full", "probe", "lora")  # of `sslzoo.downstream.finetuning`, which im
     shared.ATTRIBUTE,
     shared.DATA_DIR,
     argument("--license", metavar="L", help="license of the classifier, as the Hub writes it (none)"),
+    shared.BACKGROUND,
     shared.ON_ERROR,
     argument("--force", action="store_true", dest="overwrite", help="overwrite a model in F"),
 )

@@ -42,6 +42,7 @@ ALL_PROTOCOLS = (
     shared.IMAGE_SIZE,
     shared.LABELS,
     shared.TEST_SHARE,
+    shared.BACKGROUND,
     shared.ON_ERROR,
     shared.LIMIT,
     argument("--epochs", type="positive integer", metavar="N", help="epochs of the probes (200)"),
@@ -172,10 +173,11 @@ def _trained_on(name):
     shared.DATA_DIR,
     argument("--html", type="path", metavar="FILE", help="also write a page of images and their views"),
     argument("--force", action="store_true", help="overwrite that page"),
+    shared.BACKGROUND,
     shared.ON_ERROR,
     shared.SEED,
 )
-def views(dataset, policy, num_views, image_size, images, data_dir, html, force, on_error, seed):
+def views(dataset, policy, num_views, image_size, images, data_dir, html, force, background, on_error, seed):
     """Show the random views of images that training would see.
 
     Prints the shares of clipped values and of dark or empty views: a policy that
@@ -199,7 +201,7 @@ def views(dataset, policy, num_views, image_size, images, data_dir, html, force,
     reading, remarks = {"data_dir": data_dir} if dataset in KNOWN else {}, []
     if is_folder(dataset):
         reading = {"image_size": image_size or "auto", "stream": True}
-    every, _ = data.load(dataset, "train", on_error=on_error, remarks=remarks, **reading)
+    every, _ = data.load(dataset, "train", background=background, on_error=on_error, remarks=remarks, **reading)
     say(remarks)
     rows = np.sort(np.random.default_rng(seed).permutation(len(every))[:images])
     chosen = every[rows]

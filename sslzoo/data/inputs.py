@@ -150,26 +150,24 @@ def source_of(
         return _files_of([as_path(path) for path in inputs], split, labels, background, skip)
     if any(map(is_named, inputs)):
         raise InvalidInputError(f"images must be all files, or all in memory. Received: images={images!r:.200}")
-    _refuse(split, labels)
     if listed and all(hasattr(image, "getbands") for image in inputs):
+        refuse_of_files(split, labels)
         return Pictures(inputs, background)
-    _refuse_idle(background, skip)
+    refuse_of_files(split, labels, background, skip)
     return Arrays(*sources.check(inputs if listed else images))
 
 
-def _refuse_idle(background, skip):
-    """Of images that are arrays there is none that cannot be read, and none is transparent."""
-    if background != "white":
-        raise InvalidInputError(f"background is for image files and Pillow images. Received: background={background!r}")
-    if skip:
-        raise InvalidInputError("on_error is for image files and Pillow images. Received: on_error='skip'")
-
-
-def _refuse(split, labels):
+def refuse_of_files(split=None, labels=None, background: str = "white", skip: bool = False):
+    """Raise `InvalidInputError` for an option that images in memory have no use for: they are one split without
+    folders, none of an array is transparent, and none is unreadable."""
     if split is not None:
         raise InvalidInputError(f"Only one folder or one .npz has splits. Received: split={split!r}")
     if labels is not None:
         raise InvalidInputError(f"Only one folder has folders that are classes. Received: labels={labels!r}")
+    if background != "white":
+        raise InvalidInputError(f"background is for image files and Pillow images. Received: background={background!r}")
+    if skip:
+        raise InvalidInputError("on_error is for image files and Pillow images. Received: on_error='skip'")
 
 
 def _files_of(inputs, split, labels, background, skip):
@@ -190,10 +188,9 @@ def _files_of(inputs, split, labels, background, skip):
         kind = DeepFiles if folder.is_deep else Files
         return kind(files, background, classes, named, folder.remarks(split))
     if first.suffix == ".npz":
-        _refuse(None, labels)
-        _refuse_idle(background, skip)
+        refuse_of_files(None, labels, background, skip)
         return Arrays(*sources.load(first, _choose_split(first, split, sources.splits(first))))
-    _refuse(split, labels)
+    refuse_of_files(split, labels)
     files, others = [], Counter()
     for path in inputs:
         if path.is_dir():

@@ -292,6 +292,7 @@ def compare(
     labels: str | None = None,
     test_share: float = 0.0,
     on_error: str = "fail",
+    background: str = "white",
     attribute: "str | int | None" = None,
     max_train: int | None = None,
     batch_size: int = 500,
@@ -310,8 +311,8 @@ def compare(
         encoders: at least two: a list, or a dict name -> encoder. Each is a name, folder or address for `sslzoo.load`,
             an `.onnx`, a Keras model, a `torch.nn.Module`, a callable (`downstream.encoders.as_encoder`), or a pair of
             features (train (N, L), test (M, L)) of the images, in their order.
-        dataset, test, data_dir, image_size, labels, test_share, on_error, attribute: as in `sslzoo.evaluate`. Of
-            features alone, `(train labels, test labels)` will do as `dataset`.
+        dataset, test, data_dir, image_size, labels, test_share, on_error, background, attribute: as in
+            `sslzoo.evaluate`. Of features alone, `(train labels, test labels)` will do as `dataset`.
         scale: float, what values 0..255 are multiplied with before an ONNX file, a `torch.nn.Module` or a callable sees
             them, as in `downstream.encoders.as_encoder`; the others scale images themselves.
         protocols: of "knn" (k = 10, cosine) and "logistic" (regression on standardized features).
@@ -336,7 +337,7 @@ def compare(
     if not chosen:
         raise InvalidInputError(f"protocols must be some of {', '.join(PROTOCOLS)}. Received: protocols=()")
     named = _named(encoders)
-    reading = {"labels": labels, "test_share": test_share, "on_error": on_error, "seed": seed}
+    reading = {"labels": labels, "test_share": test_share, "on_error": on_error, "seed": seed, "background": background}
     reader = _Reader(dataset, test, data_dir, image_size, attribute, max_train, seed, reading)
     # All is checked before work.
     ready = _scaled(named, scale)

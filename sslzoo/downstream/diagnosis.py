@@ -304,6 +304,7 @@ def diagnose(
     image_size: int | None = None,
     scale: float | None = None,
     on_error: str = "fail",
+    background: str = "white",
     batch_size: int = 256,
     seed: int = 0,
     name: str | None = None,
@@ -329,6 +330,7 @@ def diagnose(
         scale: float, what values 0..255 are multiplied with before an ONNX file or a `torch.nn.Module` (1/255) or a
             callable (1) sees them.
         on_error: "fail": an image that cannot be read is an error; "skip": it is left out, and a remark counts it.
+        background: str, color that transparent images are laid on.
         batch_size: int.
         seed: int, of the choice of images and of views.
         name: str, what the diagnosis calls the encoder.
@@ -351,6 +353,7 @@ def diagnose(
     if features is not None:
         idle = {"num_views": num_views, "split": split, "data_dir": data_dir, "image_size": image_size, "scale": scale}
         idle["on_error"] = None if on_error == "fail" else on_error
+        idle["background"] = None if background == "white" else background
         for option, value in idle.items():
             if value is not None:
                 raise InvalidInputError(f"{option} is for images; features need none. Received: {option}={value!r}")
@@ -364,7 +367,7 @@ def diagnose(
         raise InvalidInputError("An encoder is diagnosed on images; features need none. Received: images=None")
     source, encoder = encoder, as_encoder(encoder, scale)
     shape = sized(image_shape(encoder), image_size)
-    images, remarks = some_images(images, shape, most, seed, split, data_dir, on_error)
+    images, remarks = some_images(images, shape, most, seed, split, data_dir, on_error, background)
     policy, changes = _policy_for(source, images, views)
     viewed = _viewed(images, policy, changes, views, num_views or 8, seed, input_range(encoder))
     fault = _fault(images, input_range(encoder))

@@ -118,6 +118,7 @@ def finetune(
     attribute: "str | int | None" = None,
     data_dir: "str | os.PathLike | None" = None,
     on_error: str = "fail",
+    background: str = "white",
     stream: "bool | str" = "auto",
     license: str | None = None,
     overwrite: bool = False,
@@ -165,8 +166,8 @@ def finetune(
             256 pixels, or at most 64 (`sslzoo.data.load`'s "auto").
         pretrained: whether a backbone begins with its supervised weights.
         attribute: of labels (N, A), as in `sslzoo.evaluate`.
-        data_dir, on_error, stream: as in `sslzoo.data.load`; what
-            is made of images that stay in their files is the same.
+        data_dir, on_error, background, stream: as in `sslzoo.data.load`; what is made of images that stay in their
+            files is the same.
         license: of what is written, as the Hub writes it.
         overwrite: replace a model that lies in `out`.
         progress: whether to show it; None at a terminal only.
@@ -218,6 +219,7 @@ def finetune(
         data_dir=data_dir,
         attribute=attribute,
         on_error=on_error,
+        background=background,
         stream=stream,
         seed=seed,
     )

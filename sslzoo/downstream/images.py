@@ -6,7 +6,7 @@ from sslzoo import checks, data
 from sslzoo.data.catalogue import KNOWN
 from sslzoo.data.image_files import Fit
 from sslzoo.data.image_folder import left_out
-from sslzoo.data.inputs import Arrays, source_of
+from sslzoo.data.inputs import Arrays, refuse_of_files, source_of
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.views import POLICIES, Views, policy
 
@@ -15,7 +15,14 @@ _BLOCK = 100  # images
 
 
 def some_images(
-    images, shape: tuple, most: int, seed: int = 0, split: str | None = None, data_dir=None, on_error: str = "fail"
+    images,
+    shape: tuple,
+    most: int,
+    seed: int = 0,
+    split: str | None = None,
+    data_dir=None,
+    on_error: str = "fail",
+    background: str = "white",
 ):
     """At most `most` images, chosen at random, as an encoder takes them.
 
@@ -26,6 +33,7 @@ def some_images(
         seed: int, of the choice.
         split: of a folder, `.npz` or known data set ("train").
         on_error: "skip" leaves out files that cannot be read, which a remark counts.
+        background: color that transparent images are laid on.
 
     Returns:
         array (N, H, W, C); list of str, remarks on what was done to fit them.
@@ -35,11 +43,13 @@ def some_images(
         MissingDataError: no such path.
     """
     if isinstance(images, str) and images in KNOWN:
-        images = data.load(images, split or "train", data_dir=data_dir, on_error=on_error)[0]
-        split, on_error = None, "fail"
+        images = data.load(images, split or "train", data_dir=data_dir, on_error=on_error, background=background)[0]
+        split = None
     skip = choose("on_error", on_error, ("fail", "skip")) == "skip"
     pixels = getattr(images, "ndim", 1) != 1  # not an array of paths
-    source = Arrays(_checked(images)) if pixels else source_of(images, split, skip=skip)
+    if pixels:
+        refuse_of_files(split, background=background, skip=skip)
+    source = Arrays(_checked(images)) if pixels else source_of(images, split, background=background, skip=skip)
     if len(source) < 2:
         raise InvalidInputError(f"images must be at least two. Received: {len(source)} image")
     rows = np.sort(np.random.default_rng(seed).permutation(len(source))[:most])

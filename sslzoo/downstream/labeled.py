@@ -7,11 +7,11 @@ import keras
 import numpy as np
 
 from sslzoo import checks, data
-from sslzoo.data.image_folder import held_out
+from sslzoo.data.image_folder import held_out, split_folders
 from sslzoo.data.sources import is_folder
 from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation.datasets import TEST_SHARE, with_classes
-from sslzoo.files import is_named
+from sslzoo.files import as_path, is_named
 from sslzoo.zoo.results import TEXT, is_text
 
 IMBALANCE = 1.5  # the commonest class is weighed down where it has that many times the images of the rarest
@@ -48,6 +48,7 @@ def read(
     data_dir=None,
     attribute: "str | int | None" = None,
     on_error: str = "fail",
+    background: str = "white",
     stream: "bool | str" = False,
     seed: int = 0,
 ) -> Labeled:
@@ -58,14 +59,20 @@ def read(
         shape: (H, W, C) of the encoder's images; None for any.
         image_size: of a folder, where the encoder takes any.
         test_share: share of each class that is held out as test images where the set has none; 0 stands for a fifth.
-        data_dir, attribute, on_error, seed: as in `sslzoo.evaluate`.
+        data_dir, attribute, on_error, background, seed: as in `sslzoo.evaluate`.
         stream: as in `sslzoo.data.load`.
 
     Raises:
         InvalidInputError: no labels, one class, or test images beside a `test_share`.
     """
     remarks = []
-    options = {"data_dir": data_dir, "on_error": on_error, "stream": stream, "remarks": remarks}
+    options = {
+        "data_dir": data_dir,
+        "on_error": on_error,
+        "background": background,
+        "stream": stream,
+        "remarks": remarks,
+    }
     share = test_share or TEST_SHARE
     name, (images, labels), test, names, held = _splits(dataset, shape, image_size, share, seed, options)
     if labels is None:
@@ -107,20 +114,20 @@ def _splits(dataset, shape, image_size, test_share, seed, options):
     if not is_named(dataset):
         if options["stream"] is True:
             raise InvalidInputError(f"stream is for a folder. Received: stream=True, {type(dataset).__name__}")
-        if options["on_error"] != "fail":
-            raise InvalidInputError(f"on_error is for a folder. Received: on_error={options['on_error']!r}, arrays")
+        for option, usual in (("on_error", "fail"), ("background", "white")):
+            if options[option] != usual:
+                raise InvalidInputError(f"{option} is for a folder. Received: {option}={options[option]!r}, arrays")
         return "arrays", *_pairs(dataset), False
     source, names, reading, held = dataset, None, options, False
     if is_folder(dataset):
-        source = data.ImageFolder(dataset, "folders")
-        source.select("train")  # which says what is wrong with its classes before any image is read
+        held = not split_folders(as_path(dataset))
+        # Listed once for both splits: files that come meanwhile would move others between them.
+        source = data.ImageFolder(dataset, "folders", test_share * held, seed, options["background"])
+        _, listed = source.select("train")  # which says what is wrong with its classes before any image is read
         size = tuple(shape[:2]) if all(shape[:2]) else image_size or "auto"
         reading = options | {"image_size": size}
-        held = not source.has_splits
         if held:  # before any is left out: who else holds out images of it holds out these
-            split_off(source.select("train")[1], test_share, seed, source.classes)
-            # Listed once for both splits: files that come meanwhile would move others between them.
-            source = data.ImageFolder(dataset, "folders", test_share, seed)
+            split_off(np.concatenate([listed, source.select("test")[1]]), test_share, seed, source.classes)
             options["remarks"].append(_held_out(test_share))
         names = source.classes
 

@@ -13,7 +13,7 @@ from sslzoo.errors import InvalidInputError, choose
 from sslzoo.files import is_named
 
 CELEBA_TASKS = ("gender", "hair")
-FOLDERS_OWN = {"labels": None, "test_share": 0.0, "seed": 0}  # arguments of `ImageFolder`, and what they are without
+FOLDERS_OWN = ("labels", "test_share", "seed", "background")  # arguments of `ImageFolder`
 TEST_SHARE = 0.2  # of the images of each class, where a set has no test images
 
 
@@ -31,7 +31,7 @@ def read(dataset, test, data_dir, shape, **reading):
     """
     remarks = []
     if not is_named(dataset) and not is_named(test):
-        for option, usual in (("labels", None), ("test_share", 0), ("on_error", "fail")):
+        for option, usual in (("labels", None), ("test_share", 0), ("on_error", "fail"), ("background", "white")):
             if reading.get(option, usual) != usual:
                 raise InvalidInputError(f"{option} is for a folder of images. Received: {option}={reading[option]!r}")
     if test is None and is_named(dataset):
@@ -39,7 +39,7 @@ def read(dataset, test, data_dir, shape, **reading):
 
     @functools.cache  # a folder is listed once: files that come between two splits would shift both
     def listed(folder):
-        return data.ImageFolder(folder, *(reading.get(name, usual) for name, usual in FOLDERS_OWN.items()))
+        return data.ImageFolder(folder, **{name: reading[name] for name in FOLDERS_OWN if name in reading})
 
     def load(given, split):
         if not is_named(given):

@@ -54,6 +54,7 @@ def evaluate(
     labels: str | None = None,
     test_share: float = 0.0,
     on_error: str = "fail",
+    background: str = "white",
     attribute: "str | int | None" = None,
     batch_size: int = 500,
     seed: int = 0,
@@ -99,9 +100,9 @@ def evaluate(
         keep: called with the report when all is measured and before pictures are drawn: what it saves is not lost to a
             drawing that fails.
         image_size: int, pixels of a side, for a folder and an encoder that takes images of any size.
-        labels, test_share, on_error: of a folder, as in `sslzoo.data.load`. Where the folder has no splits and they
-            are not both given, the folders in it are classes, a fifth of each (or `test_share`) is held out, and a
-            remark says so.
+        labels, test_share, on_error, background: of a folder, as in `sslzoo.data.load`. Where the folder has no splits
+            and the first two are not both given, the folders in it are classes, a fifth of each (or `test_share`) is
+            held out, and a remark says so.
         attribute: of labels (N, A): name (CelebA) or column of the attribute that is the class, or a task of
             `sslzoo.data.celeba_task`: "hair", "gender". None: the labels are classes; of CelebA, "Male".
         batch_size: int, images per call of the encoder.
@@ -140,7 +141,7 @@ def evaluate(
     wanted = dict.fromkeys(part for protocol in chosen for part in protocol.parts if part not in parts)
     own_parts, missing, likelihood = belongings(encoder if method is None else method, wanted)
     encoder = load_encoder(encoder)
-    reading = {"labels": labels, "test_share": test_share, "on_error": on_error, "seed": seed}
+    reading = {"labels": labels, "test_share": test_share, "on_error": on_error, "seed": seed, "background": background}
     shape = sized(image_shape(encoder), image_size)
     if image_size is not None and not is_named(dataset):
         raise InvalidInputError(f"image_size is for a folder; arrays are taken as they are. Received: {image_size=}")

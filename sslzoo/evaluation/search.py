@@ -47,7 +47,9 @@ class Match:
     label: "str | int | None" = None
 
 
-def search(features: "Embedding | str | os.PathLike", query, k: int = 8, encoder=None) -> list[Match]:
+def search(
+    features: "Embedding | str | os.PathLike", query, k: int = 8, encoder=None, background: str = "white"
+) -> list[Match]:
     """Finds the images that are most like a query, by the cosine similarity of their features.
 
         embedding = sslzoo.embed("simvae-mnist", "scans/")
@@ -61,6 +63,7 @@ def search(features: "Embedding | str | os.PathLike", query, k: int = 8, encoder
             that is among the images is left out of what is found.
         k: int, how many to find; fewer if there are not as many.
         encoder: what made the features, as `sslzoo.embed` takes it; None for the model that they name.
+        background: str, color that a transparent query is laid on.
 
     Returns:
         list of `Match`, the most similar first.
@@ -73,11 +76,14 @@ def search(features: "Embedding | str | os.PathLike", query, k: int = 8, encoder
     bank = features if isinstance(features, Embedding) else read_features(features)
     checks.count(k=k)
     own = row_of(bank, query)
-    if encoder is not None and checks.is_integer(query):
-        raise InvalidInputError(
-            "encoder (--model) is for a query that is an image; a row has its features. "
-            f"Received: encoder={encoder!r}, {query=}"
-        )
+    if checks.is_integer(query):
+        idle = {"encoder (--model)": (encoder, None), "background": (background, "white")}
+        for option, (value, usual) in idle.items():
+            if value != usual:
+                raise InvalidInputError(
+                    f"{option} is for a query that is an image; a row has its features. "
+                    f"Received: {option.split()[0]}={value!r}, {query=}"
+                )
     if own is None:
         encoder = encoder if encoder is not None else bank.model and str(bank.model)
         if encoder is None:
@@ -94,7 +100,7 @@ def search(features: "Embedding | str | os.PathLike", query, k: int = 8, encoder
         if is_named(query) and (as_path(query).is_dir() or str(query).endswith(".npz")):
             raise InvalidInputError(f"query must be one image, its file. Received: query={os.fspath(query)!r}")
         pixels = isinstance(query, np.ndarray)
-        asked = embed(encoder, query[None] if pixels else [query]).features
+        asked = embed(encoder, query[None] if pixels else [query], background=background).features
         if asked.shape[1] != bank.shape[1]:
             raise InvalidInputError(
                 f"The encoder must be the one that made the features, {bank.shape[1]} for each image. "
