@@ -309,9 +309,8 @@ def collect(zoo, entry):
     changes = {"left_out": gone} if gone else {}
     target = artifact.copy(source, zoo.weights / entry.entry, without=("model", *gone), **changes)
     if "views" in entry.left_out:  # as other entries have it
-        shown = read_results(target).get("pictures", [])
         (target / "pictures" / "views.png").unlink(missing_ok=True)
-        artifact.seal(target, pictures=[each for each in shown if not each["file"].endswith("/views.png")])
+        artifact.seal(target)
     size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
     print(f"{entry.entry}: {target}, {size / 1e6:.1f} MB", flush=True)
 

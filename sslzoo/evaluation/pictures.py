@@ -27,7 +27,8 @@ from sslzoo.evaluation.features import check_features, scaled
 from sslzoo.evaluation.neighbors import nearest
 from sslzoo.files import write_beside
 
-MAX_BYTES = 150 * 1024
+MAX_BYTES = 150 * 1024  # of a picture that a zoo keeps
+PHOTO_BYTES = 2 * 1024**2  # of one that shows photographs, in which few colors make bands
 MAX_POINTS = 2000
 
 INK, GRAY, PALE = "#222222", "#6b6b6b", "#e4e4e4"
@@ -348,7 +349,8 @@ def _picture_grid(rows, path, title, labels=(), after_first=4):
     for i, label in enumerate(labels):
         middle = top + (i + 0.5) * len(strips[0])
         figure.text((left - 8) / width, 1 - middle / height, label, ha="right", va="center", color=GRAY, fontsize=9)
-    return save_figure(figure, path, drawing=False)
+    most = PHOTO_BYTES if max(rows[0][0].shape[:2]) > 64 else MAX_BYTES
+    return save_figure(figure, path, drawing=False, most=most)
 
 
 # ---------------------------------------------------------------------- the map of the features
@@ -437,8 +439,8 @@ def new_figure(width, height, title):
     return figure, axes
 
 
-def save_figure(figure, path, drawing=True):
-    """Write a PNG that is as good as `MAX_BYTES` allow: all its colors, then fewer of them, then fewer pixels.
+def save_figure(figure, path, drawing=True, most=MAX_BYTES):
+    """Write a PNG that is as good as `most` bytes allow: all its colors, then fewer of them, then fewer pixels.
 
     A drawing has 64 colors at once: it takes much less space and looks no different. Photographs need all of theirs.
     """
@@ -455,7 +457,7 @@ def save_figure(figure, path, drawing=True):
             method = Image.Quantize.MAXCOVERAGE if drawing else Image.Quantize.MEDIANCUT
             few = picture if colors is None else picture.quantize(colors, method, kmeans=int(drawing))
             few.save(buffer, "PNG", optimize=True)
-            if buffer.tell() < MAX_BYTES:
+            if buffer.tell() < most:
                 return Picture(buffer.getvalue()) if path is None else write_beside(path, buffer.getvalue())
         picture = picture.resize((picture.width * 3 // 4, picture.height * 3 // 4), Image.Resampling.LANCZOS)
 

@@ -142,6 +142,8 @@ def seal(folder: "str | os.PathLike", **changes) -> bool:
 def _write_results(folder, results):
     """results.json with the hashes of the folder's files, and the card. Returns whether either changed."""
     results["files"] = hashes(folder)
+    if "pictures" in results:  # of which some may have been deleted
+        results["pictures"] = [each for each in results["pictures"] if each["file"] in results["files"]]
     text = json.dumps(results, indent=2, ensure_ascii=False, allow_nan=False, default=plain)
     made = {layout.RESULTS: f"{text}\n", layout.CARD: card.render(results)}
     made = {file: text.encode("utf-8") for file, text in made.items()}

@@ -91,7 +91,10 @@ def publish(
     notes, created, before = [], None, hub.Remote(None, {})
     shown = [file for file in _OF_IMAGES if f"{layout.PICTURES}/{file}" in model]
     if shown and results.get("dataset") not in KNOWN:
-        notes.append(f"Its pictures show images of the data: {', '.join(shown)}.")
+        notes.append(
+            f"Its pictures show images of the data: {', '.join(shown)}. To leave some out, delete them and seal the "
+            f"folder again: sslzoo seal {folder}"
+        )
     try:
         created = open_repository(repo_id, private, token, make=not dry_run)
         if not (created and dry_run):

@@ -247,7 +247,8 @@ def test_neighbors_show_each_query_and_what_lies_nearest(tmp_path):
 def test_large_images_become_thumbnails(tmp_path):
     images = noise(4, size=300)
     path = pictures.neighbors(images, np.eye(4), tmp_path / "n.png")
-    assert path.stat().st_size < pictures.MAX_BYTES and pixels(path).shape[1] < 700
+    assert path.stat().st_size < pictures.PHOTO_BYTES and pixels(path).shape[1] < 700
+    assert len(np.unique(pixels(path).reshape(-1, 3), axis=0)) > 1000  # no bands where colors run into each other
 
 
 def test_a_palette_where_nothing_is_lost(tmp_path):
