@@ -224,7 +224,7 @@ class ImageFolder:
         loose = self._loose(listed)
         if self.labeled and (loose or self.classes is None):
             raise InvalidInputError(
-                "labels='folders' needs each image in one of at least two folders, its class. "
+                "Where folders are classes, each image must lie in one of at least two folders, its class. "
                 f"Received: {loose[0] if loose else self.root}"
             )
         if loose or self.classes is None:

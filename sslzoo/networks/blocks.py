@@ -16,6 +16,8 @@ from sslzoo.networks.initialization import defer, restore
 from sslzoo.networks.normalization import BatchNormalization
 from sslzoo.networks.transposed import hasten
 
+MLPS = ("mlp", "mlp-released", "mlp-small")  # encoders and decoders without convolutions, of images of any rank
+
 CHANNELS_LAST = {"data_format": "channels_last"}
 
 # He et al., "Delving Deep into Rectifiers", eq. 14: what every PyTorch ResNet starts from ("kaiming_normal, fan_out").

@@ -49,7 +49,7 @@ def decoder(
         InvalidInputError: a shape, size or option that does not fit the network.
     """
     builder = DECODERS[choose("decoder", name, DECODERS)]
-    output_shape = checks.shape(output_shape=output_shape, rank=None if name.startswith("mlp") else 3)
+    output_shape = checks.shape(output_shape=output_shape, rank=None if name in blocks.MLPS else 3)
     latent_dim = checks.count(latent_dim=latent_dim)
     blocks.check_options("decoder", name, builder, options)
     latent = keras.Input((latent_dim,), name="latent")

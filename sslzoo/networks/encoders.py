@@ -78,12 +78,11 @@ def encoder(
         images, features, name = trunk.input, trunk.output, trunk.name
     else:
         builder = ENCODERS[name]
-        rank = None if name.startswith("mlp") else 3
+        rank = None if name in blocks.MLPS else 3
         images = keras.Input(checks.shape(rank, open_sides=name in ANY_SIZE, input_shape=input_shape), name="views")
         blocks.check_options("encoder", name, builder, options)
         trunk, features = None, builder(images, **options)
-    released = name.endswith(("-released", "-simvae"))
-    start = (blocks.pytorch_default(features.shape[-1]) if released else {}) | {"dtype": blocks.output_dtype()}
+    start = (blocks.pytorch_default(features.shape[-1]) if name in _RELEASED else {}) | {"dtype": blocks.output_dtype()}
     if posterior:
         outputs = [blocks.dense(features, latent_dim, output, **start) for output in ("mean", "log_var")]
     elif latent_dim is not None:
@@ -415,3 +414,4 @@ ENCODERS = {
 }
 ANY_SIZE = {"airnet", "resnet18", "resnet18-photo", "resnet50", "vit-tiny", "vit-small"}
 FEATURE_ENCODERS = ANY_SIZE | {"resnet8-gedi"}
+_RELEASED = {"mlp-released", "resnet18-simvae"}  # of SimVAE's released code, whose last layer starts as PyTorch's

@@ -13,6 +13,7 @@ import keras
 
 from sslzoo import processes
 from sslzoo.errors import InvalidInputError
+from sslzoo.networks.blocks import MLPS
 
 CPU_FLAGS = Path("/proc/cpuinfo")
 # The first GPU; or, under Windows' subsystem for Linux, which has no such device, the library of the driver.
@@ -128,7 +129,7 @@ def suitable_backend(network: str, precision: str = "float32") -> str | None:
     JAX, but on a CPU TensorFlow for convolutions and for what has instructions for bfloat16; without such instructions
     PyTorch for convolutions in float32 (`benchmarks/backends.py` measures all three).
     """
-    convolutions_on_cpu = not network.startswith("mlp") and not has_gpu()
+    convolutions_on_cpu = network not in MLPS and not has_gpu()
     in_bfloat16 = precision == "mixed_bfloat16" and bfloat16_helps(network)
     order = ("jax", "tensorflow", "torch")
     if in_bfloat16 or (convolutions_on_cpu and computes_in_bfloat16() is not False):
