@@ -910,7 +910,15 @@ def test_paths_and_names_that_lead_nowhere(folder, monkeypatch, tmp_path):
     monkeypatch.setattr(index, "__file__", str(tmp_path / "site-packages" / "sslzoo" / "zoo" / "index.py"))
     with pytest.raises(ArtifactError, match=r"No models found in .*nowhere.*SSLZOO_WEIGHTS"):
         sslzoo.load("simvae-digits")
-    for path in (tmp_path / "missing", "../missing/model", "missing.keras", "a/" + 300 * "b", "a/\0"):
+    for path in (
+        tmp_path / "missing",
+        "../missing/model",
+        "missing.keras",
+        "a/" + 300 * "b",
+        300 * "b" + "/a",
+        "a/\0",
+        "\0/a",
+    ):
         with pytest.raises(ArtifactError, match="No such folder or file"):
             sslzoo.load(path)
     for path in ("me/enc", "https://huggingface.co/me/enc", "https://huggingface.co/me/enc/tree/main", "me/enc/"):
@@ -932,6 +940,8 @@ def test_paths_and_names_that_lead_nowhere(folder, monkeypatch, tmp_path):
     ):
         with pytest.raises(InvalidInputError, match="Did you mean hf://me/enc, on the Hub"):
             sslzoo.load(path)
+    with pytest.raises(ArtifactError, match=rf"No such folder or file. Models there: {folder}. Received"):
+        sslzoo.load(folder.parent / "enc")
     with pytest.raises(ArtifactError, match=r"A model folder holds config\.json"):
         sslzoo.load(tmp_path)
     assert sslzoo.load(folder.parent).output_shape == sslzoo.load(folder).output_shape  # the one model in it

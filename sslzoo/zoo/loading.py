@@ -240,20 +240,25 @@ def _find_path(name_or_path):
         # A folder or file that holds no model does not hide the model of its name.
         return None if isinstance(name_or_path, str) and name in {*local_models(), *index.read()} else path
     if is_path(name_or_path):
-        raise ArtifactError(
-            f"No such folder or file.{index.hint(name)} Received: name_or_path={os.fspath(name_or_path)!r}"
-        )
+        beside = [] if path.parent == Path() else list(_models_in(path.parent))
+        hint = f" Models there: {checks.few(beside)}." if beside else index.hint(name)
+        raise ArtifactError(f"No such folder or file.{hint} Received: name_or_path={os.fspath(name_or_path)!r}")
     return None
+
+
+def _models_in(folder):
+    """Models right in a folder, those being written (hidden) left out: path, such as that of a run -> model folder."""
+    paths = sorted(folder.glob("[!.]*")) if os.path.isdir(folder) else ()  # which takes names that no folder can have
+    models = {path: layout.model_in(path) for path in paths}
+    return {path: model for path, model in models.items() if model is not None}
 
 
 def local_models() -> dict[str, Path]:
     """Models on this machine that `load` knows by name, the Hub's cache left out: name -> folder."""
     models = {}
     for folder in weight_folders():
-        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-            found = None if path.name.startswith(".") else layout.model_in(path)  # hidden ones are being written
-            if found is not None:
-                models.setdefault(found.name, found)
+        for model in _models_in(folder).values():
+            models.setdefault(model.name, model)
     return models
 
 
