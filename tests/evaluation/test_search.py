@@ -16,6 +16,7 @@ import sslzoo
 from sslzoo import cli, evaluation
 from sslzoo.errors import InvalidInputError, MissingDataError
 from sslzoo.evaluation import page, read_features
+from sslzoo.evaluation.search import gallery
 
 
 @pytest.fixture(scope="module")
@@ -193,3 +194,13 @@ def test_a_carriage_return_in_a_name_ends_no_row():
     text = evaluation.Embedding(np.zeros((4, 1), "float32"), paths=paths).to_csv()
     assert [row[0] for row in csv.reader(io.StringIO(text, newline=""))] == ["path", *paths]
     assert "\r\n" not in text
+
+
+def test_thumbnails_keep_every_pixel_of_a_small_image_and_of_a_large_one_little_space(tmp_path):
+    random = np.random.default_rng(0)
+    small, large = random.integers(0, 256, (8, 8, 3), "uint8"), random.integers(0, 256, (400, 600, 3), "uint8")
+    text = gallery("two", [(small, "small"), (large, "large")], tmp_path / "page.html").read_text()
+    found = re.findall(r'src="data:image/(\w+);base64,([^"]+)"', text)
+    pictures = [Image.open(io.BytesIO(base64.b64decode(data))) for _, data in found]
+    assert [kind for kind, _ in found] == ["png", "jpeg"] and pictures[1].size == (160, 107)
+    np.testing.assert_array_equal(np.asarray(pictures[0])[::20, ::20], small)
