@@ -1,14 +1,17 @@
 """What the discriminative methods share: views go through an encoder and a head, and a loss compares what comes out."""
 
+import warnings
+
 import keras
 from keras import ops
 
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.methods.advice import Advice
-from sslzoo.methods.pretrainer import Pretrainer, full_precision, views_of
+from sslzoo.methods.pretrainer import HELD_OUT_SEED, Pretrainer, full_precision, views_of
 from sslzoo.methods.state import ema_update, freeze_alike, make_teacher
 from sslzoo.networks.composition import as_network, at_size, compose
+from sslzoo.views import Views
 
 
 class JointEmbedding(Pretrainer):
@@ -194,7 +197,8 @@ class MultiCrop(JointEmbedding):
 
     Args:
         encoder, projector, views: as in `JointEmbedding`; two global views or more.
-        local_views: `sslzoo.views.Views` of a size that the encoder can take, or None without.
+        local_views: `sslzoo.views.Views` of a size that the encoder can take, and of another seed than `views`; or None
+            without.
 
     Raises:
         InvalidInputError: an encoder that cannot take local views of that size, or ready-made views given to a model
@@ -215,8 +219,22 @@ class MultiCrop(JointEmbedding):
         self.local_views = local_views
         self.local_encoder = None
         if local_views is not None:
-            size = getattr(local_views, "size", None) or self.encoder.input_shape[1:3]
-            self.local_encoder = at_size(self.encoder, size)
+            self.local_encoder = at_size(self.encoder, self._local_size())
+            seed = getattr(local_views, "seed", None)
+            if isinstance(seed, int) and seed == getattr(views, "seed", None):
+                warnings.warn(
+                    "Local views need another seed than the global ones, or both draw the same places, flips and "
+                    f"colors. Received: seed={seed} of both",
+                    stacklevel=2,
+                )
+
+    def _local_size(self):
+        """(height, width) of the local views: what they were told, what their steps make, or the images' own."""
+        shape = self.encoder.input_shape[1:]
+        size = getattr(self.local_views, "size", None)
+        if size is None and isinstance(self.local_views, Views) and None not in shape:
+            size = self.local_views.compute_output_shape((None, *shape))[-3:-1]
+        return size or shape[:2]
 
     @property
     def takes_more_than_views(self) -> bool:
@@ -238,7 +256,7 @@ class MultiCrop(JointEmbedding):
         """`z` of global views (B, J, H, W, C), and `local` of local ones that are made of their images, if any."""
         outputs = {"z": self.embed_groups(views, training)}
         if self.local_views is not None:
-            crops = views_of(images, self.local_views, training)
+            crops = views_of(images, self.local_views, training, HELD_OUT_SEED + 1)
             local = self.local_encoder(ops.reshape(crops, (-1, *crops.shape[2:])), training=training)
             local = local if self.projector is None else self.projector(local, training=training)
             outputs["local"] = full_precision(ops.reshape(local, (-1, crops.shape[1], self.embedding_dim)))

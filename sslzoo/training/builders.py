@@ -19,19 +19,27 @@ class Builders:
         """The settings of these names, to pass on to a method."""
         return {name: self.settings[name] for name in names}
 
-    def views(self, num_views: int | None = None, size: int | tuple[int, int] | None = None, **changes) -> Views:
+    def views(
+        self,
+        num_views: int | None = None,
+        size: int | tuple[int, int] | None = None,
+        seed: int | None = None,
+        **changes,
+    ) -> Views:
         """The `Views` of this run: its policy and number of views.
 
         Args:
             num_views: int, in place of the setting (small crops beside the large ones).
             size: of the views, in place of the setting "view_size" or, without one, of the images' own.
+            seed: int, in place of the run's.
             **changes: to steps of the policy, over the setting "policy_changes".
         """
         changes = {"flip": self.settings["flip"], **self.settings["policy_changes"], **changes}
         steps = policy(self.settings["policy"], **changes)
         whole, small = self.image_shape[:2], self.settings["view_size"]
         count, eval_size = num_views or self.settings["num_views"], whole if small and size is None else None
-        options = {"seed": self.seed, "eval_size": eval_size, "value_range": self.examples.value_range}
+        seed = self.seed if seed is None else seed
+        options = {"seed": seed, "eval_size": eval_size, "value_range": self.examples.value_range}
         return Views(steps, count, size=size or small or whole, **options)
 
     def local_views(self) -> Views | None:
@@ -39,7 +47,8 @@ class Builders:
         s = self.settings
         if not s["local_views"]:
             return None
-        return self.views(s["local_views"], s.get("local_size"), crop={"scale": s["local_scale"]})
+        # By the seed of the global views they would fall on the same places, and be flipped and colored alike.
+        return self.views(s["local_views"], s.get("local_size"), self.seed + 1, crop={"scale": s["local_scale"]})
 
     @property
     def input_shape(self) -> tuple[int | None, ...]:

@@ -1,12 +1,15 @@
 """The loss of held-out images: views that differ, the same at every look; and batches of several steps under `fit`."""
 
+import warnings
+
 import keras
 import numpy as np
 import pytest
 from contract import CASES, Flips, images, inputs, plain_encoder
 from tiers import tiered
 
-from sslzoo import data, methods, networks
+from sslzoo import augment, data, methods, networks
+from sslzoo.methods.pretrainer import HELD_OUT_SEED, views_of
 from sslzoo.views import Views
 
 
@@ -47,6 +50,26 @@ def test_small_crops_of_held_out_images_differ_too():
     outputs = method(images(3), training=False)
     z = keras.ops.convert_to_numpy(outputs["local"])
     assert np.abs(z[:, 0] - z[:, 1]).max() > 1e-4
+
+
+def test_local_views_are_drawn_apart_from_the_global_ones():
+    """By one seed they fall on the same places: the first local view of an image was flipped as the first global one,
+    always."""
+    side = Views([augment.HorizontalFlip()], 2, seed=0)
+    slope = np.tile(np.linspace(0, 255, 8, dtype="float32")[None, None, :, None], (200, 8, 1, 1))
+    with pytest.warns(UserWarning, match="another seed.*Received: seed=0 of both"):
+        methods.LeJEPA(plain_encoder(), views=side, local_views=Views("simvae-digits", 2, seed=0), slices=7)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        local = Views([augment.HorizontalFlip()], 2, seed=1)
+        method = methods.LeJEPA(plain_encoder(), views=side, local_views=local, slices=7)
+    assert method.local_views is local
+    for training in (True, False):
+        pairs = views_of(slope, side, training), views_of(slope, local, training, HELD_OUT_SEED + 1)
+        flipped = [keras.ops.convert_to_numpy(each)[:, :, 0, 0, 0] > 0.5 for each in pairs]
+        for ours in range(2):
+            for theirs in range(2):
+                assert 0.35 < (flipped[0][:, ours] == flipped[1][:, theirs]).mean() < 0.65
 
 
 def test_batches_of_several_steps_train_a_model_that_was_never_called():
