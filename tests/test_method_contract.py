@@ -19,10 +19,12 @@ import pytest
 from keras import ops
 from tiers import tiered
 
-from sslzoo import data
+from sslzoo import data, methods, networks
 from sslzoo.errors import choose
 from sslzoo.methods import METHODS
 from sslzoo.methods import inputs as fit_inputs
+from sslzoo.networks import composition
+from sslzoo.views import Views
 
 GOLDEN = Path(__file__).parent / "golden"
 BACKENDS = ("tensorflow", "jax", "torch")
@@ -192,6 +194,21 @@ def test_mixed_bfloat16_keeps_losses_and_state_in_float32(name):
         loss[precision] = exact.compute_loss(x=batch, y_pred=packed, training=False)
     assert keras.backend.standardize_dtype(loss["bfloat16"].dtype) == "float32"
     assert float(loss["bfloat16"]) == pytest.approx(float(loss["float32"]), rel=0.05, abs=0.05)
+
+
+def test_a_network_in_float16_has_its_loss_scaled():
+    """Keras asks the policy of the method alone: gradients below 6e-8 vanished without a word."""
+    encoder = networks.encoder("mlp-small", (8, 8, 1), 4, seed=0)
+    whole = networks.compose(None, encoder)
+    half = composition.with_policy(whole, keras.dtype_policies.get("mixed_float16"))
+    for network, scaled in ((half, True), (encoder, False)):
+        model = methods.SimCLR(network, views=Views("simvae-digits", 2, seed=0))
+        model.compile("adam")
+        assert isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer) == scaled
+        images = np.random.default_rng(0).integers(0, 256, (24, 8, 8, 1)).astype("uint8")
+        assert np.isfinite(model.fit(images, batch_size=12, verbose=0).history["loss"]).all()
+        model.compile("adam", auto_scale_loss=False)
+        assert not isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
 
 
 def in_another_process(code, backend, **environment):

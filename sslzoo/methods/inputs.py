@@ -31,9 +31,7 @@ def refuse_parts(**given) -> None:
 def check_values(method, x) -> None:
     """Raise unless images in memory are of the size and the values that the method takes; warn of images that are far
     too dark."""
-    images = _images(x)
-    if isinstance(x, Batches):
-        images = x.images if x.views is None else None
+    images = _first(x)
     span = getattr(method.views, "value_range", None)
     if span is None or len(getattr(images, "shape", ())) != 4:
         return
@@ -135,6 +133,26 @@ def _images(x):
     return x["images"] if isinstance(x, dict) and "images" in x else x
 
 
+def _loader(x):
+    """Whether x is a `torch.utils.data.DataLoader`."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.utils.data.DataLoader)
+
+
+def _first(x):
+    """Images to look at before training: of data that come batch by batch the first, if nothing is lost by looking."""
+    if isinstance(x, Batches):
+        return x.images if x.views is None else None
+    if isinstance(x, keras.utils.PyDataset):  # as Keras itself does
+        return keras.tree.flatten(x[0])[0] if x.num_batches != 0 else None
+    if _loader(x):
+        # The first image of its set, whatever its order, whose random numbers stay as they are.
+        with contextlib.suppress(Exception), sys.modules["torch"].random.fork_rng(devices=[]):
+            return keras.tree.flatten(x.collate_fn([x.dataset[0]]))[0]
+        return None
+    return _images(x)
+
+
 def _sizes(x, batch_size):
     """(images of an epoch, images of a batch); (None, None) of what does not say them."""
     if batch_size is not None:
@@ -144,10 +162,9 @@ def _sizes(x, batch_size):
         return len(images), batch_size or 32
     if isinstance(x, Batches):
         return x.images_per_epoch, x.batch_size
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(x, torch.utils.data.DataLoader) and x.batch_size is not None:
+    if _loader(x) and x.batch_size is not None:
         with contextlib.suppress(TypeError):  # a data set without a length
-            count = len(x.dataset)
+            count = len(x.sampler)  # which may leave images out
             return count - count % x.batch_size * x.drop_last, x.batch_size
     return None, None
 
@@ -174,7 +191,8 @@ def _check_division(method, count, batch_size, what, training=False):
 
 
 def check_stream(method, x, training: bool = False) -> object:
-    """What comes batch by batch, with a check of each batch in it under TensorFlow, whose compiled step cannot ask.
+    """What comes batch by batch, with a check of each batch in it under TensorFlow, whose compiled step cannot ask;
+    of a `tf.data.Dataset` of floats the first batch is looked at as `check_values` does, where it is read.
 
     Args:
         x: a `tf.data.Dataset`, a `keras.utils.PyDataset` or a generator; all else comes back as it is.
@@ -182,15 +200,40 @@ def check_stream(method, x, training: bool = False) -> object:
     """
     most = method.most_batch if training else None
     needs = max(method.least_batch, method.batch_multiple) > 1 or most is not None
+    tf = sys.modules.get("tensorflow")
+    if tf is not None and isinstance(x, tf.data.Dataset):
+        x = _looked_at(tf, method, x)
     if keras.backend.backend() != "tensorflow" or not needs or isinstance(x, Batches):
         return x
-    tf = sys.modules["tensorflow"]
     if isinstance(x, tf.data.Dataset):
         open_size = keras.tree.flatten(x.element_spec)[0].shape[:1].as_list() == [None]
         return x.map(lambda *batch: _checked(tf, method, most, batch)) if open_size else x
     if isinstance(x, keras.utils.PyDataset):
         return _CheckedDataset(x, lambda batch: _check_one(method, training, batch))
     return (_check_one(method, training, batch) for batch in x) if isinstance(x, types.GeneratorType) else x
+
+
+def _looked_at(tf, method, x):
+    """A `tf.data.Dataset` that looks at the values of its first batch as it gives it: to look before would read it
+    twice, which not all can be."""
+    images, span = keras.tree.flatten(x.element_spec)[0], getattr(method.views, "value_range", None)
+    if span is None or not isinstance(images, tf.TensorSpec) or images.shape.rank != 4 or not images.dtype.is_floating:
+        return x
+
+    def look(images):
+        if (remark := checks.values(images, *span)) is not None:
+            warnings.warn(remark, stacklevel=2)
+        return images.shape[0]
+
+    def passing(number, batch):
+        images = keras.tree.flatten(batch)[0]
+        looked = tf.cond(
+            number == 0, lambda: tf.numpy_function(look, [images], tf.int64), lambda: tf.zeros((), "int64")
+        )
+        with tf.control_dependencies([looked]):
+            return tf.nest.map_structure(tf.identity, batch)
+
+    return x.enumerate().map(passing)
 
 
 class _CheckedDataset(keras.utils.PyDataset):

@@ -27,7 +27,7 @@ from sslzoo.methods.state import giving_back, is_moved_by_hand, snapshot
 from sslzoo.networks.composition import as_network, compose, scales_twice
 from sslzoo.views import Views
 
-HELD_OUT_SEED = 0  # of the views of `evaluate` and `validation_data`
+HELD_OUT_SEED = 0  # of the views of `evaluate` and `validation_data`; of local ones beside them, the next
 
 
 def full_precision(tensor):
@@ -54,14 +54,14 @@ def _all_but(variables, excluded):
     return [variable for variable in variables if id(variable) not in excluded]
 
 
-def views_of(images, views: keras.Layer, training):
+def views_of(images, views: keras.Layer, training, seed: int = HELD_OUT_SEED):
     """Random views, outside training too: a loss of held-out images compares views that differ, the same at every look.
 
     Layers other than `Views`, which have no seed for a call, decide by `training` themselves.
     """
     if training or not isinstance(views, Views):
         return views(images, training=training)
-    return views(images, training=True, seed=HELD_OUT_SEED)
+    return views(images, training=True, seed=seed)
 
 
 class Picture(NamedTuple):
@@ -205,8 +205,16 @@ class Pretrainer(keras.Model):
         return _all_but(self.weights, self.trainable_weights)
 
     def compile(self, optimizer="rmsprop", loss=None, loss_weights=None, metrics=None, weighted_metrics=None, **kwargs):
-        """`keras.Model.compile`, with neither a loss nor metrics, which raise `InvalidInputError`."""
+        """`keras.Model.compile`, with neither a loss nor metrics, which raise `InvalidInputError`.
+
+        The loss is scaled where any network computes in float16; Keras asks the policy of the whole model alone.
+        """
         inputs.refuse_parts(loss=loss, loss_weights=loss_weights, metrics=metrics, weighted_metrics=weighted_metrics)
+        in_half = any(layer.compute_dtype == "float16" for layer in self._flatten_layers())
+        if in_half and kwargs.get("auto_scale_loss", True):
+            optimizer = keras.optimizers.get(optimizer)
+            if not isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+                optimizer = keras.optimizers.LossScaleOptimizer(optimizer, name="loss_scale_optimizer")
         super().compile(optimizer, **kwargs)
 
     def compile_from_config(self, config):
@@ -333,8 +341,8 @@ class Pretrainer(keras.Model):
         inputs.refuse_weights(sample_weight)
         outputs = keras.tree.map_structure(full_precision, y_pred)
         images = keras.tree.flatten(x)[0]
-        if training and images.shape[0] is not None:
-            self.check_batch(images.shape[0])
+        if images.shape[0] is not None:
+            self.check_batch(images.shape[0], training)
         losses = self.objective(x, outputs, training)
         if not losses or {*losses} != {*self.terms}:  # one that is left out would not be trained
             raise InvalidInputError(
@@ -457,7 +465,16 @@ class Pretrainer(keras.Model):
         """Raw images (B, H, W, C), 0..255 -> what the networks see, without any randomness."""
         if self.views is None:
             return ops.convert_to_tensor(images, dtype="float32")
-        return self.views.prepare(images)
+        return self._of_views("prepare")(images)
+
+    def _of_views(self, name):
+        """That function of `views`; a layer of one's own can train without."""
+        if not hasattr(self.views, name):
+            raise InvalidInputError(
+                "What is encoded or published goes through the views' functions `prepare` and `preprocessor`, as "
+                f"sslzoo.views.Views has them. Received: views={self.views.name!r} ({type(self.views).__name__})"
+            )
+        return getattr(self.views, name)
 
     def representation(self, views, training=False):
         """Representations (N, L) of views (N, H, W, C), as the networks see them: what is published and evaluated.
@@ -511,7 +528,7 @@ class Pretrainer(keras.Model):
             raise InvalidInputError(
                 "A model made without `views` does not know how raw images become what it sees. Received: views=None"
             )
-        return self.views.preprocessor(image_shape)
+        return self._of_views("preprocessor")(image_shape)
 
     def live_encoder(self, image_shape: tuple[int, int, int]) -> keras.Model:
         """Model raw images -> representations (N, L) that shares the variables in training: what monitors look at."""

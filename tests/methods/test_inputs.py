@@ -1,6 +1,7 @@
 """What users pass to `compile`, `fit` and `evaluate`: each argument works, or is refused before the first step."""
 
 import inspect
+import warnings
 
 import keras
 import numpy as np
@@ -220,7 +221,6 @@ class Rows(keras.utils.PyDataset):
         return IMAGES[:13][12 * index : 12 * index + 12]
 
 
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="others see the size of every batch")
 def test_a_remainder_of_a_data_set_of_keras_or_a_generator_ends_training():
     encoder = networks.encoder("mlp-small", (8, 8, 1), 4, seed=0)
     model = methods.DCL(encoder, views=Views("simvae-digits", 2, seed=0))
@@ -281,8 +281,56 @@ def test_a_data_loader_of_pytorch_says_how_many_images_its_batches_have():
         with pytest.raises(InvalidInputError, match="drop 1 of 24 images"):
             model.fit(loader(IMAGES, 23), steps_per_epoch=steps, verbose=0, callbacks=[untouched(model)])
     inputs.check_batches(model, loader(IMAGES, 23, drop_last=True), None)
+    some = torch.utils.data.SubsetRandomSampler
+    inputs.check_batches(model, loader(IMAGES, 12, sampler=some(range(12))), None)
+    with pytest.raises(InvalidInputError, match="drop 1 of 13 images"):
+        inputs.check_batches(model, loader(IMAGES, 12, sampler=some(range(13))), None)
     with pytest.raises(InvalidInputError, match=r"drop 1 of 24 images.*at least 2"):
         model.evaluate(loader(IMAGES, 23), verbose=0)
+
+
+@pytest.mark.parametrize("kind", ["data set of Keras", "loader", "tf.data"])
+def test_a_stream_of_images_in_0_to_1_is_warned_of(kind):
+    small = IMAGES.astype("float32") / 255
+    if kind == "loader":
+        torch = pytest.importorskip("torch")
+        rows = torch.utils.data.TensorDataset
+        made = [lambda images: torch.utils.data.DataLoader(rows(torch.from_numpy(images)), 12, shuffle=True)]
+    elif kind == "tf.data":
+        tf = pytest.importorskip("tensorflow")
+        whole = tf.data.Dataset.from_tensor_slices
+        made = [
+            lambda images: whole(images).batch(12),
+            lambda images: whole((images, np.arange(24))).batch(12, drop_remainder=True).prefetch(1),
+        ]
+    else:
+        rows = [lambda images: lambda self, index: images[12 * index : 12 * index + 12]]
+        made = [lambda images, rows=rows: type("Whole", (Rows,), {"__getitem__": rows(images)})() for rows in rows]
+    for make in made:
+        model = simclr()
+        with pytest.warns(UserWarning, match="all look black"):
+            model.fit(make(small), verbose=0)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", ".*all look black")
+            assert np.isfinite(model.fit(make(IMAGES.astype("float32")), epochs=2, verbose=0).history["loss"]).all()
+
+
+def test_to_look_at_a_loader_moves_no_random_numbers():
+    torch = pytest.importorskip("torch")
+
+    class Noisy(torch.utils.data.Dataset):
+        def __len__(self):
+            return 24
+
+        def __getitem__(self, index):
+            return torch.rand(8, 8, 1)
+
+    torch.manual_seed(0)
+    with pytest.warns(UserWarning, match="all look black"):
+        inputs.check_values(simclr(), torch.utils.data.DataLoader(Noisy(), 12))
+    after = torch.rand(1)
+    torch.manual_seed(0)
+    assert after == torch.rand(1)
 
 
 def test_steps_that_meet_a_remainder_are_refused_before_the_first():
@@ -359,3 +407,25 @@ def test_programs_that_an_epoch_of_finite_data_does_not_divide_into_are_refused(
 def test_a_method_is_not_quantized():
     with pytest.raises(InvalidInputError, match="Quantize the encoder alone"):
         simclr().quantize("int8")
+
+
+def test_views_of_ones_own_train_and_say_what_publishing_takes():
+    class Pairs(keras.layers.Layer):
+        def call(self, images, training=False):
+            images = keras.ops.cast(images, "float32") / 255
+            return keras.ops.stack([images, images[:, :, ::-1]], axis=1)
+
+    model = methods.SimCLR(networks.encoder("mlp-small", (8, 8, 1), 4, seed=0), views=Pairs(name="mirrored"))
+    model.compile("sgd")
+    assert np.isfinite(model.fit(IMAGES, batch_size=12, verbose=0).history["loss"]).all()
+    for call in (lambda: model.encode(IMAGES), lambda: model.parts((8, 8, 1))):
+        with pytest.raises(InvalidInputError, match=r"`prepare` and .*Received: views='mirrored' \(Pairs"):
+            call()
+
+
+@pytest.mark.parametrize("method", [methods.LeJEPA, methods.WMSE, methods.InstanceDiscrimination])
+def test_seeds_may_be_numpy_s(method):
+    options = {"num_images": 24} if method is methods.InstanceDiscrimination else {}
+    network = networks.encoder("mlp-small", (8, 8, 1), 4, seed=0)
+    model = method(network, views=Views("simvae-digits", 2, seed=np.int64(0)), seed=np.int64(3), **options)
+    assert type(model.seed) is int
