@@ -160,7 +160,7 @@ class EnergyModel(JointEmbedding):
         self.sample_range = checks.interval(-math.inf, math.inf, sample_range=sample_range)
         self.clip = None if clip is None else checks.positive(clip=clip)
         self.seed = checks.seed(needed=True, seed=seed)
-        self.random = keras.random.SeedGenerator(seed)
+        self.random = keras.random.SeedGenerator(self.seed)
 
     @property
     def sample_shape(self) -> tuple:

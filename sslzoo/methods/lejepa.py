@@ -51,7 +51,7 @@ class LeJEPA(MultiCrop):
         self.slices = checks.count(slices=slices)
         self.num_global = None if num_global is None else checks.count(num_global=num_global)
         self.seed = checks.seed(needed=True, seed=seed)
-        self.random = keras.random.SeedGenerator(seed)
+        self.random = keras.random.SeedGenerator(self.seed)
 
     def objective(self, images, outputs, training):
         # Drawn anew in training, the same ones whenever else, so that nothing moves there.

@@ -132,7 +132,7 @@ class MemoryBank(Indexed):
         if anneal_steps:
             self.step = counter(self, "step")
         if negatives is not None:
-            self.random = keras.random.SeedGenerator(seed)
+            self.random = keras.random.SeedGenerator(self.seed)
         self.make_banks()
 
     def make_banks(self) -> None:
@@ -385,7 +385,7 @@ class BankMonitor(Monitor):
     Args:
         images, labels: array (N, H, W, C), raw, and int array (N,): what is classified.
         train_labels: int array (num_images,), labels in the order of the index.
-        every: int >= 1, epochs between two looks; the last epoch is always looked at.
+        every: int >= 1, epochs between two looks; the last of all `epochs` is always looked at.
         index: int array (N,), if they are training images: their places, so that none finds itself; or None.
     """
 

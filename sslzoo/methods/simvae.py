@@ -67,7 +67,7 @@ class SimVAE(VAE):
             "prior": ops.mean(prior),
         }
 
-    def sample(self, n: int, like=None, seed: int | keras.random.SeedGenerator | None = None):
+    def sample(self, n: int, *, like=None, seed: int | keras.random.SeedGenerator | None = None):
         """n images, float (n, H, W, C) in [0, 1]: a center, a latent around it with the prior's variance, decoded.
 
         Args:
@@ -79,7 +79,8 @@ class SimVAE(VAE):
         Raises:
             InvalidInputError: centers are uniform and `like` is not given: there is no such distribution to draw from.
         """
-        seed = keras.random.SeedGenerator(seed) if isinstance(seed, int) else seed or self.random
+        if not isinstance(seed, keras.random.SeedGenerator):
+            seed = self.random if seed is None else keras.random.SeedGenerator(checks.seed(seed=seed))
         shape = (checks.count(n=n), self.decoder.input_shape[-1])
         if like is not None:
             if not len(like):

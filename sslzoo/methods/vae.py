@@ -67,7 +67,7 @@ class VAE(Pretrainer):
         self.likelihood = choose("likelihood", likelihood, ("gaussian", "bernoulli"))
         self.likelihood_variance = checks.positive(likelihood_variance=likelihood_variance)
         self.seed = checks.seed(needed=True, seed=seed)
-        self.random = keras.random.SeedGenerator(seed)
+        self.random = keras.random.SeedGenerator(self.seed)
         if len(encoder.outputs) != 2 or encoder.outputs[0].shape != encoder.outputs[1].shape:
             raise InvalidInputError(
                 "encoder must have two outputs of one shape, [mean, log_var]; see networks.encoder(posterior=True). "

@@ -56,7 +56,7 @@ class WMSE(JointEmbedding):
         self.iterations = checks.count(iterations=iterations)
         self.normalize = normalize
         self.seed = checks.seed(needed=True, seed=seed)
-        self.random = keras.random.SeedGenerator(seed)
+        self.random = keras.random.SeedGenerator(self.seed)
 
     def objective(self, images, outputs, training):
         z, size = outputs["z"], self.whitening_size
