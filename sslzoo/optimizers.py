@@ -101,7 +101,7 @@ class L2Adam(keras.optimizers.Adam):
 
     Args:
         learning_rate: float > 0, or a `keras.optimizers.schedules.LearningRateSchedule`.
-        weight_decay: float >= 0, the penalty is weight_decay / 2 |w|^2.
+        weight_decay: float >= 0, the penalty is weight_decay / 2 |w|^2; none of a variable that `UnitNorm` constrains.
         **kwargs: what `keras.optimizers.Adam` takes (`beta_1`, `epsilon`, `gradient_accumulation_steps` ...).
 
     Raises:
@@ -112,8 +112,16 @@ class L2Adam(keras.optimizers.Adam):
         checks.number(0, weight_decay=weight_decay)
         super().__init__(learning_rate, weight_decay=weight_decay, **kwargs)
 
+    def build(self, variables):
+        # Vectors held at length 1 have no length to lose, and a penalty on them turns them: the second moment divides
+        # each coordinate of it by its own size, also where there is no other gradient.
+        units = [each for each in variables if isinstance(each.constraint, keras.constraints.UnitNorm)]
+        self._units = {self._var_key(variable) for variable in units}
+        super().build(variables)
+
     def update_step(self, gradient, variable, learning_rate):
-        decay = self.weight_decay if self._use_weight_decay(variable) else 0.0
+        decayed = self._use_weight_decay(variable) and self._var_key(variable) not in self._units
+        decay = self.weight_decay if decayed else 0.0
         gradient = ops.cast(gradient, variable.dtype) + decay * ops.convert_to_tensor(variable)
         super().update_step(gradient, variable, learning_rate)
 

@@ -13,6 +13,7 @@ from sslzoo.errors import InvalidInputError, TrainingError
 from sslzoo.methods import DeepCluster, ProtoCPC, SimCLR, SwAV
 from sslzoo.methods.deepcluster import Recluster
 from sslzoo.networks import initialize
+from sslzoo.optimizers import L2Adam
 from sslzoo.views import Views, policy
 
 
@@ -109,9 +110,17 @@ def test_queue_waits_for_its_start_but_fills_from_the_first_step():
     np.testing.assert_allclose(np.linalg.norm(to_numpy(model.queue), axis=1), 2**0.5, rtol=1e-5)
 
 
-def test_prototypes_stay_frozen_then_move_on_the_sphere():
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        lambda: keras.optimizers.SGD(1.0, momentum=0.9),
+        lambda: L2Adam(0.1, weight_decay=1e-2),  # whose second moment divides a penalty by its own size
+    ],
+    ids=["SGD", "L2Adam"],
+)
+def test_prototypes_stay_frozen_then_move_on_the_sphere(optimizer):
     model = swav(freeze_prototypes=2)
-    model.compile(optimizer=keras.optimizers.SGD(1.0, momentum=0.9))
+    model.compile(optimizer=optimizer())
     start, encoder = prototypes_of(model), to_numpy(model.encoder.weights[0])
     model.fit(images(24), batch_size=12, verbose=0)
     np.testing.assert_allclose(prototypes_of(model), start, atol=1e-6)
