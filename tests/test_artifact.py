@@ -1001,8 +1001,9 @@ def test_folders_from_before_there_were_hashes_load(copy):
 
 
 def test_a_quantized_encoder_comes_back_in_no_other_precision(tmp_path):
-    encoder = keras.Sequential([keras.Input(SHAPE, name="images"), layers.Flatten(), layers.Dense(LATENT)])
-    encoder.layers[-1].quantize("int8")
+    parts = [keras.Input(SHAPE, name="images"), layers.Flatten(), layers.Dense(8), layers.Dense(LATENT)]
+    encoder = keras.Sequential(parts)
+    encoder.layers[-2].quantize("int8")
     folder = sslzoo.publishing.write(tmp_path / "small", encoder)
     np.testing.assert_allclose(numpy(sslzoo.load(folder)(IMAGES)), numpy(encoder(IMAGES)), atol=1e-5)
     for dtype in ("float32", "mixed_bfloat16"):

@@ -1,9 +1,11 @@
 """The zoo: where a name is looked for, what is refused on the way, and what publishing leaves on the Hub."""
 
 import contextlib
+import copy
 import functools
 import json
 import os
+import pickle
 import re
 import shutil
 import socket
@@ -445,8 +447,9 @@ def test_another_model_of_a_pinned_name_does_not_take_its_place(published, folde
     assert index.read()[NAME]["repository"] == "me/fork"
     another = write(folder, models(), results(remarks=["another"]), overwrite=True)
     commits = len(published.repositories[REPOSITORY].commits)
-    with pytest.raises(InvalidInputError, match=r"another model of that name, me/fork.*--no-manifest"):
-        publishing.publish(another, REPOSITORY)
+    for dry_run in (True, False):
+        with pytest.raises(InvalidInputError, match=r"another model of that name, me/fork.*--no-manifest"):
+            publishing.publish(another, REPOSITORY, dry_run=dry_run)
     assert index.read()[NAME]["repository"] == "me/fork" and len(published.repositories[REPOSITORY].commits) == commits
     publishing.publish(another, REPOSITORY, manifest=False)
 
@@ -522,6 +525,9 @@ def test_publishing_says_which_pictures_show_images_of_ones_own(hub, tmp_path):
 def test_a_dry_run_is_refused_as_the_real_one(published, written):
     with pytest.raises(HubError, match="exists and is public"):
         publishing.publish(written, REPOSITORY, private=True, dry_run=True)
+    index.path().write_text("{", encoding="utf-8")
+    with pytest.raises(ManifestError):
+        publishing.publish(written, REPOSITORY, dry_run=True)
 
 
 def test_a_dry_run_needs_no_hub_and_a_run_is_its_model(hub, written, tmp_path, monkeypatch):
@@ -827,6 +833,27 @@ def test_images_of_another_shape_are_told_what_the_model_takes(name, shape):
         with pytest.raises(ValueError, match=takes):
             call(images)
         assert call(fitting).shape == (2, encoder.output_shape[-1])
+
+
+def test_images_come_by_name_too():
+    encoder, images = sslzoo.load("simvae-digits"), np.zeros((2, 8, 8, 1), "uint8")
+    name = encoder.inputs[0].name
+    for call in (encoder, encoder.predict):
+        np.testing.assert_array_equal(*(ops.convert_to_numpy(call(each)) for each in (images, {name: images})))
+    spec = encoder.input_spec if isinstance(encoder.input_spec, keras.InputSpec) else encoder.input_spec[0]
+    assert copy.deepcopy(spec).name == pickle.loads(pickle.dumps(spec)).name == name
+
+
+@pytest.mark.parametrize("part", ["encoder", "network", "projection", "decoder"])
+def test_what_comes_out_in_mixed_precision_is_float32(part):
+    name = "dino-digits" if part == "projection" else "simvae-digits"
+    model = sslzoo.load(name, part=part, dtype="mixed_bfloat16")
+    assert {each.dtype for each in model.outputs} == {"float32"}
+    kinds = {layer.compute_dtype for layer in model.layers if layer.weights}
+    assert "bfloat16" in kinds
+    fed = np.random.default_rng(0).uniform(0, 1 if part == "network" else 255, (4, *model.input_shape[1:]))
+    mixed, exact = (ops.convert_to_numpy(each(fed.astype("float32"))) for each in (model, sslzoo.load(name, part=part)))
+    np.testing.assert_allclose(mixed, exact, rtol=0.1, atol=0.1)
 
 
 def test_other_parts_say_what_they_take():

@@ -224,6 +224,7 @@ def dtype_policy(dtype: "str | keras.DTypePolicy") -> keras.DTypePolicy:
 
 def with_policy(model: keras.Model, policy: keras.DTypePolicy) -> keras.Model:
     """A composed model under another dtype policy, as copies. Preprocessing stays float32: its steps need the range.
+    So do outputs, where the policy is a mixed one.
 
     Args:
         model: Functional model of core layers.
@@ -233,9 +234,24 @@ def with_policy(model: keras.Model, policy: keras.DTypePolicy) -> keras.Model:
         Functional `keras.Model` of one float32 input.
     """
     raw = keras.Input(model.input_shape[1:], dtype="float32", name=model.inputs[0].name)
-    copies = Copies({raw.name}, policy, map(id, getattr(preprocessing(model), "layers", ())))
+    fixed = list(getattr(preprocessing(model), "layers", ()))
+    if policy.compute_dtype != policy.variable_dtype:  # mixed: what comes out is compared, and stays as it is
+        fixed += [model.get_layer(name) for name in model.output_names]
+    copies = Copies({raw.name}, policy, map(id, fixed))
     outputs = copies.replay(model, raw)
     return keras.Model(raw, outputs[0] if len(outputs) == 1 else outputs, name=model.name)
+
+
+class _InputName(str):
+    """The name of an input, by which Keras finds it in a dict; its messages print what the input takes instead."""
+
+    def __new__(cls, name, takes=""):
+        self = super().__new__(cls, name)
+        self.takes = takes
+        return self
+
+    def __format__(self, spec):
+        return format(self.takes, spec)
 
 
 def guarded(model: keras.Model) -> keras.Model:
@@ -250,7 +266,8 @@ def guarded(model: keras.Model) -> keras.Model:
     if len(model.inputs) == 1:
         ends, shape = input_range(model, None), model.input_shape
         values = f", values {ends[0]:g}..{ends[1]:g}" if ends else ""
-        model.input_spec = keras.InputSpec(shape=shape, name=f"{model.inputs[0].name} {shape}{values}")
+        name = model.inputs[0].name
+        model.input_spec = keras.InputSpec(shape=shape, name=_InputName(name, f"{name} {shape}{values}"))
     model(model.input)
     return model
 

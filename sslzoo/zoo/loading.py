@@ -67,7 +67,8 @@ def load(
             Hub says of them, those of a folder against its results.json. A cached file that fails is downloaded again,
             once. False loads what was changed on purpose, and warns of it.
         name: of the Keras model; None for that of `name_or_path`, and of the part ("simvae-mnist-decoder").
-        dtype: policy that the layers compute in, such as "mixed_bfloat16"; None for the one that it was saved with.
+        dtype: policy that the layers compute in, such as "mixed_bfloat16", which leaves preprocessing and outputs in
+            float32; None for the one that it was saved with.
         output_range: (low, high), finite, low < high: the values that a decoder gives to black and white.
 
     Returns:
@@ -101,10 +102,10 @@ def load(
     policy = None if dtype is None else composition.dtype_policy(dtype)
     model = reading.read(path, stored, verify, seal)
     if part == "network":
-        model = composition.without_preprocessing(model)
+        model, policy = composition.without_preprocessing(model, policy), None
     if (low, high) != (0, 1):
         model = composition.stretched(model, low, high)
-    if dtype is not None:
+    if policy is not None:
         model = composition.with_policy(model, policy)
     model.name = name or _model_name(name_or_path, path) + ("" if part == "encoder" else f"-{part}")
     return model if part == "model" else composition.guarded(model)
