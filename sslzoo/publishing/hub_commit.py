@@ -77,7 +77,7 @@ def publish(
         )
     if manifest is None and not index.is_installed(index.path()):
         manifest = index.path()
-    pinning = as_path(manifest) if manifest and not create_pr and not dry_run else None
+    pinning = as_path(manifest) if manifest and not create_pr else None
     if pinning is not None and pinning.exists():
         former = index.read(pinning).get(results["name"], entry)  # before anything is sent
         if former["repository"] != repo_id and former["sha256"] != entry["sha256"]:
@@ -117,7 +117,7 @@ def publish(
         notes.append("The card on the Hub was written or edited by a person, and kept; overwrite_card replaces it.")
     if pull_request:
         notes.append("The commit is pinned in the manifest when you publish again after the merge.")
-    if pinning is not None:
+    if pinning is not None and not dry_run:
         _pin(pinning, results["name"], entry | {"revision": revision})
     return {
         "name": results["name"],
@@ -128,7 +128,7 @@ def publish(
         "changed": changed,
         "removed": removed,
         "pull_request": pull_request,
-        "manifest": None if pinning is None else str(pinning),
+        "manifest": None if pinning is None or dry_run else str(pinning),
         "notes": notes,
     }
 
