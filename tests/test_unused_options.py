@@ -45,17 +45,14 @@ def place(tmp_path_factory):
         ("evaluate sized.keras --dataset d.npz --background black", "`background` is for a folder"),
         ("views d.npz --background black", "`background` is for a folder"),
         ("evaluate sized.keras --dataset d.npz --labels folders", "`labels` is for a folder"),
-        (
-            "evaluate sized.keras --dataset photos --protocols knn --epochs 3",
-            "--epochs is for the protocols linear, mlp",
-        ),
+        ("evaluate sized.keras --dataset photos --protocols knn --epochs 3", "epochs is for the protocols linear, mlp"),
         (
             "evaluate sized.keras --dataset photos --protocols knn --gmm-restarts 3",
-            "--gmm-restarts is for the protocols",
+            "gmm_restarts is for the protocol gmm, not for knn",
         ),
         (
             "evaluate sized.keras --dataset photos --protocols knn --outside digits",
-            "--outside is for the protocols out",
+            "outside is for the protocol outliers, not for knn",
         ),
         ("evaluate sized.keras --dataset photos --revision main", "Only Hub repositories have revisions"),
         ("finetune sized.keras --dataset photos --out o --rank 2", "rank is for mode lora"),

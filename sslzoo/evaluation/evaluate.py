@@ -216,19 +216,18 @@ def _choose(protocols, options, known):
     names = dict.fromkeys(choose("protocol", name, known) for name in names)
     if not names:
         raise InvalidInputError(f"Expected at least one protocol of {', '.join(known)}. Received: protocols=()")
-    every = {option for name in known for option in REGISTRY[name].options()}
-    for option in options:
-        choose("option", option, every)
-    protocols = {}
+    takers = {}
     for name in known:
-        protocols[name] = REGISTRY[name](**{o: options[o] for o in REGISTRY[name].options() if o in options})
-        if name not in names and protocols[name].named:
-            option, value = next(iter(protocols[name].named.items()))
+        for option in REGISTRY[name].options():
+            takers.setdefault(option, []).append(name)
+    for option, value in options.items():
+        takes = takers[choose("option", option, takers)]
+        if not names.keys() & set(takes):
             raise InvalidInputError(
-                f"{option} is for the protocol {name!r}, which is not among {', '.join(names)}. "
+                f"{option} is for the protocol{'s' * (len(takes) > 1)} {', '.join(takes)}, not for {', '.join(names)}. "
                 f"Received: {option}={list(value) if isinstance(value, dict) else value!r}"
             )
-    return [protocols[name] for name in names]
+    return [REGISTRY[name](**{o: options[o] for o in REGISTRY[name].options() if o in options}) for name in names]
 
 
 def _applying(subject, protocols, refuse):

@@ -228,6 +228,8 @@ def evaluate(run, model, parts):
     protocols = (protocols,) if isinstance(protocols, str) else protocols
     protocols = protocols or default_protocols(len(run.images), parts.get("decoder"))
     own, options = own_protocols(run, model)
+    if "gmm" in protocols:
+        options["gmm_restarts"] = run.settings["gmm_restarts"]
     report = evaluation.evaluate(
         parts["encoder"],
         run.dataset if as_published else splits,
@@ -237,7 +239,6 @@ def evaluate(run, model, parts):
         projection=parts.get("projection"),
         method=model,
         seed=run.seed,
-        gmm_restarts=run.settings["gmm_restarts"],
         **options,
         name=run.dataset if run.plan.is_known else None,
         strict=False,  # what was measured must not be lost to a protocol that has nothing to measure here

@@ -16,6 +16,7 @@ from sslzoo.data import StreamedImages, catalogue
 from sslzoo.errors import ArtifactError, HubError, IntegrityError, InvalidInputError, MissingDataError, UnknownNameError
 from sslzoo.evaluation import evaluate, generation, outliers
 from sslzoo.evaluation.generation import ClassGaussians, Extractor, frechet, frechet_distance
+from sslzoo.evaluation.protocols import REGISTRY
 from sslzoo.evaluation.protocols.outliers import OUTSIDE
 from sslzoo.evaluation.subject import Subject, likelihood_of
 from sslzoo.methods import GEDI
@@ -248,6 +249,13 @@ BUDGET = {
 }
 
 
+def budget(*protocols):
+    """What of it these protocols take."""
+    return {
+        name: value for name, value in BUDGET.items() if any(name in REGISTRY[each].options() for each in protocols)
+    }
+
+
 @pytest.fixture
 def no_inception(monkeypatch):
     def refused(**_):
@@ -301,7 +309,9 @@ def test_an_encoder_without_decoder_gets_one_and_says_so():
     pixels = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten()], name="pixels")
     splits = ((images[:40], labels[:40]), (images[40:], labels[40:]))
     judge = keras.Sequential([keras.Input((4, 4, 3)), keras.layers.Flatten()], name="judge")
-    report = sslzoo.evaluate(pixels, splits, ("reconstruction", "generation"), extractor=judge, **BUDGET)
+    report = sslzoo.evaluate(
+        pixels, splits, ("reconstruction", "generation"), extractor=judge, **budget("reconstruction", "generation")
+    )
     assert list(report["reconstruction"]) == ["adhoc_mse"]
     assert list(report["generation"]) == ["frechet_judge"]
     note = report.numbers["generation"]["frechet_judge"].note
@@ -364,7 +374,7 @@ def test_of_all_what_cannot_be_had_is_left_out_with_a_remark(no_inception, monke
 
 
 def test_no_encoder_is_judged_in_its_own_features(no_inception):
-    few = {**BUDGET, "max_train": 100}
+    few = {**budget("generation"), "max_train": 100}
     own = {"extractor": "simclr-digits"}
     for encoder in ("simclr-digits", sslzoo.load("simclr-digits", name="another")):
         with pytest.raises(InvalidInputError, match=r"own features.*Received: extractor=.*simclr-digits"):
@@ -383,12 +393,12 @@ def test_a_damaged_decoder_is_refused_and_no_other_takes_its_place(folder):
     weights = folder / "decoder" / "model.weights.h5"
     content = weights.read_bytes()
     weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    for asked in ("reconstruction", "all"):
+    for asked, options in (("reconstruction", budget("reconstruction")), ("all", BUDGET)):
         with pytest.raises(IntegrityError, match=r"decoder/model\.weights\.h5 is not the file"):
-            sslzoo.evaluate(folder, "digits", asked, **BUDGET)
+            sslzoo.evaluate(folder, "digits", asked, **options)
     weights.unlink()
     with pytest.raises(ArtifactError, match=r"Expected a readable file .*decoder.model\.weights\.h5"):
-        sslzoo.evaluate(folder, "digits", "reconstruction", **BUDGET)
+        sslzoo.evaluate(folder, "digits", "reconstruction", **budget("reconstruction"))
 
 
 def test_a_decoder_that_is_not_there_is_done_without(folder, tmp_path):
@@ -396,7 +406,7 @@ def test_a_decoder_that_is_not_there_is_done_without(folder, tmp_path):
     shutil.rmtree(folder / "decoder")
     encoder.save(tmp_path / "alone.keras")
     for where in (folder, tmp_path / "alone.keras"):
-        report = sslzoo.evaluate(where, "digits", "reconstruction", **BUDGET, max_train=100)
+        report = sslzoo.evaluate(where, "digits", "reconstruction", **budget("reconstruction"), max_train=100)
         assert list(report["reconstruction"]) == ["adhoc_mse"]
 
 
@@ -431,7 +441,8 @@ def test_images_of_another_range_are_judged_as_the_same_images():
         inputs = keras.Input((8, 8, 1))
         encoder = keras.Model(inputs, keras.layers.Flatten()(unit(inputs)), name="pixels")
         splits = [(images[rows] * np.float32(scale), labels[rows]) for rows in (slice(40), slice(40, 60))]
-        return sslzoo.evaluate(encoder, splits, "generation", extractor=judge, **BUDGET)["generation"]["frechet_judge"]
+        report = sslzoo.evaluate(encoder, splits, "generation", extractor=judge, **budget("generation"))
+        return report["generation"]["frechet_judge"]
 
     assert distance(16) == pytest.approx(distance(1), rel=1e-3)
 
@@ -507,8 +518,9 @@ def test_attributes_and_tasks_of_celeba():
 @pytest.mark.parametrize(
     ("protocols", "options", "told"),
     [
-        ("knn", {"extractor": "nope"}, r"'generation', which is not among knn.*Received: extractor='nope'"),
-        (("knn", "generation"), {"outside": ["mnist"]}, r"'outliers', .* not among .*Received: outside=\['mnist'\]"),
+        ("knn", {"epochs": 3}, "for the protocols linear, mlp, attributes, not for knn. Received: epochs=3"),
+        ("knn", {"extractor": "nope"}, r"generation, not for knn.*Received: extractor='nope'"),
+        (("knn", "generation"), {"outside": ["mnist"]}, r"outliers, not for knn, gen.*Received: outside=\['mnist'\]"),
     ],
 )
 def test_what_no_protocol_takes_is_not_passed_over(protocols, options, told):

@@ -98,7 +98,7 @@ class Protocol:
         needs: what it cannot do without: some of "features" (of both splits), "labels" (classes of both splits),
             "method" (the trained `Pretrainer`).
         parts: parts of a model beside the encoder that it takes where there are: "decoder", "posterior", "projection".
-        inputs: options that name data or models. Given without the protocol, they are an error.
+        inputs: options that name data or models. Where they are given, the protocol was meant, and has to apply.
     """
 
     name: ClassVar[str]
