@@ -164,6 +164,8 @@ def fit_mixtures(features: np.ndarray, components: int, restarts: int = 20, seed
     Raises:
         InvalidInputError: fewer rows than components, no ridge helps, or a number or seed out of range.
     """
+    from sklearn.exceptions import ConvergenceWarning
+
     checks.count(components=components, restarts=restarts)
     checks.seed(needed=True, seed=seed)
     features = check_features(features)
@@ -174,8 +176,14 @@ def fit_mixtures(features: np.ndarray, components: int, restarts: int = 20, seed
     random = np.random.default_rng(seed)
     some = features[np.sort(random.permutation(len(features))[: max(MOST_ROWS, components)])]
     starts = [int(start) for start in random.integers(0, 2**31, restarts)]
-    # A thread per restart, not per product: on a busy machine, products of this shape take longer with two.
-    with threadpool_limits(1), ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as pool:
+    # A thread per restart, not per product: on a busy machine, products of this shape take longer with two. Filters of
+    # warnings are the process's: set around the threads, not in them, they are what they were before.
+    with (
+        warnings.catch_warnings(),
+        threadpool_limits(1),
+        ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as pool,
+    ):
+        warnings.simplefilter("ignore", ConvergenceWarning)  # `converged` says so
         space = _space(some)
         rows = space(some)
         models = list(pool.map(lambda start: _fitted(rows, components, start), starts))
@@ -200,15 +208,12 @@ def _space(features):
 
 
 def _fitted(rows, components, start):
-    from sklearn.exceptions import ConvergenceWarning
     from sklearn.mixture import GaussianMixture
 
     for ridge in RIDGES:
         mixture = GaussianMixture(components, tol=TOLERANCE, max_iter=MOST_STEPS, reg_covar=ridge, random_state=start)
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)  # `converged` says so
-                return mixture.fit(rows)
+            return mixture.fit(rows)
         except ValueError as error:
             reason = error
     raise InvalidInputError(

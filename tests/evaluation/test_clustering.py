@@ -1,9 +1,11 @@
 """Clustering scores: closed forms, the level of guessing, and equality with scikit-learn's mixture."""
 
 import itertools
+import warnings
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 from threadpoolctl import threadpool_limits
 
@@ -146,3 +148,12 @@ def test_mixture_errors_are_clear(monkeypatch):
     monkeypatch.setattr(GaussianMixture, "fit", refuse)
     with pytest.raises(InvalidInputError, match=r"could not be fitted.*ill-defined"):
         fit_gmm(np.random.default_rng(0).normal(size=(20, 3)), 2)
+
+
+def test_filters_of_warnings_are_left_as_they_were():
+    rows = np.random.default_rng(0).normal(size=(60, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        before = list(warnings.filters)
+        fit_mixtures(rows, 3, restarts=20)
+        assert warnings.filters == before
