@@ -101,6 +101,16 @@ def test_memory_is_that_of_the_container(version, tmp_path, monkeypatch):
     assert streams.memory() == 1_000_000 and streams.available_memory() == 400_000
     (folder / use).write_text("1200000\n")
     assert streams.available_memory() == 0
+    own = tmp_path / "own"
+    own.write_text("12:cpu,memory:/jobs/7/step\n3:cpu:/x\n" if version == 1 else "0::/jobs/7/step\n")
+    monkeypatch.setattr(streams, "_OWN_GROUPS", own)
+    (folder / use).write_text("700000\n")
+    job = folder / "jobs" / "7"
+    (job / "step").mkdir(parents=True)
+    for name, value in ((limit, "500000"), (use, "450000"), ("memory.stat", f"{cache} 1000")):
+        (job / name).write_text(f"{value}\n")
+    assert streams.memory() == 500_000 and streams.available_memory() == 51_000  # of a job, by a batch system
+    (job / limit).unlink()
     for endless in ("max", "9223372036854771712"):
         (folder / limit).write_text(endless)
         assert streams.memory() == machine and streams.available_memory() > 1_000_000

@@ -1,5 +1,6 @@
 """Images that stay in their files: what a folder too large for memory is to the rest of the package."""
 
+import contextlib
 import ctypes
 import functools
 import hashlib
@@ -17,9 +18,10 @@ from sslzoo.errors import InvalidInputError
 
 _CHUNK = 256  # images read at once where all are gone through
 _CGROUP = Path("/sys/fs/cgroup")
-_LIMITS = (  # of control groups of version 2 and 1: limit, use, and what of the latter is given back at once
-    ("memory.max", "memory.current", "inactive_file"),
-    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "total_inactive_file"),
+_OWN_GROUPS = Path("/proc/self/cgroup")
+_LIMITS = (  # of control groups of version 2 and 1: folder, limit, use, and what of that is given back at once
+    ("", "memory.max", "memory.current", "inactive_file"),
+    ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 )
 
 
@@ -183,13 +185,27 @@ def _machine():
 
 
 def _container():
-    """Bytes that Linux lets this process' container take, and those that are left; endless without a limit."""
-    for limit, use, cache in _LIMITS:
-        try:
-            most, used = (float(int((_CGROUP / name).read_text())) for name in (limit, use))
-            stat = dict(line.split() for line in (_CGROUP / limit).with_name("memory.stat").read_text().splitlines())
-            # Files that were read count as used until something else takes their place.
-            return most, min(most, max(0.0, most - used + int(stat.get(cache, 0))))
-        except (OSError, ValueError):  # not of this version, or "max": no limit
-            continue
-    return math.inf, math.inf
+    """Bytes that Linux lets this process' container or job take, and those that are left; endless without a limit."""
+    found = [(math.inf, math.inf)]
+    for mount, limit, use, cache in _LIMITS:
+        for group in _groups(_CGROUP / mount):
+            try:
+                most, used = (float(int((group / name).read_text())) for name in (limit, use))
+                stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+                # Files that were read count as used until something else takes their place.
+                found.append((most, min(most, max(0.0, most - used + int(stat.get(cache, 0))))))
+            except (OSError, ValueError):  # not of this version, or "max": no limit
+                continue
+    return tuple(map(min, zip(*found)))
+
+
+def _groups(root):
+    """Folders of the control groups of this process below a mount point, and that itself: what a batch system allows a
+    job stands in its own, where a container sees its own as the root."""
+    with contextlib.suppress(OSError):
+        for line in _OWN_GROUPS.read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers == "" or "memory" in controllers.split(","):
+                own = Path(path.lstrip("/"))
+                yield from (root / each for each in reversed((own, *own.parents)) if each != Path())
+    yield root
