@@ -1,5 +1,9 @@
 """Transparent images are laid on one color by all who read them: what an encoder was trained on it is measured on."""
 
+import base64
+import io
+import re
+
 import keras
 import numpy as np
 import pytest
@@ -7,6 +11,7 @@ from PIL import Image
 
 import sslzoo
 from sslzoo import cli
+from sslzoo.evaluation.search import gallery
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +68,26 @@ def test_search(place):
     query.save(place / "query.png")
     for background, label in (("black", "clear"), ("white", "opaque")):
         assert sslzoo.search(bank, place / "query.png", 1, background=background)[0].label == label
+
+
+def test_pages(place, tmp_path, background):
+    """Thumbnails show what the encoder saw: white on white would be nothing."""
+    figures = [(place / "icons" / "clear" / "0.png", "clear"), (np.full((8, 8, 3), 9.5, "float32"), "of floats")]
+    text = gallery("icons", figures, tmp_path / "page.html", background).read_text()
+    clear, floats = (Image.open(io.BytesIO(base64.b64decode(each))) for each in re.findall('base64,([^"]+)"', text))
+    assert clear.getpixel((80, 120)) == {"white": (255,) * 3, "black": (0,) * 3}[background]
+    assert floats.getpixel((80, 80)) == (10,) * 3
+
+
+def test_a_page_of_the_shell(place, tmp_path):
+    embedding = sslzoo.embed(place / "mean.keras", place / "icons", background="black")
+    np.savez(tmp_path / "features.npz", **embedding.arrays())
+    pages = {}
+    for background in ("white", "black"):
+        words = ["search", str(tmp_path / "features.npz"), "3", "--html", str(tmp_path / f"{background}.html")]
+        assert cli.main([*words, "--background", background]) == 0
+        pages[background] = (tmp_path / f"{background}.html").read_text()
+    assert pages["white"] != pages["black"]
 
 
 def test_views(place, capsys):

@@ -149,9 +149,10 @@ def search(features, query, k, model, background, html, force):
     bank = evaluation.read_features(features)
     if not model and bank.model is not None and os.path.exists(str(query)) and row_of(bank, query) is None:
         print(printable(f"sslzoo: embedding the query with the model that the features name, {bank.model}"))
-    matches = evaluation.search(bank, query, k, model, background)
+    matches = evaluation.search(bank, query, k, model, "white" if is_row and html else background)
     if html:
-        evaluation.page(str(bank.paths[query]) if is_row and bank.paths is not None else query, matches, html)
+        shown = str(bank.paths[query]) if is_row and bank.paths is not None else query
+        evaluation.page(shown, matches, html, background)
     labeled = any(match.label is not None for match in matches)
     rows = [["SIMILARITY", "IMAGE", *["CLASS"] * labeled]]
     rows += [[f"{match.similarity:.3f}", str(match.image), *[str(match.label)] * labeled] for match in matches]

@@ -115,7 +115,7 @@ def predict(name, inputs, output, html, force, **options):
     if not to_stdout:
         write_beside(output, found.to_csv())
     if html:
-        found.page(html)
+        found.page(html, options["background"])
     said = say(found.remarks, found.skipped)
     labels = found.labels
     sizes = Counter(labels)

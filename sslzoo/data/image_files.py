@@ -193,6 +193,21 @@ def ground(background: "str | tuple[int, int, int]") -> tuple[int, int, int]:
         ) from error
 
 
+def as_picture(image):
+    """A Pillow image of an array (H, W, C) to look at: of values beyond 0..255, and of other channels than gray or
+    color, whose first or first three are shown, from the darkest to the brightest. A Pillow image is itself."""
+    from PIL import Image
+
+    if not isinstance(image, np.ndarray):
+        return image
+    pixels = image[..., :3] if image.shape[-1] >= 3 else image[..., 0]
+    if pixels.dtype != np.uint8 or image.shape[-1] not in (1, 3):
+        low, high = float(pixels.min()), float(pixels.max())
+        known = image.shape[-1] in (1, 3) and low >= 0 and high <= 255
+        pixels = pixels if known else 255 * (pixels - low) / max(high - low, 1e-12)
+    return Image.fromarray(np.rint(pixels).astype(np.uint8))
+
+
 def decode(image, background: "str | tuple[int, int, int]" = "white"):
     """A Pillow image as it is meant to be seen: its first frame, upright, laid on the background where transparent.
 

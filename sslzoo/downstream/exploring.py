@@ -13,6 +13,7 @@ from PIL import Image, ImageOps
 
 from sslzoo import checks, data
 from sslzoo.data.catalogue import KNOWN
+from sslzoo.data.image_files import as_picture
 from sslzoo.data.image_folder import are_deep
 from sslzoo.data.inputs import DeepFiles, Files, source_of
 from sslzoo.data.labels import check_labels
@@ -88,7 +89,7 @@ def explore(
         raise InvalidInputError(f"A map shows 3 to {MOST:,} images. Received: {len(bank):,} rows of features")
     source = _source(bank, images, split, data_dir)
     tile = int(np.clip(_PIXELS / np.ceil(np.sqrt(len(bank))), *_TILES))
-    sprite = None if source is None else _sprite(source, len(bank), tile)
+    sprite = None if source is None else _sprite(*source, tile)
     points, how = _points(bank.features, seed)
     near = _neighbors(bank.features, min(neighbors, len(bank) - 1))
     groups = _groups(bank, clusters, seed)
@@ -138,13 +139,12 @@ def _embedding(features, labels, classes, images):
 
 
 def _source(bank, images, split, data_dir):
-    """A function row -> Pillow image, or None for no thumbnails."""
+    """What reads the images, and the place there of each row; or None for no thumbnails."""
     if images is None:
         if bank.paths is None or not any(map(os.path.exists, bank.paths)):
             return None
         files = [as_path(path) for path in bank.paths]  # a file each, whatever has become of it
-        files = (DeepFiles if are_deep(files) else Files)(files, "white")
-        return lambda row: _as_picture(files.read(row))
+        return (DeepFiles if are_deep(files) else Files)(files, "white"), range(len(files))
     if isinstance(images, str) and images in KNOWN:
         images, split = data.load(images, split or "train", data_dir=data_dir)[0], None
     source = source_of(images, split)
@@ -159,28 +159,18 @@ def _source(bank, images, split, data_dir):
             f"images must be those of the features, of which the last is number {places.max():,}. "
             f"Received: {len(source):,} images"
         )
-    return lambda row: _as_picture(source.read(int(places[row])))
+    return source, places.tolist()
 
 
-def _as_picture(image):
-    if not isinstance(image, np.ndarray):
-        return image
-    pixels = image[..., :3] if image.shape[-1] >= 3 else image[..., 0]
-    if pixels.dtype != np.uint8 or image.shape[-1] not in (1, 3):  # of other values than a picture's
-        low, high = float(pixels.min()), float(pixels.max())
-        known = image.shape[-1] in (1, 3) and low >= 0 and high <= 255
-        pixels = pixels if known else 255 * (pixels - low) / max(high - low, 1e-12)
-    return Image.fromarray(np.rint(pixels).astype(np.uint8))
-
-
-def _sprite(source, count, tile):
+def _sprite(source, places, tile):
     """All thumbnails in one sheet, row by row, as a data address of a JPEG; images that cannot be read stay gray."""
+    count = len(places)
     columns = int(np.ceil(np.sqrt(count)))
     rows = -(-count // columns)
     sheet = Image.new("RGB", (columns * tile, rows * tile), "#808080")
-    for row in range(count):
+    for row, read in enumerate(source.each(places, tile)):
         try:
-            picture = source(row).convert("RGB")
+            picture = as_picture(read()).convert("RGB")
         except Exception:  # Pillow's decoders raise many kinds
             continue
         # Few pixels are shown as they are; many are averaged.

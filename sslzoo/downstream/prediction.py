@@ -54,13 +54,16 @@ class Prediction:
             [header, *((no_formula(image), no_formula(label), value) for image, label, value in self.rows())]
         )
 
-    def page(self, path: "str | os.PathLike") -> Path:
-        """Writes thumbnails with their classes as one HTML file, the 200 least certain images first."""
+    def page(self, path: "str | os.PathLike", background: str = "white") -> Path:
+        """Writes thumbnails with their classes as one HTML file, the 200 least certain images first.
+
+        Transparent images are laid on the background.
+        """
         rows = self.rows()
         order = np.argsort(self.certainty, kind="stable")[:MOST_SHOWN]
         figures = [(rows[row][0], f"{rows[row][1]} {rows[row][2]:.2f}") for row in order]
         shown = f", {len(order):,} of them" if len(order) < len(rows) else ""
-        return gallery(f"{len(rows):,} images, the least certain first{shown}", figures, path)
+        return gallery(f"{len(rows):,} images, the least certain first{shown}", figures, path, background)
 
 
 def predict(

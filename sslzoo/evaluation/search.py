@@ -13,7 +13,9 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from sslzoo import checks
-from sslzoo.data.image_files import decode, open_image
+from sslzoo.data.image_files import as_picture
+from sslzoo.data.image_folder import are_deep
+from sslzoo.data.inputs import DeepFiles, Files
 from sslzoo.environment import check_parquet
 from sslzoo.errors import InvalidInputError, MissingDataError
 from sslzoo.evaluation.embedding import Embedding, embed
@@ -195,44 +197,45 @@ def _match(bank, row, similarity):
     return Match(image, float(similarity), label if label is None or bank.classes is None else str(bank.classes[label]))
 
 
-def page(query, matches: Sequence[Match], path: "str | os.PathLike") -> Path:
+def page(query, matches: Sequence[Match], path: "str | os.PathLike", background: str = "white") -> Path:
     """Writes what `search` found as one HTML file that needs no other: thumbnails, similarities, names.
 
-    The query is as in `search`; for an int there is no picture. Returns the path.
+    The query is as in `search`; for an int there is no picture. The background is that of transparent images. Returns
+    the path.
     """
     name = str(query) if isinstance(query, (str, os.PathLike, int)) else "query"
     figures = [(query, "the query")]
     for match in matches:
         label = "" if match.label is None else f" · {match.label}"
         figures.append((match.image, f"{match.similarity:.3f}{label}"))
-    return gallery(f"{len(matches)} images nearest to {os.path.basename(name)}", figures, path)
+    return gallery(f"{len(matches)} images nearest to {os.path.basename(name)}", figures, path, background)
 
 
-def gallery(title: str, figures: Sequence[tuple], path: "str | os.PathLike") -> Path:
+def gallery(title: str, figures: Sequence[tuple], path: "str | os.PathLike", background: str = "white") -> Path:
     """Writes thumbnails as one HTML file that needs no other: of each (image, line) the image, its line and its name.
 
-    An image is a path, an array (H, W, C), or an int, of which there is no picture. Returns the path.
+    An image is a path, an array (H, W, C), or an int, of which there is no picture; transparent ones are laid on the
+    background. Returns the path.
     """
-    content = _PAGE.format(title=html.escape(title)) + "\n".join(_figure(image, line) for image, line in figures)
-    return write_beside(path, content)
+    shown = (_figure(image, line, background) for image, line in figures)
+    return write_beside(path, _PAGE.format(title=html.escape(title)) + "\n".join(shown))
 
 
-def _figure(image, line):
+def _figure(image, line, background):
     name = str(image) if isinstance(image, (str, os.PathLike, int)) else "query"
-    picture, full = _thumbnail(image), html.escape(name)
+    picture, full = _thumbnail(image, background), html.escape(name)
     short = html.escape("/".join(Path(name).parts[-2:]))  # a folder is often what tells images of one name apart
     shown = f'<img src="{picture}" alt="{short}">' if picture else "<p>no picture</p>"
     return f'<figure title="{full}">{shown}<figcaption><b>{html.escape(line)}</b><br>{short}</figcaption></figure>'
 
 
-def _thumbnail(image):
+def _thumbnail(image, background):
     """A data address of the image at the size of a thumbnail; None where it cannot be shown."""
     try:
-        if isinstance(image, np.ndarray):
-            image = Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
-        elif is_named(image):
-            with open_image(as_path(image)) as opened:
-                image = decode(opened)
+        if is_named(image):
+            file = [as_path(image)]
+            image = (DeepFiles if are_deep(file) else Files)(file, background).read(0, _THUMBNAIL)
+        image = as_picture(image)
         # Few pixels are shown as they are; many are averaged, and take a fifth of the space as a JPEG.
         small = max(image.size) < _THUMBNAIL
         how, kind = (Image.Resampling.NEAREST, "png") if small else (Image.Resampling.LANCZOS, "jpeg")
