@@ -552,6 +552,9 @@ def test_doctor_and_views_leave_bad_images_out_if_asked(sslzoo_, mixed, tmp_path
         left = [remark for remark in json.loads(out)["remarks"] if "could not be read" in remark]
         assert code < 2 and len(left) == 1 and left[0] in err.replace("sslzoo: ", "")
         assert left[0].startswith("2 of 7 images could not be read and were left out: ") and "deep.png" in left[0]
+    for seed in range(9):  # of a folder no other images are read than those that are shown
+        code, _, err = sslzoo_("views", mixed, "--policy", "simvae-digits", "--images", 1, "--seed", seed)
+        assert code == 0 or "1 of 1 images cannot be read" in err
     good, bad = mixed / "a.png", mixed / "b.png"
     for paths in ([good, bad], [good, mixed / "gone.png"]):
         code, _, err = sslzoo_("doctor", "simvae-digits", *paths, "--on-error", "skip")

@@ -1,6 +1,7 @@
 """`sslzoo doctor`: the health of an encoder, without labels."""
 
 import sslzoo
+from sslzoo import zoo
 from sslzoo.cli import shared
 from sslzoo.cli.command import Answer, argument, check_page, command, say
 from sslzoo.errors import InvalidInputError
@@ -57,6 +58,7 @@ def doctor(encoder, images, policy, compare, by, html, force, **options):
         raise InvalidInputError(f"--by orders the encoders of --compare. Received: --by {by} without --compare")
     images = (images[0] if len(images) == 1 else images) or None
     from sslzoo.downstream import ranking
+    from sslzoo.downstream.encoders import as_features, onnx_encoder
     from sslzoo.downstream.pages import diagnosis_page
 
     scale, encoders = options.pop("scale"), (encoder, *compare)
@@ -64,6 +66,13 @@ def doctor(encoder, images, policy, compare, by, html, force, **options):
     if scale is not None and not takes_scale:
         raise InvalidInputError(f"--scale is for .onnx files. Received: --scale {scale}, {', '.join(encoders)}")
     options |= {"views": policy}
+    for each in compare and encoders:  # before the first is measured
+        if encoders.count(each) > 1:
+            raise InvalidInputError(f"Encoders in order are of different names. Received: {each!r} twice")
+        if each.endswith(".onnx"):
+            onnx_encoder(each, scale)
+        elif as_features(each) is None:
+            zoo.results_of(each)
     diagnoses = [
         sslzoo.diagnose(each, images, scale=scale if each in takes_scale else None, **options) for each in encoders
     ]

@@ -76,7 +76,6 @@ def evaluate(name, revision, dataset, protocols, out, **options):
 
     dataset, protocols = dataset or _trained_on(name), protocols or PROTOCOLS
     options = {option: value for option, value in options.items() if value is not None}
-    _check_used(options, protocols)
     if out:
         _check_report(out)
     report = sslzoo.evaluate(
@@ -88,18 +87,6 @@ def evaluate(name, revision, dataset, protocols, out, **options):
         **options,
     )
     return Answer(report.to_dict(), f"{report}\n")
-
-
-def _check_used(options, protocols):
-    """Raise `InvalidInputError` for an option of protocols that are not asked for."""
-    from sslzoo.evaluation.protocols import REGISTRY
-
-    for option in options:
-        takes = [name for name in ALL_PROTOCOLS if option in REGISTRY[name].options()]
-        if takes and not {"all", *takes} & set(protocols):
-            flag = "--" + option.replace("_", "-")
-            received = f"Received: {flag} {options[option]}, --protocols {' '.join(protocols)}"
-            raise InvalidInputError(f"{flag} is for the protocols {', '.join(takes)}. {received}")
 
 
 def _at(name, revision):
@@ -198,13 +185,14 @@ def views(dataset, policy, num_views, image_size, images, data_dir, html, force,
     from sslzoo.data.catalogue import KNOWN
     from sslzoo.data.sources import is_folder
 
-    reading, remarks = {"data_dir": data_dir} if dataset in KNOWN else {}, []
-    if is_folder(dataset):
-        reading = {"image_size": image_size or "auto", "stream": True}
-    every, _ = data.load(dataset, "train", background=background, on_error=on_error, remarks=remarks, **reading)
+    if is_folder(dataset):  # of which only what is shown is read
+        folder = data.ImageFolder(dataset, seed=seed, background=background)
+        chosen, _, remarks = folder.load("train", image_size or "auto", on_error, most=images)
+    else:
+        reading, remarks = {"data_dir": data_dir} if dataset in KNOWN else {}, []
+        every, _ = data.load(dataset, "train", background=background, on_error=on_error, remarks=remarks, **reading)
+        chosen = every[np.sort(np.random.default_rng(seed).permutation(len(every))[:images])]
     say(remarks)
-    rows = np.sort(np.random.default_rng(seed).permutation(len(every))[:images])
-    chosen = every[rows]
     check = evaluation.check_views(chosen, policy, num_views, image_size, data.value_range(chosen), seed)
     if html:
         check.page(html)

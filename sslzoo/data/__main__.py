@@ -38,7 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(remark, file=sys.stderr)
     with np.load(path) as arrays:
         for key in arrays.files:
-            print(f"{key}: {arrays[key].dtype} {arrays[key].shape}")
+            array = arrays[key]  # which is read anew each time it is asked for
+            print(f"{key}: {array.dtype} {array.shape}")
     print(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")
     return 0
 

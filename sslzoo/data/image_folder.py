@@ -54,7 +54,7 @@ def list_images(folder: Path) -> tuple[list[Path], Counter]:
                 files.append(path)
             else:
                 others["no regular file"] += 1  # a pipe, a device, a link to nowhere
-    return sorted(files), +others
+    return sorted(files, key=lambda path: path.parts), +others  # case counts, which paths of Windows sort without
 
 
 def split_folders(root: Path) -> dict[str, str]:
@@ -250,11 +250,6 @@ class ImageFolder:
 
     # ------------------------------------------------------------------ how they become arrays
 
-    @property
-    def has_splits(self) -> bool:
-        """Whether folders of it are splits."""
-        return bool(self._own_splits)
-
     @functools.cached_property
     def is_deep(self) -> bool:
         """Whether all files are TIFF of more bits or other channels than a picture."""
@@ -284,8 +279,12 @@ class ImageFolder:
         image_size: "int | tuple[int, int] | str | None" = None,
         on_error: str = "fail",
         stream: "bool | str" = False,
+        most: int | None = None,
     ) -> "tuple[np.ndarray | streams.StreamedImages, np.ndarray | None, list[str]]":
-        """Images (N, H, W, C), labels (N,) or None, and remarks; arguments as in `sslzoo.data.load`."""
+        """Images (N, H, W, C), labels (N,) or None, and remarks; arguments as in `sslzoo.data.load`.
+
+        Of more images than `most`, so many are chosen by `seed`. Of the others no more is read than their sizes.
+        """
         sides = image_size if isinstance(image_size, tuple) and len(image_size) == 2 else (image_size,)
         fits = all(checks.is_integer(side) and 1 <= side <= MOST_SIDE for side in sides)
         if image_size not in (None, "auto") and not fits:
@@ -295,6 +294,9 @@ class ImageFolder:
         choose("on_error", on_error, ("fail", "skip"))
         files, labels = self.select(split)
         remarks = self.remarks(split)
+        if most is not None and most < len(files):
+            some = np.sort(np.random.default_rng(self.seed).permutation(len(files))[:most])
+            files, labels = [files[row] for row in some], None if labels is None else labels[some]
         heads = [head for head in self.heads.values() if isinstance(head, Head)]
         bad = {file: self.heads[file] for file in files if not isinstance(self.heads[file], Head)}
         rows = [row for row, file in enumerate(files) if file not in bad]

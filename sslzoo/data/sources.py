@@ -520,11 +520,13 @@ def export(
         raise errors.InvalidInputError(
             f"Expected a file *.npz in a folder that exists. Received: path={os.fspath(path)!r}"
         )
-    known = splits(name)
-    arrays = {}
+    source = ImageFolder(name) if is_folder(name) else name
+    known = splits(source)
+    arrays, said = {}, []
     for split in [errors.choose("split", split, known) for split in splits_to_write] or known:
-        images, labels = load(name, split, data_dir, image_size, on_error=on_error, remarks=remarks)
+        images, labels = load(source, split, data_dir, image_size, on_error=on_error, remarks=said)
         arrays[f"{split}_images"] = images
         if labels is not None:
             arrays[f"{split}_labels"] = labels
+    (remarks if remarks is not None else []).extend(dict.fromkeys(said))  # what holds for all splits is said once
     return write_beside(path, lambda file: np.savez_compressed(file, **arrays))

@@ -311,6 +311,22 @@ def test_the_page_needs_no_other_file(tmp_path):
     assert found.verdict in page and "data:image/png" in page and "<b>" not in page and 'src="http' not in page
 
 
+@pytest.mark.parametrize(
+    ("others", "message"),
+    [
+        (["simvae-digits", "simclr-digts"], "simclr-digits"),
+        (["simvae-digits", "simclr-digits"], "different names. Received: 'simclr-digits' twice"),
+        (["none.onnx"], "none.onnx"),
+        (["none.npz"], "none.npz"),
+        (["runs/none"], "runs/none"),
+    ],
+)
+def test_the_shell_measures_none_before_all_are_there(others, message, monkeypatch, capsys):
+    monkeypatch.setattr(sslzoo, "diagnose", lambda *_, **__: pytest.fail("one was measured"), raising=False)
+    assert cli.main(["doctor", "simclr-digits", "digits", "--compare", *others]) == 2
+    assert message in capsys.readouterr().err
+
+
 def test_the_shell_exits_with_1_for_an_ill_encoder(tmp_path, capsys):
     np.savez(tmp_path / "ill.npz", features=np.ones((20, 4), "float32"), index=np.arange(20))
     np.savez(tmp_path / "well.npz", features=ROWS.astype("float32"), index=np.arange(300))
