@@ -8,6 +8,7 @@ import math
 import os
 import shutil
 import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -62,7 +63,7 @@ class Checkpoint(keras.callbacks.Callback):
         remarks: list of str, what there is to say of a checkpoint that was restored.
 
     Raises:
-        TrainingError: at the end of an epoch, weights that are not finite.
+        TrainingError: at the end of an epoch, a loss or weights that are not finite.
         OSError: at the next checkpoint or at the end of training, one that could not be written.
     """
 
@@ -82,11 +83,24 @@ class Checkpoint(keras.callbacks.Callback):
         self._thread, self._writes = ThreadPoolExecutor(1), []
 
     def on_epoch_end(self, epoch, logs=None):
+        loss = (logs or {}).get("loss", 0.0)
+        if not np.isfinite(loss):  # which may leave the weights as they were
+            raise TrainingError(
+                f"The loss stopped being finite in epoch {epoch + 1}: try a lower learning rate, or float32. The last "
+                f"good checkpoint was kept. Received: loss={loss}"
+            )
         if (self.stopwatch.whole or not self.stopwatch.ended) and self._is_due(epoch + 1):
             self._take(epoch + 1)
 
     def on_train_end(self, logs=None):
         self.wait()
+
+    def release(self):
+        """What `fit` calls where it raises: waits for what is being written, and says if it could not be."""
+        try:
+            self.wait()
+        except OSError as error:
+            warnings.warn(f"The last checkpoint could not be written. {error}", stacklevel=2)
 
     def _is_due(self, epochs_done):
         if epochs_done == self.params["epochs"] or self._model.stop_training:

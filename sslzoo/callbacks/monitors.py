@@ -43,7 +43,7 @@ class KNNMonitor(Monitor):
             (`Pretrainer.live_encoder`).
         bank: (images, labels), what neighbors are taken from.
         queries: (images, labels), what is classified.
-        every: int, epochs between two looks; the last epoch is always looked at.
+        every: int, epochs between two looks; the last of all `epochs` is always looked at.
         k: int, neighbors, or as many as the bank has; cosine distance, majority vote.
     """
 
@@ -99,7 +99,7 @@ class Health(EndsTraining, Monitor):
     Args:
         images: raw images (N, H, W, C), 0..255, without labels; 512 are enough. The most an effective rank can be is N.
             Or ready-made views (N, J, H, W, C), of which the first two are taken, for a model without `views`.
-        every: int, epochs between two looks; the last epoch is always looked at.
+        every: int, epochs between two looks; the last of all `epochs` is always looked at.
         stop: int, looks in a row after which a sign ends the run cleanly, after this epoch's other callbacks.
             0 or False: never.
         patience: int, looks in a row after which a sign is warned of.

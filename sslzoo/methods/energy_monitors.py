@@ -125,7 +125,7 @@ class EnergyHealth(Monitor):
     Args:
         images: raw images (N, H, W, C), 0..255, N >= 2; 512 are enough. Or ready-made views (N, J, H, W, C), of which
             the first is the image.
-        every: int >= 1, epochs between two looks; the last epoch is always looked at.
+        every: int >= 1, epochs between two looks; the last of all `epochs` is always looked at.
         seed: int, of the augmented views, drawn once.
 
     Example:

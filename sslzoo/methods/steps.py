@@ -35,7 +35,8 @@ class StepCounter(keras.callbacks.Callback):
 
 
 class Monitor(keras.callbacks.Callback):
-    """Measures the model at the end of every so many epochs, and of the last, and logs what it found.
+    """Measures the model at the end of every so many epochs, and of the last of all that `fit` was to make, and logs
+    what it found.
 
     A subclass measures. Of several processes each measures for itself, and what the first finds counts.
 

@@ -54,7 +54,7 @@ class _Patient:
     def write(self, text):
         try:
             return self.stream.write(text)
-        except (OSError, ValueError):
+        except (OSError, ValueError, RuntimeError):  # the last of a signal's handler that interrupts a line
             return len(text)
 
     def flush(self):

@@ -8,6 +8,7 @@ import pytest
 from test_training import keeper_of
 
 from sslzoo.callbacks import checkpoint as checkpoints
+from sslzoo.errors import TrainingError
 
 
 class Disk:
@@ -148,3 +149,15 @@ def test_all_of_fit_is_kept(tmp_path):
     assert keeper.restore(model) == 3
     for one, other in zip(model.get_weights(), weights):
         np.testing.assert_array_equal(one, other)
+
+
+def test_a_loss_that_is_not_finite_is_not_kept(tmp_path):
+    """It may leave the weights as they were, as an index beyond a bank does."""
+    keeper, model = keeper_of(tmp_path)
+    keeper.set_params({"epochs": 9, "steps": 1})
+    keeper.on_epoch_end(0, {"loss": 1.0})
+    keeper.wait()
+    with pytest.raises(TrainingError, match=r"in epoch 2.*Received: loss=nan"):
+        keeper.on_epoch_end(1, {"loss": float("nan")})
+    keeper.wait()
+    assert keeper.restore(model) == 1
