@@ -37,9 +37,10 @@ def train(method, flags):
     """
     recipes = _recipes()
     recipe = recipes[choose("method", method.replace("_", "-"), recipes)]
-    sys.argv[0] = f"sslzoo train {method}"  # what the recipe's parser calls itself
     asks = {"-h", "--help", "--show"} & set(flags)  # whose answers the recipe prints
     with contextlib.ExitStack() as stack:
+        stack.callback(sys.argv.__setitem__, 0, sys.argv[0])
+        sys.argv[0] = f"sslzoo train {method}"  # what the recipe's parser calls itself
         if not asks:
             stack.enter_context(contextlib.redirect_stdout(sys.stderr))
             from sslzoo.training.script import patience  # imports Keras

@@ -34,18 +34,17 @@ ADJUSTMENT = (
 # ---------------------------------------------------------------------- statistics
 
 
-def wilson(right: int, count: int, level: float = LEVEL) -> tuple[float, float]:
+def wilson(right: int, count: int) -> tuple[float, float]:
     """Wilson's interval of a share: the shares that `right` of `count` do not contradict.
 
     Args:
         right: int in 0..count.
         count: int, at least 1.
-        level: float in (0, 1).
 
     Returns:
-        (low, high), each in 0..1.
+        (low, high), each in 0..1, at `LEVEL`.
     """
-    interval = binomtest(int(right), int(count)).proportion_ci(level, method="wilson")
+    interval = binomtest(int(right), int(count)).proportion_ci(LEVEL, method="wilson")
     return float(interval.low), float(interval.high)
 
 
@@ -74,17 +73,17 @@ def holm(p_values: Sequence[float]) -> np.ndarray:
     return adjusted
 
 
-def bootstrap(only_first: int, only_second: int, count: int, level: float = LEVEL, seed: int = 0):
+def bootstrap(only_first: int, only_second: int, count: int, seed: int = 0):
     """Percentile interval of the difference of two accuracies over images drawn again with replacement.
 
     Drawing images again is drawing how many of them only the first, only the second, and both or neither answer right.
 
     Returns:
-        (low, high), shares in -1..1.
+        (low, high), shares in -1..1, at `LEVEL`.
     """
     shares = np.array([only_first, only_second, count - only_first - only_second]) / count
     drawn = np.random.default_rng(seed).multinomial(count, shares, RESAMPLES)
-    tail = 50 * (1 - level)
+    tail = 50 * (1 - LEVEL)
     low, high = np.percentile((drawn[:, 0] - drawn[:, 1]) / count, [tail, 100 - tail])
     return float(low), float(high)
 

@@ -89,7 +89,7 @@ class _Split(NamedTuple):
 class _Trained(NamedTuple):
     """One way's classifier, the classes it gives test images, how it came about, and the seconds it took."""
 
-    classifier: Classifier
+    classifier: "Classifier | None"
     predictions: np.ndarray
     note: str
     seconds: float
@@ -231,9 +231,12 @@ def finetune(
     if flip is None:
         settings = dataclasses.replace(settings, flip=_is_mirrored(images))
     splits = [_split(images, settings, each) for each in range(seed, seed + seeds)]  # all checked before any is trained
-    runs = [_run(base, images, split, settings, seed + i, progress) for i, split in enumerate(splits)]
+    model, runs = None, []
+    for i, split in enumerate(splits):
+        run = _run(base, images, split, settings, seed + i, progress)
+        model = run[mode].classifier.model if model is None else model
+        runs.append({way: each._replace(classifier=None) for way, each in run.items()})  # one network is kept of all
     report = _report(base, encoder, images, splits[0], runs, settings, seed)
-    model = runs[0][mode].classifier.model
     if out is not None:
         _write(out, name, model, report, images.classes, encoder, settings, license, overwrite, began)
     return model, report

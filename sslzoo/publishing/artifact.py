@@ -91,7 +91,10 @@ def write(
     """
     folder = Path(os.path.realpath(as_path(folder)))  # a link stays one
     given = {"encoder": encoder, "posterior": posterior, "projection": projection, "decoder": decoder, "model": model}
-    parts = {part: _checked(part, each) for part, each in given.items() if each is not None or part == "encoder"}
+    parts = {}
+    for part, each in given.items():  # a comprehension would be a frame of its own to warnings, but not in Python 3.12
+        if each is not None or part == "encoder":
+            parts[part] = _checked(part, each)
     pictures = pictures or {}
     _check_pictures(pictures)
     results = _completed(folder, what_is_known, parts, pictures, float16)
@@ -115,7 +118,7 @@ def copy(source: "str | os.PathLike", folder: "str | os.PathLike", without: "tup
         without: names of parts.
         **changes: fields of results.json to replace.
     """
-    source, folder = as_path(source), Path(os.path.abspath(as_path(folder)))
+    source, folder = as_path(source), Path(os.path.realpath(as_path(folder)))  # a link stays one
     results = read_results(source) | changes
     if "parts" in results:
         results["parts"] = {part: count for part, count in results["parts"].items() if part not in without}
@@ -269,7 +272,7 @@ def _checked(part, model):
         warnings.warn(
             "No layer of this encoder scales its images: values 0..255 enter its first layer as they are. The network "
             'of a method sees values 0..1; publish method.parts((H, W, C))["encoder"].',
-            stacklevel=4,
+            stacklevel=3,
         )
     expected, ranks = _SHAPES[part]
     shapes = [tuple(tensor.shape) for tensor in (*model.inputs, *model.outputs)]
