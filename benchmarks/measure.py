@@ -58,7 +58,7 @@ def measure(folder, protocols, data_dir=None, **options):
     """The report on an entry: its files, its seed, and its settings where an evaluation keeps them."""
     results = read_results(folder)
     record = results.get("evaluation") or {}
-    taken = {"seed"}.union(*(REGISTRY[name].options() for name in protocols))
+    taken = {"seed", "attribute"}.union(*(REGISTRY[name].options() for name in protocols))
     options = {name: value for name, value in options_of(record).items() if name in taken} | options
     return evaluation.evaluate(
         folder, splits(results["dataset"], data_dir), protocols, data_dir, name=results["dataset"], **options

@@ -170,6 +170,10 @@ def test_what_the_files_cannot_give_again_is_said_and_not_promised():
     earlier = "Of an earlier measurement, and not of these files: style probe."
     assert f"Measured while it trained, {lost} {earlier} All else was measured on the files" in text
     assert "--protocols knn style\n" in text
+    drawn = record | {"protocols": ways | {"generation": {"decoder": "its own"}}}
+    drawn["numbers"] = {name: {} for name in ways} | {"generation": {"frechet_simclr-mnist": {}}}
+    for left_out, command in ((["decoder"], "knn style\n"), ([], "style generation --extractor simclr-mnist\n")):
+        assert command in card.render(results(evaluation=drawn, left_out=left_out))
     whole = card.render(results(evaluation=record | {"numbers": {name: {} for name in ways}}))
     assert "\nMeasured on the files as they are here, and again by\n" in whole and "knn reconstruction style\n" in whole
 

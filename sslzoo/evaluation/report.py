@@ -235,15 +235,17 @@ def options_of(record: dict) -> dict:
         record: dict of `Report.to_dict`, or what somebody has of it.
 
     Returns:
-        dict of `seed`, `epochs`, `gmm_restarts`, `extractor`, `outside`.
+        dict of `seed`, `attribute`, `epochs`, `gmm_restarts`, `extractor`, `outside`.
     """
     settings, numbers = record.get("protocols") or {}, record.get("numbers") or {}
-    usual = {"seed": 0, "epochs": 200, "gmm_restarts": GMM.gmm_restarts, "extractor": "fid", "outside": []}
+    usual = {"seed": 0, "attribute": None, "epochs": 200, "gmm_restarts": GMM.gmm_restarts}
+    usual |= {"extractor": "fid", "outside": []}
     distance = next(iter(numbers.get("generation", ())), "fid")
     measured = [metric.removesuffix("_auroc") for metric in numbers.get("outliers", ())]
     outside = [name for name in measured if not (name.endswith("_slope") and name.removesuffix("_slope") in measured)]
     options = {
         "seed": (record.get("seeds") or [0])[0],
+        "attribute": (record.get("data") or {}).get("attribute"),
         "epochs": settings.get("linear", settings.get("mlp", {})).get("epochs", usual["epochs"]),
         "gmm_restarts": settings.get("gmm", {}).get("restarts", usual["gmm_restarts"]),
         "extractor": distance.removeprefix("frechet_") if "generation" in settings else "fid",

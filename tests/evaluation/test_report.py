@@ -238,3 +238,4 @@ def test_the_options_of_a_record_name_every_outside_set():
     numbers = {"outliers": {"ski_slope_auroc": {}, "ski_slope_slope_auroc": {}, "dark_auroc": {}}}
     assert options_of({"protocols": {"outliers": {}}, "numbers": numbers}) == {"outside": ["ski_slope", "dark"]}
     assert options_of({"protocols": {"knn": {}}, "numbers": {}}) == {}
+    assert options_of({"protocols": {"knn": {}}, "data": {"attribute": "hair"}}) == {"attribute": "hair"}
