@@ -1052,3 +1052,10 @@ def test_results_edited_by_hand_end_in_a_sentence(odd, tmp_path):
     (folder / "results.json").write_text(json.dumps(results | odd))
     with pytest.raises(ArtifactError, match=next(iter(odd))):
         sslzoo.info(folder)
+
+
+def test_results_that_nobody_could_read_again_are_not_written(tmp_path):
+    """They were, and the model could not be loaded: its results.json was "damaged"."""
+    with pytest.raises(InvalidInputError, match=r"at most.*Received: 4,5.* bytes"):
+        write(tmp_path / "large", all_parts(), facts(remarks=["x" * 9000] * 500))
+    assert not (tmp_path / "large").exists()

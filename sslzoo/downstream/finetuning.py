@@ -436,7 +436,8 @@ def _report(base, encoder, images, split, runs, settings, seed):
         report.numbers[way] = _numbers(right, len(truth), balanced, note, majority, present)
         report.protocols[way] = _plain(settings, way)
         report.seconds[way] = round(float(np.mean([each.seconds for each in trained])), 2)
-        report.confusion[way] = confusion(truth, trained[0].predictions, len(images.classes))
+        counts = confusion(truth, trained[0].predictions, len(images.classes))
+        report.confusion |= {} if counts is None else {way: counts}
     return report
 
 

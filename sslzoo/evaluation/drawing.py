@@ -43,10 +43,9 @@ def draw(subject, report, images: dict, folder) -> None:
     folder = as_path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for probe, counts in report.confusion.items():
-        if len(counts) <= 100:
-            title = f"{'MLP' if probe == 'mlp' else 'Linear'} probe: what test images are taken for"
-            names = data.class_names(subject.source, subject.classes) or list(map(str, subject.classes))
-            pictures.confusion(counts, folder / f"confusion_{probe}.png", names, title)
+        title = f"{'MLP' if probe == 'mlp' else 'Linear'} probe: what test images are taken for"
+        names = data.class_names(subject.source, subject.classes) or list(map(str, subject.classes))
+        pictures.confusion(counts, folder / f"confusion_{probe}.png", names, title)
     chosen = spread(len(subject.test_features), MOST)
     rows, shown = subject.test_features[chosen], subject.test_images[chosen]
     if len(rows) > 1:

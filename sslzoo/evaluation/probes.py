@@ -22,6 +22,7 @@ from sslzoo.data.labels import check_labels
 from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation.features import check_features
 
+MOST_CONFUSED = 100  # classes of a table of confusions
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # Adam as in PyTorch, which the papers used
 
 
@@ -208,10 +209,13 @@ def balanced_accuracy(labels: np.ndarray, predictions: np.ndarray) -> float:
     return float(np.mean([np.mean(predictions[labels == c] == c) for c in np.unique(labels)]))
 
 
-def confusion(labels: np.ndarray, predictions: np.ndarray, classes: int) -> list[list[int]]:
-    """How many images of each of so many classes (rows) are taken for each; labels below 0 are left out."""
+def confusion(labels: np.ndarray, predictions: np.ndarray, classes: int) -> list[list[int]] | None:
+    """How many images of each of so many classes (rows) are taken for each; labels below 0 are left out. None of more
+    than `MOST_CONFUSED` classes, which nobody looks at, and of which results.json would hold a line for each pair."""
     from sklearn.metrics import confusion_matrix
 
+    if classes > MOST_CONFUSED:
+        return None
     known = labels >= 0
     return confusion_matrix(labels[known], predictions[known], labels=np.arange(classes)).tolist()
 

@@ -19,7 +19,7 @@ import keras
 import numpy as np
 
 from sslzoo.errors import ArtifactError, InvalidInputError
-from sslzoo.files import as_path, is_left_behind, plain, sha256, write_beside, write_synced
+from sslzoo.files import MOST_JSON, as_path, is_left_behind, plain, sha256, write_beside, write_synced
 from sslzoo.networks.composition import as_functional, check_published, compose, input_range, required_packages
 from sslzoo.publishing import card
 from sslzoo.zoo import layout
@@ -150,6 +150,11 @@ def _write_results(folder, results):
     text = json.dumps(results, indent=2, ensure_ascii=False, allow_nan=False, default=plain)
     made = {layout.RESULTS: f"{text}\n", layout.CARD: card.render(results)}
     made = {file: text.encode("utf-8") for file, text in made.items()}
+    if len(made[layout.RESULTS]) > MOST_JSON:  # which nobody could read again
+        raise InvalidInputError(
+            f"{layout.RESULTS} must have {MOST_JSON:,} bytes at most: keep what was measured elsewhere. "
+            f"Received: {len(made[layout.RESULTS]):,} bytes"
+        )
     old = {file: (folder / file).read_bytes() if (folder / file).is_file() else None for file in made}
     for file, content in made.items():
         if old[file] != content:
