@@ -1,6 +1,7 @@
 """`evaluate`: an encoder and a data set in, a `Report` out: loads all, checks all, runs all."""
 
 import os
+import textwrap
 import time
 from collections.abc import Callable, Sequence
 
@@ -10,7 +11,7 @@ from sslzoo import checks
 from sslzoo.data.catalogue import KNOWN
 from sslzoo.data.labels import check_labels
 from sslzoo.data.sources import check_outside
-from sslzoo.errors import HubError, InvalidInputError, MissingDataError, choose
+from sslzoo.errors import HubError, InvalidInputError, MissingDataError, choose, printable
 from sslzoo.evaluation import datasets, drawing
 from sslzoo.evaluation.features import (
     check_features,
@@ -109,8 +110,8 @@ def evaluate(
         seed: int, of probes, mixtures, and of the rows chosen by `max_train`.
         max_train: int, use that many train images, chosen at random; None for all.
         name: str, what the report calls the data; None for the name of `dataset`.
-        strict: raise where a protocol that was named does not apply, before any is measured; False leaves it out, and a
-            remark says why.
+        strict: raise where a protocol that was named does not apply, before any is measured, or fails; False leaves it
+            out, and a remark says why.
         progress: True or False; None shows it at a terminal only; or a callable (what, done, in all).
         **options: of the protocols, as their classes in `sslzoo.evaluation.protocols` declare them: `epochs` and
             `hidden` of probes, `gmm_restarts`, `extractor`, `outside`, `style_images`, `decoder_epochs` ...
@@ -148,6 +149,7 @@ def evaluate(
     called, train, held_out, remarks = datasets.read(dataset, test, data_dir, shape, **reading)
     subject = Subject(encoder, name or called, *train, *held_out, data_dir=data_dir, method=method, seed=seed)
     subject.source = dataset if is_named(dataset) else name if name in KNOWN else None
+    subject.in_no_order = subject.source in KNOWN and (test is None or (is_named(test) and test in KNOWN))
     subject.parts, subject.missing, subject.likelihood = own_parts | parts, missing, likelihood
     subject.batch_size, subject.progress = batch_size, _progress(progress)
     subject.take_classes(attribute)
@@ -280,6 +282,12 @@ def _measure(subject, protocols, refuse, remarks):
             if refuse:
                 raise
             report.remarks.append(f"Not measured, {protocol.title}: {_reason(error)}.")
+            continue
+        except Exception as error:  # of memory, of a backend: what was measured before must not be lost to it
+            if refuse:
+                raise
+            told = textwrap.shorten(printable(f"{type(error).__name__}: {error}"), 500, placeholder=" ...")
+            report.remarks.append(f"Not measured, {protocol.title}: {told.rstrip('.')}.")
             continue
         report.numbers[protocol.name] = result.numbers
         if "method" not in protocol.needs:  # what a card's command measures again

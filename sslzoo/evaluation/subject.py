@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from sslzoo import checks, networks, zoo
-from sslzoo.data.catalogue import KNOWN
 from sslzoo.errors import HubError, InvalidInputError, MissingPartError
 from sslzoo.evaluation import generation
 from sslzoo.evaluation.datasets import with_classes
@@ -27,6 +26,7 @@ class Subject:
         encoder: raw images -> features; None where features were given, which then stand for the images.
         dataset: str, name of the data set.
         source: the name or path by which `sslzoo.data.class_names` knows its classes; None of arrays.
+        in_no_order: whether images follow each other by chance.
         train_images, test_images: arrays (N, H, W, C).
         train_labels, test_labels: int64 (N,); None without labels.
         attributes: (train, test), int (N, A) each, of a data set that has them; else None.
@@ -55,6 +55,7 @@ class Subject:
     missing: dict = dataclasses.field(default_factory=dict)
     likelihood: dict = dataclasses.field(default_factory=dict)
     source: Any = None
+    in_no_order: bool = False
     seed: int = 0
     batch_size: int = 500
     progress: Callable[[str], Callable] = lambda what: lambda done, total: None
@@ -138,9 +139,9 @@ class Subject:
         self.attributes = None if train is None else (train, test)
 
     def some(self, count: int, most: int) -> np.ndarray:
-        """Rows of at most `most` of `count` images of a split: the first of a known data set, which is in no order;
-        of others, which may be sorted by class, some that are spread over all. Int (M,)."""
-        return np.arange(min(count, most)) if self.source in KNOWN else spread(count, most)
+        """Rows of at most `most` of `count` images of a split: the first where both are of known data sets, which are
+        in no order; of others, which may be sorted by class, some that are spread over all. Int (M,)."""
+        return np.arange(min(count, most)) if self.in_no_order else spread(count, most)
 
     def take_some(self, most: int | None) -> list[str]:
         """Leaves `most` train images, chosen at random; remarks on it if that is fewer."""

@@ -150,6 +150,8 @@ class Builders:
             warmup = s["warmup_steps"] * accumulated
             if s["warmup_epochs"] is not None:
                 warmup = round(s["warmup_epochs"] * self.steps_per_epoch)
+                if warmup > self.steps // 10:
+                    print(f"The rate rises over {self.steps // 10:,} steps, a tenth of all, not {warmup:,}.")
             if self.is_timed:
                 rate = self.schedule = TimedCosine(rate, self.steps, warmup)
             else:

@@ -3,6 +3,7 @@
 import inspect
 import json
 import signal
+import textwrap
 import threading
 import time
 from collections.abc import Iterator
@@ -124,7 +125,8 @@ def _write(run, model, is_hurried):
     attempt(lambda: drawn.update((path.name, path) for path in draw(run, model, encoder)))
 
     def sentences():
-        return [printable(" ".join(f"After training, {type(error).__name__}: {error}".split())) for error in faults]
+        every = (printable(f"After training, {type(error).__name__}: {error}") for error in faults)
+        return [textwrap.shorten(each, 1000, placeholder=" ...") for each in every]  # a backend's may be a page
 
     folder = attempt(lambda: put(report, drawn, *sentences()))
     run.folder.leave()

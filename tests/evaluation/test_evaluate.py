@@ -22,6 +22,7 @@ from sslzoo.evaluation import (
     fit_logistic,
     knn_accuracy,
     pictures,
+    probes,
     scores,
     train_probe,
     weights_sha256,
@@ -390,6 +391,33 @@ def test_a_protocol_that_does_not_apply_raises_or_is_left_out_with_a_remark(enco
     report = evaluate(encoder, data, **both, strict=False)
     assert set(report.numbers) == {"knn"}
     assert any(remark.startswith("Not measured, outliers: Outliers take") for remark in report.remarks)
+
+
+@pytest.mark.parametrize("error", [MemoryError("no room\n" * 500), ValueError("boom")])
+def test_what_one_protocol_stumbles_over_takes_no_other_with_it(encoder, data, error, monkeypatch):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(REGISTRY["gmm"], "run", fail)
+    report = evaluate(encoder, data, ("gmm", "knn"), strict=False)
+    assert list(report) == ["knn"]
+    (told,) = (remark for remark in report.remarks if remark.startswith("Not measured, GMM"))
+    assert type(error).__name__ in told and len(told) < 600
+    with pytest.raises(type(error)):
+        evaluate(encoder, data, ("gmm", "knn"))
+
+
+def test_many_classes_have_no_table_of_confusions():
+    labels = np.arange(202) % 101
+    assert probes.confusion(labels, labels, 101) is None
+    assert probes.confusion(labels % 100, labels % 100, 100)[3][3] > 0
+
+
+def test_guessing_by_class_is_among_the_classes_of_training():
+    """Of 4 classes that the probe knows, 2 are tested, and 1 that it does not know."""
+    rows = np.random.default_rng(0).normal(size=(60, 4)).astype("float32")
+    report = evaluate_features((rows[:40], np.arange(40) % 4), (rows[40:59], [0, 1, 9] * 6 + [0]), "linear", epochs=1)
+    assert report.numbers["linear"]["balanced_accuracy"].chance == pytest.approx(2 / 3 / 4)
 
 
 @pytest.mark.parametrize(

@@ -426,8 +426,30 @@ def test_some_of_many_images_are_of_all_classes():
     assert few["outliers"]["dark_auroc"] == pytest.approx(whole["outliers"]["dark_auroc"], abs=0.1)
     subject = Subject(None, "digits", images, labels, test_images, test_labels)
     assert subject.some(9, 3).tolist() == [0, 4, 8] and subject.some(3, 9).tolist() == [0, 1, 2]
-    subject.source = "digits"
+    subject.in_no_order = True
     assert subject.some(9, 3).tolist() == [0, 1, 2]
+
+
+def test_a_sorted_test_set_beside_a_known_one_is_spread_over_its_classes():
+    images, labels = sslzoo.data.load("digits", "test")
+    order = np.argsort(labels, kind="stable")
+    options = {"reconstruction_images": 36}
+    own, sorted_by_class = (
+        sslzoo.evaluate("simvae-digits", "digits", "reconstruction", test=test, **options)["reconstruction"]["mse"]
+        for test in ((images, labels), (images[order], labels[order]))
+    )
+    zeros = sslzoo.evaluate("simvae-digits", "digits", "reconstruction", test=(images[order][:36], labels[order][:36]))
+    assert abs(sorted_by_class - own) < 0.5 * abs(zeros["reconstruction"]["mse"] - own)
+
+
+def test_images_of_many_channels_have_no_distance_and_are_told_early():
+    rng = np.random.default_rng(0)
+    images, labels = rng.integers(0, 256, (60, 8, 8, 4)).astype("uint8"), np.arange(60) % 2
+    pixels = keras.Sequential([keras.Input((8, 8, 4)), keras.layers.Flatten()], name="pixels")
+    judge = keras.Sequential([keras.Input((4, 4, 3)), keras.layers.Flatten()], name="judge")
+    splits = (images[:40], labels[:40]), (images[40:], labels[40:])
+    with pytest.raises(InvalidInputError, match=r"images of 1 or 3 channels. Received: 4 channels"):
+        sslzoo.evaluate(pixels, splits, "generation", extractor=judge, **budget("generation"))
 
 
 def test_images_of_another_range_are_judged_as_the_same_images():

@@ -37,6 +37,10 @@ class Generation(Protocol):
             raise DoesNotApply("A Fréchet distance takes at least 2 test images", f"{count}")
         self._extractor = generation.Extractor.of(self.extractor)  # now, for the probes of the classes may take an hour
         network, encoder = self._extractor.network, subject.encoder
+        taken, channels = network.input_shape[-1], subject.test_images.shape[-1]
+        if channels not in {1, 3, taken}:
+            takes = " or ".join(map(str, sorted({1, 3, taken})))
+            raise DoesNotApply(f"The extractor takes images of {takes} channels", f"{channels} channels")
         if network is encoder or (bool(encoder.weights) and weights_sha256(network) == weights_sha256(encoder)):
             raise DoesNotApply(
                 "No encoder is judged in its own features, which those of the extractor are: name another "
@@ -64,7 +68,7 @@ class Generation(Protocol):
         note = f"{count:,} images of class-wise Gaussians and {count:,} test images; {how}"
         if len(theirs) >= 4:
             halves = generation.frechet(theirs[::2], theirs[1::2])
-            note += f"; {halves:.3g} between two halves of those test images"
+            note += f"; {halves:.3g} between two halves of those test images, which fewer images make larger"
         progress(3, 3)
         numbers = {extractor.metric: Number(distance, "Fréchet distance", note, unit="")}
         latents = "Gaussian with full covariance for each class, fitted to train features"
