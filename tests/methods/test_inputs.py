@@ -230,7 +230,7 @@ def test_a_remainder_of_a_data_set_of_keras_or_a_generator_ends_training():
         lambda: model.fit(Rows(workers=2), verbose=0),
         lambda: model.fit(IMAGES, batch_size=12, validation_data=Rows(), verbose=0),
         lambda: model.evaluate(Rows(), verbose=0),
-        lambda: model.fit((rows for rows in (IMAGES[:12], IMAGES[:1])), steps_per_epoch=2, verbose=0),
+        lambda: model.fit(((rows,) for rows in (IMAGES[:12], IMAGES[:1])), steps_per_epoch=2, verbose=0),
     )
     for call in calls:
         with pytest.raises(InvalidInputError, match="needs at least 2"):
@@ -413,7 +413,7 @@ def test_views_of_ones_own_train_and_say_what_publishing_takes():
     class Pairs(keras.layers.Layer):
         def call(self, images, training=False):
             images = keras.ops.cast(images, "float32") / 255
-            return keras.ops.stack([images, images[:, :, ::-1]], axis=1)
+            return keras.ops.stack([images, keras.ops.flip(images, axis=2)], axis=1)
 
     model = methods.SimCLR(networks.encoder("mlp-small", (8, 8, 1), 4, seed=0), views=Pairs(name="mirrored"))
     model.compile("sgd")
