@@ -22,7 +22,6 @@ from pathlib import Path
 from sslzoo import data, evaluation
 from sslzoo.errors import SSLZooError
 from sslzoo.evaluation import Report
-from sslzoo.evaluation.protocols import REGISTRY
 from sslzoo.evaluation.report import options_of
 from sslzoo.files import module_at
 from sslzoo.publishing import artifact, manifest
@@ -58,8 +57,7 @@ def measure(folder, protocols, data_dir=None, **options):
     """The report on an entry: its files, its seed, and its settings where an evaluation keeps them."""
     results = read_results(folder)
     record = results.get("evaluation") or {}
-    taken = {"seed", "attribute"}.union(*(REGISTRY[name].options() for name in protocols))
-    options = {name: value for name, value in options_of(record).items() if name in taken} | options
+    options = options_of(record, protocols) | options
     return evaluation.evaluate(
         folder, splits(results["dataset"], data_dir), protocols, data_dir, name=results["dataset"], **options
     )

@@ -88,6 +88,8 @@ def test_a_page_of_the_shell(place, tmp_path):
         assert cli.main([*words, "--background", background]) == 0
         pages[background] = (tmp_path / f"{background}.html").read_text()
     assert pages["white"] != pages["black"]
+    assert cli.main([*words, "--force", "--background", "nocolor"]) == 2
+    assert (tmp_path / "black.html").read_text() == pages["black"]
 
 
 def test_views(place, capsys):

@@ -6,6 +6,7 @@ import os
 import platform
 import sys
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -228,11 +229,12 @@ class Report:
         return lines
 
 
-def options_of(record: dict) -> dict:
+def options_of(record: dict, protocols: Sequence[str]) -> dict:
     """The options of `evaluate` that measure again what a report's record has, as far as they are not the usual ones.
 
     Args:
         record: dict of `Report.to_dict`, or what somebody has of it.
+        protocols: those that are to be measured; options that none of them takes are left out.
 
     Returns:
         dict of `seed`, `attribute`, `epochs`, `gmm_restarts`, `extractor`, `outside`.
@@ -251,7 +253,8 @@ def options_of(record: dict) -> dict:
         "extractor": distance.removeprefix("frechet_") if "generation" in settings else "fid",
         "outside": outside if "outliers" in settings else [],
     }
-    return {option: value for option, value in options.items() if value != usual[option]}
+    taken = {"seed", "attribute"}.union(*(REGISTRY[name].options() for name in protocols if name in REGISTRY))
+    return {option: value for option, value in options.items() if value != usual[option] and option in taken}
 
 
 def versions() -> dict[str, str]:

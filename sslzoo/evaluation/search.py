@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from sslzoo import checks
-from sslzoo.data.image_files import as_picture
+from sslzoo.data.image_files import as_picture, ground
 from sslzoo.data.image_folder import are_deep
 from sslzoo.data.inputs import DeepFiles, Files
 from sslzoo.environment import check_parquet
@@ -217,7 +217,8 @@ def gallery(title: str, figures: Sequence[tuple], path: "str | os.PathLike", bac
     An image is a path, an array (H, W, C), or an int, of which there is no picture; transparent ones are laid on the
     background. Returns the path.
     """
-    shown = (_figure(image, line, background) for image, line in figures)
+    color = ground(background)  # which refuses what is none, where a thumbnail would only be missing
+    shown = (_figure(image, line, color) for image, line in figures)
     return write_beside(path, _PAGE.format(title=html.escape(title)) + "\n".join(shown))
 
 

@@ -254,10 +254,7 @@ def _evaluation_command(results, where):
         return None  # a classifier, or measured on arrays, or on images that only their owner has
     kept = [name for name in protocols if name not in _lost(results)]
     words = ["sslzoo", "evaluate", where, "--dataset", measured, "--protocols", *kept]
-    taken = {"seed", "attribute"}.union(*(REGISTRY[name].options() for name in kept if name in REGISTRY))
-    for option, value in options_of(record).items():
-        if option not in taken:  # of a protocol that these files cannot give again
-            continue
+    for option, value in options_of(record, kept).items():
         values = value if isinstance(value, list) else [value]
         words += [f"--{option.replace('_', '-')}", *map(str, values)]
     return shlex.join(words)

@@ -236,6 +236,9 @@ def test_reports_and_models_show_themselves():
 def test_the_options_of_a_record_name_every_outside_set():
     """Each set may have a second number, by the slope; a set may be called so, too."""
     numbers = {"outliers": {"ski_slope_auroc": {}, "ski_slope_slope_auroc": {}, "dark_auroc": {}}}
-    assert options_of({"protocols": {"outliers": {}}, "numbers": numbers}) == {"outside": ["ski_slope", "dark"]}
-    assert options_of({"protocols": {"knn": {}}, "numbers": {}}) == {}
-    assert options_of({"protocols": {"knn": {}}, "data": {"attribute": "hair"}}) == {"attribute": "hair"}
+    assert options_of({"protocols": {"outliers": {}}, "numbers": numbers}, ["outliers"]) == {
+        "outside": ["ski_slope", "dark"]
+    }
+    assert options_of({"protocols": {"knn": {}}, "numbers": {}}, ["knn"]) == {}
+    assert options_of({"protocols": {"outliers": {}}, "numbers": numbers}, ["knn"]) == {}
+    assert options_of({"protocols": {"knn": {}}, "data": {"attribute": "hair"}}, ["knn"]) == {"attribute": "hair"}

@@ -68,7 +68,7 @@ class Generation(Protocol):
         note = f"{count:,} images of class-wise Gaussians and {count:,} test images; {how}"
         if len(theirs) >= 4:
             halves = generation.frechet(theirs[::2], theirs[1::2])
-            note += f"; {halves:.3g} between two halves of those test images, which fewer images make larger"
+            note += f"; {halves:.3g} between two halves of those test images (of fewer images distances are larger)"
         progress(3, 3)
         numbers = {extractor.metric: Number(distance, "Fréchet distance", note, unit="")}
         latents = "Gaussian with full covariance for each class, fitted to train features"

@@ -44,7 +44,7 @@ class Likelihood(Protocol):
         how = f"importance-weighted, {samples} samples, {len(images):,} test images; p(z) = N(0, {prior:g} I)"
         note = f"{how}, {kind} pixels" + f" of variance {variance:g}" * (kind == "gaussian")
         if kind != "gaussian" and variance != 1:
-            note += f", their cross-entropy divided by {variance:g}, as it was trained: a bound of no density"
+            note += f", their cross-entropy divided by {variance:g}, as in training, so it is no likelihood"
         numbers = {"nll": Number(-float(log_p.mean()), "negative log-likelihood", note, unit="nats")}
         settings = {"samples": samples, "images": len(images)}
         settings |= {key: model[key] for key in ("prior_variance", "likelihood", "likelihood_variance")}

@@ -16,8 +16,8 @@ LEAST_STEPS, BATCH_SIZE = 469, 128
 @dataclasses.dataclass
 class Linear(Protocol):
     """Logistic regression on standardized features, trained until its loss falls no more, its strength of
-    regularization chosen on a tenth of the train images. Beside it one dense layer by Adam 3e-4 in batches of 128, as
-    in the papers: accuracy after the last epoch, and after the best one on test.
+    regularization chosen on train images that are held out for it. Beside it one dense layer by Adam 3e-4 in batches
+    of 128, as in the papers: accuracy after the last epoch, and after the best one on test.
 
     Args:
         epochs: int, of Adam. Sets of fewer images than MNIST are gone through several times in each, so that an epoch
