@@ -186,8 +186,8 @@ def views(dataset, policy, num_views, image_size, images, data_dir, html, force,
     from sslzoo.data.sources import is_folder
 
     if is_folder(dataset):  # of which only what is shown is read
-        folder = data.ImageFolder(dataset, seed=seed, background=background)
-        chosen, _, remarks = folder.load("train", image_size or "auto", on_error, most=images)
+        folder = data.ImageFolder(dataset, background=background)
+        chosen, _, remarks = folder.load("train", image_size or "auto", on_error, most=images, seed=seed)
     else:
         reading, remarks = {"data_dir": data_dir} if dataset in KNOWN else {}, []
         every, _ = data.load(dataset, "train", background=background, on_error=on_error, remarks=remarks, **reading)

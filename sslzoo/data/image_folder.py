@@ -121,19 +121,17 @@ class ImageFolder:
         root: path of the folder.
         labels: "folders" or None.
         test_share: float in [0, 1), with labels="folders" and no splits: the share of each class that makes the split
-            "test", at least one image of each, and never all.
-        seed: int, of that choice.
+            "test", at least one image of each, and never all. These are the same whenever it is read.
         background: str, the color that transparent images are laid on.
 
     Attributes:
         splits: tuple of str.
     """
 
-    def __init__(self, root, labels=None, test_share=0.0, seed=0, background="white"):
+    def __init__(self, root, labels=None, test_share=0.0, background="white"):
         self.root = as_path(root)
         self.labeled = labels is not None and bool(choose("labels", labels, ("folders",)))
         self.test_share = checks.number(0, 1, test_share=test_share)
-        self.seed = seed
         self.background = ground(background)
         self._own_splits = split_folders(self.root)
         if test_share and self._own_splits:
@@ -210,7 +208,7 @@ class ImageFolder:
         files, labels = list(listed.values()), self._labels(listed)
         if not self.test_share:
             return files, labels
-        rows = np.flatnonzero(held_out(labels, self.test_share, self.seed) == (split == "test"))
+        rows = np.flatnonzero(held_out(labels, self.test_share) == (split == "test"))
         if not len(rows):
             raise InvalidInputError(
                 f"No image is left for the split {split!r}. Received: test_share={self.test_share}, {len(files)} images"
@@ -280,6 +278,7 @@ class ImageFolder:
         on_error: str = "fail",
         stream: "bool | str" = False,
         most: int | None = None,
+        seed: int = 0,
     ) -> "tuple[np.ndarray | streams.StreamedImages, np.ndarray | None, list[str]]":
         """Images (N, H, W, C), labels (N,) or None, and remarks; arguments as in `sslzoo.data.load`.
 
@@ -295,7 +294,7 @@ class ImageFolder:
         files, labels = self.select(split)
         remarks = self.remarks(split)
         if most is not None and most < len(files):
-            some = np.sort(np.random.default_rng(self.seed).permutation(len(files))[:most])
+            some = np.sort(np.random.default_rng(seed).permutation(len(files))[:most])
             files, labels = [files[row] for row in some], None if labels is None else labels[some]
         heads = [head for head in self.heads.values() if isinstance(head, Head)]
         bad = {file: self.heads[file] for file in files if not isinstance(self.heads[file], Head)}
@@ -430,10 +429,11 @@ def _unreadable(bad, total):
     )
 
 
-def held_out(labels: np.ndarray, share: float, seed: int) -> np.ndarray:
+def held_out(labels: np.ndarray, share: float, seed: int = 0) -> np.ndarray:
     """Which images of int labels (N,) are the test share of their class: bool (N,). One image alone is in training.
 
-    All who hold out images of a folder do it so: what one has trained on, no other tests with.
+    All who hold out test images do it so, whatever the seed of what they train: what one has trained on, no other tests
+    with. `seed` is for those who choose among train images.
     """
     chosen, random = np.zeros(len(labels), bool), np.random.default_rng(seed)
     _, sizes = np.unique(labels, return_counts=True)

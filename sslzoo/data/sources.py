@@ -48,7 +48,6 @@ def load(
     *,
     labels: str | None = None,
     test_share: float = 0.0,
-    seed: int = 0,
     on_error: str = "fail",
     remarks: list[str] | None = None,
     stream: "bool | str" = False,
@@ -74,7 +73,7 @@ def load(
 
     Args:
         name: a known name, or the path of an `.npz` file or of a folder of images; or an `ImageFolder`, which lists its
-            files once for all splits and whose labels, test_share, seed and background hold.
+            files once for all splits and whose labels, test_share and background hold.
         split: "train", "test", or another that `splits(name)` gives ("validation" of celeb_a, "extra" of svhn_cropped).
         data_dir: folder of the known sets other than `digits`, prepared by TFDS or as `<name>.npz`; it must exist.
         image_size: int or (height, width), for a folder of images only: the largest part of these proportions in the
@@ -84,8 +83,7 @@ def load(
         labels: "folders", for a folder of images: the folders in it (in its splits) are classes, numbered by their
             sorted names. None: where a folder has splits and all images of a split lie in folders, they are classes.
         test_share: float in [0, 1), with labels="folders" and a folder without splits: the share of each class that
-            makes the split "test", at least one image and never all, chosen by `seed`.
-        seed: int, of that choice.
+            makes the split "test", at least one image and never all. They are the same in every run.
         on_error: "fail": images of a folder that cannot be read are an error that lists them; "skip": they are left
             out.
         remarks: list, to which sentences are added that say what was done: files passed over, images left out or
@@ -107,13 +105,12 @@ def load(
         InvalidInputError: an unreadable image or file; images of differing size; arrays of a wrong rank, dtype, number
             of channels or range.
     """
-    checks.seed(needed=True, seed=seed)
     errors.choose("on_error", on_error, ("fail", "skip"))
     if stream not in (False, True, "auto"):
         raise errors.InvalidInputError(f"`stream` must be True, False or 'auto'. Received: stream={stream!r}")
     if isinstance(name, ImageFolder):
-        own = {"labels": "folders" if name.labeled else None, "test_share": name.test_share, "seed": name.seed}
-        asked = {"labels": (labels, None), "test_share": (test_share, 0), "seed": (seed, 0)}
+        own = {"labels": "folders" if name.labeled else None, "test_share": name.test_share}
+        asked = {"labels": (labels, None), "test_share": (test_share, 0)}
         own["background"], asked["background"] = name.background, (ground(background), ground("white"))
         for option, (value, usual) in asked.items():
             if value not in (usual, own[option]):
@@ -122,7 +119,7 @@ def load(
         return _of_folder(name, split, image_size, on_error, stream, remarks)
     kind = _kind(name)
     if kind == "folder":
-        folder = ImageFolder(name, labels, test_share, seed, background)
+        folder = ImageFolder(name, labels, test_share, background)
         return _of_folder(folder, split, image_size, on_error, stream, remarks)
     given = {"image_size": (image_size, (None, "auto")), "labels": (labels, (None,)), "test_share": (test_share, (0,))}
     given |= {"stream": (stream, (False, "auto")), "on_error": (on_error, ("fail",))}

@@ -317,7 +317,7 @@ def compare(
         protocols: of "knn" (k = 10, cosine) and "logistic" (regression on standardized features).
         max_train: int, use that many train images, chosen at random, the same for all; None for all.
         batch_size: int, images per call of an encoder.
-        seed: int, of the choice of images, and of what logistic regression chooses its strength on.
+        seed: int, of the choice of train images, and of what logistic regression chooses its strength on.
         shown: whether a progress line is; None at a terminal only.
 
     Returns:
@@ -336,7 +336,7 @@ def compare(
     if not chosen:
         raise InvalidInputError(f"protocols must be some of {', '.join(PROTOCOLS)}. Received: protocols=()")
     named = _named(encoders)
-    reading = {"labels": labels, "test_share": test_share, "on_error": on_error, "seed": seed, "background": background}
+    reading = {"labels": labels, "test_share": test_share, "on_error": on_error, "background": background}
     reader = _Reader(dataset, test, data_dir, image_size, attribute, max_train, seed, reading)
     # All is checked before work.
     ready = _scaled(named, scale)

@@ -152,7 +152,7 @@ def finetune(
         test_share: of data without test images: the share of each class that becomes them; 0 stands for a fifth.
         out: folder to write the classifier to, as `sslzoo.publishing.write` does, its class names in `classes` of
             results.json.
-        seed: int >= 0, of the draws of images, batches and weights; also of the test share.
+        seed: int >= 0, of the draws of images, batches and weights. Test images are the same for all.
         seeds: int, repetitions; the model of the first comes back. Intervals are then over them.
         epochs: int, at most, of 20 steps or more; training ends 10 epochs after the best.
         batch_size: int.
@@ -221,7 +221,6 @@ def finetune(
         on_error=on_error,
         background=background,
         stream=stream,
-        seed=seed,
     )
     if base is None:
         base = _from_elsewhere(encoder, images, pretrained, seed)

@@ -50,7 +50,6 @@ def read(
     on_error: str = "fail",
     background: str = "white",
     stream: "bool | str" = False,
-    seed: int = 0,
 ) -> Labeled:
     """Reads a labeled data set, made to fit an encoder.
 
@@ -59,7 +58,7 @@ def read(
         shape: (H, W, C) of the encoder's images; None for any.
         image_size: of a folder, where the encoder takes any.
         test_share: share of each class that is held out as test images where the set has none; 0 stands for a fifth.
-        data_dir, attribute, on_error, background, seed: as in `sslzoo.evaluate`.
+        data_dir, attribute, on_error, background: as in `sslzoo.evaluate`.
         stream: as in `sslzoo.data.load`.
 
     Raises:
@@ -74,13 +73,13 @@ def read(
         "remarks": remarks,
     }
     share = test_share or TEST_SHARE
-    name, (images, labels), test, names, held = _splits(dataset, shape, image_size, share, seed, options)
+    name, (images, labels), test, names, held = _splits(dataset, shape, image_size, share, options)
     if labels is None:
         raise InvalidInputError(f"Fine-tuning needs the class of each image. Received: {name} without labels")
     images, labels, _, chosen = with_classes(images, labels, attribute, "train")
     if test is None:
         remarks.append(_held_out(share))
-        tested = split_off(labels, share, seed, names)
+        tested = split_off(labels, share, names=names)
         test = some(images, tested), labels[tested]
         images, labels = some(images, ~tested), labels[~tested]
     else:
@@ -105,7 +104,7 @@ def read(
     return Labeled(name, images, _places(labels, present), test_images, test_labels, classes, remarks)
 
 
-def _splits(dataset, shape, image_size, test_share, seed, options):
+def _splits(dataset, shape, image_size, test_share, options):
     """Name; (images, labels) of training; those of test, or None; names of all classes, or None; and whether test
     images were held out of a folder that has none of its own."""
     if image_size is not None and not (is_named(dataset) and is_folder(dataset)):
@@ -122,12 +121,12 @@ def _splits(dataset, shape, image_size, test_share, seed, options):
     if is_folder(dataset):
         held = not split_folders(as_path(dataset))
         # Listed once for both splits: files that come meanwhile would move others between them.
-        source = data.ImageFolder(dataset, "folders", test_share * held, seed, options["background"])
+        source = data.ImageFolder(dataset, "folders", test_share * held, options["background"])
         _, listed = source.select("train")  # which says what is wrong with its classes before any image is read
         size = tuple(shape[:2]) if all(shape[:2]) else image_size or "auto"
         reading = options | {"image_size": size}
         if held:  # before any is left out: who else holds out images of it holds out these
-            split_off(np.concatenate([listed, source.select("test")[1]]), test_share, seed, source.classes)
+            split_off(np.concatenate([listed, source.select("test")[1]]), test_share, names=source.classes)
             options["remarks"].append(_held_out(test_share))
         names = source.classes
 
@@ -193,7 +192,7 @@ class Weighed(keras.utils.PyDataset):
         return tuple(array[rows] for array in self.arrays)
 
 
-def split_off(labels: np.ndarray, share: float, seed: int, names: "list[str] | None" = None) -> np.ndarray:
+def split_off(labels: np.ndarray, share: float, seed: int = 0, names: "list[str] | None" = None) -> np.ndarray:
     """Which images are held out: bool (N,), that share of each class, at least one image of it, and never all.
 
     Raises:

@@ -13,7 +13,7 @@ from sslzoo.errors import InvalidInputError, choose
 from sslzoo.files import is_named
 
 CELEBA_TASKS = ("gender", "hair")
-FOLDERS_OWN = ("labels", "test_share", "seed", "background")  # arguments of `ImageFolder`
+FOLDERS_OWN = ("labels", "test_share", "background")  # arguments of `ImageFolder`
 TEST_SHARE = 0.2  # of the images of each class, where a set has no test images
 
 
@@ -91,7 +91,7 @@ def _classes_and_share(dataset, reading, remarks):
     if not classes or (reading.get("labels") and reading.get("test_share")):
         return {}
     share = reading.get("test_share") or TEST_SHARE
-    held_out = f"{share:.0%} of each class are test images (test_share, seed)"
+    held_out = f"{share:.0%} of each class are test images (test_share)"
     remarks.append(f"There are no splits: the {len(classes)} folders are classes, and {held_out}.")
     return {"labels": "folders", "test_share": share}
 

@@ -142,7 +142,7 @@ def evaluate(
     wanted = dict.fromkeys(part for protocol in chosen for part in protocol.parts if part not in parts)
     own_parts, missing, likelihood = belongings(encoder if method is None else method, wanted)
     encoder = load_encoder(encoder)
-    reading = {"labels": labels, "test_share": test_share, "on_error": on_error, "seed": seed, "background": background}
+    reading = {"labels": labels, "test_share": test_share, "on_error": on_error, "background": background}
     shape = sized(image_shape(encoder), image_size)
     if image_size is not None and not is_named(dataset):
         raise InvalidInputError(f"image_size is for a folder; arrays are taken as they are. Received: {image_size=}")

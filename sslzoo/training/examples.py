@@ -92,7 +92,7 @@ def _source(plan):
     if not is_folder(plan.dataset):
         return plan.dataset
     print(f"Reading the images below {plan.dataset}")  # which may take minutes; a log file shows this first
-    return data.ImageFolder(plan.dataset, chosen.labels, chosen.test_share, plan.seed, chosen.background)
+    return data.ImageFolder(plan.dataset, chosen.labels, chosen.test_share, chosen.background)
 
 
 def _load(plan, source, split, remarks):
@@ -105,7 +105,6 @@ def _load(plan, source, split, remarks):
         image_size=chosen.store_size or chosen.image_size or "auto",
         labels=chosen.labels,
         test_share=chosen.test_share,
-        seed=plan.seed,
         on_error=chosen.on_error,
         remarks=new,
         stream=chosen.stream or "auto",

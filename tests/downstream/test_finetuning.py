@@ -244,8 +244,8 @@ def test_a_classifier_of_an_encoder_of_any_size_has_the_size_that_it_was_trained
 
 def test_what_a_classifier_is_trained_on_no_evaluation_tests_with(tmp_path):
     photos = make_folder(tmp_path / "photos", {"cat": 11, "dog": 17, "=cow": 9})
-    of_finetune = labeled.read(photos, (8, 8, 3), seed=3)
-    _, train, test, _ = datasets.read(photos, None, None, (8, 8, 3), seed=3)
+    of_finetune = labeled.read(photos, (8, 8, 3))
+    _, train, test, _ = datasets.read(photos, None, None, (8, 8, 3))
     for ours, theirs in ((of_finetune.train_images, train[0]), (of_finetune.test_images, test[0])):
         np.testing.assert_array_equal(ours, theirs)
 
@@ -324,8 +324,8 @@ def test_images_in_files_are_fitted_as_they_are_read(tmp_path, monkeypatch):
 def test_test_images_are_those_that_training_holds_out_also_where_some_cannot_be_read(tmp_path):
     folder = make_folder(tmp_path / "photos", {"cat": 12, "dog": 12})
     sorted(folder.glob("cat/*.png"))[3].write_bytes(b"none")
-    found = labeled.read(folder, (8, 8, 3), on_error="skip", seed=2)
-    options = {"labels": "folders", "test_share": 0.2, "seed": 2, "on_error": "skip"}
+    found = labeled.read(folder, (8, 8, 3), on_error="skip")
+    options = {"labels": "folders", "test_share": 0.2, "on_error": "skip"}
     for split, ours in (("train", found.train_images), ("test", found.test_images)):
         np.testing.assert_array_equal(data.load(folder, split, **options)[0], ours)
 
