@@ -4,6 +4,7 @@
     python benchmarks/measure.py --all --protocols knn linear gmm
     python benchmarks/measure.py --all --check                  # write nothing; exit with 1 and list what differs
     python benchmarks/measure.py simvae-mnist --protocols likelihood outliers --outside cifar10
+    python benchmarks/measure.py "ball-*" --protocols views # by hand: it takes a quarter of an hour an entry
 
 Features are computed once an entry, for all protocols. Files of weights are not touched. What was not measured on
 these files, or in another way than today's, stands in results.json as `outdated`, protocol by protocol, until it is
@@ -19,12 +20,13 @@ import functools
 import sys
 from pathlib import Path
 
-from sslzoo import data, evaluation
+from sslzoo import data, evaluation, methods, zoo
 from sslzoo.errors import SSLZooError
 from sslzoo.evaluation import Report
 from sslzoo.evaluation.report import options_of
 from sslzoo.files import module_at
 from sslzoo.publishing import artifact, manifest
+from sslzoo.views import Views, policy
 from sslzoo.zoo import layout
 from sslzoo.zoo.results import read_results
 
@@ -39,6 +41,10 @@ def entries(patterns, weights):
     """Folders of the entries whose names match."""
     folders = sorted(path.parent for path in weights.glob(f"*/{layout.CONFIG}"))
     return [folder for folder in folders if any(fnmatch.fnmatch(folder.name, pattern) for pattern in patterns)]
+
+
+# What `all` has, and the probe on views, which takes the method: its views and its network, of the files.
+PROTOCOLS = (*evaluation.ALL_PROTOCOLS, "views")
 
 
 def held(results):
@@ -58,9 +64,20 @@ def measure(folder, protocols, data_dir=None, **options):
     results = read_results(folder)
     record = results.get("evaluation") or {}
     options = options_of(record, protocols) | options
+    if "views" in protocols:
+        options["method"] = method_of(folder, results)
     return evaluation.evaluate(
         folder, splits(results["dataset"], data_dir), protocols, data_dir, name=results["dataset"], **options
     )
+
+
+def method_of(folder, results):
+    """A method that makes views as the entry's training did, and represents them by its network."""
+    settings, shape = results["settings"], results["input_shape"]
+    steps = policy(settings["policy"], **{"flip": settings["flip"], **settings["policy_changes"]})
+    sizes = {"size": settings["view_size"] or shape[:2], "eval_size": shape[:2]}
+    network = zoo.load(folder, "network")
+    return methods.SimCLR(network, views=Views(steps, 2, seed=results["seeds"][0], **sizes))
 
 
 def write(folder, report):
@@ -95,7 +112,7 @@ def main(argv=None):
     add("entries", nargs="*", metavar="NAME", help="names of entries, or patterns such as '*-mnist'")
     add("--all", action="store_true", help="all entries")
     add("--check", action="store_true", help="write nothing; list what differs, by neighbors, probes and clusters")
-    add("--protocols", nargs="+", choices=evaluation.ALL_PROTOCOLS, metavar="P", help="what to measure (all it has)")
+    add("--protocols", nargs="+", choices=PROTOCOLS, metavar="P", help="what to measure (all it has but views)")
     add("--outdated", action="store_true", help="only what is outdated of it")
     add("--extractor", help="of the Fréchet distance (inception)")
     add("--outside", nargs="+", help="data sets of outliers")

@@ -18,7 +18,7 @@ import warnings
 import keras
 import numpy as np
 
-from sslzoo import augment, checks
+from sslzoo import augment, checks, constructors
 from sslzoo.augment.steps import adopt, apply_step, is_keras_cv
 from sslzoo.augment.transform import RandomLayer
 from sslzoo.errors import InvalidInputError, choose
@@ -195,10 +195,11 @@ def policy(name: str, size: int | tuple[int, int] | None = None, **changes) -> l
     row = dict(POLICIES[choose("policy", name, POLICIES)])
     for step, value in changes.items():
         settings = row[choose(f"step of {name}", step, row)]
-        if isinstance(settings, dict) and value is not None:
+        if step in _LAYERS and value is not None:
             if not isinstance(value, dict):
                 raise InvalidInputError(f"Expected a dict of settings, or None. Received: {step}={value!r}")
-            value = {**settings, **{choose(f"setting of {step}", key, settings): value[key] for key in value}}
+            known = set(constructors.arguments(_LAYERS[step], RandomLayer)) - {"seed"}
+            value = (settings or {}) | {choose(f"setting of {step}", key, known): value[key] for key in value}
         row[step] = value
     steps = [layer for step, value in row.items() if value is not None for layer in _MAKE[step](value)]
     return steps if size is None else _fit_size(steps, size)
@@ -213,6 +214,12 @@ def _flip(kind):
     return [flip(0.5) for flip in flips[choose("flip", kind, flips)]]
 
 
+_LAYERS = {  # of the steps that have several settings
+    "crop": augment.RandomResizedCrop,
+    "jitter": augment.ColorJitter,
+    "blur": augment.GaussianBlur,
+    "normalize": augment.Normalize,
+}
 _MAKE = {
     "crop": lambda settings: [augment.RandomResizedCrop(**settings)],
     "shift": lambda pixels: [augment.RandomShift(pixels)],
@@ -230,10 +237,10 @@ _MAKE = {
 
 
 def _fit_size(steps, size, replace=False):
-    """`steps` that make views of `size`: set in the first crop, if it leaves it open or `replace` says so, else by a
+    """`steps` that make views of `size`: set in the last crop, if it leaves it open or `replace` says so, else by a
     Resize before all."""
     size = checks.size(size=size)
-    for index, step in enumerate(steps):
+    for index, step in reversed(list(enumerate(steps))):
         if isinstance(step, (augment.RandomResizedCrop, augment.Resize)):
             if step.size is None or replace:
                 sized = type(step).from_config({**step.get_config(), "size": size})
@@ -280,9 +287,10 @@ class Views(RandomLayer):
         theirs when training, `eval_size` otherwise.
 
     Steps: any Keras layer from images (B, H, W, C) in [0, 1] to images. Say `value_range=(0, 1)` where a layer asks for
-    one. Keras' image layers draw from this layer's seeds too. KerasCV layers need TensorFlow (`tf.data` or its
-    backend), draw from TensorFlow's own generators, and are left out when not training. Layers without `supports_jit`
-    switch off the compilation of the model around them: a warning says so.
+    one. Keras' image layers draw from this layer's seeds too; its RandomCrop, which cuts all images of a batch at the
+    same place, is refused, and its RandomGaussianBlur draws one width for all. KerasCV layers need TensorFlow
+    (`tf.data` or its backend), draw from TensorFlow's own generators, and are left out when not training. Layers
+    without `supports_jit` switch off the compilation of the model around them: a warning says so.
 
     Args:
         policy: str, a name in `POLICIES`, or a list of steps.
@@ -296,7 +304,8 @@ class Views(RandomLayer):
 
     Raises:
         UnknownNameError: no policy of that name.
-        InvalidInputError: an argument out of range; in a call, images of another rank, dtype or number of channels.
+        InvalidInputError: an argument out of range, or a step of `keras.layers.RandomCrop`; in a call, images of
+            another rank, dtype or number of channels.
     """
 
     def __init__(
@@ -450,15 +459,18 @@ class Views(RandomLayer):
             )
         return [step]
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_spec(self, images, training=None, seed=None, num_views=None):
+        return keras.KerasTensor(self.compute_output_shape(images.shape, training, num_views), "float32")
+
+    def compute_output_shape(self, input_shape, training=None, num_views=None):
+        """Shape of the views. Sides are None where they are others in training, and `training` does not say which."""
         shape = tuple(input_shape)
         batch, image = (shape[:-3], shape[-3:]) if len(shape) > 2 else (shape[:1], shape[1:])
-        for step in self.steps:
-            try:
-                image = tuple(step.compute_output_shape((None, *image)))[1:]
-            except NotImplementedError:  # KerasCV layers do not say, and keep the shape
-                continue
-        return (*batch, self.num_views, *image)
+        trained, seen = (_shape_after(steps, image) for steps in (self.steps, self.eval_steps))
+        image = trained if training else seen
+        if training is None:
+            image = tuple(side if side == other else None for side, other in zip(trained, seen))
+        return (*batch, self.num_views if num_views is None else num_views, *image)
 
     def _check_images(self, images):
         shape = tuple(images.shape)
@@ -495,6 +507,15 @@ class Views(RandomLayer):
         if not isinstance(config.get("policy", ""), str):
             config["policy"] = [keras.saving.deserialize_keras_object(step) for step in config["policy"]]
         return cls(**config)
+
+
+def _shape_after(steps, image):
+    for step in steps:
+        try:
+            image = tuple(step.compute_output_shape((None, *image)))[1:]
+        except NotImplementedError:  # KerasCV layers do not say, and keep the shape
+            continue
+    return image
 
 
 def _named_steps(name):

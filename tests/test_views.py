@@ -148,6 +148,7 @@ def test_policy_changes():
         (lambda: policy("simvae-mnist", blurr=1), "step of simvae-mnist"),
         (lambda: policy("simvae-mnist", flip="horizontl"), "Did you mean 'horizontal'"),
         (lambda: policy("simvae-mnist", crop={"scal": (0.5, 1.0)}), "Did you mean 'scale'"),
+        (lambda: policy("channels", blur={"kernal_size": 3}), "Did you mean 'kernel_size'"),
     ],
 )
 def test_unknown_names(call, message):
@@ -588,6 +589,10 @@ def test_what_needs_your_own_code_cannot_be_saved():
         (lambda: Views("simvae-mnist", 2, size=(1, 2, 3)), "Received: size="),
         (lambda: Views("simvae-mnist", 2, seed=-1), "Received: seed=-1"),
         (lambda: policy("simvae-mnist", crop=0.4), "Received: crop=0.4"),
+        (lambda: policy("channels", blur=True), "Received: blur=True"),
+        (lambda: Views([keras.layers.RandomCrop(24, 24)], 2), "at the same place"),
+        (lambda: Views([keras.Sequential([keras.layers.RandomCrop(24, 24)])], 2), "at the same place"),
+        (lambda: augment.RandomApply(keras.layers.RandomCrop(24, 24)), "at the same place"),
         (lambda: policy("simvae-mnist", crop={"scale": (0.4, 1.4)}), "Received: scale="),
         (lambda: Views("simvae-mnist", 2).preprocessor((28, 28)), "Received: image_shape="),
         (lambda: Views("mi-cifar10", 2).preprocessor((28, 28, 1)), "3 channels"),
@@ -629,6 +634,25 @@ def test_evaluation_can_see_larger_images_than_training():
     np.testing.assert_allclose(array(preprocessor(images.astype("float32"))), images / 255, atol=1e-6)
     smaller = Views("simclr-cifar10", 2, size=24, eval_size=16, seed=0)
     assert smaller.prepare(images).shape == (3, 16, 16, 3)
+    resized = Views([augment.Resize(40), augment.RandomResizedCrop()], 2, size=24, eval_size=48, seed=0)
+    assert resized(images, training=True).shape == (3, 2, 24, 24, 3) and resized.prepare(images).shape == (3, 48, 48, 3)
+
+
+def test_a_symbolic_call_says_the_shape_of_the_real_one():
+    images = np.random.default_rng(0).integers(0, 256, (3, 28, 28, 1)).astype("uint8")
+    inputs = keras.Input((28, 28, 1), dtype="uint8")
+    for size, eval_size, training, count, side in (
+        (None, None, None, 3, 28),
+        (24, None, True, None, 24),
+        (24, 32, True, None, 24),
+        (24, 32, False, 1, 32),
+        (24, 32, None, None, None),
+    ):
+        views = Views("simvae-mnist", 10, size=size, eval_size=eval_size, seed=0)
+        outputs = views(inputs, training=training, num_views=count)
+        assert outputs.shape == (None, count or 10, side, side, 1)
+        made = keras.Model(inputs, outputs)(images, training=training)
+        assert made.shape == (3, count or 10, side or 24, side or 24, 1)  # None means training
 
 
 def test_a_network_of_any_size_trains_on_small_views_and_is_published_at_the_images_own():

@@ -37,6 +37,7 @@ from sslzoo.errors import (
 )
 from sslzoo.networks.composition import compose
 from sslzoo.publishing import artifact, hub_commit, manifest
+from sslzoo.zoo import hub as zoo_hub
 from sslzoo.zoo import index, layout
 from sslzoo.zoo.results import read_results
 
@@ -515,10 +516,15 @@ def test_publishing_says_which_pictures_show_images_of_ones_own(hub, tmp_path):
         assert [note.split(". ")[0] for note in notes] == (
             ["Its pictures show images of the data: neighbors.png"] if dataset == "photos" else []
         )
+    publishing.publish(tmp_path / NAME, REPOSITORY)
+    others = {"pictures/mine.png": b"\x89PNG", "decoder/notes.txt": b"mine", "decoder/deep/config.json": b"{}"}
+    hub_commit.commit(REPOSITORY, zoo_hub.remote(REPOSITORY).commit, others, [], "By a person")
     (tmp_path / NAME / "pictures" / "neighbors.png").unlink()  # and what the note says to do leaves it out
     publishing.seal(tmp_path / NAME)
     done = publishing.publish(tmp_path / NAME, REPOSITORY)
-    assert "pictures/curves.png" in done["changed"] and not done["notes"]
+    assert done["removed"] == ["pictures/neighbors.png"] and "history of" in done["notes"][-1]
+    files = zoo_hub.remote(REPOSITORY).files
+    assert {"pictures/curves.png", *others} <= files.keys() and "pictures/neighbors.png" not in files
     assert "neighbors" not in (tmp_path / NAME / "README.md").read_text()
 
 
@@ -547,7 +553,8 @@ def test_only_what_changed_is_sent(published, folder):
     write(folder, {"encoder": models()["encoder"]}, results(name=NAME), overwrite=True)
     done = publishing.publish(folder, REPOSITORY)
     assert done["changed"] == ["README.md", "metadata.json", "results.json"]  # metadata.json holds the time
-    assert done["removed"] == ["decoder/config.json", "decoder/metadata.json", "decoder/model.weights.h5"]
+    of_decoder = ["decoder/config.json", "decoder/metadata.json", "decoder/model.weights.h5"]
+    assert done["removed"] == [*of_decoder, "pictures/samples.png"]
     entry = index.read()[NAME]
     assert entry["revision"] == done["revision"] != before
     assert entry["sha256"] == index.entry(folder)["sha256"]
@@ -561,7 +568,8 @@ def test_a_card_that_a_person_edited_is_kept(published, folder):
     done = publishing.publish(folder, REPOSITORY)
     assert done["changed"] == [] and "kept" in done["notes"][0] and done["revision"] == head
 
-    write(folder, models(), results(seeds=[1]), overwrite=True)
+    shown = {"samples.png": folder / "pictures" / "samples.png"}
+    write(folder, models(), results(seeds=[1]), pictures=shown, overwrite=True)
     done = publishing.publish(folder, REPOSITORY)
     assert "README.md" not in done["changed"] and "results.json" in done["changed"] and len(done["notes"]) == 1
     assert published.files(REPOSITORY)["README.md"] == edited
@@ -573,7 +581,8 @@ def test_a_card_that_a_person_edited_is_kept(published, folder):
 
 
 def test_a_card_as_written_follows_the_results(published, folder):
-    write(folder, models(), results(remarks=["Trained on Tuesday."]), overwrite=True)
+    shown = {"samples.png": folder / "pictures" / "samples.png"}
+    write(folder, models(), results(remarks=["Trained on Tuesday."]), pictures=shown, overwrite=True)
     done = publishing.publish(folder, REPOSITORY)
     assert "README.md" in done["changed"] and done["notes"] == []
     assert b"Trained on Tuesday." in published.files(REPOSITORY)["README.md"]

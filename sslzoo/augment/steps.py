@@ -58,7 +58,16 @@ class RandomApply(ImageTransform):
 
 
 def adopt(step):
-    """Marks a transform whose owner draws for it: it then makes no random state of its own."""
+    """Marks a transform whose owner draws for it: it then makes no random state of its own.
+
+    Raises:
+        InvalidInputError: a layer that would do the same to all images and their views.
+    """
+    if any(isinstance(layer, keras.layers.RandomCrop) for layer in step._flatten_layers()):
+        raise InvalidInputError(
+            "keras.layers.RandomCrop cuts all images of a batch, and so all views of an image, at the same place; "
+            f"augment.RandomResizedCrop and augment.RandomShift draw for each. Received: step={step.name!r}"
+        )
     if isinstance(step, ImageTransform):
         step.built = True
 

@@ -30,8 +30,9 @@ def publish(
 
     The folder is checked first: every part is read as `load` reads it. Only files that differ from those on the Hub are
     sent, and without any there is no commit. The card is made from results.json. One that a person wrote or edited on
-    the Hub is kept, and the result says so, unless `overwrite_card`. Files of parts that the folder does not have are
-    removed from the repository; files that are none of a model's are left alone.
+    the Hub is kept, and the result says so, unless `overwrite_card`. Files of parts, and pictures of the model that was
+    there, are removed from the repository if the folder does not have them; its history keeps them. Files that are none
+    of a model's are left alone.
 
     Args:
         folder: a model folder (`sslzoo.publishing.write`), or that of a run, which holds one.
@@ -106,8 +107,11 @@ def publish(
     is_edited = not overwrite_card and _is_edited(before, card, repo_id, token)
     wanted = model if is_edited else model | {layout.CARD: card}
     changed = sorted(file for file, content in wanted.items() if not before.has(file, content))
-    parts = [file for file in before.files if file.split("/")[0] in layout.PARTS[1:]]
-    removed = sorted(file for file in parts if file not in model)
+    gone = [file for file in before.files if layout.belongs(file) and file not in wanted and "/" in file]
+    if pictures := {file for file in gone if file.startswith(f"{layout.PICTURES}/")}:
+        own = _pictures_of(before, repo_id, token)
+        gone = [file for file in gone if file not in pictures or file in own]
+    removed = sorted(gone)
     revision, pull_request = before.commit, None
     if (changed or removed) and not dry_run:
         message = f"{results['name']}, as sslzoo writes it"
@@ -117,6 +121,8 @@ def publish(
         notes.append("The card on the Hub was written or edited by a person, and kept; overwrite_card replaces it.")
     if pull_request:
         notes.append("The commit is pinned in the manifest when you publish again after the merge.")
+    if any(file.startswith(f"{layout.PICTURES}/") for file in removed):
+        notes.append(f"The history of {hub.url(repo_id)} keeps the pictures that were removed.")
     if pinning is not None and not dry_run:
         _pin(pinning, results["name"], entry | {"revision": revision})
     return {
@@ -131,6 +137,17 @@ def publish(
         "manifest": None if pinning is None or dry_run else str(pinning),
         "notes": notes,
     }
+
+
+def _pictures_of(remote, repository, token):
+    """Pictures of the model that is in a repository; others were put there by a person."""
+    if layout.RESULTS not in remote.files:
+        return set()
+    folder = hub.fetch(repository, remote.commit, [layout.RESULTS], token=token)
+    try:
+        return {each["file"] for each in read_results(folder).get("pictures", [])}
+    except ArtifactError:  # which is replaced
+        return set()
 
 
 def _is_edited(remote, card, repository, token):

@@ -9,6 +9,17 @@ from sslzoo.evaluation.probes import train_probe_on_views
 from sslzoo.evaluation.protocols.protocol import DoesNotApply, Number, Protocol, Result
 
 
+class _OneView(keras.layers.Layer):
+    """A random view of each image, in `predict` too, whose `training=False` replaces what a graph was made with."""
+
+    def __init__(self, views):
+        super().__init__(dtype="float32")
+        self.views = views
+
+    def call(self, images):
+        return self.views(images, training=True, num_views=1)[:, 0]
+
+
 @dataclasses.dataclass
 class Views(Protocol):
     """Logistic regression by SGD on new views of the train images in each epoch, tested on images as they are.
@@ -30,8 +41,7 @@ class Views(Protocol):
     def run(self, subject):
         method, shape = subject.method, subject.train_images.shape[1:]
         images = keras.Input(shape)
-        view = method.views(images, training=True, num_views=1)[:, 0]
-        network = keras.Model(images, method.representation(view))  # new views at every call
+        network = keras.Model(images, method.representation(_OneView(method.views)(images)))  # new ones at every call
         test = features(method.live_encoder(shape), subject.test_images), subject.test_classes
 
         def draw(epoch):
