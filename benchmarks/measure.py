@@ -20,6 +20,8 @@ import functools
 import sys
 from pathlib import Path
 
+import keras
+
 from sslzoo import data, evaluation, methods, zoo
 from sslzoo.errors import SSLZooError
 from sslzoo.evaluation import Report
@@ -76,7 +78,10 @@ def method_of(folder, results):
     settings, shape = results["settings"], results["input_shape"]
     steps = policy(settings["policy"], **{"flip": settings["flip"], **settings["policy_changes"]})
     sizes = {"size": settings["view_size"] or shape[:2], "eval_size": shape[:2]}
-    network = zoo.load(folder, "network")
+    network = stored = zoo.load(folder, "network")
+    if settings["view_size"]:  # it was trained on smaller views than it is used on
+        network = keras.models.clone_model(stored, input_tensors=keras.Input((None, None, shape[-1])))
+        network.set_weights(stored.get_weights())
     return methods.SimCLR(network, views=Views(steps, 2, seed=results["seeds"][0], **sizes))
 
 

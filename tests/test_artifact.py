@@ -990,6 +990,24 @@ def test_a_changed_folder_is_sealed_on_purpose(copy):
     assert read_results(copy)["wall_seconds"] == 5 and (copy / layout.CARD).read_text() != "mine"
     sslzoo.load(copy)
     assert not artifact.seal(copy)
+    shutil.rmtree(copy / "decoder")  # which neither the results nor the card promise any longer
+    assert artifact.seal(copy)
+    assert "decoder" not in read_results(copy)["parts"] and "decoder" not in (copy / layout.CARD).read_text()
+
+
+def test_an_encoder_of_any_size_is_refused_in_a_sentence(tmp_path):
+    network = keras.Sequential([keras.Input((None, None, 3)), layers.Rescaling(1 / 255), layers.Conv2D(4, 3)])
+    encoder = keras.Sequential([network, layers.GlobalAveragePooling2D()])
+    with pytest.raises(InvalidInputError, match=r"of one size.*Received: input_shape=\(None, None, None, 3\)"):
+        sslzoo.publishing.write(tmp_path / "any", encoder)
+    folder = sslzoo.publishing.write(tmp_path / "one", keras.Sequential([keras.Input((8, 8, 3)), encoder]))
+    assert sslzoo.load(folder).input_shape == (None, 8, 8, 3)
+
+
+def test_a_folder_in_which_only_a_system_left_a_file_is_empty(tmp_path):
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / ".DS_Store").write_bytes(b"x")
+    artifact.check_target(tmp_path / "new", overwrite=False)
 
 
 def test_folders_from_before_there_were_hashes_load(copy):

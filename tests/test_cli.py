@@ -960,6 +960,14 @@ def test_models_of_ones_own_folder_are_listed(sslzoo_, shelf, monkeypatch, tmp_p
     assert [model["name"] for model in models] == ["mine-digits", "simvae-digits"]
     assert models[0]["local"] and models[0]["features"] == models[1]["features"]
     assert "mine-digits" in str(models)
+    shutil.rmtree(tmp_path / "mine" / "broken")
+    shutil.copytree(tmp_path / "mine" / "mine-digits", tmp_path / "mine" / "ours.big")  # known by its folder's name
+    assert [(model["name"], model["tag"]) for model in sslzoo.list_models(tag="big")] == [("ours.big", "big")]
+    assert (found := sslzoo.info("ours.big"))["name"] == "ours.big" and found["tag"] == "big"
+    assert sslzoo.info(tmp_path / "mine" / "ours.big")["name"] == "mine-digits"
+    shutil.copytree(tmp_path / "mine" / "mine-digits", tmp_path / "mine" / "run" / "mine-digits")
+    with pytest.warns(UserWarning, match="Of two models of one name.*mine.run.mine-digits"):
+        assert len(sslzoo.list_models()) == len(models) + 2
 
 
 def test_verify_compares_files_with_the_manifest(sslzoo_, shelf, tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from sslzoo.errors import ArtifactError, InvalidInputError, ManifestError
 from sslzoo.files import sha256
 from sslzoo.publishing import artifact, manifest
-from sslzoo.zoo import index, layout
+from sslzoo.zoo import index, layout, listing
 from sslzoo.zoo.results import is_name, read_results
 
 ROOT = Path(index.__file__).resolve().parents[2]
@@ -367,6 +368,27 @@ def test_refreshing_keeps_the_pin_only_while_the_files_are_the_same(tmp_path):
     assert manifest.refresh(folder, file=file)
     [found] = index.read(file).values()
     assert found["repository"] == "me/mine" and found["revision"] is None
+
+
+def test_no_other_model_is_entered_over_one_that_is_loaded_by_its_name(tmp_path, monkeypatch):
+    for place in ("weights", "runs"):
+        shutil.copytree(ROOT / "weights" / "simvae-digits", tmp_path / place / "simvae-digits")
+    monkeypatch.setenv("SSLZOO_MANIFEST", str(tmp_path / "manifest.json"))
+    monkeypatch.setenv("SSLZOO_WEIGHTS", str(tmp_path / "weights"))
+    assert manifest.refresh(tmp_path / "weights" / "simvae-digits")
+    assert not manifest.refresh(tmp_path / "runs" / "simvae-digits")  # the same one
+    artifact.seal(tmp_path / "runs" / "simvae-digits", remarks=["Another."])
+    before = index.path().read_bytes()
+    with pytest.raises(InvalidInputError, match=r"another model of that name.*Received: 'simvae-digits'"):
+        manifest.refresh(tmp_path / "runs" / "simvae-digits")
+    assert index.path().read_bytes() == before
+    artifact.seal(tmp_path / "weights" / "simvae-digits", remarks=["Trained again."])
+    assert manifest.refresh(tmp_path / "weights" / "simvae-digits")
+
+
+def test_sizes_and_numbers_are_written_out():
+    assert [listing._size(count) for count in (999, 999_499, 999_500, 2e9)] == ["999 bytes", "999 kB", "1 MB", "2 GB"]
+    assert listing._shown({"value": -2963.4, "unit": "nats"}) == "-2,963 nats"
 
 
 def test_a_bad_entry_leaves_the_manifest_as_it_was(tmp_path, monkeypatch):

@@ -739,6 +739,9 @@ def test_verifying_looks_here_in_the_cache_and_on_the_hub(published, written, tm
     del files["results.json"]
     [there] = [finding for finding in sslzoo.verify(hub=True) if finding["where"] == "hub"]
     assert there["ok"] is False and len(there["problems"]) == 2
+    shutil.rmtree(constants.HF_HUB_CACHE)
+    [there] = [finding for finding in sslzoo.verify(hub=True) if finding["where"] == "hub"]
+    assert there["ok"] is False and "no such file" in there["problems"][0]
 
     manifest.write({NAME: index.read()[NAME] | {"revision": "0" * 40}})
     [there] = [finding for finding in sslzoo.verify(hub=True) if finding["where"] == "hub"]

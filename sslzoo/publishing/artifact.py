@@ -120,8 +120,6 @@ def copy(source: "str | os.PathLike", folder: "str | os.PathLike", without: "tup
     """
     source, folder = as_path(source), Path(os.path.realpath(as_path(folder)))  # a link stays one
     results = read_results(source) | changes
-    if "parts" in results:
-        results["parts"] = {part: count for part, count in results["parts"].items() if part not in without}
     with _replacing(folder, overwrite=True) as partial:
         shutil.copytree(source, partial, ignore=lambda at, _: without if Path(at) == source else ())
         _write_results(partial, check_results(results))
@@ -145,7 +143,9 @@ def seal(folder: "str | os.PathLike", **changes) -> bool:
 def _write_results(folder, results):
     """results.json with the hashes of the folder's files, and the card. Returns whether either changed."""
     results["files"] = hashes(folder)
-    if "pictures" in results:  # of which some may have been deleted
+    if "parts" in results:  # of which some may have been deleted
+        results["parts"] = {part: n for part, n in results["parts"].items() if layout.holds(folder, part)}
+    if "pictures" in results:  # likewise
         results["pictures"] = [each for each in results["pictures"] if each["file"] in results["files"]]
     text = json.dumps(results, indent=2, ensure_ascii=False, allow_nan=False, default=plain)
     made = {layout.RESULTS: f"{text}\n", layout.CARD: card.render(results)}
@@ -224,7 +224,7 @@ def check_target(folder: Path, overwrite: bool) -> None:
         reason = "the current folder is this one, or lies in it"
     elif foreign:
         reason = f"this one holds other files, which are left alone ({', '.join(foreign[:5])})"
-    elif present and not overwrite:
+    elif present & _ENTRIES and not overwrite:
         reason = "this one holds a model already, which overwrite=True replaces"
     elif not os.access(next(place for place in folder.absolute().parents if place.exists()), os.W_OK):
         reason = "there none can be written"
@@ -286,6 +286,11 @@ def _checked(part, model):
         raise InvalidInputError(
             f"{part} must map float32 {expected}; `sslzoo.networks.compose` joins preprocessing and network. Received: "
             f"inputs and outputs of shapes {shapes}, input dtype {model.inputs[0].dtype}"
+        )
+    if part == "encoder" and None in model.input_shape[1:]:
+        raise InvalidInputError(
+            "A published encoder takes images of one size: of a method write(folder, **method.parts((H, W, C))), of a "
+            f"network keras.Sequential([keras.Input((H, W, C)), network]). Received: input_shape={model.input_shape}"
         )
     return check_published(model) if _is_plain(model) else compose(None, model)
 

@@ -7,9 +7,10 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from sslzoo.errors import ArtifactError
+from sslzoo.errors import ArtifactError, InvalidInputError
 from sslzoo.files import as_path, lock_folder, unlock_folder, write_beside
 from sslzoo.zoo import index, layout
+from sslzoo.zoo.loading import local_models
 from sslzoo.zoo.results import read_results
 
 _one_thread = threading.Lock()
@@ -79,12 +80,22 @@ def refresh(folder: "str | os.PathLike", organization: str = "sslzoo", file: "st
 
     Returns:
         bool, whether the manifest changed.
+
+    Raises:
+        InvalidInputError: another model on this machine is loaded by that name, which would then fail.
     """
     folder = layout.model_in(folder) or folder
     name = read_results(folder)["name"]
-    with changing(index.path() if file is None else as_path(file)) as entries:
+    file = index.path() if file is None else as_path(file)
+    with changing(file) as entries:
         former = entries.get(name)
         made = sealed_entry(folder, former["repository"] if former else f"{organization}/{name}")
+        other = local_models().get(name) if file == index.path() else None
+        if former and other is not None and index.entry(other)["sha256"] != made["sha256"]:
+            raise InvalidInputError(
+                f"'{other}' is another model of that name, which would no longer load: train this one with another "
+                f"--name, or put it in its place. Received: {name!r} of '{folder}'"
+            )
         if former and former["sha256"] == made["sha256"]:
             made["revision"] = former["revision"]
         entries[name] = made

@@ -105,7 +105,7 @@ def _values(model):
 
 def _size(count):
     for unit in ("bytes", "kB", "MB"):
-        if count < 1000:
+        if count < 999.5:  # which three digits round to 1000
             return f"{count:.3g} {unit}"
         count /= 1000
     return f"{count:.3g} GB"
@@ -120,6 +120,6 @@ def _shown(metric):
     if metric["value"] is None:
         return ""
     unit = metric.get("unit", "%")
-    digits = ".1f" if unit == "%" else ".3g"
+    digits = ".1f" if unit == "%" else ",.0f" if abs(metric["value"]) >= 1000 else ".3g"
     error = f" ± {metric['error']:{digits}}" if metric.get("error") is not None else ""
     return f"{metric['value']:{digits}}{error} {unit}".rstrip()

@@ -258,8 +258,15 @@ def local_models() -> dict[str, Path]:
     """Models on this machine that `load` knows by name, the Hub's cache left out: name -> folder."""
     models = {}
     for folder in weight_folders():
+        here = {}
         for model in _models_in(folder).values():
-            models.setdefault(model.name, model)
+            if here.setdefault(model.name, model) != model:
+                warnings.warn(
+                    f"Of two models of one name the second is known by its path only. Received: '{here[model.name]}', "
+                    f"'{model}'",
+                    stacklevel=3,
+                )
+        models = here | models
     return models
 
 
@@ -296,7 +303,7 @@ def list_models(method: str | None = None, dataset: str | None = None, tag: str 
     for name, folder in local.items():
         if name not in entries:
             try:
-                every.append(Model(_of_folder(folder) | {"name": name}))
+                every.append(_of_folder(folder, name=name))
             except ArtifactError as error:
                 warnings.warn(f"Not listed: {error}", stacklevel=2)
     models = every = sorted(every, key=lambda model: model["name"])
@@ -338,17 +345,20 @@ def info(name: "str | os.PathLike", revision: str | None = None) -> dict:
             if entry is None:
                 _refuse_revision(revision, name)
             folder = folder or _cached(entry)
-            model = _of_folder(folder) if entry is None else _described(name, entry, folder, _results(folder))
+            if entry is None:
+                model = _of_folder(folder, name=None if _find_path(name) else str(name))
+            else:
+                model = _described(name, entry, folder, _results(folder))
     model.where = str(name) if revision is None else address(str(name), revision)
     return model
 
 
-def _of_folder(folder, repository=None, revision=None):
-    """What a folder says of the model in it."""
+def _of_folder(folder, repository=None, revision=None, name=None):
+    """What a folder says of the model in it, which may be known by another name than it was given."""
     if not layout.parts(folder):
         raise ArtifactError(f"Expected a model folder, or that of a run with one model. Received: '{folder}'")
     results = read_results(folder)
-    return _described(results["name"], index.entry(folder, repository, revision), True, results)
+    return _described(name or results["name"], index.entry(folder, repository, revision), True, results)
 
 
 def _results(folder):

@@ -75,10 +75,13 @@ def _compared(name, where, place, look):
 
 
 def _is_gone(error):
-    """Whether the Hub said that there is no such repository or commit; a gated one is there, for who was let in."""
-    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
+    """Whether the Hub said that there is no such repository, commit or file; a gated one is there, for who was let in,
+    and a file that is not in the cache may be."""
+    from huggingface_hub import errors
 
-    return isinstance(error, (RepositoryNotFoundError, RevisionNotFoundError)) and not isinstance(error, GatedRepoError)
+    kinds = errors.RepositoryNotFoundError, errors.RevisionNotFoundError, errors.EntryNotFoundError
+    unknown = errors.GatedRepoError, errors.LocalEntryNotFoundError
+    return isinstance(error, kinds) and not isinstance(error, unknown)
 
 
 def _expected(folder, entry):
