@@ -8,7 +8,8 @@ Nine tenths of the training images, shuffled by a fixed seed, train the encoder 
 rest are the queries. The schedule runs down within the budget of views. Prints the share of right answers (k = 10) by
 cosine neighbors, by those of centered features and by Euclidean ones, with --probe that of a linear probe too, for
 neighbors and probes may need different settings, and writes nothing. All other flags are the recipe's (--set, --seed,
---precision, --data-dir). docs/choices.md has what was tried.
+--precision, --data-dir). docs/choices.md has what was tried. A trial is one epoch of so many views, in which what a
+recipe counts in epochs never ends (prototypes that are frozen for one) or begins (clusters): that is refused.
 """
 
 import argparse
@@ -20,10 +21,12 @@ from pathlib import Path
 import numpy as np
 
 from sslzoo import evaluation, training
+from sslzoo.errors import InvalidInputError
 from sslzoo.files import module_at
 from sslzoo.training.settings import views_of
 
 RECIPES = Path(__file__).resolve().parent.parent / "recipes"
+IN_EPOCHS = ("freeze_epochs", "queue_epochs", "generative_epochs", "cluster_every", "recluster_every")
 
 
 class Trial(training.Run):
@@ -37,7 +40,13 @@ class Trial(training.Run):
 
     @functools.cached_property
     def settings(self):
-        return super().settings | {"epochs": 1, "monitor_every": 0}
+        settings = super().settings
+        if counted := [name for name in IN_EPOCHS if settings.get(name)]:
+            raise InvalidInputError(
+                f"A trial is one epoch; {', '.join(counted)} counts epochs. Set it to 0, or train by the recipe. "
+                f"Received: {', '.join(f'{name}={settings[name]}' for name in counted)}"
+            )
+        return settings | {"epochs": 1, "monitor_every": 0}
 
     @functools.cached_property
     def _read(self):

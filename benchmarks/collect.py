@@ -31,7 +31,10 @@ def run(name, description, measured, shown, write_pages, argv=None):
     add("--docs", type=Path, default=ROOT / "docs", help="folder of the page (docs/)")
     options = parser.parse_args(argv)
     numbers = read_json(options.out) if options.out.exists() else {}
-    for folder in measure.entries(["*"] if options.all else options.entries, options.weights):
+    folders = measure.entries(["*"] if options.all else options.entries, options.weights)
+    if options.entries and not folders:
+        parser.error(f"no entry of {options.weights} is named so. Received: {' '.join(options.entries)}")
+    for folder in folders:
         numbers[folder.name] = measured(folder, options.data_dir)
         text = json.dumps(dict(sorted(numbers.items())), separators=(",", ":"))
         write_beside(options.out, f"{text}\n".encode())

@@ -45,7 +45,9 @@ unpack() { # into a folder of its own; sets $work and $OUT
         tar xzf "$here/code.tar.gz" -C "$work" || exit 1
         PYTHONPATH=$work/site "$python" "$work/benchmarks/gpu.py" unpack "$here/images.npz" "$work/cifar10.npz" \
             ${SMALL:+--limit 512} || exit 1
-        ln -sf "$here"/*_mnist.npz "$here"/mnist.npz "$work/" 2>/dev/null
+        for set in "$here"/*.npz; do # all that were packed
+            [ "${set##*/}" = images.npz ] || ln -sf "$set" "$work/"
+        done
     fi
     export TFDS_DATA_DIR=$work RUNS=$work/runs # where the sets are known by their names
     export PYTHONPATH=$work:$work/site:$work/benchmarks PYTHONUNBUFFERED=1 KERAS_BACKEND=jax

@@ -34,23 +34,29 @@ RECIPES = ROOT / "recipes"
 RESULTS = ROOT / "benchmarks" / "results"
 
 
-def finished(run):
-    """Results of a run that came to its end, or None."""
-    written = sorted(run.glob("*/results.json"))
-    return read_results(written[0].parent) if written else None
+def is_finished(folder, method, dataset, words, seed):
+    """Whether the model in a folder came to its end, from this seed and with the settings of these flags."""
+    zoo = module_at(RECIPES / "zoo.py")
+    entry = zoo.Entry(folder.name, method.replace("-", "_"), dataset, shlex.join(words), seed)
+    return zoo.Zoo([entry], runs=folder.parent).is_current(entry, folder)
 
 
 def train(method, dataset, seed, words, run):
     """Results of one seed: those that are there, or of a run that is begun or gone on with."""
-    held = finished(run)
-    if held is None:
+
+    def finished():
+        written = sorted(path.parent for path in run.glob("*/results.json"))
+        return written[0] if written and is_finished(written[0], method, dataset, words, seed) else None
+
+    if finished() is None:
         recipe = RECIPES / f"{method.replace('-', '_')}.py"
         command = [sys.executable, recipe, "--dataset", dataset, "--seed", seed, "--out", run, "--resume", *words]
         code = subprocess.run([str(word) for word in command]).returncode
         if code:
-            sys.exit(code)  # the recipe has said why
-        held = finished(run)
-    return held
+            sys.exit(code)  # the recipe has said why, also that a run was begun with other settings
+        if finished() is None:
+            sys.exit(f"{run} was stopped before its end; the same command goes on.")
+    return read_results(finished())
 
 
 def entered(method, dataset, words, weights):
@@ -78,9 +84,7 @@ def entered(method, dataset, words, weights):
             f"--with-entry takes an entry that the same flags made: {' '.join(made) or 'none'}. "
             f"Received: {' '.join(words) or 'none'}"
         )
-    zoo = module_at(RECIPES / "zoo.py")
-    entry = zoo.Entry(folder.name, method.replace("-", "_"), dataset, shlex.join(words), 0)
-    if not zoo.Zoo([entry], runs=weights, weights=weights).is_current(entry, folder):
+    if not is_finished(folder, method, dataset, words, 0):
         raise InvalidInputError(
             "--with-entry takes an entry that was trained to its end, from seed 0, with today's settings. "
             f"Received: {folder.name}, which was not"

@@ -214,7 +214,7 @@ def show(zoo):
 
 
 class Stop(Exception):
-    """SIGTERM or SIGHUP, as an exception."""
+    """SIGTERM or SIGHUP, as an exception: `args[0]` is its number."""
 
 
 def train(zoo, waiting, jobs=1, budget_minutes=None):
@@ -224,7 +224,7 @@ def train(zoo, waiting, jobs=1, budget_minutes=None):
     reported = time.monotonic()
 
     def terminate(number, frame):
-        raise Stop
+        raise Stop(number)
 
     # A lost connection, too, unless nohup ignores it: the runs have sessions of their own, and would go on.
     ends = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
@@ -255,8 +255,9 @@ def train(zoo, waiting, jobs=1, budget_minutes=None):
             if time.monotonic() > deadline:
                 print("The budget is spent.")
                 break
-    except (KeyboardInterrupt, Stop):
+    except (KeyboardInterrupt, Stop) as stop:
         print("Stopped.")
+        raise SystemExit(128 + (stop.args[0] if stop.args else signal.SIGINT)) from None  # as a shell would say
     finally:
         for each, handler in former.items():
             signal.signal(each, handler)

@@ -1,11 +1,14 @@
 """Benchmarks of speed run to their end, in as few steps as they can, and refuse what they cannot measure."""
 
 import re
+import shutil
+import types
 from pathlib import Path
 
 import keras
 import pytest
 
+from sslzoo import publishing
 from sslzoo.files import module_at
 
 pytestmark = pytest.mark.slow
@@ -198,3 +201,21 @@ def test_the_page_of_the_open_question_has_what_there_is_of_it(benchmark, tmp_pa
     with pytest.raises(ValueError, match="mark='mnist-600000'"):
         question.main([])
     assert (tmp_path / "open-question-mnist-600000.png").stat().st_size > 5000
+
+
+def test_a_seed_counts_once_it_was_trained_to_its_end_with_these_flags(benchmark, tmp_path, monkeypatch):
+    seeds, run = benchmark("seeds"), tmp_path / "simvae-digits.seeds.0"
+    model = Path(shutil.copytree(BENCHMARKS.parent / "weights" / "simvae-digits", run / "simvae-digits"))
+    called = []
+    monkeypatch.setattr(
+        seeds.subprocess, "run", lambda words: called.append(words) or types.SimpleNamespace(returncode=0)
+    )
+    assert seeds.train("simvae", "digits", 0, ["--float16"], run)["name"] == "simvae-digits" and not called
+    for seed, words in ((0, ["--set", "likelihood_variance=1.0"]), (1, [])):
+        with pytest.raises(SystemExit, match="was stopped before its end"):
+            seeds.train("simvae", "digits", seed, words, run)
+    assert all("--resume" in words for words in called)
+    publishing.seal(model, ended="signal")
+    with pytest.raises(SystemExit, match="was stopped before its end"):
+        seeds.train("simvae", "digits", 0, [], run)
+    assert len(called) == 3

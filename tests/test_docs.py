@@ -356,7 +356,7 @@ def test_several_seeds_become_one_entry_and_finished_runs_are_not_trained_again(
     knn = entry.metrics["knn.cosine_k10_accuracy"]
     assert entry.seeds == 3 and knn["value"] == pytest.approx(93.0)
     assert knn["error"] == pytest.approx(np.std(values, ddof=1) / 3**0.5, abs=1e-4)
-    run["settings"]["num_views"] = 3
+    run["settings"]["came_later"] = 3
     (folder / "results.json").write_text(json.dumps(run))
     with pytest.raises(InvalidInputError, match="seed alone"):
         seeds.main(words)
