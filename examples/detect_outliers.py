@@ -10,8 +10,8 @@ number is the AUROC, with images of the network's own data as positives. 0.5 is 
 the others look more typical than the data itself, which happens. The network is the part "projection" of a model
 (the logits of GEDI and JEM), or its encoder where it has none. Images of another shape are cropped, resized and turned
 to gray or color. An encoder that thresholds its pixels has no slope, and no number. The picture shows how the scores
-are spread. `sslzoo evaluate NAME --dataset DATASET --protocols outliers` gives the same number, and that of nearest
-neighbors.
+are spread. `sslzoo evaluate NAME --dataset DATASET --protocols outliers` measures it on other
+test images, drawn at random, beside that of nearest neighbors.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """Train GEDI: clusters that agree between views and hold an equal share each, and a density of images, in one network.
 
     python recipes/gedi.py                                            # digits
-    KERAS_BACKEND=jax python recipes/gedi.py --dataset mnist          # `gedi-mnist`, half an hour of one core
-    KERAS_BACKEND=tensorflow python recipes/gedi.py --dataset cifar10 --precision mixed_bfloat16     # 90 minutes
+    KERAS_BACKEND=jax python recipes/gedi.py --dataset mnist          # `gedi-mnist`, an hour of one core
+    KERAS_BACKEND=tensorflow python recipes/gedi.py --dataset cifar10 --precision mixed_bfloat16     # the same
     python recipes/gedi.py --dataset cifar10 --variant paper          # wants a GPU: 20 gradients by the images a step
     python recipes/gedi.py --variant no-gen                           # and no-inv, no-prior, two-stage
 

@@ -69,8 +69,8 @@ def publish(folder, repository, **options):
     HF_TOKEN, or that of hf auth login.
 
     examples:
-      sslzoo publish runs/simvae-mnist my-organization/simvae-mnist --dry-run
-      sslzoo publish runs/simvae-mnist my-organization/simvae-mnist
+      sslzoo publish runs/my-simvae my-organization/my-simvae --dry-run
+      sslzoo publish runs/my-simvae my-organization/my-simvae
       sslzoo publish weights/simvae-mnist sslzoo/simvae-mnist --create-pr
     """
     done = publishing.publish(folder, repository, **options)
@@ -121,7 +121,7 @@ def manifest(folders, organization, manifest):
 
     examples:
       sslzoo manifest weights/*
-      sslzoo manifest weights/simvae-mnist --organization me
+      sslzoo manifest runs/my-simvae --organization me
     """
     from sslzoo.publishing.manifest import refresh
 

@@ -165,7 +165,7 @@ def _trained_on(name):
     shared.SEED,
 )
 def views(dataset, policy, num_views, image_size, images, data_dir, html, force, background, on_error, seed):
-    """Show the random views of images that training would see.
+    """Show random views of images by a policy. A recipe's --show prints its own.
 
     Prints the shares of clipped values and of dark or empty views: a policy that
     destroys much of the images teaches little.

@@ -114,8 +114,8 @@ class Variant:
         return dataclasses.replace(self, settings=self.settings | changes)
 
 
-# How the zoo tier trains. Every method sees each training image `views_per_image` times, whatever the number of views
-# it compares, so that numbers of one data set can be compared: 14.4 million views of MNIST and of
+# How the zoo tier trains. Nearly every method sees each training image `views_per_image` times, whatever the number of
+# views it compares, so that numbers of one data set can be compared: 14.4 million views of MNIST and of
 # FashionMNIST (the papers train for 240 million and more), 1 million of CIFAR-10 and its like
 # in `--variant small`: budgets of a CPU.
 TRAINING = {
