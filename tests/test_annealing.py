@@ -38,6 +38,21 @@ def test_its_length_can_be_changed_and_warm_up_is_at_most_a_tenth():
     np.testing.assert_allclose(rates(again, 20), rates(TimedCosine(1.0, 1000, 100), 20))
 
 
+def test_settings_of_the_optimizer_reach_it(tmp_path):
+    def made(*words):
+        run = training.Run("simclr", {}, argv=[*SMALL, "--out", str(tmp_path), "--set", *words])
+        try:
+            return run.optimizer()
+        finally:
+            keras.config.set_dtype_policy(run.policy_before)
+
+    assert made("adam_epsilon=1e-3").epsilon == 1e-3
+    sgd = made("optimizer=sgd", "weight_decay=0.01")
+    assert (sgd.momentum, sgd.weight_decay) == (0.9, 0.01)
+    rate = made("warmup_epochs=0.2", "learning_rate=1.0")._learning_rate  # over two of 40 steps
+    assert [float(rate(step)) for step in (0, 1)] == pytest.approx([0.0, 0.5])
+
+
 def run_of(schedule, stopwatch=None, steps=40, note=None):
     """As much of a run as its plan asks for."""
     return SimpleNamespace(

@@ -676,15 +676,15 @@ def hurry(run, grace):
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="Windows has no such timer")
 def test_after_a_signal_the_model_comes_first_and_the_rest_has_its_time(tmp_path, monkeypatch, capsys):
-    def slow(*_, **__):
-        time.sleep(60)
+    def slow(*_, **__):  # the model is written by now: its time is over, however long that took
+        signal.setitimer(signal.ITIMER_REAL, 0.1, 1.0)
+        time.sleep(3600)
 
     real = training.Run.finish
     monkeypatch.setattr(outcome, "evaluate", slow)
-    monkeypatch.setattr(training.Run, "finish", lambda run, model: (hurry(run, 5), real(run, model))[1])
-    began = time.monotonic()
+    monkeypatch.setattr(training.Run, "finish", lambda run, model: (hurry(run, 3600), real(run, model))[1])
     folder = train("simvae", tmp_path / "run", "--epochs", 1, "--num-views", 2, "--grace", 5)
-    assert time.monotonic() - began < 60 and "--grace are over" in capsys.readouterr().out
+    assert "--grace are over" in capsys.readouterr().out
     assert sslzoo.load(folder).output_shape == (None, 10)
     assert "no time to evaluate" in json.loads((folder / "results.json").read_text())["remarks"][-1]
 
@@ -903,7 +903,9 @@ def test_strong_settings_reach_the_run(name, tmp_path, stopped):
     for setting, value in expected.items():
         if setting not in ("batch_size", "queue_size"):
             assert run.settings[setting] == value, setting
-    assert type(run.optimizer()).__name__ == {"lars": "LARS", "sgd": "L2SGD"}[expected["optimizer"]]
+    optimizer = run.optimizer()
+    assert type(optimizer).__name__ == {"lars": "LARS", "sgd": "L2SGD"}[expected["optimizer"]]
+    assert optimizer.momentum == 0.9 and optimizer.weight_decay == expected["weight_decay"]
 
 
 def test_strong_is_for_color_images(tmp_path):

@@ -264,6 +264,21 @@ def no_inception(monkeypatch):
     monkeypatch.setattr(keras.applications, "InceptionV3", refused)
 
 
+def test_the_likelihood_of_a_model_is_by_the_variances_of_its_settings():
+    report = evaluate("simvae-digits", "digits", "likelihood", likelihood_images=5, likelihood_samples=3)
+    images = sslzoo.data.load("digits", "test")[0][:5]
+    posterior, decoder = (sslzoo.load("simvae-digits", part) for part in ("posterior", "decoder"))
+    found = generation.log_likelihood(
+        images / np.float32(255),
+        *posterior.predict(images, verbose=0),
+        lambda z: decoder.predict(z, verbose=0),
+        samples=3,
+        likelihood_variance=0.01,
+        prior_variance=1.15,
+    )
+    assert report["likelihood"]["nll"] == pytest.approx(-found.mean(), rel=1e-4)
+
+
 @pytest.mark.slow
 def test_all_protocols_of_a_model_of_the_zoo(tmp_path, no_inception):
     noise = np.random.default_rng(0).integers(0, 256, (40, 8, 8, 1)).astype("uint8")

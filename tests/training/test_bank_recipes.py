@@ -7,7 +7,7 @@ import tfds_sets
 from test_training import recipe
 
 import sslzoo
-from sslzoo import data
+from sslzoo import data, methods, training
 from sslzoo.zoo.results import read_results
 
 
@@ -41,3 +41,20 @@ def test_variant_mi_trains_is_probed_on_views_and_by_its_bank_and_loads(name, tm
     images, _ = data.load("cifar10", "test", data_dir=tmp_path / "sets")
     features = sslzoo.load(folder).predict(images, verbose=0)
     assert features.shape == (24, 16) and np.isfinite(features).all()
+
+
+def test_monitors_know_which_training_images_their_queries_are(tmp_path):
+    run = training.Run(
+        "instance-discrimination", {}, argv=["--limit", "240", "--out", str(tmp_path), "--set", "latent_dim=4"]
+    )
+    try:
+        (bank, _, of_bank), (queries, labels, of_queries) = run._monitored
+        assert not np.intersect1d(of_bank, of_queries).size and len(of_bank) == 192 and len(of_queries) == 48
+        for images, places in ((bank, of_bank), (queries, of_queries)):
+            np.testing.assert_array_equal(images, run.images[places])
+        np.testing.assert_array_equal(labels, run.labels[of_queries])
+        model = methods.InstanceDiscrimination(run.encoder(), 240, views=run.views(num_views=1))
+        [monitor] = model.monitors(run)
+        np.testing.assert_array_equal(monitor.index, of_queries)
+    finally:
+        keras.config.set_dtype_policy(run.policy_before)

@@ -43,6 +43,33 @@ def end_epoch(keeper, model, epoch):
     keeper.on_epoch_end(epoch - 1)
 
 
+def test_seconds_of_before_count_and_speed_is_that_of_an_epoch(tmp_path, monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(checkpoints.time, "monotonic", lambda: now[0])
+    keeper, model = keeper_of(tmp_path)
+    journal = keeper.journal
+    journal.views_per_step = 32
+
+    def train(epochs):
+        journal.on_train_begin()
+        for epoch in epochs:
+            journal.on_epoch_begin(epoch)
+            for batch in range(10):
+                journal.on_train_batch_begin(batch)
+                journal.on_train_batch_end(batch)
+            now[0] += 2.0
+            journal.on_epoch_end(epoch)
+
+    train(range(2))
+    assert [row["views_per_second"] for row in journal.rows] == [160.0, 160.0]
+    assert [(row["views"], row["seconds"]) for row in journal.rows] == [(320, 2.0), (640, 4.0)]
+    keeper.write(2)
+    keeper.on_train_end()
+    now[0] += 500.0  # between two processes
+    again, model = keeper_of(tmp_path)
+    assert again.restore(model) == 2 and again.journal.seconds() == 4.0
+
+
 def test_training_goes_on_while_the_disk_is_busy_and_the_latest_epoch_is_kept(slow):
     keeper, model, disk = slow
     end_epoch(keeper, model, 1)
