@@ -204,7 +204,6 @@ CALLS = {
     "outliers": lambda n: outliers.scores(networks.encoder("mlp-small", (8, 8, 1), 2), IMAGES, seed=n),
     "picture of neighbors": lambda n: pictures.neighbors(IMAGES, FEATURES, "none.png", seed=n),
     "picture of features": lambda n: pictures.embedding(FEATURES, LABELS, "none.png", seed=n),
-    "data.load": lambda n: data.load("nowhere", "train", seed=n),
     "data.Batches": lambda n: data.Batches(IMAGES, None, 3, seed=n),
     "moving_balls": lambda n: moving_balls.moving_balls(seed=n),
     "networks": lambda n: networks.encoder("mlp-small", (8, 8, 1), 2, seed=n),
