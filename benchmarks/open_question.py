@@ -79,6 +79,8 @@ def trials(seeds):
 
 def run(dataset, budget, seeds, words):
     paths = paths_of(dataset, budget)
+    for path in paths.values():
+        sweep.check_backend(path, sweep.read(path))
     done = {name: {tuple(row[key] for key in KEY) for row in sweep.read(path)} for name, path in paths.items()}
     left = [
         (system, name, seed)

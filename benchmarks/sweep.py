@@ -7,11 +7,12 @@ Each trial is one of benchmarks/choose.py: nine tenths of the training images tr
 the rest are the queries; no test image is used. Every trial sees the same number of views, and the schedule runs down
 within it. A row is written to docs/sweeps/<method>-<dataset>-<setting>-<budget>.csv as soon as it is there, so that the
 next call goes on where this one stopped; the picture of the same name shows every seed, the mean and its standard
-error. All other flags are the recipe's.
+error. All other flags are the recipe's, and must be the same at each call; another backend is refused.
 """
 
 import argparse
 import csv
+import sys
 import time
 from pathlib import Path
 
@@ -32,6 +33,13 @@ def read(path):
         return []
     with open(path, newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
+
+
+def check_backend(path, rows):
+    """Ends the program if rows were made by another backend, whose numbers differ: a mean of both says nothing."""
+    others = {row["backend"] for row in rows} - {keras.backend.backend()}
+    if others:
+        sys.exit(f"Trials in {path} are by {', '.join(sorted(others))}. Received: {keras.backend.backend()}")
 
 
 def append(path, row, columns=COLUMNS):
@@ -91,6 +99,7 @@ def main():
 
     method = ours.method.replace("_", "-")
     path = FOLDER / f"{method}-{ours.dataset}-{settings.pop()}-{ours.budget}.csv"
+    check_backend(path, read(path))
     done = {(row["changes"], int(row["seed"])) for row in read(path)}
     for seed in ours.seeds:
         for changes in ours.tries:

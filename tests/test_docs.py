@@ -549,3 +549,6 @@ def test_a_sweep_goes_on_where_it_stopped_and_stands_in_the_order_of_its_values(
     told = [line.split()[:3] for line in capsys.readouterr().out.splitlines()][-3:]
     assert told == [[f"rate_weight={v}", "kNN", f"{k}"] for v, k in (("0.03", 93.0), ("0.1", 92.0), ("1", 91.0))]
     assert sorted(path.suffix for path in tmp_path.glob("simdino-digits-rate_weight-600.*")) == [".csv", ".png"]
+    monkeypatch.setattr(sweep.keras.backend, "backend", lambda: "another")
+    with pytest.raises(SystemExit, match="Received: another"):
+        sweep.main()
