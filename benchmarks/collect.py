@@ -35,7 +35,7 @@ def run(name, description, measured, shown, write_pages, argv=None):
     if options.entries and not folders:
         parser.error(f"no entry of {options.weights} is named so. Received: {' '.join(options.entries)}")
     for folder in folders:
-        numbers[folder.name] = measured(folder, options.data_dir)
+        numbers[folder.name] = measured(folder, options.data_dir) | {"weights": measure.weights_of(folder)}
         text = json.dumps(dict(sorted(numbers.items())), separators=(",", ":"))
         write_beside(options.out, f"{text}\n".encode())
         print(f"{folder.name}: {shown(numbers[folder.name])}", flush=True)

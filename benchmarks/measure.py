@@ -49,6 +49,11 @@ def entries(patterns, weights):
 PROTOCOLS = (*evaluation.ALL_PROTOCOLS, "views")
 
 
+def weights_of(folder):
+    """The beginning of the hash of an entry's weights: whose numbers they are that are kept elsewhere by its name."""
+    return read_results(folder)["files"][layout.WEIGHTS][:12]
+
+
 def held(results):
     """Protocols that an entry's numbers are of and that its files suffice for."""
     numbers = (results.get("evaluation") or {}).get("numbers", {})

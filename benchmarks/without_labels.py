@@ -23,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 import tables
+from measure import weights_of
 from scipy.stats import rankdata
 
 from sslzoo import data
@@ -79,7 +80,7 @@ def measured(dataset, data_dir):
         taken = diagnosis.measure(features_of(encoder, images), seen)
         entry = {"name": results["name"], "method": results["method"], "features": results["features"]}
         entry |= {"parameters": results["parameters"], "network": results["settings"].get("network")}
-        entry |= accuracies(results)
+        entry |= accuracies(results) | {"weights": weights_of(folder)}
         entries.append(entry | {"measures": {name: float(f"{value:.6g}") for name, value in taken.items()}})
         print(f"{entry['name']:<42} {time.perf_counter() - began:5.1f} s", flush=True)
     return entries

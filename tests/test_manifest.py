@@ -58,6 +58,16 @@ def test_committed_weights_are_what_the_manifest_says(folder):
     assert "licence" not in results and (results.get("ended") == "epochs" or results["views_seen"] == 0)
 
 
+@pytest.mark.parametrize("file", ["measured/few_labels", "measured/transfer", "results/without_labels/measures"])
+def test_numbers_kept_elsewhere_are_of_the_weights_that_are_there(file):
+    """After a change of weights: benchmarks/few_labels.py NAME, transfer.py NAME, without_labels.py --datasets D"""
+    held = json.loads((ROOT / "benchmarks" / f"{file}.json").read_text())
+    if "entries" in held:
+        held = {each["name"]: each for of_set in held["entries"].values() for each in of_set}
+    now = {folder.name: read_results(folder)["files"][layout.WEIGHTS] for folder in COMMITTED}
+    assert {name: each["weights"] for name, each in held.items()} == {name: now[name][:12] for name in held}
+
+
 def test_the_manifest_is_small():
     assert (ROOT / index.FILE).stat().st_size < 60_000
 
