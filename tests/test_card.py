@@ -166,9 +166,9 @@ def test_what_the_files_cannot_give_again_is_said_and_not_promised():
     ways = {"knn": {}, "reconstruction": {"decoder": "its own"}, "style": {}}
     record = {"data": {"name": "mnist"}, "protocols": ways, "numbers": {name: {} for name in (*ways, "bank", "views")}}
     text = card.render(results(evaluation=record, left_out=["decoder"], outdated=["style", "reconstruction"]))
-    lost = "with parts that are not here: reconstruction, memory bank, linear probe on views."
+    lost = "than the command below has: reconstruction, memory bank, linear probe on views."
     earlier = "Of an earlier measurement, and not of these files: style probe."
-    assert f"Measured while it trained, {lost} {earlier} All else was measured on the files" in text
+    assert f"Measured with more of the method {lost} {earlier} All else was measured on the files" in text
     assert "--protocols knn style\n" in text
     drawn = record | {"protocols": ways | {"generation": {"decoder": "its own"}}}
     drawn["numbers"] = {name: {} for name in ways} | {"generation": {"frechet_simclr-mnist": {}}}

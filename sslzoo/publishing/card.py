@@ -217,7 +217,7 @@ def _numbers(results, where):
         words = [
             f"{how}: {', '.join(REGISTRY[name].title for name in names if name in REGISTRY)}."
             for how, names in (
-                ("Measured while it trained, with parts that are not here", lost),
+                ("Measured with more of the method than the command below has", lost),
                 ("Of an earlier measurement, and not of these files", outdated),
             )
             if names
