@@ -4,7 +4,7 @@
     python benchmarks/measure.py --all --protocols knn linear gmm
     python benchmarks/measure.py --all --check                  # write nothing; exit with 1 and list what differs
     python benchmarks/measure.py simvae-mnist --protocols likelihood outliers --outside cifar10
-    python benchmarks/measure.py "ball-*" --protocols views # by hand: it takes a quarter of an hour an entry
+    python benchmarks/measure.py "ball-*" --protocols views              # a quarter of an hour an entry
 
 Features are computed once an entry, for all protocols. Files of weights are not touched. What was not measured on
 these files, or in another way than today's, stands in results.json as `outdated`, protocol by protocol, until it is
@@ -18,6 +18,7 @@ import argparse
 import fnmatch
 import functools
 import sys
+import types
 from pathlib import Path
 
 import keras
@@ -28,7 +29,7 @@ from sslzoo.evaluation import Report
 from sslzoo.evaluation.report import options_of
 from sslzoo.files import module_at
 from sslzoo.publishing import artifact, manifest
-from sslzoo.views import Views, policy
+from sslzoo.training.builders import Builders
 from sslzoo.zoo import layout
 from sslzoo.zoo.results import read_results
 
@@ -80,14 +81,14 @@ def measure(folder, protocols, data_dir=None, **options):
 
 def method_of(folder, results):
     """A method that makes views as the entry's training did, and represents them by its network."""
-    settings, shape = results["settings"], results["input_shape"]
-    steps = policy(settings["policy"], **{"flip": settings["flip"], **settings["policy_changes"]})
-    sizes = {"size": settings["view_size"] or shape[:2], "eval_size": shape[:2]}
+    made = Builders()  # as of its run, whose images gave the range of values
+    made.settings, made.image_shape, made.seed = results["settings"], tuple(results["input_shape"]), results["seeds"][0]
+    made.examples = types.SimpleNamespace(value_range=tuple(results["input_range"]))
     network = stored = zoo.load(folder, "network")
-    if settings["view_size"]:  # it was trained on smaller views than it is used on
-        network = keras.models.clone_model(stored, input_tensors=keras.Input((None, None, shape[-1])))
+    if made.settings["view_size"]:  # it was trained on smaller views than it is used on
+        network = keras.models.clone_model(stored, input_tensors=keras.Input((None, None, made.image_shape[-1])))
         network.set_weights(stored.get_weights())
-    return methods.SimCLR(network, views=Views(steps, 2, seed=results["seeds"][0], **sizes))
+    return methods.SimCLR(network, views=made.views(2))
 
 
 def write(folder, report):

@@ -48,15 +48,17 @@ def train(method, dataset, seed, words, run):
         written = sorted(path.parent for path in run.glob("*/results.json"))
         return written[0] if written and is_finished(written[0], method, dataset, words, seed) else None
 
-    if finished() is None:
+    folder = finished()
+    if folder is None:
         recipe = RECIPES / f"{method.replace('-', '_')}.py"
         command = [sys.executable, recipe, "--dataset", dataset, "--seed", seed, "--out", run, "--resume", *words]
         code = subprocess.run([str(word) for word in command]).returncode
         if code:
             sys.exit(code)  # the recipe has said why, also that a run was begun with other settings
-        if finished() is None:
+        folder = finished()
+        if folder is None:
             sys.exit(f"{run} was stopped before its end; the same command goes on.")
-    return read_results(finished())
+    return read_results(folder)
 
 
 def entered(method, dataset, words, weights):
