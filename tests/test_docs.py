@@ -171,6 +171,8 @@ def test_a_star_comes_from_the_record_of_how_a_number_was_measured():
     results = json.loads(path.read_text("utf-8"))
     marked = tables.starred(results)
     assert marked and all(name.startswith("bank.") for name in marked)  # of the run itself: the bank is not kept
+    on_views = json.loads((ROOT / "weights" / "annulus-cifar10" / "results.json").read_text("utf-8"))
+    assert "views" in on_views["evaluation"]["numbers"] and "views.accuracy" not in tables.starred(on_views)
     old = json.loads(json.dumps(results)) | {"outdated": ["style"]}
     ways = old["evaluation"]["protocols"]
     del ways["mlp"]["passes"], ways["linear"]["passes"], ways["gmm"]["features"]
