@@ -25,7 +25,6 @@ from sslzoo.data.catalogue import KNOWN
 from sslzoo.evaluation.protocols.linear import BATCH_SIZE, LEAST_STEPS
 from sslzoo.files import module_at, read_json, write_beside
 from sslzoo.views import POLICIES
-from sslzoo.zoo import index
 from sslzoo.zoo.results import check_results, read_results, tag_of
 
 figures = module_at(Path(__file__).with_name("figures.py"))
@@ -1149,9 +1148,6 @@ def values_of(results):
 def zoo_row(results):
     values, seconds = values_of(results), results["wall_seconds"]
     marked = starred(results)
-    if ZOO_COLUMNS[1] not in values:  # not trained to its end yet: by Adam, and marked
-        values[ZOO_COLUMNS[1]] = values.get(index.EARLIER)
-        marked |= {ZOO_COLUMNS[1]}
     cells = [
         "" if values.get(name) is None else f"{values[name]:.1f} %{EARLIER * (name in marked)}" for name in ZOO_COLUMNS
     ]

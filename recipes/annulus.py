@@ -48,7 +48,7 @@ def main(argv=None):
     model = Annulus(
         encoder, len(run.images), run.projector(encoder), run.views(), anneal_steps=steps, seed=run.seed, **options
     )
-    if s["fill_bank"]:
+    if s["fill_bank"] and not run.folder.resumes:
         model.fill_bank(run.images)
     run.prepare(model)
     clusters = [ClusterBank(s["cluster_every"])] if s["clusters"] else []

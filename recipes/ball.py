@@ -41,7 +41,7 @@ def main(argv=None):
     model = Ball(
         encoder, len(run.images), run.projector(encoder), run.views(), anneal_steps=steps, seed=run.seed, **options
     )
-    if s["fill_bank"]:
+    if s["fill_bank"] and not run.folder.resumes:
         model.fill_bank(run.images)
     run.prepare(model)
     model.fit(run.data(), **run.fit_arguments())

@@ -59,7 +59,7 @@ def main(argv=None):
     model = CMC(
         *parts, len(run.images), *map(run.projector, parts), run.views(), anneal_steps=steps, seed=run.seed, **options
     )
-    if s["fill_bank"]:
+    if s["fill_bank"] and not run.folder.resumes:
         model.fill_bank(run.images)
     run.prepare(model)
     model.fit(run.data(), **run.fit_arguments([ClusterBank()] if s["clusters"] else []))

@@ -39,7 +39,7 @@ def main(argv=None):
     if run.settings["momentum"]:
         options = run.options("negatives", "temperature", "momentum")
         model = InstanceDiscrimination(encoder, len(run.images), head, views, seed=run.seed, **options)
-        if run.settings["fill_bank"]:
+        if run.settings["fill_bank"] and not run.folder.resumes:
             model.fill_bank(run.images)
     else:
         model = InBatchDiscrimination(encoder, head, views, **run.options("temperature"))

@@ -44,7 +44,7 @@ def main(argv=None):
         anneal_steps=run.optimizer_steps(warm), curve="step", seed=run.seed, **options,
     )
     recluster = ClusterBank(s["cluster_every"], start=warm)
-    if s["fill_bank"]:
+    if s["fill_bank"] and not run.folder.resumes:
         model.fill_bank(run.images)
     run.prepare(model)
     model.fit(run.data(), **run.fit_arguments([recluster]))

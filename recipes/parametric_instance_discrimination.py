@@ -48,7 +48,7 @@ def main(argv=None):
         **run.options("temperature"),
         seed=run.seed,
     )
-    if run.settings["fill_class_vectors"]:
+    if run.settings["fill_class_vectors"] and not run.folder.resumes:
         model.fill_class_vectors(run.images)
     run.prepare(model)
     model.fit(run.data(), **run.fit_arguments())

@@ -12,7 +12,7 @@ from keras import ops
 from test_training import recipe
 
 import sslzoo
-from sslzoo import errors, methods, networks
+from sslzoo import data, errors, methods, networks
 from sslzoo.callbacks import Health, Journal, Stopwatch, UntilKNN, health, monitors
 from sslzoo.files import write_beside
 from sslzoo.methods.advice import SIGNS, advise
@@ -462,6 +462,14 @@ def test_predictions_come_in_whole_batches_that_devices_can_share():
     assert sizes == [(8, 8)] * 3
     sizes.clear()
     assert predicted(Watched(), images[:5]).shape == (5, 1) and sizes == [(8, 8)]
+    sizes.clear()
+
+    def read(row):  # an image is decoded when its batch is due, not before
+        assert row < 8 * len(sizes) + 8
+        return images[row]
+
+    streamed = data.StreamedImages(range(21), read, images.shape[1:], images.dtype)
+    np.testing.assert_allclose(predicted(Watched(), streamed, 8)[:, 0], images.sum(axis=(1, 2, 3)))
 
 
 def test_callbacks_refuse_wrong_numbers_and_make_their_folder(tmp_path):
@@ -475,11 +483,12 @@ def test_callbacks_refuse_wrong_numbers_and_make_their_folder(tmp_path):
     assert (tmp_path / "new").is_dir()
 
 
-def test_a_history_that_a_spreadsheet_holds_open_ends_no_training(tmp_path, monkeypatch, capsys):
-    """Windows refuses to replace an open file."""
+@pytest.mark.parametrize("error", [PermissionError(13, "Access is denied"), OSError(28, "No space left on device")])
+def test_a_history_that_cannot_be_written_for_once_ends_no_training(error, tmp_path, monkeypatch, capsys):
+    """Windows refuses to replace a file that a spreadsheet holds open; a disk may be full for a moment."""
 
     def held(path, content):
-        raise PermissionError(13, "Access is denied", str(path))
+        raise error
 
     journal = Journal(tmp_path / "history.csv", 32)
     journal.on_train_begin()
@@ -487,5 +496,5 @@ def test_a_history_that_a_spreadsheet_holds_open_ends_no_training(tmp_path, monk
         monkeypatch.setattr("sslzoo.callbacks.checkpoint.write_beside", held if epoch == 0 else write_beside)
         journal.on_epoch_begin(epoch)
         journal.on_epoch_end(epoch, {"loss": 1.0})
-    assert "could not be written (Access is denied)" in capsys.readouterr().out
+    assert f"could not be written ({error.strerror})" in capsys.readouterr().out
     assert len(journal.path.read_text().splitlines()) == 3

@@ -5,6 +5,7 @@ import importlib.util
 import json
 import shutil
 import sys
+import threading
 from types import SimpleNamespace
 
 import keras
@@ -14,7 +15,8 @@ from PIL import Image
 from test_training import checkpoint, recipe
 
 from sslzoo import callbacks, data, errors, evaluation
-from sslzoo.data import streams
+from sslzoo.data import image_folder, streams
+from sslzoo.data.image_files import Head
 from sslzoo.files import unlock_folder
 from sslzoo.training import folder as run_folder
 from sslzoo.training import outcome
@@ -80,8 +82,49 @@ def test_memory_decides_unless_it_is_said(photos, monkeypatch):
     monkeypatch.setattr(streams, "available_memory", lambda: 2.0 * 30 * 8 * 8 * 3)
     remarks = []
     images, _ = data.load(photos, "train", **options, remarks=remarks)
-    assert isinstance(images, data.StreamedImages) and "read from their files while it trains" in remarks[0]
+    assert isinstance(images, data.StreamedImages) and "stay in their files" in remarks[0]
     assert streams.available_memory() > 0
+
+
+def test_some_images_are_copied_where_there_is_room_for_a_copy(monkeypatch):
+    images = np.random.default_rng(0).integers(0, 256, (9, 4, 4, 1), "uint8")
+    rows = np.array([5, 2, 7])
+    assert isinstance(streams.some(images, rows), np.ndarray)
+    monkeypatch.setattr(streams, "available_memory", lambda: 2 * 3 * 16 - 1)
+    for chosen in (rows, images[:, 0, 0, 0] > 99):
+        gathered = streams.some(images, chosen)
+        assert isinstance(gathered, data.StreamedImages) or not chosen.sum()
+        np.testing.assert_array_equal(gathered[:], images[chosen])
+    assert isinstance(streams.some(images.reshape(9, 16), rows), np.ndarray)  # features
+
+
+def test_a_folder_larger_than_memory_is_evaluated_from_its_files(photos, monkeypatch):
+    flatten = keras.Sequential([keras.Input((8, 8, 3)), keras.layers.Rescaling(1 / 255), keras.layers.Flatten()])
+    options = {"protocols": ["linear", "knn", "reconstruction"], "epochs": 2, "on_error": "skip"}
+    whole = evaluation.evaluate(flatten, photos, **options)
+    real, kinds = data.load, []
+    monkeypatch.setattr(data, "load", lambda *args, **more: (found := real(*args, **more), kinds.append(found[0]))[0])
+    monkeypatch.setattr(streams, "available_memory", lambda: 1024.0)
+    streamed = evaluation.evaluate(flatten, photos, **options)
+    assert [type(images) for images in kinds] == [data.StreamedImages] * 2
+    assert streamed.flat() == whole.flat() and any("stay in their files" in remark for remark in streamed.remarks)
+    evaluation.evaluate(flatten, photos, protocols="knn", on_error="skip", max_train=10)
+
+
+def test_headers_are_read_side_by_side_and_kept_in_order(photos, monkeypatch):
+    together, real = threading.Barrier(2), Head.of_file  # opens when two are there
+
+    def of_file(path):
+        together.wait(10)
+        return real(path)
+
+    whole = image_folder.ImageFolder(photos).heads
+    monkeypatch.setattr(Head, "of_file", of_file)
+    heads = image_folder.ImageFolder(photos).heads
+    assert [*heads] == [*whole] and len(heads) == 42
+    assert [head for head in heads.values() if isinstance(head, Head)] == [
+        head for head in whole.values() if isinstance(head, Head)
+    ]
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -23,6 +23,7 @@ import sslzoo
 from sslzoo import callbacks, cli, errors, processes, training
 from sslzoo.callbacks import checkpoint as checkpoints
 from sslzoo.callbacks import memory
+from sslzoo.data import sources
 from sslzoo.files import unlock_folder
 from sslzoo.methods import METHODS, SimCLR
 from sslzoo.networks import encoder
@@ -194,6 +195,19 @@ def test_a_protocol_that_does_not_apply_takes_no_numbers_with_it(tmp_path, monke
     results = json.loads((folder / "results.json").read_text())
     assert {metric["name"].partition(".")[0] for metric in results["metrics"]} == {"knn"}
     assert any("Not measured, outliers: Outliers take another data set" in remark for remark in results["remarks"])
+
+
+def test_a_file_of_arrays_is_read_once(tmp_path, monkeypatch):
+    images, labels = sslzoo.data.load("digits", "train")
+    arrays = {"images": images[:64], "labels": labels[:64], "test_images": images[64:96], "test_labels": labels[64:96]}
+    np.savez(tmp_path / "mine.npz", **arrays)
+    read, real = [], sources._load_npz
+    monkeypatch.setattr(sources, "_load_npz", lambda path, split: read.append(split) or real(path, split))
+    options = ["--epochs", "1", "--batch-size", "32", "--protocols", "knn", "--out", str(tmp_path / "run")]
+    folder = recipe("vae").main(["--dataset", str(tmp_path / "mine.npz"), *options])
+    assert sorted(read) == ["test", "train"]
+    results = json.loads((folder / "results.json").read_text())
+    assert results["evaluation"]["data"]["name"] == results["dataset"] == "mine"
 
 
 def test_images_without_labels_train_and_say_that_probes_are_skipped(tmp_path, capsys):
@@ -667,6 +681,27 @@ def test_a_model_is_written_even_if_it_cannot_be_evaluated_or_drawn(tmp_path, mo
     folder = tmp_path / "run" / "simvae-digits"
     assert sslzoo.load(folder).output_shape == (None, 10)
     assert "ZeroDivisionError: in the probes" in json.loads((folder / "results.json").read_text())["remarks"][0]
+
+
+def test_a_model_is_there_before_it_is_evaluated(tmp_path, monkeypatch):
+    def killed(*_, **__):
+        raise KeyboardInterrupt
+
+    arguments = ["simvae", tmp_path / "run", "--epochs", 1, "--num-views", 2]
+    with monkeypatch.context() as patch:
+        patch.setattr(outcome, "evaluate", killed)
+        with pytest.raises(KeyboardInterrupt):
+            train(*arguments)
+    unlock_folder(tmp_path / "run")
+    folder = tmp_path / "run" / "simvae-digits"
+    results = json.loads((folder / "results.json").read_text())
+    assert "no time to evaluate" in results["remarks"][-1] and not results["metrics"]
+    weights = sslzoo.load(folder).get_weights()
+    train(*arguments, "--resume")
+    results = json.loads((folder / "results.json").read_text())
+    assert not results["remarks"] and results["metrics"]
+    for before, after in zip(weights, sslzoo.load(folder).get_weights(), strict=True):
+        np.testing.assert_array_equal(before, after)
 
 
 def hurry(run, grace):

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from sslzoo.data.catalogue import KNOWN
 from sslzoo.progress import duration
-from sslzoo.zoo import index
 from sslzoo.zoo.results import read_results
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -67,7 +66,6 @@ def _table(every):
     rows = []
     for name, results in every.items():
         numbers, outdated = _numbers(results), results.get("outdated", ())
-        numbers.setdefault("linear.converged_accuracy", numbers.get(index.EARLIER))  # and that is outdated
         picture = next((p for p in _ordered(results)), None)
         image = f'<img src="pictures/{name}/{Path(picture["file"]).name}" alt="" loading="lazy">' if picture else ""
         cells = [f'<td><a href="{name}.html">{image}<code>{name}</code></a></td>']

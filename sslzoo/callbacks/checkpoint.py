@@ -324,7 +324,7 @@ class Journal(StepCounter):
         writer.writerows(self.rows)
         try:
             write_beside(self.path, text.getvalue())
-        except PermissionError as error:  # Windows, while a spreadsheet has it open: the next epoch writes all rows
+        except OSError as error:  # a spreadsheet of Windows has it open, or a disk is full: the next epoch writes all
             say(f"{self.path} could not be written ({error.strerror}); training goes on.")
 
 
@@ -359,5 +359,8 @@ class Scalars(keras.callbacks.Callback):
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.summary.writer.record_writer import RecordWriter
 
-        with open(self._path, "ab") as file:
-            RecordWriter(file).write(Event(wall_time=time.time(), **fields).SerializeToString())
+        try:
+            with open(self._path, "ab") as file:
+                RecordWriter(file).write(Event(wall_time=time.time(), **fields).SerializeToString())
+        except OSError as error:  # a full disk, say, which a moment may free
+            say(f"{self._path} could not be written ({error.strerror}); training goes on.")

@@ -116,7 +116,7 @@ def _write(embedding, output, force, file):
     elif output.suffix == ".parquet":
         embedding.to_parquet(file)
     else:
-        file.write(embedding.to_csv().encode("utf-8", "backslashreplace"))
+        file.writelines(line.encode("utf-8", "backslashreplace") for line in embedding.csv_lines())
     check_output(output, force)  # someone else may have written it since
 
 

@@ -42,7 +42,7 @@ class Head(NamedTuple):
     """What a file says of its image before pixels are decoded: (width, height) once upright, Pillow mode, and so on."""
 
     size: tuple[int, int]
-    mode: str
+    mode: "str | tuple[int, str]"
     transparent: bool
     frames: bool
 

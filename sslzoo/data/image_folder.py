@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import os
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -256,12 +257,20 @@ class ImageFolder:
     @functools.cached_property
     def heads(self) -> dict:
         """File -> `Head`, or the exception that reading it ended in, for all splits: they share size and channels."""
-        heads = {}
-        for file in (file for files in self._listing[0].values() for file in files.values()):
+        read = tiff.head if self.is_deep else Head.of_file
+
+        def attempt(file):
             try:
-                heads[file] = tiff.head(file) if self.is_deep else Head.of_file(file)
+                return read(file)
             except Exception as error:  # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error ...
-                heads[file] = error
+                return error
+
+        files = [file for files in self._listing[0].values() for file in files.values()]
+        heads, show = {}, progress.line("looked at", after=5)
+        with ThreadPoolExecutor(streams.threads()) as pool:  # opening a file of a network drive takes milliseconds
+            for file, head in zip(files, pool.map(attempt, files)):
+                heads[file] = head
+                show(len(heads), len(files))
         return heads
 
     def pixels(self, file: Path, size: tuple[int, int] | None, channels: int) -> np.ndarray:
@@ -323,9 +332,9 @@ class ImageFolder:
         """Channels and dtype of TIFF files, which must share them."""
         modes = sorted({head.mode for head in heads})
         if len(modes) > 1:
-            raise InvalidInputError(f"Expected images of the same channels and dtype. Received: {', '.join(modes)}")
-        channels, _, dtype = modes[0].partition(" x ")
-        return int(channels), dtype
+            received = ", ".join(f"{channels} x {dtype}" for channels, dtype in modes)
+            raise InvalidInputError(f"Expected images of the same channels and dtype. Received: {received}")
+        return modes[0]
 
     def _size(self, image_size, heads, remarks):
         """(width, height) that images are brought to; None for their own."""
@@ -370,7 +379,7 @@ class ImageFolder:
         if images.nbytes <= free / 2:
             return False
         needed = f"The images would take {images.nbytes / 2**30:.3g} GiB in memory, of which {free / 2**30:.3g} GiB are"
-        remarks.append(Remark(f"{needed} free: they are read from their files while it trains (--stream).", public=""))
+        remarks.append(Remark(f"{needed} free: they stay in their files, and are read as they are needed.", public=""))
         return True
 
     def _checked(self, images, stay, bad):

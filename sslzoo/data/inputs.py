@@ -203,8 +203,12 @@ def _files_of(inputs, split, labels, background, skip):
             files.append(path)
         else:
             raise MissingDataError(f"There is no such folder or file. Received: '{path}'")
-    kind = DeepFiles if image_folder.are_deep(files) else Files
-    return kind(files, background, unused=image_folder.passed_over(others))
+    return files_of(files, background, unused=image_folder.passed_over(others))
+
+
+def files_of(files: list, background: str, **more) -> "Files":
+    """A source of image files (paths), as pictures or of all their channels."""
+    return (DeepFiles if image_folder.are_deep(files) else Files)(files, background, **more)
 
 
 def _choose_split(path, split, known):

@@ -144,6 +144,19 @@ class StreamedImages:
         return ThreadPoolExecutor(1, "sslzoo-next-batch")
 
 
+def some(images: np.ndarray | StreamedImages, rows: np.ndarray) -> np.ndarray | StreamedImages:
+    """Images of some rows (int, or bool (N,)): left in their files where they are there, else copied.
+
+    Where a copy would take more than half of what memory is left, they are gathered as they are asked for.
+    """
+    rows = np.arange(len(images))[rows]
+    if isinstance(images, StreamedImages):
+        return images.take(rows)
+    if images.ndim == 4 and len(rows) * images[:1].nbytes > available_memory() / 2:
+        return StreamedImages(rows, images.__getitem__, images.shape[1:], images.dtype)
+    return images[rows]
+
+
 def _stamp(file):
     found = os.stat(file) if isinstance(file, (str, os.PathLike)) else None
     return found and (found.st_size, found.st_mtime_ns)

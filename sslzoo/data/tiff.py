@@ -13,7 +13,7 @@ MOST_CHANNELS = 32
 
 
 def head(path: Path) -> Head:
-    """Size, channels and dtype of a file's first image; "5 x uint16" stands for Pillow's mode.
+    """Size of a file's first image; its channels and dtype, (5, "uint16"), stand for Pillow's mode.
 
     Raises:
         InvalidInputError: another dtype, more than 32 channels, or too many pixels.
@@ -29,7 +29,7 @@ def head(path: Path) -> Head:
             f"Expected a TIFF of {', '.join(DTYPES)} with 1 to {MOST_CHANNELS} channels and at most {MOST_PIXELS:,} "
             f"pixels. Received: shape={shape}, dtype={dtype}"
         )
-    return Head((width, height), f"{channels} x {dtype}", False, False)
+    return Head((width, height), (channels, str(dtype)), False, False)
 
 
 def read(path: Path, size: tuple[int, int] | None = None) -> np.ndarray:

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from sslzoo.evaluation.features import moments
+from sslzoo.evaluation.features import blas_threads, moments
 from sslzoo.networks.composition import Copies, compose
 
 C_VALUES = (0.001, 0.01, 0.1, 1.0)  # inverse strengths of the penalty that the held-out images choose among
@@ -73,7 +73,7 @@ def fit_head(head: keras.layers.Dense, features, labels, held_out, held_out_labe
     counts = np.bincount(held_out_labels)
     weights = (1 / counts)[held_out_labels] if weighted else None
     kwargs = {"max_iter": 500, "class_weight": "balanced" if weighted else None}
-    with threadpool_limits(1):  # faster on a busy machine
+    with threadpool_limits(blas_threads(rows.shape[1])):
         fits = [LogisticRegression(C=C, **kwargs).fit(rows, labels) for C in C_VALUES]
     losses = [log_loss(held_out_labels, fit.predict_proba(tested), sample_weight=weights) for fit in fits]
     best = int(np.argmin(losses))

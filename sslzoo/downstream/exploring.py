@@ -14,8 +14,7 @@ from PIL import Image, ImageOps
 from sslzoo import checks, data
 from sslzoo.data.catalogue import KNOWN
 from sslzoo.data.image_files import as_picture
-from sslzoo.data.image_folder import are_deep
-from sslzoo.data.inputs import DeepFiles, Files, source_of
+from sslzoo.data.inputs import files_of, source_of
 from sslzoo.data.labels import check_labels
 from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation.embedding import Embedding
@@ -57,8 +56,8 @@ def explore(
     Neighbors are the nearest of all by cosine.
 
     Args:
-        features: array (N, L), N from 3 to 50,000, an `Embedding`, or the `.npz` or `.parquet` that `sslzoo embed`
-            wrote.
+        features: array (N, L), N >= 3, an `Embedding`, or the `.npz` or `.parquet` that `sslzoo embed` wrote. Of more
+            than 50,000 rows so many are shown, chosen at random.
         html: the file to write.
         images: what thumbnails are made of, where features name no files: array (N, H, W, C), or what `sslzoo.embed`
             was given; the name of a data set stands for its `split`. None: those files, or no thumbnails.
@@ -73,7 +72,7 @@ def explore(
         The path of the page.
 
     Raises:
-        InvalidInputError: features, images or labels that do not fit each other, features with NaN, too few or many.
+        InvalidInputError: features, images or labels that do not fit each other, features with NaN, or too few.
         MissingDataError: no such file.
     """
     place = as_path(html)
@@ -85,16 +84,20 @@ def explore(
         received = f"Received: {split=}, {data_dir=}, images=None"
         raise InvalidInputError(f"split and data_dir are of images, which are not named. {received}")
     bank = _embedding(features, labels, classes, images)
-    if not 3 <= len(bank) <= MOST:
-        raise InvalidInputError(f"A map shows 3 to {MOST:,} images. Received: {len(bank):,} rows of features")
-    source = _source(bank, images, split, data_dir)
+    if len(bank) < 3:
+        raise InvalidInputError(f"A map shows 3 images or more. Received: {len(bank):,} rows of features")
+    source, count = _source(bank, images, split, data_dir), len(bank)
+    if count > MOST:
+        rows = np.sort(np.random.default_rng(seed).permutation(count)[:MOST])
+        bank, source = _some(bank, rows), source and (source[0], [source[1][row] for row in rows])
     tile = int(np.clip(_PIXELS / np.ceil(np.sqrt(len(bank))), *_TILES))
     sprite = None if source is None else _sprite(*source, tile)
     points, how = _points(bank.features, seed)
     near = _neighbors(bank.features, min(neighbors, len(bank) - 1))
     groups = _groups(bank, clusters, seed)
+    chosen = f" of {count:,}, chosen at random" if count > MOST else ""
     record = {
-        "about": f"{len(bank):,} images, {bank.shape[1]:,} features each; {how}",
+        "about": f"{len(bank):,} images{chosen}, {bank.shape[1]:,} features each; {how}",
         "points": _encoded(points, np.float32),
         "near": _encoded(near, np.uint32),
         "order": np.random.default_rng(seed).permutation(len(bank)).tolist(),  # no class lies on all others
@@ -138,13 +141,21 @@ def _embedding(features, labels, classes, images):
     return found
 
 
+def _some(bank, rows):
+    """Some rows of an `Embedding`, which keep their places."""
+    arrays = {name: getattr(bank, name) for name in ("features", "paths", "labels")}
+    arrays["index"] = np.arange(len(bank)) if bank.index is None else bank.index
+    some = {name: None if array is None else array[rows] for name, array in arrays.items()}
+    return Embedding(**some, classes=bank.classes)
+
+
 def _source(bank, images, split, data_dir):
     """What reads the images, and the place there of each row; or None for no thumbnails."""
     if images is None:
         if bank.paths is None or not any(map(os.path.exists, bank.paths)):
             return None
         files = [as_path(path) for path in bank.paths]  # a file each, whatever has become of it
-        return (DeepFiles if are_deep(files) else Files)(files, "white"), range(len(files))
+        return files_of(files, "white"), range(len(files))
     if isinstance(images, str) and images in KNOWN:
         images, split = data.load(images, split or "train", data_dir=data_dir)[0], None
     source = source_of(images, split)

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 
 from sslzoo import augment, checks, data, networks, publishing, views, zoo
+from sslzoo.data import streams
 from sslzoo.data.sources import check_outside
 from sslzoo.downstream import labeled
 from sslzoo.downstream.classifier import Classifier, GradedAdam, add_low_rank, depth_factors, fit_head
@@ -77,11 +78,11 @@ class _Settings:
 
 
 class _Split(NamedTuple):
-    """Labeled images that train, and those held out of them, which choose; `weights` as `class_weights` gives them."""
+    """Rows of images that train, and of those held out, which choose; `weights` as `class_weights` gives them."""
 
-    images: "np.ndarray | data.StreamedImages"
+    rows: np.ndarray
     labels: np.ndarray
-    held_images: "np.ndarray | data.StreamedImages"
+    held_rows: np.ndarray
     held_labels: np.ndarray
     weights: "dict[int, float] | None"
 
@@ -314,9 +315,7 @@ def _split(images, settings, seed):
         rows = labeled.draw(labels, settings.labels, images.classes, seed)
     held = labeled.split_off(labels[rows], settings.held_out, seed, images.classes)
     train, kept = rows[~held], rows[held]
-    weights = labeled.class_weights(labels[train])
-    learned, chosen = (labeled.some(images.train_images, each) for each in (train, kept))
-    return _Split(learned, labels[train], chosen, labels[kept], weights)
+    return _Split(train, labels[train], kept, labels[kept], labeled.class_weights(labels[train]))
 
 
 # ---------------------------------------------------------------------- training
@@ -326,7 +325,8 @@ def _run(base, images, split, settings, seed, progress) -> dict[str, _Trained]:
     """Every way of one seed."""
     runs, began = {}, time.perf_counter()
     probe = Classifier(base, len(images.classes))
-    rows = [features(probe.features, some) for some in (split.images, split.held_images)]
+    learned, held = (streams.some(images.train_images, rows) for rows in (split.rows, split.held_rows))
+    rows = [features(probe.features, each) for each in (learned, held)]
     penalty = fit_head(probe.head, rows[0], split.labels, rows[1], split.held_labels, split.weights is not None)
     runs["probe"] = _measured(probe, images, f"{MODES['probe']}, standardized; C = {penalty:g}", began)
     for way in settings.ways:
@@ -340,7 +340,7 @@ def _run(base, images, split, settings, seed, progress) -> dict[str, _Trained]:
             classifier.training.set_weights(probe.training.get_weights())
         if way == "lora":
             add_low_rank(classifier, settings.rank, seed)
-        epoch, last = _fit(classifier, split, settings, way, seed, line(f"{way}, epoch", progress))
+        epoch, last = _fit(classifier, learned, held, split, settings, way, seed, line(f"{way}, epoch", progress))
         if way == "lora":
             merged = Classifier(base, len(images.classes))
             merged.training.set_weights(classifier.weights())
@@ -357,9 +357,9 @@ def _measured(classifier, images, note, began):
     return _Trained(classifier, predictions, note, time.perf_counter() - began)
 
 
-def _fit(classifier, split, settings, way, seed, show) -> tuple[int, int]:
+def _fit(classifier, images, held_images, split, settings, way, seed, show) -> tuple[int, int]:
     """Trains in place. Returns the epoch whose weights stay, 0 for none, and the last that was trained."""
-    shape = split.images.shape[1:]
+    shape = images.shape[1:]
     model = keras.Sequential([keras.Input(shape), *_moves(shape, settings.flip, seed), classifier.training])
     first = settings.depth_decay if way == "full" else 1.0
     optimizer = GradedAdam(settings.rate(way), depth_factors(classifier.training, first))
@@ -368,13 +368,13 @@ def _fit(classifier, split, settings, way, seed, show) -> tuple[int, int]:
     weights = np.ones(len(split.held_labels), "float32")
     if split.weights is not None:
         weights = np.array([split.weights[label] for label in split.held_labels.tolist()], "float32")
-    held = labeled.Weighed(split.held_images, split.held_labels, weights)
+    held = labeled.Weighed(held_images, split.held_labels, weights)
     before = model.evaluate(held, verbose=0, return_dict=True)["accuracy"]
     start = model.get_weights()
-    batch_size = min(settings.batch_size, len(split.images))
+    batch_size = min(settings.batch_size, len(images))
     history = model.fit(
-        data.Batches(split.images, split.labels, batch_size, seed=seed, repeat=True),
-        steps_per_epoch=max(LEAST_STEPS, len(split.images) // batch_size),
+        data.Batches(images, split.labels, batch_size, seed=seed, repeat=True),
+        steps_per_epoch=max(LEAST_STEPS, len(images) // batch_size),
         epochs=settings.epochs,
         validation_data=held,
         class_weight=split.weights,

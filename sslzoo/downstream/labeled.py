@@ -7,6 +7,7 @@ import keras
 import numpy as np
 
 from sslzoo import checks, data
+from sslzoo.data import streams
 from sslzoo.data.image_folder import held_out, split_folders
 from sslzoo.data.sources import is_folder
 from sslzoo.errors import InvalidInputError
@@ -80,8 +81,8 @@ def read(
     if test is None:
         remarks.append(_held_out(share))
         tested = split_off(labels, share, names=names)
-        test = some(images, tested), labels[tested]
-        images, labels = some(images, ~tested), labels[~tested]
+        test = streams.some(images, tested), labels[tested]
+        images, labels = streams.some(images, ~tested), labels[~tested]
     else:
         if test_share and not held:
             raise InvalidInputError(f"test_share is for a set without test images. Received: {test_share=}, {name}")
@@ -168,13 +169,6 @@ def _places(labels, present):
     places = np.minimum(np.searchsorted(present, labels), len(present) - 1)
     others = np.setdiff1d(labels, present)
     return np.where(present[places] == labels, places, -1 - np.searchsorted(others, labels))
-
-
-def some(images: "np.ndarray | data.StreamedImages", rows: np.ndarray) -> "np.ndarray | data.StreamedImages":
-    """Images of some rows (int, or bool (N,)), which stay in their files where the others do."""
-    if isinstance(images, data.StreamedImages):
-        return images.take(np.arange(len(images))[rows])
-    return images[rows]
 
 
 class Weighed(keras.utils.PyDataset):

@@ -9,7 +9,7 @@ import numpy as np
 
 from sslzoo import zoo
 from sslzoo.errors import InvalidInputError
-from sslzoo.evaluation.embedding import csv_text, embed_by, no_formula
+from sslzoo.evaluation.embedding import csv_lines, embed_by, no_formula
 from sslzoo.evaluation.search import gallery
 
 MOST_SHOWN = 200  # thumbnails on a page, a few kB each
@@ -50,9 +50,8 @@ class Prediction:
     def to_csv(self) -> str:
         """A row for each image: path or index, class, probability. Cells that begin a formula are guarded."""
         header = ("path" if self.images.dtype.kind == "U" else "index", "class", "probability")
-        return csv_text(
-            [header, *((no_formula(image), no_formula(label), value) for image, label, value in self.rows())]
-        )
+        cells = ((no_formula(image), no_formula(label), value) for image, label, value in self.rows())
+        return "".join(csv_lines([header, *cells]))
 
     def page(self, path: "str | os.PathLike", background: str = "white") -> Path:
         """Writes thumbnails with their classes as one HTML file, the 200 least certain images first.

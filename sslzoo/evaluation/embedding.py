@@ -2,9 +2,10 @@
 
 import csv
 import dataclasses
+import itertools
 import os
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import keras
 import numpy as np
@@ -98,6 +99,10 @@ class Embedding:
         Numbers are written with as many digits as bring float32 back; names that a spreadsheet would take for formulas
         begin with "./".
         """
+        return "".join(self.csv_lines())
+
+    def csv_lines(self) -> Iterator[str]:
+        """The lines of `to_csv`, one after the other: all of them may take ten times the memory of the features."""
         paths = self.paths is not None
         columns = {"path": map(no_formula, self.paths)} if paths else {"index": self.index}
         if self.labels is not None:
@@ -105,7 +110,7 @@ class Embedding:
         for name, values in (("feature", self.features), ("log_var", self.log_var)):
             if values is not None:
                 columns |= {f"{name}_{j}": values[:, j] for j in range(values.shape[1])}
-        return csv_text([columns, *zip(*columns.values())])
+        return csv_lines(itertools.chain([columns], zip(*columns.values())))
 
     def to_parquet(self, file) -> None:
         """Writes a row for each image: `path` or `index`, `label` (its class, where there are names), `vector`, and
@@ -155,13 +160,11 @@ class Embedding:
         return np.array(self.features, dtype) if copy else np.asarray(self.features, dtype)
 
 
-def csv_text(rows) -> str:
+def csv_lines(rows: Iterable) -> Iterator[str]:
     """Rows as comma-separated values, a line each."""
-    lines = []
     # A terminator of both characters has cells quoted that hold either of them, on Python 3.11 too.
-    writer = csv.writer(types.SimpleNamespace(write=lambda row: lines.append(row.removesuffix("\r\n"))))
-    writer.writerows(rows)
-    return "".join(f"{line}\n" for line in lines)
+    writer = csv.writer(types.SimpleNamespace(write=lambda row: row.removesuffix("\r\n") + "\n"))
+    return map(writer.writerow, rows)
 
 
 def no_formula(name: str) -> str:

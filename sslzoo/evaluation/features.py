@@ -264,6 +264,14 @@ def check_features(rows, name: str = "features", dtype=np.float64) -> np.ndarray
     return array
 
 
+def blas_threads(width: int) -> int | None:
+    """How many threads products of features so wide are computed with; None for what BLAS takes, one for each core.
+
+    For few features, threads cost more time than they save, far more on a busy machine.
+    """
+    return 1 if width <= 256 else None
+
+
 def normalized(rows: np.ndarray) -> np.ndarray:
     """Rows (N, D) of length 1; those of zeros stay so."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)

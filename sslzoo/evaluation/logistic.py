@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 from sslzoo import checks
 from sslzoo.data.labels import check_labels
 from sslzoo.errors import InvalidInputError
-from sslzoo.evaluation.features import check_features, moments
+from sslzoo.evaluation.features import blas_threads, check_features, moments
 
 INVERSE_PENALTIES = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)  # scikit-learn's C
 TOLERANCE, MOST_STEPS = 1e-4, 2000
@@ -91,7 +91,7 @@ def fit_logistic(
         )
     mean, deviation = moments(rows)
     rows, test_rows = ((each - mean) / deviation for each in (rows, test_rows))
-    with threadpool_limits(1, user_api="blas"):  # on a busy machine, two threads take longer than one
+    with threadpool_limits(blas_threads(rows.shape[1]), user_api="blas"):
         inverse_penalty = _chosen(rows, labels, np.random.default_rng(seed))
         model = _fit(rows, labels, inverse_penalty)
         predictions = model.predict(test_rows)

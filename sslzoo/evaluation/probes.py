@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 from sslzoo import checks
 from sslzoo.data.labels import check_labels
 from sslzoo.errors import InvalidInputError
-from sslzoo.evaluation.features import check_features
+from sslzoo.evaluation.features import blas_threads, check_features
 
 MOST_CONFUSED = 100  # classes of a table of confusions
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # Adam as in PyTorch, which the papers used
@@ -97,7 +97,7 @@ def train_probe(
     mean, square, scratch = (np.zeros_like(flat) for _ in range(3))
     step = 0
     accuracies, losses = np.zeros(epochs), np.zeros(epochs)
-    with threadpool_limits(1, user_api="blas"):  # matrices this small only lose time, and repeatability, to threads
+    with threadpool_limits(blas_threads(max((x.shape[1], *inner))), user_api="blas"):
         for epoch in range(epochs):
             for rows in _batches(random, len(x), batch_size, passes):
                 loss = _backward(x[rows], targets[rows], layers, gradients)
@@ -168,7 +168,7 @@ def train_probe_on_views(
         x = np.ascontiguousarray(draw(epoch), np.float32)
         rate = learning_rate * 0.1 ** min(plateaus(seen, patience), 2)
         right = 0
-        with threadpool_limits(1, user_api="blas"):
+        with threadpool_limits(blas_threads(x.shape[1]), user_api="blas"):
             order = random.permutation(len(x))
             for start in range(0, len(x), batch_size):
                 rows = order[start : start + batch_size]

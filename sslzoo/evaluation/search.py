@@ -14,8 +14,7 @@ from PIL import Image, ImageOps
 
 from sslzoo import checks
 from sslzoo.data.image_files import as_picture, ground
-from sslzoo.data.image_folder import are_deep
-from sslzoo.data.inputs import DeepFiles, Files
+from sslzoo.data.inputs import files_of
 from sslzoo.environment import check_parquet
 from sslzoo.errors import InvalidInputError, MissingDataError
 from sslzoo.evaluation.embedding import Embedding, embed
@@ -235,7 +234,7 @@ def _thumbnail(image, background):
     try:
         if is_named(image):
             file = [as_path(image)]
-            image = (DeepFiles if are_deep(file) else Files)(file, background).read(0, _THUMBNAIL)
+            image = files_of(file, background).read(0, _THUMBNAIL)
         image = as_picture(image)
         # Few pixels are shown as they are; many are averaged, and take a fifth of the space as a JPEG.
         small = max(image.size) < _THUMBNAIL

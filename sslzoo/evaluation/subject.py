@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sslzoo import checks, networks, zoo
+from sslzoo.data import streams
 from sslzoo.errors import HubError, InvalidInputError, MissingPartError
 from sslzoo.evaluation import generation
 from sslzoo.evaluation.datasets import with_classes
@@ -149,7 +150,7 @@ class Subject:
         if most is None or most >= count:
             return []
         rows = np.sort(np.random.default_rng(self.seed).permutation(count)[:most])
-        self.train_images = self.train_images[rows]
+        self.train_images = streams.some(self.train_images, rows)
         self.train_labels = None if self.train_labels is None else self.train_labels[rows]
         self.attributes = self.attributes and (self.attributes[0][rows], self.attributes[1])
         return [f"{most:,} of {count:,} train images were used, chosen at random."]

@@ -36,11 +36,12 @@ def predicted(model: keras.Model, images, most: int = 1024) -> np.ndarray:
         most: int, images of a batch, a power of two.
     """
     size = min(most, 1 << (len(images) - 1).bit_length())
-    whole = len(images) // size * size
-    parts = [images[start : start + size] for start in range(0, whole, size)]
-    if whole < len(images):
-        parts.append(np.resize(images[whole:], (size, *images.shape[1:])))
-    return np.concatenate([model.predict(part, batch_size=size, verbose=0) for part in parts])[: len(images)]
+
+    def predict(part):
+        whole = part if len(part) == size else np.resize(part, (size, *part.shape[1:]))
+        return model.predict(whole, batch_size=size, verbose=0)
+
+    return np.concatenate([predict(images[n : n + size]) for n in range(0, len(images), size)])[: len(images)]
 
 
 def check_watched(images) -> None:

@@ -93,7 +93,12 @@ def fused_steps(model):
         if isinstance(batch, Stacked):
             logs, state = program(state, *batch)
             # Keras reads the logs next, which waits for the device: the stack that comes next is made while it works.
-            ahead = iterator, next(iterator, None)
+            try:
+                ahead = iterator, next(iterator, None)
+            except BaseException:  # Keras brings back the state it knows, whose arrays the program has taken
+                kinds = "trainable", "non_trainable", "optimizer", "metrics"
+                model._jax_state = {f"{kind}_variables": values for kind, values in zip(kinds, state)}
+                raise
             return logs, state
         batches = [batch, *itertools.islice(iterator, next(model.program_sizes) - 1)]
         for _, alike in itertools.groupby(batches, key=lambda batch: keras.tree.map_structure(np.shape, batch)):

@@ -8,6 +8,7 @@ from sslzoo import checks, processes
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import unit
 from sslzoo.methods.joint_embedding import JointEmbedding
+from sslzoo.methods.state import without_gradients
 
 
 class Indexed(JointEmbedding):
@@ -104,7 +105,7 @@ class Indexed(JointEmbedding):
     def embed_all(self, images, batch_size: int = 500) -> np.ndarray:
         """Unit embeddings of all training images (num_images, H, W, C), raw, seen without augmentation: float32."""
         self.check_images(images)
-        with processes.alone(self):
+        with processes.alone(self), without_gradients():
             batches = (images[start : start + batch_size] for start in range(0, len(images), batch_size))
             found = [ops.convert_to_numpy(self.embed(self.prepare(batch), training=False)) for batch in batches]
         return ops.convert_to_numpy(unit(np.concatenate(found)))

@@ -25,7 +25,7 @@ from sslzoo.losses.tensors import softmax_terms
 from sslzoo.methods.advice import LOWER_TEMPERATURE
 from sslzoo.methods.indexed import Indexed
 from sslzoo.methods.kmeans import Clusters, mini_batch_kmeans
-from sslzoo.methods.state import counter, refresh_rows, snapshot, variable
+from sslzoo.methods.state import counter, refresh_rows, snapshot, variable, without_gradients
 from sslzoo.methods.steps import Monitor
 from sslzoo.networks.initialization import unit_rows
 
@@ -333,7 +333,8 @@ class MemoryBank(Indexed):
         rows = [(part, ops.convert_to_tensor(bank.rows)) for part, bank in self.banks()]
         places = []
         for start in range(0, len(images), batch_size):
-            z = self.embed(self.prepare(images[start : start + batch_size]), training=False)
+            with without_gradients():
+                z = self.embed(self.prepare(images[start : start + batch_size]), training=False)
             cosines = sum(ops.matmul(unit(z[:, part]), ops.transpose(bank)) for part, bank in rows)
             if index is not None:
                 own = ops.convert_to_tensor(index[start : start + batch_size], dtype="int32")

@@ -7,6 +7,7 @@ statistics).
 """
 
 import collections
+import contextlib
 import functools
 import math
 from collections.abc import Callable
@@ -148,6 +149,15 @@ def input_gradient(model: keras.Layer, function: Callable, x):
             return torch.zeros_like(x)
         (slope,) = torch.autograd.grad(y, leaf)  # `backward` would fill every `.grad`
     return slope
+
+
+def without_gradients() -> contextlib.AbstractContextManager:
+    """Inside, what a model computes eagerly keeps nothing for gradients; PyTorch would hold all activations of it."""
+    if keras.backend.backend() != "torch":
+        return contextlib.nullcontext()
+    import torch
+
+    return torch.no_grad()
 
 
 def rising_momentum(start: float, step, total_steps: int | None):

@@ -1,5 +1,6 @@
 """After training: evaluate, draw, and write the artifact."""
 
+import contextlib
 import inspect
 import json
 import signal
@@ -94,10 +95,10 @@ def write(run, model: keras.Model) -> Path:
     for remark in remarks:
         print(f"{remark} What was trained so far is evaluated and written.")
     run.folder.note(ended=ended)
-    return _in_time(run, lambda: _write(run, model, run.stopwatch.deadline is not None))
+    return _in_time(run, lambda: _write(run, model))
 
 
-def _write(run, model, is_hurried):
+def _write(run, model):
     faults = []
 
     def attempt(action):
@@ -117,8 +118,8 @@ def _write(run, model, is_hurried):
     spare = run.out / f"{run.name}.keras"
     saved = attempt(lambda: save(model, spare))
     parts = attempt(lambda: _parts(run, model)) or {}
-    if is_hurried:  # the model first, then what there is time for
-        attempt(lambda: put(None, {}, "The process was ended, and there was no time to evaluate."))
+    with contextlib.suppress(Exception):  # the model first: probes take time; what fails here fails again below
+        put(None, {}, "The process was ended, and there was no time to evaluate.")
     encoder = parts.get("encoder") or attempt(lambda: model.live_encoder(run.image_shape))
     report = attempt(lambda: evaluate(run, model, {"encoder": encoder, **parts}))
     drawn = {}
@@ -224,7 +225,7 @@ def evaluate(run, model, parts):
     if test.test_images is None:
         print(f"{test.no_test}: probes are skipped. The encoder and its pictures are written all the same.")
         return None
-    as_published = (run.plan.is_known or run.dataset.endswith(".npz")) and not run.arguments.limit
+    as_published = run.plan.is_known and not run.arguments.limit
     splits = ((run.images, run.labels), (test.test_images, test.test_labels))
     protocols = run.arguments.protocols or run.settings["protocols"]
     protocols = (protocols,) if isinstance(protocols, str) else protocols

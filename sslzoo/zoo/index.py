@@ -19,7 +19,6 @@ import os
 import re
 from pathlib import Path
 
-from sslzoo import checks
 from sslzoo.errors import InvalidInputError, ManifestError, SSLZooError
 from sslzoo.files import as_path, sha256
 from sslzoo.zoo import layout
@@ -151,12 +150,6 @@ def parse(content: "str | bytes", source: str = FILE) -> dict[str, dict]:
     """
     try:
         record = json.loads(content)
-        schema = record.get("schema") if isinstance(record, dict) else None
-        if checks.is_integer(schema) and schema == 1:
-            raise ManifestError(
-                f"The manifest of models is of an earlier sslzoo: move it away, then run `sslzoo manifest FOLDER ...` "
-                f"with the model folders. Received: schema=1 in {source!r}"
-            )
         check_fields("manifest", record, _MANIFEST, strict=True)
         return {name: check_entry(name, record["models"][name]) for name in sorted(record["models"])}
     except ManifestError:
@@ -188,11 +181,9 @@ def check_entry(name: str, entry: dict) -> dict:
 
 # ------------------------------------------------------------------ entries
 
-EARLIER = "linear.accuracy"  # the headline of models that were measured before probes were trained to their end
 # The numbers that lists and model indices show, fixed beforehand: metric -> label.
 HEADLINES = {
     "linear.converged_accuracy": "linear probe: accuracy",
-    EARLIER: "linear probe: accuracy, Adam",
     "mlp.accuracy": "MLP probe: accuracy",
     "knn.cosine_k10_accuracy": "kNN: cosine, k = 10",
     "gmm.accuracy": "GMM: accuracy",
@@ -202,9 +193,7 @@ HEADLINES = {
 
 def headlines(metrics: list[dict]) -> list[dict]:
     """Those of `HEADLINES` among metrics of results.json; without any, the first five."""
-    names = {metric["name"] for metric in metrics} & HEADLINES.keys()
-    names -= {EARLIER} if "linear.converged_accuracy" in names else set()
-    return [metric for metric in metrics if metric["name"] in names] or metrics[:5]
+    return [metric for metric in metrics if metric["name"] in HEADLINES] or metrics[:5]
 
 
 def entry(folder: "str | os.PathLike", repository: str | None = None, revision: str | None = None) -> dict:

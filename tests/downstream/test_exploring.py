@@ -130,10 +130,24 @@ def test_of_many_rows_some_are_placed_and_others_go_to_them(tmp_path, monkeypatc
         assert np.all(np.linalg.norm(own - own.mean(axis=0), axis=1) < np.linalg.norm(own - others, axis=1))
 
 
+def test_of_more_rows_than_a_page_takes_some_are_shown(tmp_path, monkeypatch):
+    monkeypatch.setattr(exploring, "MOST", 20)
+    data = read(sslzoo.explore(ROWS, tmp_path / "a.html", images=IMAGES, labels=LABELS, neighbors=3))
+    rows = np.array(data["index"])
+    assert len(rows) == 20 and np.all(np.diff(rows) > 0) and "20 images of 60, chosen at random" in data["about"]
+    np.testing.assert_array_equal(array(data["groups"][0]["of"], "<u2"), LABELS[rows])
+    sprite = data["sprite"]
+    with Image.open(io.BytesIO(base64.b64decode(sprite["uri"].partition(",")[2]))) as sheet:
+        pixels, tile = np.asarray(sheet.convert("L")), sprite["tile"]
+    for place, row in enumerate(rows):
+        top, left = place // sprite["columns"] * tile, place % sprite["columns"] * tile
+        assert abs(int(pixels[top + tile // 2, left + tile // 2]) - 100 * LABELS[row]) < 6
+
+
 @pytest.mark.parametrize(
     ("features", "options", "error", "message"),
     [
-        (ROWS[:2], {}, InvalidInputError, "3 to 50,000 images. Received: 2 rows"),
+        (ROWS[:2], {}, InvalidInputError, "3 images or more. Received: 2 rows"),
         (ROWS * np.nan, {}, InvalidInputError, "must be finite"),
         (ROWS, {"images": IMAGES[:9]}, InvalidInputError, "number 59"),
         (ROWS, {"labels": LABELS[:9]}, InvalidInputError, "one label for each row"),

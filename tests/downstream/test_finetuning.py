@@ -11,6 +11,7 @@ from tiers import tiered
 
 import sslzoo
 from sslzoo import data
+from sslzoo.data import streams
 from sslzoo.downstream import classifier as classifiers
 from sslzoo.downstream import finetuning, labeled
 from sslzoo.errors import ArtifactError, InvalidInputError, MissingDataError, UnknownNameError
@@ -281,7 +282,7 @@ def test_labels_may_have_gaps_and_names(tmp_path):
 def test_images_that_stay_in_their_files_make_the_same_classifier(tmp_path, monkeypatch):
     folder = make_folder(tmp_path / "photos", {"cat": 16, "dog": 10, "owl": 9})
     kinds, run = [], finetuning._run
-    monkeypatch.setattr(finetuning, "_run", lambda *args: kinds.append(type(args[2].images)) or run(*args))
+    monkeypatch.setattr(finetuning, "_run", lambda *args: kinds.append(type(args[1].train_images)) or run(*args))
     options = {"batch_size": 4, "seed": 1, **QUICK}
     (here, report), (streamed, again) = (
         sslzoo.finetune(make_encoder(), folder, stream=stream, **options) for stream in (False, True)
@@ -291,6 +292,11 @@ def test_images_that_stay_in_their_files_make_the_same_classifier(tmp_path, monk
         np.testing.assert_array_equal(mine, theirs)
     assert (again.numbers, again.confusion, again.data) == (report.numbers, report.confusion, report.data)
     assert again.remarks == report.remarks
+    monkeypatch.setattr(streams, "available_memory", lambda: 0)  # no room for a copy of those that train
+    gathered, again = sslzoo.finetune(make_encoder(), folder, stream=False, **options)
+    assert again.numbers == report.numbers
+    for mine, theirs in zip(here.get_weights(), gathered.get_weights(), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
 
 
 def test_images_that_cannot_be_read_are_left_out_and_named_here_only(tmp_path, monkeypatch):
@@ -302,7 +308,7 @@ def test_images_that_cannot_be_read_are_left_out_and_named_here_only(tmp_path, m
     out = tmp_path / "made"
     _, report = sslzoo.finetune(make_encoder(), folder, mode="probe", on_error="skip", out=out, **QUICK)
     assert report.data["train"] == 16 and sum("broken.png" in remark for remark in report.remarks) == 1
-    assert any("(--stream)" in remark for remark in report.remarks)
+    assert any("stay in their files" in remark for remark in report.remarks)
     written = "".join(file.read_text("utf-8") for file in (out / "results.json", out / "README.md"))
     assert "1 of 17 images could not be read" in written and "broken.png" not in written and "--stream" not in written
 

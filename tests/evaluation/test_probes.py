@@ -5,6 +5,7 @@ from itertools import pairwise
 import keras
 import numpy as np
 import pytest
+import threadpoolctl
 from oracle import numerical_gradient
 
 from sslzoo.evaluation import balanced_accuracy, probes, train_probe, train_probe_on_views
@@ -212,3 +213,17 @@ def test_probe_on_views_tests_on_what_it_is_given():
     assert result.accuracies[-1] == np.mean(result.predictions == labels) > 0.8
     wrong = train_probe_on_views(lambda epoch: x, labels, x, (labels + 1) % 4, 4, epochs=3, batch_size=20)
     assert wrong.accuracies[-1] < 0.2 and wrong.losses[-1] == result.losses[-1]
+
+
+@pytest.mark.parametrize("width, hidden, threads", [(256, None, 1), (257, None, None), (8, 300, None), (8, 8, 1)])
+def test_wide_features_are_computed_with_all_cores(width, hidden, threads, monkeypatch):
+    limits = []
+
+    def limited(limit, user_api):
+        limits.append(limit)
+        return threadpoolctl.threadpool_limits(limit, user_api=user_api)
+
+    monkeypatch.setattr(probes, "threadpool_limits", limited)
+    rows, labels = np.random.default_rng(0).normal(size=(8, width)), np.arange(8) % 2
+    train_probe(rows, labels, rows, labels, 2, hidden=hidden, epochs=1)
+    assert limits == [threads]

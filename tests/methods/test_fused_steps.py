@@ -95,6 +95,25 @@ def test_an_epoch_takes_as_few_programs_as_it_can_and_each_stack_is_made_while_o
     assert int(keras.ops.convert_to_numpy(model.optimizer.iterations)) == 2 * STEPS
 
 
+@pytest.mark.skipif(not OURS, reason="JAX")
+def test_a_fault_while_the_next_stack_is_made_leaves_what_was_trained():
+    model, images = compiled("simvae", 4)
+    whole, _ = compiled("simvae", 4)
+
+    class Breaking(data.Batches):
+        def __getitem__(self, position):
+            if position == 2:
+                raise OSError("the disk is gone")
+            return super().__getitem__(position)
+
+    options = {"seed": 3, "repeat": True, "steps_per_execution": 4}
+    with pytest.raises(OSError, match="the disk is gone"):
+        model.fit(Breaking(images, None, 12, **options), steps_per_epoch=12, epochs=1, verbose=0, shuffle=False)
+    whole.fit(data.Batches(images, None, 12, **options), steps_per_epoch=8, epochs=1, verbose=0, shuffle=False)
+    for ours, theirs in zip(contract.state(model), contract.state(whole), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
 @pytest.mark.skipif(BACKEND != "torch" or VERSION >= (3, 16), reason="this is about PyTorch before Keras 3.16")
 def test_pytorch_says_that_it_fuses_nothing():
     model, images = compiled("simclr", 7)

@@ -264,6 +264,20 @@ def test_a_filled_bank_holds_what_the_networks_make_of_each_image():
         model.fill_bank(pixels[:5])
 
 
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="others keep nothing outside of a gradient's tape")
+def test_what_is_embedded_for_the_bank_keeps_nothing_for_gradients(monkeypatch):
+    import torch
+
+    model, kept = make(Ball, neighbors=9), []
+    embed = model.embed
+    monkeypatch.setattr(
+        model, "embed", lambda *args, **more: kept.append(torch.is_grad_enabled()) or embed(*args, **more)
+    )
+    model.fill_bank(images(IMAGES))
+    model.remembered(images(IMAGES))
+    assert kept and not any(kept) and torch.is_grad_enabled()
+
+
 def test_similar_images_are_remembered():
     """Twelve images, each with a bank row of its own after training; noisy copies find it."""
     model = make(InstanceDiscrimination, num_images=BATCH, negatives=None, temperature=0.1)

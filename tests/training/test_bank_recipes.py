@@ -4,10 +4,11 @@ import keras
 import numpy as np
 import pytest
 import tfds_sets
-from test_training import recipe
+from test_training import recipe, train
 
 import sslzoo
 from sslzoo import data, methods, training
+from sslzoo.files import unlock_folder
 from sslzoo.zoo.results import read_results
 
 
@@ -58,3 +59,15 @@ def test_monitors_know_which_training_images_their_queries_are(tmp_path):
         np.testing.assert_array_equal(monitor.index, of_queries)
     finally:
         keras.config.set_dtype_policy(run.policy_before)
+
+
+@pytest.mark.parametrize("name", ["ball", "parametric_instance_discrimination"])
+def test_a_run_that_goes_on_embeds_no_images_for_what_its_checkpoint_holds(name, tmp_path, monkeypatch):
+    changes = ["--set", "neighbors=50"] if name == "ball" else []
+    train(name, tmp_path / "run", "--epochs", 1, *changes)
+    unlock_folder(tmp_path / "run")
+    filled = []
+    monkeypatch.setattr(methods.Ball, "embed_all", lambda *args: filled.append(name))
+    monkeypatch.setattr(methods.ParametricInstanceDiscrimination, "embed_all", lambda *args: filled.append(name))
+    train(name, tmp_path / "run", "--epochs", 2, *changes, "--resume")
+    assert not filled

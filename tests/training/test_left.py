@@ -158,7 +158,7 @@ def test_what_killed_processes_left_half_written_is_removed(tmp_path):
 
 
 @pytest.mark.skipif(importlib.util.find_spec("tensorboard") is None, reason="TensorBoard is not installed")
-def test_tensorboard_reads_what_is_written_without_tensorflow(tmp_path):
+def test_tensorboard_reads_what_is_written_without_tensorflow(tmp_path, capsys):
     from tensorboard.compat.proto.event_pb2 import Event
 
     scalars = callbacks.Scalars(tmp_path / "tensorboard")
@@ -172,6 +172,10 @@ def test_tensorboard_reads_what_is_written_without_tensorflow(tmp_path):
         content = content[16 + length :]
     assert events[0].file_version == "brain.Event:2" and events[1].step == 1
     assert {value.tag: value.simple_value for value in events[1].summary.value} == {"loss": 2.5, "knn": 0.5}
+    path.unlink()
+    path.mkdir()
+    scalars.on_epoch_end(1, {"loss": 2.0})
+    assert f"{path} could not be written (Is a directory); training goes on." in capsys.readouterr().out
 
 
 def test_a_port_that_is_taken_is_told():
