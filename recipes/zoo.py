@@ -147,16 +147,19 @@ class Zoo:
             raise InvalidInputError(f"Flags must be those of the recipe. Received: {entry.flags!r}") from None
         chosen = (recipe.SETTINGS, variants, arguments.variant, entry.dataset, 3)
         now = resolve(*chosen, flags.changes(arguments, resolve(*chosen)))
+        if arguments.init:  # which has the network of another model
+            now = {name: value for name, value in now.items() if name not in ("network", "network_options")}
         return json.loads(json.dumps(now | {"precision": arguments.precision}))
 
     def is_current(self, entry, folder):
-        """Whether the model in a folder was trained to its end, with today's settings."""
+        """Whether the model in a folder was trained to its end, with today's settings, and measured."""
         if not (folder / layout.RESULTS).is_file():
             return False
         results, now = read_results(folder), self.settings(entry)
         theirs = results.get("settings", {})
         equal = all(theirs[name] == value for name, value in now.items() if name in theirs and name not in WATCHING)
-        return equal and results.get("ended", "epochs") in WHOLE and results.get("seeds") == [entry.seed]
+        whole = results.get("ended", "epochs") in WHOLE and bool(results.get("metrics"))
+        return equal and whole and results.get("seeds") == [entry.seed]
 
     def state(self, entry):
         """current: in weights/. trained: to be collected. begun, stale, missing: to be trained."""

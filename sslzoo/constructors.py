@@ -29,6 +29,12 @@ def kept(made: object, top: type, given: frozenset) -> list[str]:
     return [name for name in arguments(type(made), top) if hides or name in named or name in given]
 
 
+def accepted(cls: type, config: dict) -> dict:
+    """What of a saved configuration the constructor of `cls` takes: Keras adds a name and a dtype for each layer."""
+    named, others = _parameters(cls)
+    return {name: config[name] for name in config if name in named or inspect.Parameter.VAR_KEYWORD in others}
+
+
 def _parameters(cls):
     """What the constructor of a class takes by name, and the kinds of what else it takes (*args, **kwargs)."""
     parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]

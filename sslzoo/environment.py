@@ -128,13 +128,24 @@ def ends_quietly(main: Callable) -> Callable:
             try:
                 return main(*arguments, **named)
             finally:  # here, for --help too: Python's own flush at the end of a process complains
-                if sys.stdout is not None:
-                    sys.stdout.flush()
+                _flush()
         except BrokenPipeError:
             silence_closed()
             return 141
 
     return run
+
+
+def _flush():
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # the disk behind it is full
+        silence_closed()
+        print(f"Standard output cannot be written ({error.strerror}).", file=sys.stderr)
+        raise SystemExit(2) from error
 
 
 def silence_closed() -> None:

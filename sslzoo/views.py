@@ -300,7 +300,8 @@ class Views(RandomLayer):
         eval_size: int or (height, width) of what `prepare` and `preprocessor` make, or None for that of the views.
             Random crops enlarge what they show, so a network of any size that is trained on small views does better
             on larger images (Touvron et al., "Fixing the train-test resolution discrepancy").
-        value_range: (low, high), the values of raw images that become 0 and 1 (`sslzoo.data.value_range`).
+        value_range: (low, high), the values of raw images that become 0 and 1 (`sslzoo.data.value_range`). Of another
+            range than 0..255 and 0..1, values beyond become 0 and 1, too.
 
     Raises:
         UnknownNameError: no policy of that name.
@@ -324,6 +325,8 @@ class Views(RandomLayer):
         if low == high:
             raise InvalidInputError(f"value_range must be (low, high). Received: value_range={value_range!r}")
         self._scale, self._offset = 1 / (high - low), -low / (high - low)
+        # A range that was read off images has values beyond, which color steps cut off: so every image's are, always.
+        self._clips = self.value_range not in ((0.0, 255.0), (0.0, 1.0))
         self.num_views = checks.count(num_views=num_views)
         self.size = checks.size(size=size)
         self.eval_size = checks.size(eval_size=eval_size)
@@ -374,6 +377,7 @@ class Views(RandomLayer):
         batch = self.backend.cast(images, "float32")
         batch = batch if rank == 2 else batch * self._scale
         batch = batch + self._offset if self._offset and rank > 2 else batch
+        batch = nx.clip(batch, 0.0, 1.0) if self._clips and rank > 2 else batch
         batch = batch[None] if rank == 3 else batch
         if training is not None and not training:
             batch = self._apply(self.eval_steps, batch, False, None)
@@ -437,15 +441,18 @@ class Views(RandomLayer):
 
         inputs = outputs = keras.Input(image_shape, dtype="float32", name="images")
         outputs = keras.layers.Rescaling(self._scale, self._offset, dtype="float32", name="unit_range")(outputs)
+        if self._clips:
+            outputs = keras.layers.ReLU(max_value=1.0, dtype="float32", name="step_0_clip")(outputs)
         for index, step in enumerate(self.eval_steps):
             for layer in self._core_layers(step, tuple(outputs.shape[1:]), f"step_{index}"):
                 outputs = layer(outputs)
         return keras.Model(inputs, outputs, name="preprocessor")
 
     def _core_layers(self, step, shape, name):
-        if isinstance(step, augment.ImageTransform):
+        own = getattr(type(step), "core_layers", None)
+        if own is not None and own is not augment.ImageTransform.core_layers:
             return step.core_layers(shape, f"{name}_{type(step).__name__.lower()}")
-        # Whether a foreign layer does anything at inference shows only when it is asked.
+        # Whether another layer does anything at inference shows only when it is asked.
         probe = np.random.default_rng(0).uniform(0, 1, (2, *shape)).astype("float32")
         result = apply_step(step, self.backend.convert_to_tensor(probe), False, None, self.backend)
         result = keras.ops.convert_to_numpy(result)

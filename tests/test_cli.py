@@ -209,6 +209,30 @@ def test_a_reader_that_stops_reading_is_no_error(words, monkeypatch):
     assert done.wait() == 141 and err == ""
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux has it")
+def test_a_full_disk_behind_the_output_is_told():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-m", "sslzoo", "list"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2 and "Traceback" not in done.stderr and "No space left" in done.stderr
+
+
+def test_a_fault_that_is_not_explained_has_a_code_of_its_own(tmp_path, monkeypatch, capsys):
+    def fail(*_, **__):
+        raise MemoryError("too large")
+
+    monkeypatch.setattr(sslzoo, "embed", fail)
+    assert cli.main(["embed", "simvae-digits", "a.png", "-o", str(tmp_path / "a.npz")]) == 3
+    out, err = capsys.readouterr()
+    assert not out and "MemoryError: too large" in err
+
+
+@pytest.mark.parametrize("flag", ["--show", "--help"])
+def test_what_a_recipe_prints_of_itself_is_no_json(flag, capsys):
+    assert cli.main(["train", "--json", "simvae", flag]) == 2
+    out, err = capsys.readouterr()
+    assert not out and f"Received: --json, {flag}" in err
+
+
 def test_a_recipe_that_nobody_reads_is_no_error(monkeypatch):
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     shown = ROOT / "recipes" / "simclr.py", "--show"

@@ -5,6 +5,7 @@ import importlib.util
 import io
 import os
 import pathlib
+import shutil
 import struct
 import subprocess
 import sys
@@ -18,8 +19,9 @@ import tfds_sets
 from keras import ops
 from PIL import Image, ImageOps, PngImagePlugin, features
 
+import sslzoo
 from sslzoo import data, errors, training
-from sslzoo.data import image_files, inputs, streams
+from sslzoo.data import image_files, inputs, streams, tiff
 from sslzoo.data.__main__ import main
 from sslzoo.data.image_folder import held_out
 from sslzoo.downstream import labeled
@@ -298,6 +300,8 @@ def test_npz_with_bad_arrays_names_file_and_split(tmp_path):
         (np.zeros((3, 4, 4), "uint8"), r"images\[\.\.\., None\][\s\S]*shape=\(3, 4, 4\)"),
         (np.zeros((3, 4, 4, 1, 1), "uint8"), r"\(N, H, W, C\)\."),
         (np.zeros((3, 3, 4, 4), "uint8"), "channels last"),
+        (np.zeros((3, 12, 32, 32), "uint16"), "channels last"),
+        (np.zeros((3, 8, 8, 1), "int16"), r"astype\('float32'\)"),
         (np.zeros((3, 4, 4, 33), "uint8"), "1 to 32 channels"),
         (np.zeros((0, 4, 4, 1), "uint8"), "at least one image"),
         (np.zeros((3, 4, 4, 1), "int32"), "dtype=int32"),
@@ -1331,6 +1335,31 @@ def test_tiff_files_of_many_channels_are_read_as_they_are(tiffs, stream):
     np.testing.assert_array_equal(images[np.arange(6)], deep(6)[[0, 2, 4, 1, 3, 5]])
     source = inputs.source_of(tiffs)
     np.testing.assert_array_equal(source.read(1), deep(6)[2])
+
+
+def test_a_tiff_of_more_pixels_than_are_taken_is_left_out_before_it_is_read(tiffs, tmp_path, monkeypatch):
+    folder = shutil.copytree(tiffs, tmp_path / "tiffs")
+    monkeypatch.setattr(tiff, "MOST_PIXELS", 900)
+    tifffile = pytest.importorskip("tifffile")
+    tifffile.imwrite(folder / "z.tif", np.zeros((5, 31, 31), "uint16"))
+    encoder = keras.Sequential([keras.Input((8, 8, 4)), keras.layers.Flatten()])
+    found = sslzoo.embed(encoder, folder, on_error="skip")
+    [(path, reason)] = found.skipped
+    assert os.path.basename(path) == "z.tif" and "at most 900 pixels" in reason
+
+
+def test_an_archive_larger_than_memory_is_refused_before_it_is_read(tmp_path, monkeypatch):
+    np.savez_compressed(tmp_path / "a.npz", images=np.zeros((100, 8, 8, 1), "uint8"))
+    monkeypatch.setattr(streams, "memory", lambda: 6000.0)
+    with pytest.raises(errors.InvalidInputError, match=r"fit the memory of this machine.*images in '.*a\.npz'"):
+        data.load(tmp_path / "a.npz", "train")
+
+
+def test_two_bytes_may_come_in_either_order():
+    images = np.arange(64, dtype=">u2").reshape(1, 8, 8, 1)
+    checked, _ = data.check(images)
+    assert checked.dtype == np.dtype("uint16").newbyteorder("=")
+    np.testing.assert_array_equal(checked, images)
 
 
 def test_tiff_files_by_themselves_and_in_lists_are_read_as_in_a_folder(tiffs):

@@ -415,6 +415,35 @@ def test_a_cache_without_links_is_checked_by_the_hashes_at_hand_without_warnings
         fetch(hub, hashes=None)
 
 
+def test_a_store_that_repositories_share_is_looked_through_and_left_alone(hub):
+    """As the client keeps large files since its version 2: the blob is a link to a file with a name of its own."""
+    folder = fetch(hub)
+    blob = folder / os.readlink(folder / PART[1])
+    shared = cache() / "blobs" / "ab" / ("ab" * 32)
+    shared.parent.mkdir(parents=True)
+    blob.rename(shared)
+    blob.symlink_to(shared)
+    hub.requests.clear()
+    assert_fetched(fetch(hub, hashes=None))
+    assert hub.requests == []
+    shared.write_bytes(b"other")  # which another repository may hold to be right
+    assert_fetched(fetch(hub, hashes=None))
+    assert shared.read_bytes() == b"other"
+
+
+def test_a_wrong_file_in_a_cache_that_cannot_be_written_is_said_to_be_wrong(hub, monkeypatch):
+    folder = fetch(hub)
+    (folder / "config.json").write_bytes(b"damaged")
+
+    def refuse(path):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(os, "unlink", refuse)
+    with pytest.raises(IntegrityError, match="was damaged"):
+        fetch(hub)
+
+
 def as_folder(entry):
     entry.unlink()
     entry.mkdir()

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from contract import CASES, Flips, images
 from keras import ops
 
 from sslzoo import networks
@@ -344,3 +345,11 @@ def test_inside_a_compiled_training_step_it_is_a_constant_and_leaves_statistics_
     for ours, theirs, start in zip(model.network.weights, twin.weights, normalized(dropout=0.0).weights):
         np.testing.assert_allclose(array(ours), array(theirs), atol=1e-6, err_msg=ours.path)
         assert np.array_equal(array(ours), array(start)) == (not ours.trainable), ours.path
+
+
+def test_a_teacher_whose_student_was_given_other_variables_is_refused():
+    model = CASES["byol"][1](Flips(2))
+    model.encoder.layers[-1].enable_lora(2)
+    model.compile("sgd")
+    with pytest.raises(InvalidInputError, match="A teacher has the variables of its student"):
+        model.fit(images(8), batch_size=8, verbose=0)

@@ -1129,6 +1129,49 @@ def test_a_service_hears_that_a_run_failed_once(service, end, monkeypatch):
     assert module.calls.count(end) == 1
 
 
+def test_a_service_that_cannot_begin_is_told_in_a_line(tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise RuntimeError("api_key not configured")
+
+    module = Service("wandb")
+    module.init = fail
+    monkeypatch.setitem(sys.modules, "wandb", module)
+    with pytest.raises(errors.BackendError, match=r"wandb could not begin a run .*api_key not configured"):
+        train("simvae", tmp_path / "run", "--epochs", 1, "--log", "wandb")
+
+
+def test_a_run_that_a_callback_ends_says_so(tmp_path):
+    class Ends(keras.callbacks.Callback):
+        ended = None
+
+        def on_epoch_end(self, epoch, logs=None):
+            self.model.stop_training = True
+
+    def run(name, callback):
+        options = ["--epochs", "3", "--num-views", "2", *SMALL, "--name", name, "--out", str(tmp_path / name)]
+        run = training.Run("vae", recipe("vae").SETTINGS, recipe("vae").VARIANTS, argv=options)
+        model = sslzoo.methods.VAE(run.encoder(posterior=True), run.decoder(), run.views())
+        run.prepare(model)
+        given = run.fit_arguments()
+        model.fit(run.data(), **given | {"callbacks": [*given["callbacks"], callback]})
+        run.watchers.append(callback)
+        return outcome.ending(run)
+
+    assert run("silent", Ends()) == ("callback", ["A callback ended training after 1 of 3 epochs."])
+    named = Ends()
+    named.ended, named.reason = "converged", "It converged."
+    assert run("named", named) == ("callback", ["It converged."])
+
+
+def test_gradients_of_an_optimizer_of_ones_own_are_accumulated_or_the_flag_is_refused(tmp_path):
+    options = [*SMALL, "--accumulate", "2", "--out", str(tmp_path / "run")]
+    run = training.Run("vae", recipe("vae").SETTINGS, recipe("vae").VARIANTS, argv=options)
+    model = sslzoo.methods.VAE(run.encoder(posterior=True), run.decoder(), run.views())
+    with pytest.raises(errors.InvalidInputError, match=r"gradient_accumulation_steps\. Received: --accumulate=2, None"):
+        run.prepare(model, keras.optimizers.Adam(1e-3))
+    run.prepare(model, keras.optimizers.Adam(1e-3, gradient_accumulation_steps=2))
+
+
 def test_a_service_that_is_not_installed_is_named_before_training(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(errors.BackendError, match="pip install wandb"):

@@ -690,3 +690,18 @@ def test_any_channels_and_a_range_of_their_own():
     assert Views.from_config(views.get_config()).value_range == (400, 4000)
     with pytest.raises(InvalidInputError, match="value_range"):
         Views([], 2, value_range=(3, 3))
+
+
+def test_a_step_of_ones_own_that_no_core_layer_does_is_not_left_out_on_the_quiet():
+    class Square(augment.PointwiseTransform):
+        random = False
+
+        def transform_images(self, images, transformation, training=True):
+            return images**2
+
+        def inference(self, images):
+            return images**2
+
+    views = Views([Square()], 2)
+    with pytest.raises(InvalidInputError, match=r"deterministic core Keras layers.*Square"):
+        views.preprocessor((8, 8, 1))

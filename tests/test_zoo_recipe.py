@@ -60,6 +60,21 @@ def test_the_command_of_each_card_has_the_settings_of_its_weights(tmp_path):
             assert recipe.Zoo([], tmp_path).is_current(entry, folder), f"{folder.name}: {entry.flags}"
 
 
+def test_a_model_that_was_not_measured_or_began_with_another_network_is_told_by_its_record(tmp_path):
+    entry = recipe.Entry("simvae-digits", "simvae", "digits", "", 0)
+    results = json.loads((ROOT / "weights" / "simvae-digits" / "results.json").read_text("utf-8"))
+    zoo, path = recipe.Zoo([entry], tmp_path), tmp_path / "results.json"
+
+    def is_current(entry=entry, **changes):
+        path.write_text(json.dumps(results | changes))
+        return zoo.is_current(entry, tmp_path)
+
+    assert is_current() and not is_current(metrics=[])
+    settings = results["settings"] | {"network": "as in simvae-digits"}
+    begun = dataclasses.replace(entry, flags="--init simvae-digits")
+    assert is_current(begun, settings=settings) and not is_current(settings=settings)
+
+
 def test_a_table_that_says_nothing_sensible_is_refused(tmp_path):
     table = tmp_path / "zoo.csv"
     with pytest.raises(errors.InvalidInputError, match=r"--table must be a table.*No such file.*Received: .*zoo\.csv"):

@@ -50,6 +50,15 @@ class Tracker(keras.callbacks.Callback):
 
     def on_train_begin(self, logs=None):
         self._is_told = False
+        try:
+            self._begin()
+        except Exception as error:  # wandb's and mlflow's own, of no common kind
+            raise BackendError(
+                f"{self.service} could not begin a run ({type(error).__name__}: {error}). Log in, choose its offline "
+                f"mode, or leave out --log. Received: service={self.service!r}"
+            ) from error
+
+    def _begin(self):
         if self.service == "mlflow":
             self._client.set_experiment(self.project)
             self._client.start_run(run_name=self.name)

@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import json
 import sys
+import traceback
 
 import sslzoo
 from sslzoo.cli import comparing, diagnosing, exploring, features, fine_tuning, making, measuring, models
@@ -36,7 +37,8 @@ COMMANDS = (
     models.verify,
 )
 _EPILOG = """\
-exit codes: 0 all went well; 1 a check failed, or not all images were embedded; 2 wrong usage, or an explained error
+exit codes: 0 all went well; 1 a check failed, or not all images were embedded; 2 wrong usage, or an explained error;
+            3 another fault
 
 environment:
   KERAS_BACKEND      tensorflow, jax or torch
@@ -57,7 +59,7 @@ def main(argv: "list[str] | None" = None) -> int:
 
     Returns:
         int, the exit code: 0 all went well, 1 a check failed or not all images were embedded, 2 wrong usage or an
-            explained error; 130 after Ctrl-C, 141 if whoever reads the output stopped.
+            explained error, 3 another fault; 130 after Ctrl-C, 141 if whoever reads the output stopped.
 
     Raises:
         SystemExit: with 2 on wrong usage, with 0 after --help or --version.
@@ -76,6 +78,8 @@ def main(argv: "list[str] | None" = None) -> int:
         quiet_backends()
         if as_json and str(arguments.get("output")) == "-":
             raise InvalidInputError("Standard output takes the features or JSON, not both. Received: --output=- --json")
+        if as_json and (asked := {"-h", "--help", "--show"} & set(arguments.get("flags", ()))):
+            raise InvalidInputError(f"What a recipe prints of itself is no JSON. Received: --json, {asked.pop()}")
         # Keras prints progress bars; standard output is for the answer.
         with contextlib.nullcontext() if command.prints else contextlib.redirect_stdout(sys.stderr):
             answer = command.run(**arguments)
@@ -92,6 +96,9 @@ def main(argv: "list[str] | None" = None) -> int:
     except (SSLZooError, OSError, ImportError) as error:
         print("sslzoo: " + in_a_line(error), file=sys.stderr)
         return 2
+    except Exception:  # Python would end with 1, which is an answer
+        traceback.print_exc()
+        return 3
 
 
 def _parser():

@@ -110,8 +110,8 @@ def pipeline(
         shuffle: False keeps the order of the set, in every epoch.
         data_dir, image_size: as for `load`.
         start_epoch: the epoch to begin with.
-        repeat: False ends after one epoch (`start_epoch`, the same at every iteration); True goes on with the next
-            one for ever, so that `fit` needs `steps_per_epoch`.
+        repeat: False ends after one epoch (`start_epoch`, the same at every iteration, with the same views); True goes
+            on with the next one for ever, so that `fit` needs `steps_per_epoch`.
         drop_remainder: leave out the last, smaller batch of each epoch.
 
     Returns:
@@ -131,6 +131,12 @@ def pipeline(
             f"A tf.data pipeline takes TensorFlow (pip install tensorflow); importing it failed ({error}). "
             "`sslzoo.data.Batches` gives the same batches from arrays without it."
         ) from error
+    if views is not None and not repeat:
+        warnings.warn(
+            "Without repeat=True each epoch has the same views: pass it, and steps_per_epoch to `fit`, to train for "
+            "several.",
+            stacklevel=2,
+        )
     if isinstance(name, tuple) and len(name) != 2:
         raise errors.InvalidInputError(f"Arrays must be (images, labels). Received: a tuple of {len(name)}")
     images, labels = name if isinstance(name, tuple) else load(name, split, data_dir, image_size)

@@ -40,6 +40,12 @@ def splits(name: str | os.PathLike | ImageFolder) -> tuple[str, ...]:
     return ImageFolder(name).splits
 
 
+def test_split(name: str | os.PathLike | ImageFolder) -> str | None:
+    """The split that is tested with: "test", or "validation" where there is no other, as in ImageNet; None for none."""
+    known = splits(name)
+    return next((split for split in ("test", "validation") if split in known), None)
+
+
 def load(
     name: str | os.PathLike | ImageFolder,
     split: str,
@@ -177,17 +183,19 @@ def check(images, labels=None) -> tuple[np.ndarray, np.ndarray | None]:
         gray = f" ({what})" if images.ndim == 3 else ""
         raise errors.InvalidInputError(f"Expected images of shape (N, H, W, C){gray}. Received: shape={images.shape}")
     width, channels = images.shape[2:]
-    first = images.shape[1] in (1, 3) and width == channels and channels not in (1, 3)
+    first = images.shape[1] < width == channels and channels not in (1, 3)
     if 0 in images.shape or channels > MOST_CHANNELS or first:
         raise errors.InvalidInputError(
             f"Expected at least one image, channels last, with 1 to {MOST_CHANNELS} channels, as (N, H, W, C). "
             f"Received: shape={images.shape}"
         )
+    if images.dtype == ">u2" and not streamed:  # as files of some instruments have it
+        images = images.astype("uint16", copy=False)
     if images.dtype not in ("uint8", "uint16") and not streamed:
         if not np.issubdtype(images.dtype, np.floating):
             raise errors.InvalidInputError(
-                "Expected raw images as uint8 or uint16, or as floats; convert with images.astype('uint8') if that "
-                f"loses nothing. Received: dtype={images.dtype}"
+                "Expected raw images as uint8 or uint16, or as floats; convert with images.astype('float32'), or with "
+                f"'uint8' if all lie in 0..255. Received: dtype={images.dtype}"
             )
         low, high = images.min(), images.max()
         if not np.isfinite([low, high]).all():
@@ -218,8 +226,8 @@ MOST_VALUES = 100_000_000  # that a range of values is taken from
 def value_range(images) -> tuple[float, float]:
     """The values of raw images that networks see as 0 and 1.
 
-    (0, 255) of uint8, and of floats within. Else the 0.1 and the 99.9 percentile of what is there: one hot pixel of a
-    sensor must not make all others dark.
+    (0, 255) of uint8, and of floats that look like it: within, and one in a thousand above 25.5. Else the 0.1 and the
+    99.9 percentile of what is there: one hot pixel of a sensor must not make all others dark.
 
     Args:
         images: array (N, H, W, C) as `check` gives it, or `StreamedImages`.
@@ -233,9 +241,9 @@ def value_range(images) -> tuple[float, float]:
     some = np.asarray(images[:: -(-len(images) // most)])  # images all over the set
     if some.dtype != "uint16":
         _refuse_scaled(some.min(), some.max())
-    if some.dtype != "uint16" and some.min() >= 0 and some.max() <= 255:
-        return 0.0, 255.0
     low, high = (float(value) for value in np.percentile(some, (0.1, 99.9)))
+    if some.dtype != "uint16" and some.min() >= 0 and some.max() <= 255 and (high > 25.5 or low == high):
+        return 0.0, 255.0
     if not low < high:
         raise errors.InvalidInputError(f"Expected images of more than one value. Received: all near {low:g}")
     return low, high
@@ -313,6 +321,12 @@ def _load_npz(name, split):
     with _open_npz(name) as arrays:
         found = _npz_keys(arrays, name)
         images, labels = found[errors.choose("split", split, found)]
+        size = arrays.zip.getinfo(f"{images}.npy").file_size
+        if size > streams.memory():
+            raise errors.InvalidInputError(
+                f"Expected images that fit the memory of this machine ({streams.memory() / 2**30:.1f} GiB). "
+                f"Received: {size / 2**30:.1f} GiB, {images} in {os.fspath(name)!r}"
+            )
         try:
             pixels = arrays[images]
             if images.startswith("x_") and pixels.ndim == 3 and pixels.shape[-1] not in (1, 3):  # Keras' own mnist.npz

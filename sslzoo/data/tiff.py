@@ -22,14 +22,19 @@ def head(path: Path) -> Head:
     import tifffile
 
     with tifffile.TiffFile(path) as file:
-        shape, axes, dtype = file.series[0].shape, file.series[0].axes, file.series[0].dtype
-    height, width, channels = _channels_last(shape, axes)
-    if dtype not in DTYPES or channels > MOST_CHANNELS or height * width > MOST_PIXELS:
+        height, width, channels = _shape(file.series[0])
+        return Head((width, height), (channels, str(file.series[0].dtype)), False, False)
+
+
+def _shape(image):
+    """(H, W, C) of a file's image, before its values are read."""
+    height, width, channels = _channels_last(image.shape, image.axes)
+    if image.dtype not in DTYPES or channels > MOST_CHANNELS or height * width > MOST_PIXELS:
         raise InvalidInputError(
             f"Expected a TIFF of {', '.join(DTYPES)} with 1 to {MOST_CHANNELS} channels and at most {MOST_PIXELS:,} "
-            f"pixels. Received: shape={shape}, dtype={dtype}"
+            f"pixels. Received: shape={image.shape}, dtype={image.dtype}"
         )
-    return Head((width, height), (channels, str(dtype)), False, False)
+    return height, width, channels
 
 
 def read(path: Path, size: tuple[int, int] | None = None) -> np.ndarray:
@@ -39,12 +44,15 @@ def read(path: Path, size: tuple[int, int] | None = None) -> np.ndarray:
         path: file.
         size: (width, height): the largest part around the middle of these proportions, each channel averaged over what
             a pixel covers; None for the file's own.
+
+    Raises:
+        InvalidInputError, ImportError: as `head`.
     """
     import tifffile
 
     with tifffile.TiffFile(path) as file:
-        values, axes = file.series[0].asarray(), file.series[0].axes
-    shape = _channels_last(values.shape, axes)
+        shape, axes = _shape(file.series[0]), file.series[0].axes
+        values = file.series[0].asarray()
     values = np.moveaxis(values, 0, -1) if values.ndim == 3 and _channels_first(values.shape, axes) else values
     values = values.reshape(shape)
     return values if size in (None, values.shape[1::-1]) else resized(values, size)

@@ -369,8 +369,12 @@ def diagnose(
     shape = sized(image_shape(encoder), image_size)
     images, remarks = some_images(images, shape, most, seed, split, data_dir, on_error, background)
     policy, changes = _policy_for(source, images, views)
-    viewed = _viewed(images, policy, changes, views, num_views or 8, seed, input_range(encoder))
-    fault = _fault(images, input_range(encoder))
+    span = input_range(encoder, None)
+    if span is None:  # an encoder of another library does not say; views must not cut off what it sees
+        low, high = float(images.min()), float(images.max())
+        span = (0.0, 255.0) if low >= 0 and high <= 255 else (low, high)
+    viewed = _viewed(images, policy, changes, views, num_views or 8, seed, span)
+    fault = _fault(images, span)
     line = progress.line("embedded", shown)
     total = len(images) + (0 if viewed is None else viewed.shape[0] * viewed.shape[1])
     with warnings.catch_warnings():

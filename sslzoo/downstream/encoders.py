@@ -65,7 +65,7 @@ class FunctionEncoder:
 _ONNX_DTYPES = {"tensor(float)": "float32", "tensor(float16)": "float16", "tensor(uint8)": "uint8"}
 
 
-def onnx_encoder(path: "str | os.PathLike", scale: float | None = None) -> FunctionEncoder:
+def onnx_encoder(path: "str | os.PathLike", scale: float | None = None, needed: bool = True) -> FunctionEncoder:
     """The encoder in an ONNX file, run by onnxruntime on the CPU; its first input and output are taken.
 
     Args:
@@ -73,6 +73,7 @@ def onnx_encoder(path: "str | os.PathLike", scale: float | None = None) -> Funct
         scale: float, what values 0..255 are multiplied with. None: 1 for an encoder that this package exported (its
             input is called `images` and has the channels last), which scales images itself, and for one that takes
             uint8; 1/255 for others.
+        needed: as in `as_encoder`.
 
     Raises:
         MissingDataError: no such file.
@@ -103,10 +104,11 @@ def onnx_encoder(path: "str | os.PathLike", scale: float | None = None) -> Funct
     channels_first = first in (1, 2, 3, 4) and last not in (1, 2, 3, 4)
     shape = (*middle, last, first) if channels_first else (first, *middle, last)
     dtype = _ONNX_DTYPES[taken.type]
-    if dtype == "uint8" and scale not in (None, 1):
+    scales_itself = dtype == "uint8" or (taken.name == "images" and not channels_first)
+    if dtype == "uint8" and scale not in (None, 1) and needed:
         raise InvalidInputError(f"An encoder that takes uint8 scales images itself. Received: {scale=}")
-    if scale is None:
-        scale = 1.0 if dtype == "uint8" or (taken.name == "images" and not channels_first) else 1 / 255
+    if scale is None or (scales_itself and not needed):
+        scale = 1.0 if scales_itself else 1 / 255
 
     def function(batch):
         batch = (np.clip(np.rint(batch), 0, 255) if dtype == "uint8" else batch).astype(dtype)
@@ -131,7 +133,7 @@ def as_encoder(encoder, scale: float | None = None, needed: bool = True):
     """
     checks.positive(scale=1 if scale is None else scale)
     if is_named(encoder) and str(encoder).endswith(".onnx"):
-        return onnx_encoder(encoder, scale)
+        return onnx_encoder(encoder, scale, needed)
     try:
         loaded = load_encoder(encoder)
     except InvalidInputError:

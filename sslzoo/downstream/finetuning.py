@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import tempfile
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from sslzoo.data.sources import check_outside
 from sslzoo.downstream import labeled
 from sslzoo.downstream.classifier import Classifier, GradedAdam, add_low_rank, depth_factors, fit_head
 from sslzoo.downstream.comparison import wilson
-from sslzoo.errors import InvalidInputError, SSLZooError, choose
+from sslzoo.errors import ArtifactError, InvalidInputError, SSLZooError, choose
 from sslzoo.evaluation import Number, Report, balanced_accuracy, features
 from sslzoo.evaluation.features import check_images, image_shape, load_encoder, sized
 from sslzoo.evaluation.probes import confusion
@@ -227,9 +228,10 @@ def finetune(
         base = _from_elsewhere(encoder, images, pretrained, seed)
     elif None in base.input_shape[1:]:  # the classifier is of the size that it is trained at
         base = _of_size(base, images.train_images.shape[1:])
-    check_images(base, images.train_images, "train images")
+    if dark := check_images(base, images.train_images, "train images"):
+        images.remarks.append(dark)
     if flip is None:
-        settings = dataclasses.replace(settings, flip=_is_mirrored(images))
+        settings = dataclasses.replace(settings, flip=_is_mirrored(images, encoder))
     splits = [_split(images, settings, each) for each in range(seed, seed + seeds)]  # all checked before any is trained
     model, runs = None, []
     for i, split in enumerate(splits):
@@ -238,7 +240,15 @@ def finetune(
         runs.append({way: each._replace(classifier=None) for way, each in run.items()})  # one network is kept of all
     report = _report(base, encoder, images, splits[0], runs, settings, seed)
     if out is not None:
-        _write(out, name, model, report, images.classes, encoder, settings, license, overwrite, began)
+        try:
+            _write(out, name, model, report, images.classes, encoder, settings, license, overwrite, began)
+        except (OSError, SSLZooError) as error:  # a full disk, or somebody else was there first
+            spare = os.path.join(tempfile.mkdtemp(prefix="sslzoo-"), f"{name}.keras")
+            model.save(spare)
+            raise ArtifactError(
+                f"The classifier is trained, and could not be written ({error}): it is left in '{spare}'. "
+                f"Received: out='{out}'"
+            ) from error
     return model, report
 
 
@@ -303,8 +313,11 @@ def _from_elsewhere(name, images, pretrained, seed):
     return networks.compose(keras.Sequential([keras.Input(shape, name="images"), scaling]), network)
 
 
-def _is_mirrored(images):
+def _is_mirrored(images, encoder):
     """Whether a data set's images mean the same when mirrored, as far as it is known."""
+    settings = _known(encoder).get("settings") or {}
+    if settings.get("policy") == "xray" and not settings.get("flip"):
+        return False
     return SETUPS.get(images.name, SETUPS["color images"])["flip"] == "horizontal"
 
 
@@ -367,7 +380,8 @@ def _fit(classifier, images, held_images, split, settings, way, seed, show) -> t
     model.compile(optimizer, loss, weighted_metrics=["accuracy"])
     weights = np.ones(len(split.held_labels), "float32")
     if split.weights is not None:
-        weights = np.array([split.weights[label] for label in split.held_labels.tolist()], "float32")
+        counts = np.bincount(split.held_labels)  # of a class of few images all but one may be held out, or none but one
+        weights = (len(split.held_labels) / (len(counts) * counts))[split.held_labels].astype("float32")
     held = labeled.Weighed(held_images, split.held_labels, weights)
     before = model.evaluate(held, verbose=0, return_dict=True)["accuracy"]
     start = model.get_weights()

@@ -80,6 +80,7 @@ def read(
     images, labels, _, chosen = with_classes(images, labels, attribute, "train")
     if test is None:
         remarks.append(_held_out(share))
+        check_counts(labels, names)
         tested = split_off(labels, share, names=names)
         test = streams.some(images, tested), labels[tested]
         images, labels = streams.some(images, ~tested), labels[~tested]
@@ -127,15 +128,15 @@ def _splits(dataset, shape, image_size, test_share, options):
         size = tuple(shape[:2]) if all(shape[:2]) else image_size or "auto"
         reading = options | {"image_size": size}
         if held:  # before any is left out: who else holds out images of it holds out these
-            split_off(np.concatenate([listed, source.select("test")[1]]), test_share, names=source.classes)
+            check_counts(np.concatenate([listed, source.select("test")[1]]), source.classes)
             options["remarks"].append(_held_out(test_share))
         names = source.classes
 
     def load(split):
         return data.load(source, split, **reading)
 
-    has_test = held or "test" in data.splits(source)
-    return data.name_of(dataset), load("train"), load("test") if has_test else None, names, held
+    tested = data.test_split(source)
+    return data.name_of(dataset), load("train"), load(tested) if tested else None, names, held
 
 
 def _held_out(share):
@@ -199,6 +200,16 @@ def split_off(labels: np.ndarray, share: float, seed: int = 0, names: "list[str]
             f"Received: classes of 1 image: {checks.few(single)}"
         )
     return held_out(labels, share, seed)
+
+
+def check_counts(labels: np.ndarray, names: "list[str] | None" = None) -> None:
+    """Raise InvalidInputError unless each class has an image to learn from, one held out to choose by, one to test."""
+    present, counts = np.unique(labels, return_counts=True)
+    if few := [f"{count} of {names[label] if names else label}" for label, count in zip(present, counts) if count < 3]:
+        raise InvalidInputError(
+            "Each class needs at least 3 images: one to learn from, one held out to choose by and one to test with, "
+            f"where there are no test images. Received: {checks.few(few)}"
+        )
 
 
 def draw(labels: np.ndarray, each: int, classes: list[str], seed: int) -> np.ndarray:

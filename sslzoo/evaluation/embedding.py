@@ -1,5 +1,6 @@
 """A user's images to features: read, fitted to the encoder, embedded."""
 
+import contextlib
 import csv
 import dataclasses
 import itertools
@@ -14,7 +15,7 @@ from sslzoo import checks
 from sslzoo.data.image_files import Fit
 from sslzoo.data.inputs import source_of
 from sslzoo.environment import check_parquet
-from sslzoo.errors import InvalidInputError, choose, printable
+from sslzoo.errors import ArtifactError, InvalidInputError, choose, printable
 from sslzoo.evaluation.features import (
     check_features,
     check_finite,
@@ -25,7 +26,8 @@ from sslzoo.evaluation.features import (
 )
 from sslzoo.files import is_named
 from sslzoo.networks.composition import input_range
-from sslzoo.zoo.loading import address
+from sslzoo.zoo.index import SCHEME
+from sslzoo.zoo.loading import address, info
 
 
 @dataclasses.dataclass(repr=False)
@@ -220,8 +222,11 @@ def embed(
     name = os.fspath(encoder) if is_named(encoder) and part != "projection" else None
     reading = (images, split, batch_size, on_error, progress, labels, background)
     found = embed_by(lambda: load_encoder(encoder, part=part, revision=revision), name, *reading)
-    if name is not None and revision is not None:  # who searches these features embeds with the same weights
-        found.model = np.array(address(name, revision))
+    if name is not None and (revision is not None or name.startswith(SCHEME)):
+        with contextlib.suppress(ArtifactError):  # there is no results.json, which says the commit
+            revision = info(name, revision)["revision"]
+        if revision is not None:  # who searches these features embeds with the same weights, whatever a branch becomes
+            found.model = np.array(address(name, revision))
     return found
 
 

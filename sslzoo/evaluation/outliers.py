@@ -22,6 +22,7 @@ from sslzoo.evaluation.features import check_finite, check_images, run
 from sslzoo.losses import log_density
 from sslzoo.methods.compiled import Compiled
 from sslzoo.methods.state import input_gradient
+from sslzoo.networks.composition import input_range
 
 TEST_NOISE = 0.03  # standard deviation, on images in [-1, 1]
 
@@ -54,7 +55,8 @@ def scores(
     check_finite(images.reshape(len(images), -1), "images")
     drawn = np.random.default_rng(seed).standard_normal(images.shape, "float32")
     compiled = Compiled(network, lambda x: input_gradient(network, lambda x: _density(network, x), x))
-    [slopes] = run(compiled, images + np.float32(127.5 * noise) * drawn, batch_size)
+    low, high = input_range(network)
+    [slopes] = run(compiled, images + np.float32((high - low) / 2 * noise) * drawn, batch_size)
     typical = -np.linalg.norm(slopes.reshape(len(images), -1).astype(np.float64), axis=1)
     check_finite(typical[:, None], "scores")
     return typical

@@ -5,6 +5,7 @@ import inspect
 
 import keras
 import numpy as np
+from keras import ops
 
 from sslzoo.errors import InvalidInputError
 
@@ -67,5 +68,8 @@ def watched_views(model, images, seed: int) -> list:
         if "seed" not in accepted:  # a layer of the user's own: a copy has its own random state
             views = type(views).from_config(views.get_config())
         draw = functools.partial(views, **{name: value for name, value in arguments.items() if name in accepted})
+        before = [(variable, ops.copy(variable.value)) for variable in views.variables]
         images = Compiled(views, draw).predict_on_batch(images)
+        for variable, value in before:  # a step with a generator of its own draws from it, whatever the seed
+            variable.assign(value)
     return [images[:, view] for view in range(min(2, images.shape[1]))]

@@ -582,4 +582,4 @@ class Pretrainer(keras.Model):
                 return {key: restore(each) for key, each in value.items()}
             return type(value)(map(restore, value)) if isinstance(value, (list, tuple)) else value
 
-        return cls(**restore(dict(config)))
+        return cls(**restore(constructors.accepted(cls, config)))

@@ -85,6 +85,11 @@ def freeze_alike(teacher: keras.Model, student: keras.Model) -> None:
 
     A frozen batch normalization takes its moving statistics, and a teacher must normalize as its student does.
     """
+    if len(teacher.weights) != len(student.weights):
+        raise InvalidInputError(
+            "A teacher has the variables of its student: change the network (LoRA, say) before the method is made. "
+            f"Received: {len(student.weights)} variables of the student, {len(teacher.weights)} of the teacher"
+        )
     for layer, of_student in zip(teacher._flatten_layers(), student._flatten_layers()):  # a model before its layers
         if layer.trainable != of_student.trainable:
             layer.trainable = of_student.trainable

@@ -79,6 +79,13 @@ def publish(
     if manifest is None and not index.is_installed(index.path()):
         manifest = index.path()
     pinning = as_path(manifest) if manifest and not create_pr else None
+    if pinning is not None and not dry_run:  # before anything is sent: what is not pinned, nobody finds again
+        near = next(each for each in pinning.absolute().parents if each.exists())
+        if not os.access(near, os.W_OK):
+            raise InvalidInputError(
+                "The manifest must lie where it can be written: name another (--manifest), or none (--no-manifest). "
+                f"Received: '{pinning}'"
+            )
     if pinning is not None and pinning.exists():
         former = index.read(pinning).get(results["name"], entry)  # before anything is sent
         if former["repository"] != repo_id and former["sha256"] != entry["sha256"]:

@@ -55,7 +55,7 @@ def read(plan: Plan) -> Examples:
     train.no_test = _why_no_test(plan, train.labels)
     if train.no_test:
         return train
-    images, labels = _load(plan, source, "test", remarks)
+    images, labels = _load(plan, source, data.test_split(source), remarks)
     if images.shape[1:] != train.images.shape[1:]:
         raise InvalidInputError(
             f"Test images must have the shape of training images, {train.images.shape[1:]}. "
@@ -77,7 +77,7 @@ def _why_no_test(plan, labels):
     """Why nothing can be evaluated, as far as training labels show; None: it can."""
     if labels is None:
         return "No labels"
-    if "test" not in data.splits(plan.dataset) and not plan.arguments.test_share:
+    if data.test_split(plan.dataset) is None and not plan.arguments.test_share:
         return "No test split"
     if labels.ndim == 2 and labels.shape[1] != len(data.CELEBA_ATTRIBUTES):
         return f"Labels of {labels.shape[1]} columns are no classes"

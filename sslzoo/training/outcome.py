@@ -23,6 +23,7 @@ from sslzoo.publishing import artifact
 from sslzoo.publishing.card import UNSTATED
 from sslzoo.training import devices
 from sslzoo.training.folder import save
+from sslzoo.zoo.results import ENDINGS
 
 # The paper's numbers under our names: probes at their best epoch, kNN at its best k, clusters per mini-batch.
 PAPERS_WAY = {
@@ -196,7 +197,12 @@ def ending(run) -> tuple[str, list[str]]:
     remarks = [callback.reason for callback in ended]
     if ended and not run.moved:
         remarks.append(f"It ended before {run.arguments.accumulate} batches (--accumulate) made a step.")
-    return ended[0].ended if ended else "epochs", remarks
+    if ended:
+        return ended[0].ended if ended[0].ended in ENDINGS else "callback", remarks
+    done, wanted = run.journal.rows[-1]["epoch"] if run.journal.rows else 0, run.settings["epochs"]
+    if done < wanted:  # by a callback that says no reason, such as Keras' EarlyStopping
+        return "callback", [*remarks, f"A callback ended training after {done:,} of {wanted:,} epochs."]
+    return "epochs", remarks
 
 
 def _changes(run):
@@ -324,8 +330,9 @@ def results(run, method: type, report=None) -> dict:
         "views_seen": run.journal.rows[-1]["views"] if run.journal.rows else 0,
         # Of a model of their own images people state the license themselves.
         "license": run.arguments.license or ("apache-2.0" if run.plan.is_known else UNSTATED),
-        "papers": [paper(url) for url in method.papers],
-        "description": (inspect.getdoc(method) or method.__name__).partition("\n")[0],
+        # Of a person's own class not what it inherits: that is of another method.
+        "papers": [paper(url) for url in vars(method).get("papers", ())],
+        "description": inspect.cleandoc(method.__doc__ or method.__name__).partition("\n")[0],
         "remarks": [
             *run.arguments.remark,
             *run.examples.remarks,

@@ -240,6 +240,12 @@ class Run(Builders):
                 f"{type(model).__name__} takes more of an image than one kind of views: itself, or local views. "
                 f"--views device makes them. Received: --views={self.arguments.views}"
             )
+        accumulated = self.arguments.accumulate or 1
+        if optimizer is not None and accumulated != (optimizer.gradient_accumulation_steps or 1):
+            raise InvalidInputError(
+                "An optimizer of one's own must have --accumulate as its gradient_accumulation_steps. "
+                f"Received: --accumulate={accumulated}, {optimizer.gradient_accumulation_steps} of the optimizer"
+            )
         self.model = model
         composition.check_composable(model.preprocessor(self.image_shape), model.encoder)
         model.check_batch(self.settings["batch_size"])

@@ -264,7 +264,7 @@ def _check_content(source, path, expected):
     if not os.path.islink(path):  # a file system without links, where the client keeps a file that is there
         _discard(path)
     elif _difference(path, None) is None:  # a link to another file, which is whole
-        os.unlink(path)
+        _remove(path)
     try:
         path = source.fetch(again=True)  # replaces the file at one stroke: others may be reading it
     except HubError as error:
@@ -288,7 +288,8 @@ def _difference(path, expected):
             if not os.path.isfile(path):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
             # The cache names a file as the Hub does: sha256 of large files, git's hash of small ones.
-            expected = os.path.basename(os.path.realpath(path)) if os.path.islink(path) else ""
+            # That may be a link, too, into a store that all repositories share and that has names of its own.
+            expected = os.path.basename(os.readlink(path)) if os.path.islink(path) else ""
             if not _HASH.fullmatch(expected):  # a file system without links
                 if os.path.basename(path) != RESULTS:
                     warnings.warn(f"Neither results.json nor the cache has a hash of '{path}'.", stacklevel=5)
@@ -310,11 +311,17 @@ def _unreadable(path, expected):
 
 
 def _discard(path):
-    """Removes a file from the cache, so that the next attempt downloads it."""
-    for place in {os.path.realpath(path), path}:
+    """Removes a file from the cache, so that the next attempt downloads it; what other repositories share stays."""
+    own = os.path.join(os.path.dirname(path), os.readlink(path)) if os.path.islink(path) else path
+    for place in {own, path}:
+        _remove(place)
+
+
+def _remove(place):
+    with contextlib.suppress(OSError):  # it is gone, or the cache cannot be written: the error says what is wrong
         if os.path.isdir(place) and not os.path.islink(place):
             shutil.rmtree(place)
-        with contextlib.suppress(FileNotFoundError):
+        else:
             os.unlink(place)
 
 

@@ -48,7 +48,7 @@ from sslzoo.files import MOST_JSON, as_path, refuse_pointer
 from sslzoo.zoo.layout import PICTURES, RESULTS
 
 SCHEMA = 1
-ENDINGS = ("epochs", "minutes", "signal", "plateau", "collapse", "knn")
+ENDINGS = ("epochs", "minutes", "signal", "plateau", "collapse", "knn", "callback")  # the last: one of a person's own
 MOST_TEXT, MOST_HEADING = 10_000, 200  # characters; what is printed in columns pads all rows to the longest
 TEXT = f"a text of at most {MOST_TEXT:,} characters"
 HEADING = f"a text of at most {MOST_HEADING} characters"

@@ -340,3 +340,15 @@ def test_the_shell_exits_with_1_for_an_ill_encoder(tmp_path, capsys):
         "LiDAR, the best first" in capsys.readouterr().out and "Beside others" in (tmp_path / "page.html").read_text()
     )
     assert cli.main(["doctor", "simclr-digits", "digits", "--policy", "fotos"]) == 2
+
+
+def test_an_encoder_that_says_no_range_is_looked_at_in_that_of_the_images():
+    deep = rng.integers(100, 3900, (60, 8, 8, 1)).astype("uint16")
+    plain = sslzoo.diagnose(pixels(scale=1 / 4000), deep, views="channels", num_views=3)
+    low, high = float(deep.min()), float(deep.max())
+    layers = [keras.Input((8, 8, 1)), keras.layers.Rescaling(1 / (high - low), -low / (high - low), name="unit_range")]
+    back = keras.layers.Rescaling((high - low) / 4000, low / 4000)
+    said = keras.Sequential([*layers, back, keras.layers.Flatten()], name="pixels")
+    again = sslzoo.diagnose(keras.Model(said.inputs, said.outputs), deep, views="channels", num_views=3)
+    for name, value in plain.measures.items():
+        assert again.measures[name] == pytest.approx(value, rel=1e-3, abs=1e-4), name

@@ -426,7 +426,7 @@ def test_data_is_refused_before_any_work(monkeypatch, tmp_path):
         (((images, None), test), "needs the class of each image"),
         (((images, np.zeros(12, int)), test), "at least 2 classes. Received: 1 class"),
         (((images, np.append(labels[:-1], 9)), test), "at least 2 images.*Received: classes of 1 image: 9"),
-        ((images, ["cat"] + ["dog"] * 11), "at least 2 images.*Received: classes of 1 image: cat"),
+        ((images, ["cat"] + ["dog"] * 11), "at least 3 images: one to learn from.*Received: 1 of cat"),
         ((stripes(12, size=10), stripes(12, size=10)), "fit the encoder's input"),
         (images, "dataset must be"),
     ]:
@@ -434,7 +434,7 @@ def test_data_is_refused_before_any_work(monkeypatch, tmp_path):
             sslzoo.finetune(encoder, given)
     with pytest.raises(InvalidInputError, match="at least two folders"):
         sslzoo.finetune(encoder, make_folder(tmp_path / "one", {"cat": 3}))
-    with pytest.raises(InvalidInputError, match="classes of 1 image: cat, emu"):
+    with pytest.raises(InvalidInputError, match="Received: 1 of cat, 1 of emu"):
         sslzoo.finetune(encoder, make_folder(tmp_path / "single", {"cat": 1, "dog": 3, "emu": 1}))
     with pytest.raises(MissingDataError):
         sslzoo.finetune(encoder, tmp_path / "none")
@@ -471,3 +471,47 @@ def test_kernels_that_cannot_be_trained_are_told_before_any_work(monkeypatch, ch
 def test_numbers_that_would_end_a_later_part_are_refused_at_once(wrong, said):
     with pytest.raises(InvalidInputError, match=said):
         sslzoo.finetune(None, "nowhere", **wrong)
+
+
+def test_a_folder_validation_stands_for_test(tmp_path):
+    make_folder(tmp_path / "photos" / "train", {"cat": 12, "dog": 12})
+    make_folder(tmp_path / "photos" / "val", {"cat": 5, "dog": 6})
+    _, report = sslzoo.finetune(make_encoder(), tmp_path / "photos", mode="probe", **QUICK)
+    assert report.data["train"] == 24 and report.data["test"] == 11
+    measured = sslzoo.evaluate(make_encoder(), tmp_path / "photos", protocols="knn")
+    assert measured.data["train"] == 24 and measured.data["test"] == 11
+
+
+def test_held_out_classes_weigh_the_same_however_few_images_of_them_train(monkeypatch):
+    kept, weighed = [], labeled.Weighed
+    monkeypatch.setattr(labeled, "Weighed", lambda *arrays: kept.append(arrays) or weighed(*arrays))
+    images, _ = stripes(60)
+    labels = np.repeat([0, 1], [3, 57])  # 2 and 46 train
+    sslzoo.finetune(make_encoder(), ((images, labels), stripes(30, seed=1)), mode="full", epochs=1, scratch=False)
+    [(_, held, weights)] = kept
+    sums = np.bincount(held, weights)
+    assert len(sums) == 2 and sums[0] == pytest.approx(sums[1])
+
+
+def test_a_classifier_that_cannot_be_written_is_left_elsewhere(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(finetuning.publishing, "write", full)
+    monkeypatch.setattr(finetuning.tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(ArtifactError, match=r"trained, and could not be written .*No space left.* left in"):
+        sslzoo.finetune(make_encoder(), (stripes(30), stripes(30, seed=1)), mode="probe", out=tmp_path / "made")
+    [spare] = tmp_path.glob("sslzoo-*/made.keras")
+    assert keras.models.load_model(spare).output_shape == (None, 3)
+
+
+@pytest.mark.parametrize(
+    ("settings", "flips"), [({"policy": "xray", "flip": None}, False), ({"policy": "photos"}, True)]
+)
+def test_what_was_trained_unmirrored_for_its_kind_is_not_mirrored(settings, flips, tmp_path, monkeypatch):
+    sslzoo.publishing.write(tmp_path / "mine", make_encoder(), settings=settings)
+    kept, fit = [], finetuning._fit
+    monkeypatch.setattr(finetuning, "_fit", lambda *args: kept.append(args[4].flip) or fit(*args))
+    folder = make_folder(tmp_path / "photos", {"cat": 8, "dog": 8})
+    sslzoo.finetune(tmp_path / "mine", folder, mode="full", epochs=1, scratch=False)
+    assert kept == [flips]

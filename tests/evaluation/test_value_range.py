@@ -2,6 +2,7 @@
 
 import csv
 
+import keras
 import numpy as np
 import pytest
 
@@ -114,3 +115,26 @@ def test_floats_from_0_to_1_in_files_are_refused_before_training_as_well(stream,
 def test_images_that_are_enlarged_stay_in_their_range():
     images = np.random.default_rng(0).choice([0.0, 255.0], (4, 5, 7, 1)).astype("float32")
     assert sslzoo.embed("simvae-digits", images).features.shape == (4, 10)
+
+
+def test_values_beyond_a_range_are_cut_off_in_training_and_in_what_is_published():
+    images = np.array([0, 100, 1000], "uint16")[:, None, None, None] * np.ones((1, 64, 64, 1), "uint16")
+    views = Views("xray", 2, seed=0, value_range=(50, 150))
+    for seen in (views(images, training=True), views.prepare(images), views.preprocessor((64, 64, 1))(images * 1.0)):
+        seen = keras.ops.convert_to_numpy(seen)
+        assert seen.min() >= 0 and seen.max() == pytest.approx(1, abs=1e-6)
+    encoder = composition.compose(views.preprocessor((64, 64, 1)), networks.encoder("mlp-small", (64, 64, 1), 4))
+    assert composition.input_range(encoder) == pytest.approx((50, 150))
+    network = composition.without_preprocessing(encoder)
+    np.testing.assert_allclose(features(encoder, images), network.predict(views.prepare(images), verbose=0), atol=1e-5)
+
+
+def test_floats_far_below_255_have_a_range_of_their_own():
+    reflectances = np.random.default_rng(0).uniform(0.05, 0.4, (20, 16, 16, 12)).astype("float32")
+    reflectances[3, 2, 1, 0] = 3.0  # a cloud
+    low, high = sslzoo.data.value_range(reflectances)
+    assert 0.05 < low < 0.06 and 0.39 < high < 0.41
+    assert sslzoo.data.value_range(np.full((2, 8, 8, 1), 200.0)) == (0, 255)
+    dots = np.zeros((20, 64, 64, 1), "float32")
+    dots[:, 5, 5] = 250  # fewer than one value in a thousand
+    assert sslzoo.data.value_range(dots) == (0, 255)

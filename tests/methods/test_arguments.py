@@ -134,3 +134,9 @@ def test_arguments_are_those_of_all_bases_but_what_a_method_does_without():
 def test_an_unknown_argument_names_the_class_and_the_nearest(make, message):
     with pytest.raises(UnknownNameError, match=message):
         make()
+
+
+def test_a_class_that_takes_no_more_than_it_names_is_read_again():
+    model = Closed(plain_encoder(), Flips(2))
+    again = Closed.from_config(model.get_config())
+    assert again.get_config().keys() == model.get_config().keys() and again.name == model.name

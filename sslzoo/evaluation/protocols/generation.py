@@ -82,7 +82,7 @@ def _bytes(images, encoder):
     low, high = input_range(encoder)
     if (low, high) == (0, 255):
         return images
-    return (np.asarray(images, np.float32) - low) * np.float32(255 / (high - low))
+    return np.clip((np.asarray(images, np.float32) - low) * np.float32(255 / (high - low)), 0, 255)
 
 
 def _fitting(extractor, real, images):

@@ -11,6 +11,7 @@ from sslzoo.evaluation.protocols.protocol import DoesNotApply, Number, Protocol,
 
 # Steps of an epoch, at least: as many as MNIST's 60,000 images make, so that few images are learned to the end too.
 LEAST_STEPS, BATCH_SIZE = 469, 128
+UNEQUAL = 1.5  # times as many images as the smallest class has: of classes so unequal balanced accuracies are shown
 
 
 @dataclasses.dataclass
@@ -109,4 +110,5 @@ def _by_class(subject):
 
 def _unequal(subject):
     """Whether classes may be of very different size, so that balanced accuracies are worth a row."""
-    return subject.num_classes == 2 or subject.attribute in CELEBA_TASKS
+    counts = np.bincount(subject.train_classes)
+    return subject.num_classes == 2 or subject.attribute in CELEBA_TASKS or counts.max() >= UNEQUAL * counts.min()
