@@ -40,10 +40,16 @@ def splits(name: str | os.PathLike | ImageFolder) -> tuple[str, ...]:
     return ImageFolder(name).splits
 
 
-def test_split(name: str | os.PathLike | ImageFolder) -> str | None:
-    """The split that is tested with: "test", or "validation" where there is no other, as in ImageNet; None for none."""
+def test_split(name: str | os.PathLike | ImageFolder, remarks: list[str] | None = None) -> str | None:
+    """The split that is tested with: "test", or "validation" where there is no other, as in ImageNet; None for none.
+
+    `remarks`, a list, gets a sentence of the latter.
+    """
     known = splits(name)
-    return next((split for split in ("test", "validation") if split in known), None)
+    found = next((split for split in ("test", "validation") if split in known), None)
+    if found == "validation" and remarks is not None:
+        remarks.append("There is no split test: the images of validation are tested with.")
+    return found
 
 
 def load(

@@ -135,7 +135,7 @@ def _splits(dataset, shape, image_size, test_share, options):
     def load(split):
         return data.load(source, split, **reading)
 
-    tested = data.test_split(source)
+    tested = data.test_split(source, options["remarks"])
     return data.name_of(dataset), load("train"), load(tested) if tested else None, names, held
 
 

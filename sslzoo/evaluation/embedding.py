@@ -242,7 +242,7 @@ def embed_by(load, name, images, split, batch_size, on_error, progress, labels, 
     floats = judged and source.images.dtype.kind == "f" and input_range(encoder, None) == (0, 255)
     if floats and (dark := checks.values(source.images)):
         raise InvalidInputError(dark)
-    rows, skipped, pending, batches = [], [], [], []
+    rows, skipped, pending, batches, odd = [], [], [], [], None
     for index, read in enumerate(source.each(range(len(source)), fit.side)):
         try:
             pending.append(fit(read()))
@@ -257,6 +257,8 @@ def embed_by(load, name, images, split, batch_size, on_error, progress, labels, 
                 dark = checks.values(batch)
                 if dark and batch.dtype.kind == "f" and not batches and not judged:
                     raise InvalidInputError(dark)
+            elif not batches:
+                odd = _of_other_values(batch, input_range(encoder, None))
             batches.append(outputs_of(encoder, batch, batch_size))
             pending.clear()
         if progress:
@@ -265,7 +267,7 @@ def embed_by(load, name, images, split, batch_size, on_error, progress, labels, 
         raise InvalidInputError(f"None of the images can be read. Received: {len(source):,} images")
     outputs = [np.concatenate(values) for values in zip(*batches)]
     check_finite(outputs[0])
-    remarks = source.remarks() + fit.remarks(len(rows))
+    remarks = source.remarks() + fit.remarks(len(rows)) + [odd] * bool(odd)
     labels = source.labels
     if labels is not None and labels.ndim > 1:
         remarks.append(f"Labels are one class an image; these were left out, of shape {labels.shape}")
@@ -280,4 +282,17 @@ def embed_by(load, name, images, split, batch_size, on_error, progress, labels, 
         model=None if name is None else np.array(name),
         skipped=skipped,
         remarks=remarks,
+    )
+
+
+def _of_other_values(images, span):
+    """In words, that raw images are of other values than those that an encoder was trained on; else None."""
+    if span is None:
+        return None
+    low, high = span
+    if np.mean((images >= low) & (images <= high)) >= 0.1:  # a tile may be empty, and some pixels lie beyond
+        return checks.values(images, low, high, strict=False)
+    return (
+        f"The encoder was trained on values {low:g} to {high:g}, and nine in ten of these lie beyond: features may "
+        f"mean nothing. Received: values {images.min():g} to {images.max():g}"
     )

@@ -55,7 +55,7 @@ def read(plan: Plan) -> Examples:
     train.no_test = _why_no_test(plan, train.labels)
     if train.no_test:
         return train
-    images, labels = _load(plan, source, data.test_split(source), remarks)
+    images, labels = _load(plan, source, data.test_split(source, remarks), remarks)
     if images.shape[1:] != train.images.shape[1:]:
         raise InvalidInputError(
             f"Test images must have the shape of training images, {train.images.shape[1:]}. "

@@ -480,6 +480,8 @@ def test_a_folder_validation_stands_for_test(tmp_path):
     assert report.data["train"] == 24 and report.data["test"] == 11
     measured = sslzoo.evaluate(make_encoder(), tmp_path / "photos", protocols="knn")
     assert measured.data["train"] == 24 and measured.data["test"] == 11
+    for remarks in (report.remarks, measured.remarks):
+        assert "There is no split test: the images of validation are tested with." in remarks
 
 
 def test_held_out_classes_weigh_the_same_however_few_images_of_them_train(monkeypatch):

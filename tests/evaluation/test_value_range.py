@@ -50,7 +50,7 @@ def test_bands_are_trained_on_published_read_and_evaluated(tmp_path, capsys):
     with open(tmp_path / "out" / "history.csv") as file:
         assert len(list(csv.DictReader(file))) == 2
     seen = generation.as_seen(encoder, test_images[:4])
-    np.testing.assert_allclose(seen, (test_images[:4] - low) / (high - low), atol=1e-4)
+    np.testing.assert_allclose(seen, ((test_images[:4] - low) / (high - low)).clip(0, 1), atol=1e-4)
 
 
 def test_the_brightest_and_darkest_values_may_lie_beyond_a_range_that_was_read_off_images(tmp_path):
@@ -138,3 +138,13 @@ def test_floats_far_below_255_have_a_range_of_their_own():
     dots = np.zeros((20, 64, 64, 1), "float32")
     dots[:, 5, 5] = 250  # fewer than one value in a thousand
     assert sslzoo.data.value_range(dots) == (0, 255)
+
+
+@pytest.mark.parametrize("factor, said", [(1, None), (16, "nine in ten of these lie beyond"), (1 / 500, "look black")])
+def test_images_of_other_values_than_an_encoder_was_trained_on_get_a_remark(factor, said):
+    images, _ = bands(20)
+    span = sslzoo.data.value_range(images)
+    views = Views("channels", 2, seed=0, value_range=span)
+    encoder = composition.compose(views.preprocessor((16, 16, 4)), networks.encoder("mlp-small", (16, 16, 4), 4))
+    remarks = sslzoo.embed(encoder, (images - span[0]).clip(0) * factor + span[0]).remarks
+    assert len(remarks) == bool(said) and all(said in remark for remark in remarks)

@@ -1,5 +1,7 @@
 """What constructors take, and that a subclass is saved without further code."""
 
+import warnings
+
 import keras
 import pytest
 from contract import Flips, head, images, plain_encoder
@@ -140,3 +142,18 @@ def test_a_class_that_takes_no_more_than_it_names_is_read_again():
     model = Closed(plain_encoder(), Flips(2))
     again = Closed.from_config(model.get_config())
     assert again.get_config().keys() == model.get_config().keys() and again.name == model.name
+
+
+def test_a_layer_that_a_method_leaves_unbuilt_gets_a_warning():
+    class Lazy(methods.SimCLR):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            self.more = keras.layers.Dense(2)
+
+    model = Lazy(plain_encoder(), None, Flips(2))
+    with pytest.warns(UserWarning, match=r"builds its layers in its constructor .*Lazy with dense"):
+        model.compile("sgd")
+    model.more.build((None, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.compile("sgd")
