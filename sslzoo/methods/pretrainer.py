@@ -210,7 +210,8 @@ class Pretrainer(keras.Model):
         The loss is scaled where any network computes in float16; Keras asks the policy of the whole model alone.
         """
         inputs.refuse_parts(loss=loss, loss_weights=loss_weights, metrics=metrics, weighted_metrics=weighted_metrics)
-        if unbuilt := [layer.name for layer in self.layers if not layer.built and layer is not self.views]:
+        making = (self.views, getattr(self, "local_views", None))  # which have nothing that a checkpoint keeps
+        if unbuilt := [layer.name for layer in self.layers if not layer.built and layer not in making]:
             warnings.warn(
                 "A method builds its layers in its constructor (layer.build(shape)), or no checkpoint and no .keras "
                 f"file of it can be read. Received: {type(self).__name__} with {', '.join(unbuilt)}, not built yet",
