@@ -110,10 +110,10 @@ def merged(runs, name, command):
     Raises:
         InvalidInputError: runs that differ in more than the seed.
     """
-    first = runs[0]
     if any(run.get("ended", "epochs") != "epochs" for run in runs):  # each came to its own end, and views say when
-        runs = [run | {"views_seen": round(sum(run["views_seen"] for run in runs) / len(runs))} for run in runs]
-        first = runs[0]
+        views = round(sum(run["views_seen"] for run in runs) / len(runs))
+        runs = [run | {"views_seen": views} for run in runs]
+    first = runs[0]
     for other in runs[1:]:
         of_first, of_other = (
             {"method": run["method"], "dataset": run["dataset"], "views_seen": run["views_seen"], **run["settings"]}

@@ -3,6 +3,7 @@
 import json
 import re
 import warnings
+from types import SimpleNamespace
 
 import contract
 import keras
@@ -16,7 +17,7 @@ from sslzoo import data, errors, methods, networks
 from sslzoo.callbacks import Health, Journal, Stopwatch, UntilKNN, health, monitors
 from sslzoo.files import write_beside
 from sslzoo.methods.advice import SIGNS, advise
-from sslzoo.methods.compiled import predicted
+from sslzoo.methods.compiled import predicted, watched_views
 from sslzoo.methods.pretrainer import Pretrainer
 from sslzoo.views import Views
 
@@ -447,6 +448,16 @@ def test_a_recipe_stops_on_collapse_and_its_results_say_why(tmp_path, monkeypatc
     assert {"health_std", "health_rank", "health_uniformity", "health_alignment"} <= set(header.split(","))
     with np.load(tmp_path / "run" / "checkpoint.npz") as checkpoint:
         assert json.loads(str(checkpoint["note"]))["epochs_done"] == len(rows) == 2
+
+
+def test_looking_at_views_moves_no_generator_of_theirs():
+    views = Views([keras.layers.GaussianNoise(0.1)], 2, seed=0)
+    views(np.zeros((2, 8, 8, 1), "uint8"), training=True)
+    before = [ops.convert_to_numpy(each) for each in views.variables]
+    watched_views(SimpleNamespace(views=views), np.zeros((4, 8, 8, 1), "uint8"), seed=1)
+    assert len(before) >= 2
+    for old, new in zip(before, views.variables, strict=True):
+        np.testing.assert_array_equal(old, ops.convert_to_numpy(new))
 
 
 def test_predictions_come_in_whole_batches_that_devices_can_share():

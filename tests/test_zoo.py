@@ -322,6 +322,22 @@ def test_anyones_repository(published, monkeypatch):
         sslzoo.load("hf://nobody/nothing")
 
 
+@pytest.mark.parametrize("named", [REPOSITORY, f"{REPOSITORY}@v1"])
+def test_features_say_the_commit_that_made_them_whatever_becomes_of_a_branch(named, published):
+    commit = published.repositories[REPOSITORY].refs["main"]
+    published.repositories[REPOSITORY].refs["v1"] = commit
+    assert str(sslzoo.embed(f"hf://{named}", IMAGES).model) == f"hf://{REPOSITORY}@{commit}"
+
+
+def test_a_manifest_that_cannot_be_written_is_told_before_anything_is_sent(published, folder, monkeypatch):
+    write(folder, models(), results(seeds=[2]), overwrite=True)
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != index.path().parent and access(path, mode))
+    with pytest.raises(InvalidInputError, match=r"manifest must lie where it can be written.*--no-manifest"):
+        publishing.publish(folder, REPOSITORY)
+    assert published.requests == []
+
+
 def test_a_name_at_another_revision(published, folder):
     publishing.publish(folder, REPOSITORY)
     pinned = index.read()[NAME]["revision"]

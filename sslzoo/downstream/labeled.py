@@ -12,10 +12,9 @@ from sslzoo.data.image_folder import held_out, split_folders
 from sslzoo.data.sources import is_folder
 from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation.datasets import TEST_SHARE, with_classes
+from sslzoo.evaluation.protocols.linear import UNEQUAL
 from sslzoo.files import as_path, is_named
 from sslzoo.zoo.results import TEXT, is_text
-
-IMBALANCE = 1.5  # the commonest class is weighed down where it has that many times the images of the rarest
 
 
 @dataclasses.dataclass
@@ -232,6 +231,6 @@ def draw(labels: np.ndarray, each: int, classes: list[str], seed: int) -> np.nda
 def class_weights(labels: np.ndarray) -> "dict[int, float] | None":
     """Class -> weight that makes all count the same, of mean 1 over images; None where their sizes are much alike."""
     counts = np.bincount(labels)
-    if counts.max() < IMBALANCE * counts.min():
+    if counts.max() < UNEQUAL * counts.min():
         return None
     return {label: len(labels) / (len(counts) * count) for label, count in enumerate(counts.tolist())}

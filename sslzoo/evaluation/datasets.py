@@ -48,7 +48,8 @@ def read(dataset, test, data_dir, shape, **reading):
             return images if is_array else checks.array(images), labels
         sized = {"image_size": tuple(shape[:2])} if is_folder(given) and all(shape[:2]) else {}
         source = listed(given) if is_folder(given) else given
-        split = data.test_split(source, remarks) or split if split == "test" else split
+        if split == "test":
+            split = data.test_split(source, remarks) or split
         # Of a folder larger than memory each protocol reads again what it needs.
         images, labels = data.load(source, split, data_dir=data_dir, stream="auto", remarks=remarks, **sized, **reading)
         images, done = data.fit_images(images, shape)

@@ -205,6 +205,8 @@ def test_onnx_files_of_other_dtypes(tmp_path, kind, scale):
         assert encoders.features_of(encoder, views)[0, :4].tolist() == [0, 1, 255, 255]
         with pytest.raises(InvalidInputError, match="takes uint8 scales images itself"):
             encoders.as_encoder(tmp_path / "flat.onnx", 1 / 255)
+        spared = encoders.as_encoder(tmp_path / "flat.onnx", 1 / 255, needed=False)  # as `compare --scale` asks for all
+        np.testing.assert_array_equal(encoders.features_of(spared, IMAGES), encoders.features_of(encoder, IMAGES))
 
 
 def test_a_method_for_images_of_any_size_is_no_function():

@@ -8,7 +8,7 @@ import pytest
 import threadpoolctl
 from oracle import numerical_gradient
 
-from sslzoo.evaluation import balanced_accuracy, probes, train_probe, train_probe_on_views
+from sslzoo.evaluation import balanced_accuracy, evaluate_features, probes, train_probe, train_probe_on_views
 
 
 def blobs(rows, classes=4, width=6, spread=0.3, seed=0):
@@ -227,3 +227,11 @@ def test_wide_features_are_computed_with_all_cores(width, hidden, threads, monke
     rows, labels = np.random.default_rng(0).normal(size=(8, width)), np.arange(8) % 2
     train_probe(rows, labels, rows, labels, 2, hidden=hidden, epochs=1)
     assert limits == [threads]
+
+
+@pytest.mark.parametrize(("sizes", "shown"), [((80, 10, 10), True), ((34, 33, 33), False)])
+def test_balanced_accuracy_is_shown_of_unequal_classes(sizes, shown):
+    labels = np.repeat(np.arange(3), sizes)
+    rows = np.random.default_rng(0).normal(size=(100, 4)) + np.eye(3, 4)[labels]
+    report = evaluate_features((rows, labels), (rows, labels), protocols="linear", epochs=1)
+    assert ("linear.converged_balanced_accuracy" in {metric["name"] for metric in report.metrics()}) == shown

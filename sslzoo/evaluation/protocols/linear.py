@@ -11,7 +11,8 @@ from sslzoo.evaluation.protocols.protocol import DoesNotApply, Number, Protocol,
 
 # Steps of an epoch, at least: as many as MNIST's 60,000 images make, so that few images are learned to the end too.
 LEAST_STEPS, BATCH_SIZE = 469, 128
-UNEQUAL = 1.5  # times as many images as the smallest class has: of classes so unequal balanced accuracies are shown
+# The commonest class has so many times the images of the rarest: balanced accuracies are shown, and `finetune` weighs.
+UNEQUAL = 1.5
 
 
 @dataclasses.dataclass
