@@ -19,7 +19,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 
 POLICIES = ("simvae-mnist", "simvae-cifar10", "simclr-cifar10")
 # Name of a line: network, shape of images, policy, side of views, latents, images a step, views of each.
@@ -35,19 +34,19 @@ def figures(rounds, steps, only=""):
     """{line: seconds per 1,000 views} of the backend that is set, and the clock they are of."""
     import keras
     import numpy as np
-    from views import device_step, image_shape, on_gpu
+    from views import clock, device_step, image_shape, on_gpu
 
     from sslzoo import data
     from sslzoo.views import Views
 
-    clock = time.perf_counter if on_gpu() else time.process_time
+    now = clock()
     random = np.random.default_rng(0)
     found = {}
     for policy in [policy for policy in POLICIES if only in f"views {policy}"]:
         images = random.integers(0, 256, (64, *image_shape(policy)), "uint8")
         step = device_step(Views(policy, 4, seed=0), images)
         step()
-        found[f"views {policy}"] = _median(lambda step=step: [step() for _ in range(4)], 4 * 256, rounds, clock)
+        found[f"views {policy}"] = _median(lambda step=step: [step() for _ in range(4)], 4 * 256, rounds, now)
     for name, precision in itertools.product([name for name in STEPS if only in name], PRECISIONS):
         network, shape, policy, side, latents, batch, views = STEPS[name]
         keras.config.set_dtype_policy(precision)
@@ -60,7 +59,7 @@ def figures(rounds, steps, only=""):
             model.fit(batches, epochs=1, shuffle=False, verbose=0)
 
         train()
-        found[f"{name}, {precision}"] = _median(train, batch * views * steps, rounds, clock)
+        found[f"{name}, {precision}"] = _median(train, batch * views * steps, rounds, now)
     return {"clock": "wall" if on_gpu() else "processor", "seconds": found}
 
 

@@ -14,12 +14,11 @@ Three figures, each beside its reference in the same run; times are those of the
 
 import argparse
 import statistics
-import time
 
 import keras
 import numpy as np
 from keras import ops
-from views import on_gpu
+from views import clock
 
 from sslzoo.losses import nearest, within
 
@@ -43,12 +42,12 @@ def compiled(function):
 
 
 def seconds(function, *arrays):
-    """Of processor, all threads counted, which other work on the machine changes little; on a GPU of wall time."""
-    clock = time.perf_counter if on_gpu() else time.process_time
-    start = clock()
+    """By `views.clock`."""
+    now = clock()
+    start = now()
     for tensor in keras.tree.flatten(function(*arrays)):
         ops.convert_to_numpy(tensor)
-    return clock() - start
+    return now() - start
 
 
 def memory(function, queries, rows, size):

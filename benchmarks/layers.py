@@ -8,12 +8,11 @@ medians are of processor time of all threads, which other work changes little; o
 """
 
 import argparse
-import time
 
 import keras
 import numpy as np
 from keras import ops
-from views import on_gpu
+from views import clock
 
 from sslzoo import networks
 
@@ -57,7 +56,7 @@ def main(argv=None):
     add("--precision", default="float32", help="dtype policy (float32)")
     options = parser.parse_args(argv)
     keras.config.set_dtype_policy(options.precision)
-    clock, shape = time.perf_counter if on_gpu() else time.process_time, (options.side, options.side, 3)
+    now, shape = clock(), (options.side, options.side, 3)
     images = ops.convert_to_tensor(np.random.default_rng(0).random((options.batch_size, *shape), "float32"))
     print(f"{keras.backend.backend()}, {options.precision}, {options.batch_size} images of {options.side} pixels")
     for name in options.networks:
@@ -67,10 +66,10 @@ def main(argv=None):
         steps, spent = [gradients(network, images) for network in (ours, theirs)], [[], []]
         for _ in range(1 + options.rounds):  # the first compiles
             for step, seconds in zip(steps, spent):
-                began = clock()
+                began = now()
                 for gradient in step():
                     ops.convert_to_numpy(gradient)  # which waits for it
-                seconds.append(clock() - began)
+                seconds.append(now() - began)
         ours, theirs = (float(np.median(seconds[1:])) for seconds in spent)
         print(f"{name}: {ours / theirs:.2f} x, {ours:.3f} s against {theirs:.3f} s")
 

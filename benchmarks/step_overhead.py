@@ -41,7 +41,7 @@ def inside_fit(model, images, batch_size, steps, fused):
     else:
         batches = data.Batches(images, None, batch_size, seed=0, repeat=True, steps_per_execution=fused)
     model.fit(batches, steps_per_epoch=steps + fused, epochs=1, shuffle=False, verbose=0, callbacks=[clock])
-    return clock.seconds
+    return clock.seconds * steps
 
 
 def now():
@@ -49,19 +49,20 @@ def now():
 
 
 class Clock(keras.callbacks.Callback):
-    """From the end of the first program, which is compiled there, to the end of the epoch with its results in hand."""
+    """Wall and processor seconds of a step, from the end of the first program, which is compiled there, to the end of
+    the epoch with its results in hand."""
 
     def on_train_begin(self, logs=None):
         self._began = None
 
     def on_train_batch_end(self, batch, logs=None):
         if self._began is None:
-            ops.convert_to_numpy(logs["loss"])
-            self._began = now()
+            float(logs["loss"])
+            self._began, self._first = now(), batch + 1
 
     def on_epoch_end(self, epoch, logs=None):
         float(logs["loss"])
-        self.seconds = now() - self._began
+        self.seconds = (now() - self._began) / (self.params["steps"] - self._first)
 
 
 def by_hand(model, images, batch_size, steps, fused):

@@ -25,7 +25,7 @@ from sslzoo.data.catalogue import KNOWN
 from sslzoo.evaluation.protocols.linear import BATCH_SIZE, LEAST_STEPS
 from sslzoo.files import module_at, read_json, write_beside
 from sslzoo.views import POLICIES
-from sslzoo.zoo.results import check_results, read_results, tag_of
+from sslzoo.zoo.results import check_results, read_results, tag_of, values_of
 
 figures = module_at(Path(__file__).with_name("figures.py"))
 ROOT = Path(__file__).resolve().parent.parent
@@ -200,9 +200,9 @@ def read_entries(*folders):
     return sorted(entries, key=lambda e: (order.get(e.dataset, 99), known.get(e.method, 99), e.name))
 
 
-def read_papers(path=ROOT / "benchmarks" / "papers.csv"):
+def read_papers():
     """(paper, table, dataset, method, metric) -> what was printed."""
-    with open(path, newline="", encoding="utf-8") as file:
+    with open(ROOT / "benchmarks" / "papers.csv", newline="", encoding="utf-8") as file:
         return {
             (row["paper"], row["table"], row["dataset"], row["method"], row["metric"]): row["value"]
             for row in csv.DictReader(file)
@@ -941,7 +941,7 @@ def page(entries, papers, ablated=()):
         ("Table 2 of On Mutual Information: memory banks", "mutual-information", ("2",), ("views.accuracy",)),
     )
     for title, paper, tables, metrics in sections:
-        lines += [f"## {title}", "", f"From {PAPERS[paper]}.{NOTES.get(title, '')}", ""]
+        lines += [f"## {title}", "", f"From {PAPERS[paper]}.{NOTES.get((paper, tables[0]), '')}", ""]
         lines += comparison(entries, papers, paper, tables, metrics)
     lines += ["## Content and style: figure 4 of SimVAE, without labels", "", STYLE_NOTE, ""]
     lines += style_table(entries) or ["No entry has been measured yet.", ""]
@@ -1017,15 +1017,15 @@ SETTINGS_NOTE = (
     "methods that reconstruct images), images and views of each in a step."
 )
 NOTES = {
-    "Table 5 of SimVAE: linear probe and GMM": " On CIFAR-10 its GMM column of discriminative methods seems moved by a "
+    ("simvae", "5"): " On CIFAR-10 its GMM column of discriminative methods seems moved by a "
     "row against that of the workshop version.",
-    "Table 6 of SimVAE: ARI and NMI of clusters": " For SimCLR and MoCo on CIFAR-10 the paper prints an ARI above the "
+    ("simvae", "6"): " For SimCLR and MoCo on CIFAR-10 the paper prints an ARI above the "
     "NMI: its columns are probably exchanged there.",
-    "Table 7 of SimVAE: reconstruction and generation": " MSE is that of an entry's own decoder, where that is "
+    ("simvae", "7"): " MSE is that of an entry's own decoder, where that is "
     "published; under *Decoders* stands that of a decoder fitted to the features, where it is not. FID takes the "
     "weights of InceptionV3; where they could not be had, a Fréchet distance in another space stands there, too; it is "
     "not comparable with an FID.",
-    "Table 8 of the workshop version: likelihood": " Its likelihoods hold a constant that it does not state, so only "
+    ("simvae-workshop", "8"): " Its likelihoods hold a constant that it does not state, so only "
     "differences compare, and it does not say what p(z) of a single image is.",
 }
 STYLE_NOTE = (
@@ -1139,10 +1139,6 @@ def zoo_by_dataset(weights):
         found.setdefault(results["dataset"], []).append(results)
     order = sorted(found, key=lambda dataset: (dataset == "digits", list(KNOWN).index(dataset)))
     return {dataset: sorted(found[dataset], key=lambda r: -values_of(r).get(ZOO_COLUMNS[0], 0)) for dataset in order}
-
-
-def values_of(results):
-    return {metric["name"]: metric["value"] for metric in results.get("metrics", [])}
 
 
 def zoo_row(results):

@@ -26,11 +26,11 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import keras
 import numpy as np
+from step_overhead import Clock, by_hand
 
 from sslzoo import data, methods, networks
 from sslzoo.callbacks.memory import peak_memory
@@ -69,29 +69,6 @@ def make(options, views, size=None):
             model = methods.SimCLR(encoder, head, views)
     model.compile(optimizer=keras.optimizers.SGD(0.01, momentum=0.9), steps_per_execution=options.fuse_steps)
     return model
-
-
-# ---------------------------------------------------------------- the clock
-
-
-class Clock(keras.callbacks.Callback):
-    """Wall and processor seconds, and steps, from the end of the first program to the end of the epoch."""
-
-    def on_train_begin(self, logs=None):
-        self._began = None
-
-    def on_train_batch_end(self, batch, logs=None):
-        if self._began is None:
-            float(logs["loss"])
-            self._began, self._first = now(), batch + 1
-
-    def on_epoch_end(self, epoch, logs=None):
-        float(logs["loss"])
-        self.seconds = (now() - self._began) / (self.params["steps"] - self._first)
-
-
-def now():
-    return np.array([time.perf_counter(), time.process_time()])
 
 
 def in_fit(model, images, options):
@@ -267,8 +244,6 @@ def in_turn(options, precision, ours):
 
 def bare_scan(model, images, options):
     """Wall and processor seconds of a step by hand, K steps in one `lax.scan`, views included."""
-    from step_overhead import by_hand
-
     steps, fused = options.steps * options.fuse_steps, options.fuse_steps
     times = [by_hand(model, images, options.batch_size, steps, fused) / steps for _ in range(options.rounds)]
     return np.median(times, axis=0)

@@ -31,7 +31,7 @@ from sslzoo.downstream import charts, diagnosis, ranking
 from sslzoo.downstream.encoders import as_encoder, features_of
 from sslzoo.downstream.images import views_of
 from sslzoo.files import write_beside
-from sslzoo.zoo.results import read_results
+from sslzoo.zoo.results import read_results, values_of
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "without_labels" / "measures.json"
@@ -88,7 +88,7 @@ def measured(dataset, data_dir):
 
 def accuracies(results):
     """What the card of an entry says, in percent."""
-    values = {metric["name"]: metric["value"] for metric in results["metrics"]}
+    values = values_of(results)
     return {name: values[metric] for name, metric in ACCURACIES.items()}
 
 

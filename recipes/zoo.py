@@ -45,7 +45,7 @@ from sslzoo.training import devices, flags  # noqa: E402
 from sslzoo.training.folder import read as read_record  # noqa: E402
 from sslzoo.training.settings import resolve  # noqa: E402
 from sslzoo.zoo import index, layout  # noqa: E402
-from sslzoo.zoo.results import is_name, read_results  # noqa: E402
+from sslzoo.zoo.results import is_name, read_results, values_of  # noqa: E402
 
 COLUMNS = ("entry", "recipe", "dataset", "flags", "seed", "without")
 # Settings that do not change the weights.
@@ -208,7 +208,7 @@ def show(zoo):
         took = reached = ""
         if (zoo.weights / entry.entry / layout.RESULTS).is_file():
             results = read_results(zoo.weights / entry.entry)
-            took, values = f"{results['wall_seconds'] / 60:.0f} min", _values(results)
+            took, values = f"{results['wall_seconds'] / 60:.0f} min", values_of(results)
             reached = f"kNN {values[KNN]:.1f} %" if KNN in values else ""
         print(f"{entry.entry:36} {zoo.state(entry):8} {took:>9} {reached:>12}  {' '.join(entry.words[:-2])}")
 
@@ -328,7 +328,7 @@ def check(zoo, entry, scratch):
     anew = Zoo([entry], scratch, zoo.weights, zoo.data_dir)
     if train(anew, [entry]):
         return False
-    values = _values(read_results(anew.runs / entry.entry / entry.entry))
+    values = values_of(read_results(anew.runs / entry.entry / entry.entry))
     agrees = True
     for metric in committed["metrics"]:
         name, tolerance = metric["name"], CHECKED.get(metric["name"].partition(".")[0])
@@ -345,10 +345,6 @@ def check(zoo, entry, scratch):
         print(f"{name:32} {metric['value']:7.2f} committed {values[name]:7.2f} now {difference:+6.2f}{held}")
     print(f"{entry.entry}: {'as committed' if agrees else 'NOT as committed'}")
     return agrees
-
-
-def _values(results):
-    return {metric["name"]: metric["value"] for metric in results.get("metrics", [])}
 
 
 def main(argv=None):

@@ -8,8 +8,6 @@ import difflib
 import re
 from collections.abc import Iterable
 
-from sslzoo import renamed
-
 __all__ = [
     "ArtifactError",
     "BackendError",
@@ -134,6 +132,3 @@ def nearest(name, known, most=3):
 def plain(name):
     """The letters and digits of a name in lower case: SimVAE_MNIST and simvae-mnist are one."""
     return "".join(filter(str.isalnum, str(name).lower()))
-
-
-__getattr__ = renamed.names(__name__, ArtefactError=ArtifactError)

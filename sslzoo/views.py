@@ -201,7 +201,10 @@ def policy(name: str, size: int | tuple[int, int] | None = None, **changes) -> l
             known = set(constructors.arguments(_LAYERS[step], RandomLayer)) - {"seed"}
             value = (settings or {}) | {choose(f"setting of {step}", key, known): value[key] for key in value}
         row[step] = value
-    steps = [layer for step, value in row.items() if value is not None for layer in _MAKE[step](value)]
+    steps = []
+    for step, value in row.items():
+        if value is not None:
+            steps += [_LAYERS[step](**value)] if step in _LAYERS else _MAKE[step](value)
     return steps if size is None else _fit_size(steps, size)
 
 
@@ -220,17 +223,13 @@ _LAYERS = {  # of the steps that have several settings
     "blur": augment.GaussianBlur,
     "normalize": augment.Normalize,
 }
-_MAKE = {
-    "crop": lambda settings: [augment.RandomResizedCrop(**settings)],
+_MAKE = {  # of the others
     "shift": lambda pixels: [augment.RandomShift(pixels)],
     "flip": _flip,
     "turn": lambda degrees: [augment.QuarterTurn() if degrees is True else augment.Rotation(degrees)],
-    "jitter": lambda settings: [augment.ColorJitter(**settings)],
     "gray": lambda probability: [augment.Grayscale(probability)],
-    "blur": lambda settings: [augment.GaussianBlur(**settings)],
     "solarize": lambda probability: [augment.Solarize(probability=probability)],
     "threshold": lambda value: [augment.Threshold(value)],
-    "normalize": lambda settings: [augment.Normalize(**settings)],
     "lab": lambda scaled: [augment.Lab(scaled)],
     "noise": lambda stddev: [augment.GaussianNoise(stddev)],
 }

@@ -41,6 +41,15 @@ def pytest_collection_finish(session):
     gc.freeze()
 
 
+@pytest.fixture
+def quick_plane(monkeypatch):
+    """Runs draw without t-SNE, which takes longer than a small run; tests of pictures have it."""
+    from sslzoo.evaluation import pictures
+
+    real = pictures._in_the_plane
+    monkeypatch.setattr(pictures, "_in_the_plane", lambda features, seed: real(features[:, :2], seed))
+
+
 @pytest.fixture(scope="module", autouse=True)
 def what_outlives_a_file():
     """Is what backends keep of each program they made: to look through all of it again took a tenth of the suite."""

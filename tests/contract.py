@@ -184,6 +184,14 @@ CASES = {
     "simdino": (3, joint_embedding(methods.SimDINO, with_head=True, momentum=0.9, total_steps=9)),
 }
 
+# Those with random numbers of their own, beside the views'.
+DRAWING = {
+    *("vae", "beta-vae", "cr-vae", "simvae", "simvae-gaussian-center", "cmc", "cmc-annulus", "wmse", "visreg"),
+    *("instance-discrimination", "instance-discrimination-drawn", "instance-discrimination-nce"),
+    *("jem", "gedi", "gedi-no-gen", "gedi-no-inv", "gedi-no-prior", "gedi-two-stage", "ebclr", "ebclr-no-gen"),
+    *("lejepa", "lejepa-local", "lejepa-global"),
+}
+
 # name -> variables that a training step leaves alone, because something else is there to write them.
 STILL = {"deepcluster": ("assignments", "cluster_weights"), "annulus": ("labels",), "local-aggregation": ("labels",)}
 

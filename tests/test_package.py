@@ -47,7 +47,6 @@ def place(path):
 # The rooms in the order in which data flows through them. Nothing imports what stands to its right.
 FLOW = [
     "lazy",
-    "renamed",
     "errors",
     "files",
     "environment",

@@ -3,12 +3,9 @@
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
-from keras.ops import convert_to_numpy as array
 
-from sslzoo import cli, errors, losses, networks
-from sslzoo.evaluation import pictures
+from sslzoo import cli
 
 ROOT = Path(__file__).resolve().parent.parent
 IDIOMS = {  # what is not written -> why, or what is
@@ -61,28 +58,6 @@ def test_spelling_is_that_of_keras():
         for path in (*PAGES, *CODE)
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         for match in BRITISH.finditer(line)
-        if not is_old(line, match)
+        if match[0] not in ("licence", "centre_variance")  # which older files have
     ]
     assert not found
-
-
-def is_old(line, match):
-    """Whether the word is an old name that still works."""
-    return "renamed." in line or match[0] in ("licence", "centre_variance")
-
-
-def test_old_spellings_work_and_warn():
-    with pytest.warns(DeprecationWarning, match="neighbours is neighbors now"):
-        assert pictures.neighbours is pictures.neighbors
-    with pytest.warns(DeprecationWarning, match="centre_of_mass_encoder is"):
-        assert networks.centre_of_mass_encoder is networks.center_of_mass_encoder
-    with pytest.warns(DeprecationWarning, match="ArtefactError is"):
-        assert errors.ArtefactError is errors.ArtifactError
-    z = np.arange(12, dtype="float32").reshape(2, 3, 2)
-    with pytest.warns(DeprecationWarning, match="centre_variance is center_variance now"):
-        old = losses.group_prior(z, 0.15, centre_variance=2.0)
-    np.testing.assert_array_equal(array(old), array(losses.group_prior(z, 0.15, center_variance=2.0)))
-    with pytest.raises(TypeError, match="multiple values"):
-        losses.group_prior(z, 0.15, centre_variance=2.0, center_variance=1.0)
-    with pytest.raises(AttributeError, match="no attribute 'neighbor'"):
-        _ = pictures.neighbor

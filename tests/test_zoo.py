@@ -177,7 +177,7 @@ def test_a_folder_that_changes_while_it_is_read_is_not_published(hub, folder, mo
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", contract.CASES)
+@pytest.mark.parametrize("method", ["simvae", "vae", "simclr-projector", "byol", "annulus", "cmc", "dino", "gedi"])
 def test_every_part_of_every_method_is_loaded_published_and_loaded_again(hub, tmp_path, method):
     num_views, make = contract.CASES[method]
     model = make(contract.Flips(num_views))

@@ -13,7 +13,7 @@ from sslzoo.errors import InvalidInputError
 
 @serializable
 class RandomApply(ImageTransform):
-    """Applies a step to each image with a probability, and else leaves the image alone; at inference always.
+    """Applies a step to each image with a probability; the others, and at inference all, stay as they are.
 
     Example:
         import numpy as np

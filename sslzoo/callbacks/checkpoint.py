@@ -283,8 +283,6 @@ class Journal(StepCounter):
         rows: list of dict, one per epoch, an epoch cut short included: terms, `views` and `seconds` so far, speed.
     """
 
-    BOOKKEEPING = ("views", "views_per_second", "seconds")
-
     def __init__(self, path: "str | Path", views_per_step: int):
         super().__init__()
         self.path = as_path(path)

@@ -126,7 +126,7 @@ class UntilKNN(EndsTraining):
         until = callbacks.UntilKNN(0.9, journal)  # then: callbacks=[monitor, until, journal]
 
     Args:
-        mark: float in (0, 1].
+        mark: float in [0, 1].
         journal: `Journal` of the run, which has the time.
     """
 

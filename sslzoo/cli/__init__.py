@@ -1,7 +1,8 @@
 """The command line: `sslzoo COMMAND ...`, a function for each command in the modules of this folder.
 
 Results go to standard output, everything else (progress, remarks, errors) to standard error. Exit codes: 0, all went
-well; 1, a check failed or not all images were embedded; 2, wrong usage, or an error that the message explains.
+well; 1, a check failed or not all images were embedded; 2, wrong usage, or an error that the message explains;
+3, another fault; 130 and 141, interrupted.
 
 Nothing here imports Keras before a command needs it: `--help`, `list` and `info` answer at once.
 """

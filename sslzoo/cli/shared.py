@@ -22,7 +22,12 @@ ATTRIBUTE = argument(
     metavar="A",
     help="which of several labels is the class: a column from 0; of CelebA an attribute, hair or gender (Male)",
 )
-SCALE = argument("--scale", type="rate", metavar="S", help="factor for values 0..255 before an .onnx gets them (1/255)")
+SCALE = argument(
+    "--scale",
+    type="rate",
+    metavar="S",
+    help="factor for values 0..255 before an .onnx gets them (1 if it takes uint8 or is sslzoo's, else 1/255)",
+)
 SEED = argument("--seed", type="seed", default=0, help="random seed (0)")
 LIMIT = argument(
     "--limit", dest="max_train", type="positive integer", metavar="N", help="most training images, drawn at random"

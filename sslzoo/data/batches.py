@@ -116,8 +116,8 @@ def pipeline(
 
     Returns:
         `tf.data.Dataset` of `(images, labels)`; with index of `({"images": images, "index": index}, labels)`; for a set
-        without labels of a tuple of one. images uint8 (B, H, W, C), or the (B, J, H, W, C) floats that `views` makes;
-        labels int64 (B,) or (B, 40); index int32 (B,). Its cardinality is known.
+        without labels of a tuple of one. images (B, H, W, C) as `load` gives them, or the (B, J, H, W, C) floats that
+        `views` makes; labels int64 (B,) or (B, 40); index int32 (B,). Its cardinality is known.
 
     Raises:
         ImportError: TensorFlow is not installed; `Batches` needs none.

@@ -96,8 +96,8 @@ def load(
             sorted names. None: where a folder has splits and all images of a split lie in folders, they are classes.
         test_share: float in [0, 1), with labels="folders" and a folder without splits: the share of each class that
             makes the split "test", at least one image and never all. They are the same in every run.
-        on_error: "fail": images of a folder that cannot be read are an error that lists them; "skip": they are left
-            out.
+        on_error: "fail": images of a folder that cannot be read are an error that counts them and names ten; "skip":
+            they are left out.
         remarks: list, to which sentences are added that say what was done: files passed over, images left out or
             changed.
         stream: for a folder of images only. True leaves them in their files, to be read batch by batch; each is read
@@ -106,10 +106,10 @@ def load(
         background: str, color that transparent images of a folder are laid on: a name, or "#rrggbb".
 
     Returns:
-        `(images, labels)`: images uint8 (N, H, W, C) in 0..255 with C = 1 or 3 (of an `.npz`, uint8, uint16 or
-        float32 with up to 32 channels; with `stream`, `StreamedImages`, which `Batches` and `pipeline` take, too);
-        labels int64 (N,), of CelebA int64 (N, 40) in the order of `CELEBA_ATTRIBUTES`, or None for a set without
-        labels. The i-th image is the same at every call.
+        `(images, labels)`: images uint8 (N, H, W, C) in 0..255 with C = 1 or 3 (of an `.npz` or of TIFF files,
+        uint8, uint16 or float32 with up to 32 channels; with `stream`, `StreamedImages`, which `Batches` and
+        `pipeline` take, too); labels int64 (N,), of CelebA int64 (N, 40) in the order of `CELEBA_ATTRIBUTES`, or None
+        for a set without labels. The i-th image is the same at every call.
 
     Raises:
         UnknownNameError: unknown data set or split.
@@ -171,8 +171,8 @@ def check(images, labels=None) -> tuple[np.ndarray, np.ndarray | None]:
     """Return raw images and labels as the rest of the package expects them, or say what is wrong with them.
 
     Args:
-        images: array (N, H, W, C), N > 0, C from 1 to 32; uint8, uint16, or finite floats, of which
-            some are above 1 (multiply floats in 0..1 by 255).
+        images: array (N, H, W, C), N > 0, C from 1 to 32; uint8, uint16, or finite floats, not all
+            within 0..1 (multiply these by 255).
         labels: integers (N,) or (N, 1) >= 0, or (N, T) of 0 and 1 for T attributes, or None.
 
     Returns:

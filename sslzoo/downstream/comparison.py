@@ -12,6 +12,7 @@ from scipy.stats import binomtest
 from sslzoo import checks, progress
 from sslzoo.checks import is_pair
 from sslzoo.data.labels import check_labels
+from sslzoo.downstream import charts
 from sslzoo.downstream.encoders import FunctionEncoder, as_encoder, features_of
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.evaluation import datasets, drawing, neighbors
@@ -228,8 +229,6 @@ class Comparison:
 
     def picture(self, path: "str | os.PathLike | None" = None):
         """Accuracies and differences with their intervals as one PNG: its path, or a `Picture` without `path`."""
-        from sslzoo.downstream import charts  # matplotlib: only for who draws
-
         panels = []
         for protocol in self.settings:
             some = [each for each in self.accuracies if each.protocol == protocol]
@@ -308,12 +307,12 @@ def compare(
 
     Args:
         encoders: at least two: a list, or a dict name -> encoder. Each is a name, folder or address for `sslzoo.load`,
-            an `.onnx`, a Keras model, a `torch.nn.Module`, a callable (`downstream.encoders.as_encoder`), or a pair of
+            an `.onnx`, a Keras model, a `torch.nn.Module`, a callable (`sslzoo.downstream.as_encoder`), or a pair of
             features (train (N, L), test (M, L)) of the images, in their order.
         dataset, test, data_dir, image_size, labels, test_share, on_error, background, attribute: as in
             `sslzoo.evaluate`. Of features alone, `(train labels, test labels)` will do as `dataset`.
         scale: float, what values 0..255 are multiplied with before an ONNX file, a `torch.nn.Module` or a callable sees
-            them, as in `downstream.encoders.as_encoder`; the others scale images themselves.
+            them, as in `sslzoo.downstream.as_encoder`; the others scale images themselves.
         protocols: of "knn" (k = 10, cosine) and "logistic" (regression on standardized features).
         max_train: int, use that many train images, chosen at random, the same for all; None for all.
         batch_size: int, images per call of an encoder.

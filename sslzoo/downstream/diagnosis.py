@@ -15,6 +15,7 @@ from sslzoo.downstream.encoders import as_encoder, as_features, features_of
 from sslzoo.downstream.images import default_policy, some_images, views_of
 from sslzoo.errors import InvalidInputError, SSLZooError
 from sslzoo.evaluation import measures as of
+from sslzoo.evaluation import pictures
 from sslzoo.evaluation.features import check_features, image_shape, sized
 from sslzoo.files import as_json, is_named, write_beside
 from sslzoo.networks.composition import input_range
@@ -271,8 +272,6 @@ class Diagnosis:
 
     def neighbors(self, path: "str | os.PathLike | None" = None):
         """Ten images beside those with the nearest features, as a PNG: its path, or a `Picture` without `path`."""
-        from sslzoo.evaluation import pictures
-
         if not self.shows_images:
             raise InvalidInputError("Neighbors are shown of gray or color images. Received: images=None")
         return pictures.neighbors(self.images, self.features, path)

@@ -20,7 +20,7 @@ from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation.embedding import Embedding
 from sslzoo.evaluation.features import check_features, normalized, scaled
 from sslzoo.evaluation.neighbors import nearest
-from sslzoo.evaluation.pictures import CLASS_COLORS
+from sslzoo.evaluation.pictures import class_colors
 from sslzoo.evaluation.search import read_features
 from sslzoo.files import as_path, is_named, write_beside
 
@@ -259,13 +259,8 @@ def _clusters(features, count, seed):
 
 
 def _group(name, numbers, names):
-    colors = list(CLASS_COLORS)
-    if len(names) > len(colors):
-        from matplotlib import colormaps
-        from matplotlib.colors import to_hex
-
-        colors = [to_hex(color) for color in colormaps["turbo"](np.linspace(0.02, 0.98, len(names)))]
-    return {"name": name, "names": names, "colors": colors[: len(names)], "of": _encoded(numbers, np.uint16)}
+    colors = class_colors(len(names))[: len(names)]
+    return {"name": name, "names": names, "colors": colors, "of": _encoded(numbers, np.uint16)}
 
 
 def _encoded(array, dtype):

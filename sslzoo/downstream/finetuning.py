@@ -162,7 +162,8 @@ def finetune(
         depth_decay: in 0..1, of "full" (0.1).
         rank: int, of the low-rank terms of "lora" (4).
         held_out: share of the labeled images of each class that is held out, at most 0.9.
-        flip: whether images are mirrored; None: all but digits and house numbers.
+        flip: whether images are mirrored; None: but for the sets digits, mnist and svhn_cropped, and an encoder of
+            the policy xray.
         scratch: whether the same network is trained from scratch, for comparison.
         image_size: int, of a folder's images, where the encoder takes any size; None: the size that they share up to
             256 pixels, or at most 64 (`sslzoo.data.load`'s "auto").

@@ -19,6 +19,13 @@ MOST_SHOWN = 200  # thumbnails on a page, a few kB each
 class Prediction:
     """Classes of images.
 
+    Example:
+        import numpy as np
+        from sslzoo.downstream import Prediction
+
+        found = Prediction(np.arange(2), np.array([[0.9, 0.1], [0.3, 0.7]]), ["cat", "dog"], [], [])
+        found.rows()  # image, class and probability of each
+
     Attributes:
         images: paths, or places (int) of images that are no files.
         probabilities: float32 (N, K).

@@ -6,12 +6,13 @@
 `sslzoo.evaluation.pictures` draws reconstructions, samples, embeddings and training curves;
 `sslzoo.evaluation.style` measures what features say of how an image was changed, without labels;
 `sslzoo.evaluation.generation` has reconstructions, classes, likelihoods and Fréchet distances of decoders;
+`sslzoo.evaluation.measures` has measures of features without labels;
 `sslzoo.evaluation.outliers` recognizes images of other sets by the slope of a density.
 """
 
 import sslzoo.backend  # noqa: F401 - before Keras
-from sslzoo.evaluation import generation, style
-from sslzoo.evaluation.clustering import fit_gmm, hungarian_accuracy, minibatch_scores, scores
+from sslzoo.evaluation import generation, measures, style
+from sslzoo.evaluation.clustering import fit_mixtures, hungarian_accuracy, minibatch_scores, scores
 from sslzoo.evaluation.embedding import Embedding, embed
 from sslzoo.evaluation.evaluate import ALL_PROTOCOLS, PROTOCOLS, evaluate, evaluate_features
 from sslzoo.evaluation.features import TorchEncoder, features, weights_sha256
@@ -43,12 +44,13 @@ __all__ = [
     "evaluate",
     "evaluate_features",
     "features",
-    "fit_gmm",
     "fit_logistic",
+    "fit_mixtures",
     "frechet_distance",
     "generation",
     "hungarian_accuracy",
     "knn_accuracy",
+    "measures",
     "minibatch_scores",
     "nearest",
     "page",

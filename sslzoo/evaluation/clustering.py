@@ -130,11 +130,6 @@ class Mixture:
         return self._model.predict(self._space(check_features(features)))
 
 
-def fit_gmm(features: np.ndarray, components: int, restarts: int = 20, seed: int = 0) -> Mixture:
-    """The mixture with the highest likelihood bound among `fit_mixtures`, which has arguments and errors."""
-    return fit_mixtures(features, components, restarts, seed)[0]
-
-
 def fit_mixtures(features: np.ndarray, components: int, restarts: int = 20, seed: int = 0) -> list[Mixture]:
     """Fits scikit-learn's Gaussian mixture with full covariances from several starts, each by k-means of its own.
 

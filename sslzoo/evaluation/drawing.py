@@ -5,6 +5,7 @@ from pathlib import Path
 
 from sslzoo import data
 from sslzoo.errors import InvalidInputError
+from sslzoo.evaluation import pictures
 from sslzoo.evaluation.features import spread
 from sslzoo.files import as_path
 
@@ -38,8 +39,6 @@ def draw(subject, report, images: dict, folder) -> None:
         images: dict, what protocols left to be shown.
         folder: where the PNG files go.
     """
-    from sslzoo.evaluation import pictures  # matplotlib: only for who draws
-
     folder = as_path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for probe, counts in report.confusion.items():

@@ -1,9 +1,10 @@
 """Pictures of a trained encoder: reconstructions, samples, a map of the features, and training curves.
 
-Every function writes one PNG of less than 150 KiB to `path`, whole or not at all, and returns its path; where `path` is
-None it returns a `Picture`, which a notebook shows. Images are arrays (N, H, W, C), C = 1 or 3: integers in 0..255, or
-floats in 0..1, -1..1 or 0..255. Other arrays, or ones that do not fit together, raise `InvalidInputError`. Nothing
-here touches pyplot or its global state, so it works without a display and in threads.
+Every function writes one PNG of less than 150 KiB (2 MiB of images above 64 pixels) to `path`, whole or not at all, and
+returns its path; where `path` is None it returns a `Picture`, which a notebook shows. Images are arrays (N, H, W, C),
+C = 1 or 3: integers in 0..255, or floats in 0..1, -1..1 or 0..255. Other arrays, or ones that do not fit together,
+raise `InvalidInputError`. Nothing here touches pyplot or its global state, so it works without
+a display and in threads.
 """
 
 import io
@@ -15,12 +16,13 @@ from pathlib import Path
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
-from sslzoo import checks, renamed
+from sslzoo import checks
 from sslzoo.data.labels import check_labels
 from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation.features import check_features, scaled
@@ -37,7 +39,7 @@ BLUE, ORANGE = "#0072B2", "#D55E00"  # Okabe and Ito: distinct under every color
 _MUTED = "#332288 #CC6677 #117733 #DDAA33 #88CCEE #882255 #44AA99 #999933 #AA4499 #555555"
 CLASS_COLORS = tuple(_MUTED.split())
 _DPI = 110
-_NO_CURVE = {"epoch", "seconds", "views_per_second", "learning_rate"}
+_NO_CURVE = {"epoch", "seconds", "views_per_second", "learning_rate", "views"}
 
 
 class Picture:
@@ -202,9 +204,7 @@ def embedding(
 
     figure, axes = new_figure(7.0, 6.4, title or f"Features of {len(points):,} images, {how}")
     order = np.random.default_rng(0).permutation(len(points))  # so that no class lies on top of all others
-    colors = np.array(CLASS_COLORS)
-    if len(classes) > len(colors):
-        colors = colormaps["turbo"](np.linspace(0.02, 0.98, len(classes)))
+    colors = np.array(class_colors(len(classes)))
     axes.scatter(*points[order].T, c=colors[numbers[order]], s=11, alpha=0.75, linewidths=0)
     if labels is not None and len(classes) <= 20:
         for name, color in zip(names, colors):
@@ -284,6 +284,13 @@ def curves(history, path: "str | os.PathLike | None" = None, title: str = "Train
 
 
 # ---------------------------------------------------------------------- grids of images
+
+
+def class_colors(count: int) -> list[str]:
+    """Colors of so many classes at least, as "#rrggbb"."""
+    if count <= len(CLASS_COLORS):
+        return list(CLASS_COLORS)
+    return [to_hex(color) for color in colormaps["turbo"](np.linspace(0.02, 0.98, count))]
 
 
 def _as_pixels(images, name):
@@ -460,6 +467,3 @@ def save_figure(figure, path, drawing=True, most=MAX_BYTES):
             if buffer.tell() < most:
                 return Picture(buffer.getvalue()) if path is None else write_beside(path, buffer.getvalue())
         picture = picture.resize((picture.width * 3 // 4, picture.height * 3 // 4), Image.Resampling.LANCZOS)
-
-
-__getattr__ = renamed.names(__name__, neighbours=neighbors)

@@ -302,8 +302,8 @@ def _backward(x, targets, layers, gradients):
     return loss
 
 
-def _predict(x, layers, rows=4096):
-    classes = np.empty(len(x), np.int64)
+def _predict(x, layers):
+    classes, rows = np.empty(len(x), np.int64), 4096
     for start in range(0, len(x), rows):
         logits = _forward(x[start : start + rows], layers)[-1]
         classes[start : start + rows] = logits[:, 0] > 0 if logits.shape[1] == 1 else logits.argmax(axis=1)

@@ -15,7 +15,6 @@ import math
 
 from keras import ops
 
-from sslzoo import renamed
 from sslzoo.losses.tensors import check_alike, check_positive, float32, grouped
 
 
@@ -80,7 +79,6 @@ def gaussian_entropy(log_var):
     return 0.5 * ops.sum(float32(log_var) + math.log(2.0 * math.pi * math.e), axis=-1)
 
 
-@renamed.keywords(centre_variance="center_variance")
 def group_prior(z, variance: float, center_variance: float | None = None):
     """Negative log prior of groups of latents that share an unknown center, up to a constant.
 

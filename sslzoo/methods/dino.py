@@ -14,7 +14,7 @@ from sslzoo.networks import prototype_head
 
 
 class DINO(MultiCrop, TeacherStudent):
-    """Self-distillation with no labels, for convolutional networks and perceptrons.
+    """Self-distillation with no labels: each view predicts the prototypes a slow teacher gives another.
 
     loss = mean over pairs of a global view t and another view s, and images, of
            -sum_k softmax((g_t - center) / T_teacher)_k log softmax(g_s / T_student)_k

@@ -321,9 +321,7 @@ class ClusterEnergyModel(EnergyModel):
 
     def embed(self, views, training=False):
         """Logits of views (N, H, W, C): float32 tensor (N, clusters), what the loss sees."""
-        features = self.encoder(views, training=training)
-        projected = features if self.projector is None else self.projector(features, training=training)
-        return full_precision(self.cluster_head(projected))
+        return full_precision(self.cluster_head(super().embed(views, training)))
 
     def call(self, images, training=False):
         views = full_precision(self.make_views(images, training))

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from sslzoo import checks, renamed
+from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 from sslzoo.losses import gaussian_entropy, group_prior
 from sslzoo.methods.papers import SIMVAE
@@ -40,7 +40,6 @@ class SimVAE(VAE):
     terms = {"reconstruction": "reconstruction", "entropy": "entropy", "prior": "prior"}
     view_counts = (2, None)  # of one view alone the prior says nothing
 
-    @renamed.keywords(centre_variance="center_variance")
     def __init__(
         self,
         encoder,
@@ -57,6 +56,11 @@ class SimVAE(VAE):
             prior_variance=prior_variance, entropy_weight=entropy_weight
         )
         self.center_variance = None if center_variance is None else checks.positive(center_variance=center_variance)
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        config = {"center_variance" if key == "centre_variance" else key: value for key, value in config.items()}
+        return super().from_config(config, custom_objects)
 
     def objective(self, images, outputs, training):
         entropy = ops.mean(ops.sum(gaussian_entropy(outputs["log_var"]), axis=1))

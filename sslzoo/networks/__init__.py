@@ -6,7 +6,6 @@ the preprocessing of its views when it is saved. Examples assume `import numpy a
 """
 
 import sslzoo.backend  # noqa: F401 - before Keras
-from sslzoo import renamed
 from sslzoo.networks.backbones import backbone
 from sslzoo.networks.center_of_mass import center_of_mass_encoder
 from sslzoo.networks.composition import at_size, compose, without_preprocessing
@@ -16,7 +15,6 @@ from sslzoo.networks.encoders import ENCODERS, encoder, on_part
 from sslzoo.networks.heads import predictor, projector, prototype_head
 from sslzoo.networks.initialization import initialize, standardize
 
-__getattr__ = renamed.names(__name__, centre_of_mass_encoder=center_of_mass_encoder)
 __all__ = [
     "DECODERS",
     "ENCODERS",

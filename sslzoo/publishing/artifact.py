@@ -19,7 +19,7 @@ import keras
 import numpy as np
 
 from sslzoo.errors import ArtifactError, InvalidInputError
-from sslzoo.files import MOST_JSON, as_path, is_left_behind, plain, sha256, write_beside, write_synced
+from sslzoo.files import MOST_JSON, as_json, as_path, is_left_behind, sha256, write_beside, write_synced
 from sslzoo.networks.composition import as_functional, check_published, compose, input_range, required_packages
 from sslzoo.publishing import card
 from sslzoo.zoo import layout
@@ -147,8 +147,7 @@ def _write_results(folder, results):
         results["parts"] = {part: n for part, n in results["parts"].items() if layout.holds(folder, part)}
     if "pictures" in results:  # likewise
         results["pictures"] = [each for each in results["pictures"] if each["file"] in results["files"]]
-    text = json.dumps(results, indent=2, ensure_ascii=False, allow_nan=False, default=plain)
-    made = {layout.RESULTS: f"{text}\n", layout.CARD: card.render(results)}
+    made = {layout.RESULTS: as_json(results, indent=2), layout.CARD: card.render(results)}
     made = {file: text.encode("utf-8") for file, text in made.items()}
     if len(made[layout.RESULTS]) > MOST_JSON:  # which nobody could read again
         raise InvalidInputError(

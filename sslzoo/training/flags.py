@@ -110,7 +110,7 @@ def parser(method: str, variants: dict, description: str, has_queue: bool = True
     add("--max-minutes", type=float, help="stop training after this much wall time, then evaluate and save")
     some = f"what to measure at the end: some of {' '.join(evaluation.ALL_PROTOCOLS)}"
     add("--protocols", nargs="*", action="extend", help=some)
-    add("--license", "--licence", help="of the model, as the Hub writes it (apache-2.0; none for images of your own)")
+    add("--license", help="of the model, as the Hub writes it (apache-2.0; none for images of your own)")
     add(
         "--remark",
         action="append",

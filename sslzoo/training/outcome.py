@@ -12,7 +12,7 @@ from pathlib import Path
 
 import keras
 
-from sslzoo import callbacks, data, evaluation, processes
+from sslzoo import data, evaluation, processes
 from sslzoo.errors import ArtifactError, printable
 from sslzoo.evaluation import pictures
 from sslzoo.evaluation.features import spread
@@ -283,8 +283,7 @@ def draw(run, model, encoder) -> Iterator[Path]:
     images, labels = run.examples.test_images, run.examples.test_labels
     if images is None:
         images, labels = run.images, run.labels
-    rows = [{k: v for k, v in row.items() if k not in callbacks.Journal.BOOKKEEPING} for row in run.journal.rows]
-    yield pictures.curves(rows, folder / "curves.png", title=run.name)
+    yield pictures.curves(run.journal.rows, folder / "curves.png", title=run.name)
     chosen = spread(len(images), 2000)
     shown = images[chosen]
     features = evaluation.features(encoder, shown)

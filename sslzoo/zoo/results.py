@@ -113,6 +113,11 @@ def is_name(value: object) -> bool:
     return _is_plain_name(value) and not is_device(value) and not value.endswith(".")
 
 
+def values_of(results: dict) -> dict[str, float]:
+    """Metric name -> value."""
+    return {metric["name"]: metric["value"] for metric in results.get("metrics", [])}
+
+
 def tag_of(name: str) -> str | None:
     """Tag of a model's name, after the first dot: "strong" of simclr-cifar10.strong; None of the default recipe's."""
     return name.partition(".")[2] or None

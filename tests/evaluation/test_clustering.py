@@ -10,8 +10,7 @@ from sklearn.mixture import GaussianMixture
 from threadpoolctl import threadpool_limits
 
 from sslzoo.errors import InvalidInputError
-from sslzoo.evaluation import fit_gmm, hungarian_accuracy, minibatch_scores, scores
-from sslzoo.evaluation.clustering import fit_mixtures
+from sslzoo.evaluation import fit_mixtures, hungarian_accuracy, minibatch_scores, scores
 
 
 def test_hungarian_accuracy_is_the_best_of_all_matches():
@@ -93,37 +92,37 @@ def test_restarts_equal_scikit_learn_on_standardised_features():
     assert [mixture.bound for mixture in ours] == pytest.approx(bounds)
     assert ours[0].bound > ours[-1].bound and ours[0].converged
     np.testing.assert_array_equal(ours[0].predict(features), best.predict(standard))
-    np.testing.assert_array_equal(fit_gmm(features, 5, 4, 3).predict(features), ours[0].predict(features))
+    np.testing.assert_array_equal(fit_mixtures(features, 5, 4, 3)[0].predict(features), ours[0].predict(features))
 
 
 def test_scale_and_origin_of_features_do_not_matter():
     features, _ = three_blobs()
     moved = features * [1e-4, 1.0, 1e4] + [7.0, -1e3, 0.0]
-    found = [fit_gmm(rows, 3, restarts=2).predict(rows) for rows in (features, moved)]
+    found = [fit_mixtures(rows, 3, restarts=2)[0].predict(rows) for rows in (features, moved)]
     assert hungarian_accuracy(found[0], found[1]) == 1
 
 
 def test_many_rows_are_sampled_and_many_features_turned_to_few():
     features, labels = three_blobs(10_500, 40)
-    mixture = fit_gmm(features, 3, restarts=1)
+    mixture = fit_mixtures(features, 3, restarts=1)[0]
     assert (mixture.rows, mixture.dimensions) == (10_000, 32)
     assert hungarian_accuracy(labels, mixture.predict(features)) > 0.99
 
 
 def test_mixture_finds_blobs_in_float32_too():
     features, labels = three_blobs()
-    clusters = fit_gmm(features.astype("float32"), 3, restarts=2).predict(features)
+    clusters = fit_mixtures(features.astype("float32"), 3, restarts=2)[0].predict(features)
     assert hungarian_accuracy(labels, clusters) > 0.99
 
 
 def test_degenerate_features_have_mixtures_too():
     features, labels = three_blobs()
     collapsed = np.zeros_like(features)
-    assert np.unique(fit_gmm(collapsed, 3, restarts=1).predict(collapsed)).size == 1
+    assert np.unique(fit_mixtures(collapsed, 3, restarts=1)[0].predict(collapsed)).size == 1
     hopeless = np.hstack([1e8 * features, 1e8 * features])  # huge, and each feature twice
     with pytest.raises(ValueError, match="covariance"):
         GaussianMixture(3, random_state=0).fit(hopeless)
-    assert hungarian_accuracy(labels, fit_gmm(hopeless, 3, restarts=1).predict(hopeless)) > 0.99
+    assert hungarian_accuracy(labels, fit_mixtures(hopeless, 3, restarts=1)[0].predict(hopeless)) > 0.99
 
 
 def test_a_ridge_is_raised_where_scikit_learn_refuses(monkeypatch):
@@ -135,19 +134,19 @@ def test_a_ridge_is_raised_where_scikit_learn_refuses(monkeypatch):
         return fit(self, rows)
 
     monkeypatch.setattr(GaussianMixture, "fit", refuse_small)
-    assert fit_gmm(three_blobs()[0], 3, restarts=1).ridge == 1e-4
+    assert fit_mixtures(three_blobs()[0], 3, restarts=1)[0].ridge == 1e-4
 
 
 def test_mixture_errors_are_clear(monkeypatch):
     with pytest.raises(InvalidInputError, match="Received: 2 rows"):
-        fit_gmm(np.zeros((2, 3)), 5)
+        fit_mixtures(np.zeros((2, 3)), 5)[0]
 
     def refuse(*_):
         raise ValueError("ill-defined empirical covariance")
 
     monkeypatch.setattr(GaussianMixture, "fit", refuse)
     with pytest.raises(InvalidInputError, match=r"could not be fitted.*ill-defined"):
-        fit_gmm(np.random.default_rng(0).normal(size=(20, 3)), 2)
+        fit_mixtures(np.random.default_rng(0).normal(size=(20, 3)), 2)[0]
 
 
 def test_filters_of_warnings_are_left_as_they_were():
