@@ -114,11 +114,6 @@ def _joined(preprocessor, network):
     return first, network
 
 
-def check_composable(preprocessor: "keras.Model | None", network: keras.Model) -> None:
-    """Raise InvalidInputError where `compose` would, before training and without copying anything."""
-    check_published(_joined(preprocessor, network)[1])
-
-
 def fits(given, taken):
     """Whether a tensor of shape `given` is one that a network of the input shape `taken` takes; None is any size."""
     return len(given) == len(taken) and all(side in (None, size) for size, side in zip(given, taken))

@@ -15,6 +15,7 @@ lies on the disk, and `outcome` evaluates, draws and writes what came out.
 import functools
 import importlib.util
 import json
+import random
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,7 +29,6 @@ from sslzoo.errors import ArtifactError, InvalidInputError
 from sslzoo.evaluation.features import spread
 from sslzoo.methods import Pretrainer
 from sslzoo.methods.pretrainer import fuses_its_steps
-from sslzoo.networks import composition
 from sslzoo.training import devices, examples, folder, fusing, outcome
 from sslzoo.training.annealing import PlateauRate, TimePlan
 from sslzoo.training.beginning import Beginning
@@ -224,8 +224,8 @@ class Run(Builders):
             optimizer: in place of the one that the settings name.
 
         Raises:
-            InvalidInputError: --init, and a recipe that makes its networks itself; views made in tf.data, and a method
-                that takes more of an image.
+            InvalidInputError: a part that cannot be published; --init, and a recipe that makes its networks itself;
+                views made in tf.data, and a method that takes more of an image.
             UnknownNameError, MissingDataError, InvalidInputError: of the setting "outliers", which is measured at the
                 end, before hours of training that lead there.
         """
@@ -247,7 +247,7 @@ class Run(Builders):
                 f"Received: --accumulate={accumulated}, {optimizer.gradient_accumulation_steps} of the optimizer"
             )
         self.model = model
-        composition.check_composable(model.preprocessor(self.image_shape), model.encoder)
+        self._check_parts(model)
         model.check_batch(self.settings["batch_size"])
         model.compile(optimizer=optimizer or self.optimizer())
         self.fused = int(processes.of_first([self._steps_per_program()])[0])  # each measured for itself
@@ -272,6 +272,12 @@ class Run(Builders):
         if self.arguments.resume:
             self._restore()
         outcome.announce(self)
+
+    def _check_parts(self, model):
+        """Raises what writing the trained model would: hours before."""
+        drawn = random.getstate()  # by initializers of what is made here
+        model.parts(self.image_shape)
+        random.setstate(drawn)
 
     def _restore(self):
         self.initial_epoch = self.checkpoint.restore(self.model)

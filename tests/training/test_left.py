@@ -16,8 +16,7 @@ from PIL import Image
 from test_training import SMALL, recipe, rows, train
 
 import sslzoo
-from sslzoo import callbacks, errors, methods, training
-from sslzoo.networks import composition
+from sslzoo import callbacks, errors, methods, networks, training
 from sslzoo.training import Variant, devices, outcome
 from sslzoo.training.folder import save
 from sslzoo.training.plan import Plan
@@ -96,13 +95,15 @@ class Double(keras.layers.Layer):
 
 def test_an_encoder_that_cannot_be_published_is_refused_or_left_as_a_file(tmp_path, monkeypatch):
     run = training.Run("mine", {}, argv=[*SMALL, "--epochs", "1", "--out", str(tmp_path / "run")])
-    image = keras.Input(run.image_shape)
+    image, features = keras.Input(run.image_shape), keras.Input((4,))
     encoder = keras.Model(image, keras.layers.Dense(4)(Double()(keras.layers.Flatten()(image))))
+    head, plain = keras.Model(features, Double()(features)), networks.encoder("mlp-small", run.image_shape, 4)
     model = methods.SimCLR(encoder, None, run.views())
-    with pytest.raises(errors.InvalidInputError, match=r"core Keras layers.*Double"):
-        run.prepare(model)
+    for other in (methods.SimCLR(plain, head, run.views()), model):
+        with pytest.raises(errors.InvalidInputError, match=r"core Keras layers.*Double"):
+            run.prepare(other)
     assert not (tmp_path / "run").exists()
-    monkeypatch.setattr(composition, "check_composable", lambda *_: None)  # as if it had been overlooked
+    monkeypatch.setattr(run, "_check_parts", lambda model: None)  # as if it had been overlooked
     run.prepare(model)
     model.fit(run.data(), **run.fit_arguments())
     with pytest.raises(errors.ArtifactError, match=r"trained and written.*mine-digits\.keras"):
