@@ -355,7 +355,7 @@ class Views(RandomLayer):
             part.name
             for step in self.steps
             for part in step._flatten_layers()
-            if is_keras_cv(part) or hasattr(part, "seed_generator")
+            if is_keras_cv(part) or hasattr(part, "seed_generator") or isinstance(part, keras.layers.AugMix)
         ]
         if own:
             warnings.warn(

@@ -411,7 +411,17 @@ def resizing_layers(size, image_shape, name):
     if size is None or tuple(image_shape[:2]) == size:
         return []
     options = {"interpolation": "bilinear", "antialias": True, "data_format": "channels_last", "dtype": "float32"}
-    return [keras.layers.Resizing(*size, name=f"{name}_resize", **options)]
+    return [compilable(keras.layers.Resizing(*size, name=f"{name}_resize", **options))]
+
+
+def compilable(layer: keras.layers.Layer) -> keras.layers.Layer:
+    """The layer, which says whether XLA can compile it: no configuration keeps that.
+
+    TensorFlow's antialiased resizing has no kernel there, and on a GPU Keras compiles whatever does not say so.
+    """
+    if isinstance(layer, keras.layers.Resizing) and layer.antialias and keras.backend.backend() == "tensorflow":
+        layer.supports_jit = False
+    return layer
 
 
 def _check_reflection(pixels, shape):

@@ -18,7 +18,7 @@ from ml_dtypes import bfloat16  # a dependency of Keras
 
 from sslzoo import checks, processes
 from sslzoo.callbacks.ending import Stopwatch
-from sslzoo.errors import ArtifactError, TrainingError
+from sslzoo.errors import ArtifactError, InvalidInputError, TrainingError
 from sslzoo.evaluation.report import versions
 from sslzoo.files import as_path, write_beside
 from sslzoo.methods.steps import StepCounter
@@ -54,7 +54,7 @@ class Checkpoint(keras.callbacks.Callback):
 
     Args:
         path: str or Path of the file.
-        journal: `Journal` of the run.
+        journal: `Journal` of the run, which stands before this callback.
         stopwatch: `Stopwatch` of the run, which knows whether an epoch was cut short, and stands before this callback.
         every: int, epochs between two checkpoints; the last epoch is always kept, unless it was cut short. None: each,
             but copies that take more than a second are made a twentieth of the time at most.
@@ -88,6 +88,12 @@ class Checkpoint(keras.callbacks.Callback):
             raise TrainingError(
                 f"The loss stopped being finite in epoch {epoch + 1}: try a lower learning rate, or float32. The last "
                 f"good checkpoint was kept. Received: loss={loss}"
+            )
+        watches = getattr(self.journal, "_model", None) is self._model
+        if watches and [row["epoch"] for row in self.journal.rows[-1:]] != [epoch + 1]:
+            raise InvalidInputError(
+                "Checkpoint keeps the rows of its journal, so it must stand behind it among the callbacks. "
+                f"Received: no row of epoch {epoch + 1}"
             )
         if (self.stopwatch.whole or not self.stopwatch.ended) and self._is_due(epoch + 1):
             self._take(epoch + 1)
@@ -259,6 +265,8 @@ def _typed(array):
 
 
 def _variables(model):
+    if getattr(model, "optimizer", None) is None:
+        raise InvalidInputError("A checkpoint holds the optimizer: compile the model first. Received: no optimizer")
     if not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)
     return [*model.variables, *model.optimizer.variables]

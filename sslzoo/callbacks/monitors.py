@@ -45,10 +45,20 @@ class KNNMonitor(Monitor):
         queries: (images, labels), what is classified.
         every: int, epochs between two looks; the last of all `epochs` is always looked at.
         k: int, neighbors, or as many as the bank has; cosine distance, majority vote.
+
+    Raises:
+        InvalidInputError: images that the encoder does not take, or another number of labels.
     """
 
     def __init__(self, encoder: keras.Model, bank: tuple, queries: tuple, every: int = 1, k: int = 10):
         super().__init__(every)
+        for name, (images, labels) in (("bank", bank), ("queries", queries)):
+            if (remark := check_images(encoder, images, name)) is not None:
+                warnings.warn(remark, stacklevel=2)
+            if len(labels) != len(images):
+                raise InvalidInputError(
+                    f"Expected a label for each image. Received: {name} of {len(images)} images, {len(labels)} labels"
+                )
         self.encoder = encoder
         self.bank, self.queries = bank, queries
         self.k = k

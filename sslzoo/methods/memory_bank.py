@@ -12,6 +12,7 @@ The family is one loss (`losses.neighborhood_nce`) with other candidates and oth
 
 import math
 import time
+import warnings
 
 import keras
 import numpy as np
@@ -272,8 +273,12 @@ class MemoryBank(Indexed):
     def remark_on(self, callbacks):
         if self.clusters is None or any(isinstance(each, Clusters) for each in callbacks):
             return None
+        return ALONE if self.is_alone() else None
+
+    def is_alone(self) -> bool:
+        """Whether each image is alone in its cluster, as in the beginning."""
         labels = ops.convert_to_numpy(self.banks()[0][1].labels)
-        return ALONE if (labels == np.arange(self.num_images)).all() else None
+        return bool((labels == np.arange(self.num_images)).all())
 
     def cluster_bank(self, epoch: int = 0, progress=None) -> dict[str, float]:
         """Clusters what is remembered anew, `clusterings` times from other random numbers, which `epoch` and the seed
@@ -370,6 +375,12 @@ class ClusterBank(Clusters):
             raise InvalidInputError(
                 "ClusterBank makes the clusters of a method with a memory bank, whose `clusters` say how many. "
                 f"Received: {type(self.model).__name__}, clusters={getattr(self.model, 'clusters', None)}"
+            )
+        if self.params["epochs"] <= self.start and self.model.is_alone():
+            warnings.warn(
+                f"Clusters are first made before epoch {self.start + 1}, and this `fit` ends before: each image stays "
+                "alone in its own. Pass more epochs, initial_epoch=N to go on, or ClusterBank(start=0).",
+                stacklevel=2,
             )
 
     def cluster(self, epoch):

@@ -188,6 +188,11 @@ class Pretrainer(keras.Model):
         return self.variable_dtype
 
     @property
+    def input_dtype(self):
+        """Float images stay whole under a policy of half precision: pixels need more than bfloat16's 8 bits."""
+        return "float32" if self.variable_dtype in ("float16", "bfloat16") else self.variable_dtype
+
+    @property
     def trainable_variables(self):
         """As in Keras, but for teachers: `model.trainable = True` would hand them to the optimizer."""
         return [variable for variable in super().trainable_variables if not is_moved_by_hand(variable)]
@@ -215,6 +220,12 @@ class Pretrainer(keras.Model):
             warnings.warn(
                 "A method builds its layers in its constructor (layer.build(shape)), or no checkpoint and no .keras "
                 f"file of it can be read. Received: {type(self).__name__} with {', '.join(unbuilt)}, not built yet",
+                stacklevel=2,
+            )
+        if lost := [name for name in constructors.kept(self, Pretrainer, self._given) if not hasattr(self, name)]:
+            warnings.warn(
+                "A method keeps each argument of its constructor as an attribute of that name, or it cannot be saved. "
+                f"Received: {type(self).__name__} without {', '.join(lost)}",
                 stacklevel=2,
             )
         in_half = any(layer.compute_dtype == "float16" for layer in self._flatten_layers())
@@ -356,6 +367,12 @@ class Pretrainer(keras.Model):
                 f"objective of {type(self).__name__} must give its class' terms: {', '.join(self.terms)}. "
                 f"Received: {', '.join(losses)}"
             )
+        if shaped := [f"{term} of shape {tuple(loss.shape)}" for term, loss in losses.items() if ops.ndim(loss)]:
+            # Whose sum TensorFlow would train, once for each image
+            raise InvalidInputError(
+                f"objective of {type(self).__name__} must give scalars, such as means over images. "
+                f"Received: {', '.join(shaped)}"
+            )
         if training:
             self.update(x, outputs)
         # Weighted by images, as Keras weighs the loss itself, so that the reported terms sum to the reported loss.
@@ -465,6 +482,11 @@ class Pretrainer(keras.Model):
                 f"(batch, views, height, width, channels). Received: images of shape={tuple(images.shape)}"
             )
         views = views_of(images, self.views, training)
+        if len(views.shape) != 5:
+            raise InvalidInputError(
+                "`views` must give views of shape (batch, views, height, width, channels), as sslzoo.views.Views does. "
+                f"Received: {self.views.name} -> {tuple(views.shape)}"
+            )
         self.check_view_count(views.shape[1])
         return views
 
@@ -553,7 +575,7 @@ class Pretrainer(keras.Model):
         if input_signature is None:
             raise InvalidInputError(
                 'Expected the encoder alone, model.parts((H, W, C))["encoder"].export(filepath); or an input_signature '
-                "such as [keras.InputSpec((None, H, W, C))]. Received: input_signature=None"
+                'such as [keras.InputSpec("float32", (None, H, W, C))]. Received: input_signature=None'
             )
         super().export(filepath, *args, input_signature=input_signature, **kwargs)
 

@@ -10,6 +10,8 @@ import collections
 import contextlib
 import functools
 import math
+import signal
+import threading
 from collections.abc import Callable
 
 import keras
@@ -240,10 +242,11 @@ def refresh_rows(bank: keras.Variable, index, rows, momentum: float) -> None:
 
 
 def giving_back(model: keras.Model, function: Callable, groups: str) -> Callable:
-    """A step of Keras' trainer that leaves a model its variables where it raises.
+    """A step of Keras' trainer that leaves a model its variables where it raises, or is interrupted.
 
     Under JAX the trainer takes their values from them, hands them to the step, and forgets them if that raises: all
-    weights would be lost to a batch of the wrong size. What was computed with already is gone all the same.
+    weights would be lost to a batch of the wrong size. What was computed with already is gone all the same; so Ctrl-C,
+    where it means KeyboardInterrupt, waits for the step, whose result the model gets. A second one does not wait.
 
     Args:
         model: whose step it is. function: (state, data) -> what comes of a step.
@@ -252,16 +255,44 @@ def giving_back(model: keras.Model, function: Callable, groups: str) -> Callable
     if keras.backend.backend() != "jax":
         return function
 
+    def give(state):
+        for kind, values in zip(groups.split(), state):
+            variables = model.optimizer.variables if kind == "optimizer" else getattr(model, f"{kind}_variables")
+            for variable, value in zip(variables, values):
+                if not value.is_deleted():
+                    variable.assign(value)
+
     @functools.wraps(function)
     def step(state, data):
-        try:
-            return function(state, data)
-        except BaseException:
-            for kind, values in zip(groups.split(), state):
-                variables = model.optimizer.variables if kind == "optimizer" else getattr(model, f"{kind}_variables")
-                for variable, value in zip(variables, values):
-                    if not value.is_deleted():
-                        variable.assign(value)
-            raise
+        with _waiting() as interrupted:
+            try:
+                result, after = function(state, data)
+            except BaseException:
+                give(state)
+                raise
+        if interrupted:
+            give(after)
+            model._jax_state_synced = True  # what the trainer would bring back is older
+            raise KeyboardInterrupt
+        return result, after
 
     return step
+
+
+@contextlib.contextmanager
+def _waiting():
+    """Inside, the first Ctrl-C that would raise KeyboardInterrupt is added to the list that this gives instead."""
+    came, usual = [], signal.default_int_handler
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is not usual:
+        yield came
+        return
+
+    def note(*_):
+        came.append(signal.SIGINT)
+        signal.signal(signal.SIGINT, usual)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield came
+    finally:
+        signal.signal(signal.SIGINT, usual)

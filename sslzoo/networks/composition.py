@@ -11,6 +11,7 @@ import keras
 import numpy as np
 
 from sslzoo import checks
+from sslzoo.augment.geometry import compilable
 from sslzoo.errors import ArtifactError, BackendError, InvalidInputError, choose
 from sslzoo.networks import blocks
 from sslzoo.networks.initialization import give_weights
@@ -264,6 +265,8 @@ def guarded(model: keras.Model) -> keras.Model:
         name = model.inputs[0].name
         model.input_spec = keras.InputSpec(shape=shape, name=_InputName(name, f"{name} {shape}{values}"))
     model(model.input)
+    for layer in model._flatten_layers():
+        compilable(layer)
     return model
 
 
@@ -469,7 +472,8 @@ class Copies:
 
     def copy(self, operation, config):
         """A new operation of that configuration, which has no weights yet."""
-        return type(operation).from_config(config)
+        copy = type(operation).from_config(config)
+        return compilable(copy) if isinstance(copy, keras.Layer) else copy
 
     def fill(self, copy, weights):
         """Gives a copy the weights of the original."""
