@@ -22,7 +22,16 @@ def simclr(**arguments):
     return methods.SimCLR(plain_encoder(), views=Views("simvae-digits", 2, seed=0), **arguments)
 
 
+@pytest.fixture
+def interruptible():
+    """Shells start what runs in the background with Ctrl-C ignored."""
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, former)
+
+
 @jax_only
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_while_a_step_runs_leaves_the_model_its_result():
     import jax
 
@@ -46,6 +55,7 @@ def test_ctrl_c_while_a_step_runs_leaves_the_model_its_result():
 
 
 @jax_only
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("fused", [1, 4])
 def test_ctrl_c_in_fit_waits_for_the_step_and_fit_goes_on(fused):
     model = simclr()
