@@ -257,12 +257,13 @@ def test_two_devices_equal_one():
     """The golden runs of every kind of state, sharded over two virtual devices: negatives and statistics are those of
     the whole batch."""
     names = [*KINDS, "vae", "moco", "swav-queue", "cmc", "deepcluster", "wmse", "nnclr", "ebclr", "lejepa-local"]
+    names.append("instance-discrimination-drawn")
     code = f"""
 import keras
 keras.distribution.set_distribution(keras.distribution.DataParallel())
 import contract, jax, test_method_contract as battery
 assert len(jax.devices()) == 2
-for name in {[*names, "instance-discrimination-drawn"]}:
+for name in {names}:
     battery.same_as_golden(contract.EightSteps(name).arrays, name)
 """
     in_another_process(code, "jax", XLA_FLAGS="--xla_force_host_platform_device_count=2")

@@ -259,8 +259,7 @@ def _clusters(features, count, seed):
 
 
 def _group(name, numbers, names):
-    colors = class_colors(len(names))[: len(names)]
-    return {"name": name, "names": names, "colors": colors, "of": _encoded(numbers, np.uint16)}
+    return {"name": name, "names": names, "colors": class_colors(len(names)), "of": _encoded(numbers, np.uint16)}
 
 
 def _encoded(array, dtype):

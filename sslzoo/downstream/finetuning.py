@@ -419,7 +419,7 @@ def _moves(shape, flip, seed):
     pixels = min(shape[:2]) // 8
     steps = [augment.RandomShift(pixels)] * (pixels > 0) + [augment.HorizontalFlip(0.5)] * bool(flip)
     moved = views.Views(steps, 1, seed=seed, value_range=(0, 1))  # a range that is left as it is
-    return [moved, keras.layers.Reshape(shape, dtype="float32")]  # whatever the policy: 16 bits are more
+    return [moved, keras.layers.Reshape(shape, dtype="float32")]  # half precision cannot hold pixels of 16 bits
 
 
 # ---------------------------------------------------------------------- what comes of it

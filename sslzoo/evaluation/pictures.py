@@ -3,8 +3,8 @@
 Every function writes one PNG of less than 150 KiB (2 MiB of images above 64 pixels) to `path`, whole or not at all, and
 returns its path; where `path` is None it returns a `Picture`, which a notebook shows. Images are arrays (N, H, W, C),
 C = 1 or 3: integers in 0..255, or floats in 0..1, -1..1 or 0..255. Other arrays, or ones that do not fit together,
-raise `InvalidInputError`. Nothing here touches pyplot or its global state, so it works without
-a display and in threads.
+raise `InvalidInputError`. Nothing here touches pyplot or its global state, so it works without a display and in
+threads.
 """
 
 import io
@@ -287,9 +287,9 @@ def curves(history, path: "str | os.PathLike | None" = None, title: str = "Train
 
 
 def class_colors(count: int) -> list[str]:
-    """Colors of so many classes at least, as "#rrggbb"."""
+    """A color for each of so many classes, as "#rrggbb"."""
     if count <= len(CLASS_COLORS):
-        return list(CLASS_COLORS)
+        return list(CLASS_COLORS[:count])
     return [to_hex(color) for color in colormaps["turbo"](np.linspace(0.02, 0.98, count))]
 
 

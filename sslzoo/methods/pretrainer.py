@@ -368,7 +368,7 @@ class Pretrainer(keras.Model):
                 f"Received: {', '.join(losses)}"
             )
         if shaped := [f"{term} of shape {tuple(loss.shape)}" for term, loss in losses.items() if ops.ndim(loss)]:
-            # Whose sum TensorFlow would train, once for each image
+            # TensorFlow would train on the sum of its numbers, and report their mean.
             raise InvalidInputError(
                 f"objective of {type(self).__name__} must give scalars, such as means over images. "
                 f"Received: {', '.join(shaped)}"

@@ -59,6 +59,7 @@ class SimVAE(VAE):
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
+        # Older folders have the British spelling.
         config = {"center_variance" if key == "centre_variance" else key: value for key, value in config.items()}
         return super().from_config(config, custom_objects)
 

@@ -1,5 +1,6 @@
 """What users do by mistake, or in the middle of a step, costs no trained weights and is told in a sentence."""
 
+import re
 import signal
 
 import keras
@@ -9,6 +10,7 @@ from contract import IMAGE_SHAPE, inputs, plain_encoder
 from keras import ops
 
 from sslzoo import callbacks, data, methods
+from sslzoo.downstream import finetuning
 from sslzoo.errors import InvalidInputError
 from sslzoo.methods.fusing import fuses_its_steps
 from sslzoo.methods.state import giving_back
@@ -128,6 +130,33 @@ def test_half_precision_leaves_images_whole(policy):
     finally:
         keras.config.set_dtype_policy("float32")
     assert seen == ["float32"]
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+def test_fine_tuning_moves_pixels_of_16_bits_whole(policy):
+    keras.config.set_dtype_policy(policy)
+    try:
+        image = np.full((1, 8, 8, 1), 65535, "float32")
+        for layer in finetuning._moves((8, 8, 1), False, 0):
+            image = layer(image, training=True) if isinstance(layer, Views) else layer(image)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert keras.backend.standardize_dtype(image.dtype) == "float32"
+    np.testing.assert_allclose(ops.convert_to_numpy(image), 65535, rtol=1e-6)
+
+
+def test_a_step_that_draws_by_itself_is_told():
+    mixed = Views([keras.layers.AugMix(value_range=(0, 1), name="mixed")], 2, seed=0)
+    with pytest.warns(UserWarning, match=r"\['mixed'\] draw from generators of their own"):
+        mixed(IMAGES[:4].repeat(3, axis=-1), training=True, seed=1)
+
+
+def test_the_call_that_export_advises_is_one():
+    with pytest.raises(InvalidInputError) as caught:
+        simclr().export("nowhere")
+    advice = re.search(r"\[(keras\.InputSpec\(.*\))\]", str(caught.value))[1]
+    spec = eval(advice, {"keras": keras, "H": 8, "W": 8, "C": 1})
+    assert spec.shape == (None, 8, 8, 1) and spec.dtype == "float32"
 
 
 def annulus():
