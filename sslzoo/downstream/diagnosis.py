@@ -222,8 +222,8 @@ class Diagnosis:
 
     @property
     def tries(self) -> list[str]:
-        """What to try, the most promising first."""
-        return list(dict.fromkeys(each for finding in self.findings for each in finding.tries))
+        """What to try, the most promising first; nothing where it is healthy."""
+        return list(dict.fromkeys(each for finding in self.findings if finding.grave for each in finding.tries))
 
     def rows(self) -> list[tuple[str, str, str]]:
         """Label, value and note of each measure."""

@@ -38,6 +38,14 @@ def test_isotropic_features_are_healthy():
     assert repr(found) == f"<Diagnosis of mine: {found.verdict}>"
 
 
+def test_what_is_healthy_but_for_a_few_dead_features_needs_no_advice():
+    rows = np.random.default_rng(0).normal(size=(300, 32))
+    rows[:, :2] = 0
+    found = diagnosis.diagnose(rows)
+    assert found.healthy and found.findings[0].tries and found.tries == []
+    assert "Also: 2 of 32 features are dead." in str(found) and "Try:" not in str(found)
+
+
 @pytest.mark.parametrize(
     ("rows", "sign"),
     [
