@@ -1,6 +1,7 @@
 """What users pass to `fit` and `evaluate`, checked before the first step."""
 
 import contextlib
+import dataclasses
 import sys
 import types
 import warnings
@@ -19,6 +20,40 @@ NO_PART = {  # arguments of Keras' `compile` that a method has no use for
     "metrics": "A method reports its own terms; measure others in a callback",
     "weighted_metrics": "A method reports its own terms; measure others in a callback",
 }
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchSizes:
+    """The numbers of images that a step of a method can have."""
+
+    name: str
+    least: int
+    multiple: int
+    most: "int | None"
+
+    def check(self, size: int) -> None:
+        """Raise InvalidInputError unless a step can have so many images."""
+        if size < self.least:
+            raise InvalidInputError(
+                f"{self.name} compares the images of a batch and needs at least {self.least} in every batch: take "
+                "larger ones, or drop the smaller one at the end. "
+                f"Received: a batch of {size} image{'s' * (size != 1)}"
+            )
+        if size % self.multiple:
+            raise InvalidInputError(
+                f"{self.name} needs a multiple of {self.multiple} images in every batch. "
+                f"Received: a batch of {size} images"
+            )
+        if self.most is not None and size > self.most:
+            raise InvalidInputError(
+                f"{self.name} must remember the images of a step, and has room for {self.most}: take smaller batches, "
+                f"or a larger queue or buffer. Received: a batch of {size} images"
+            )
+
+
+def batch_sizes(method, training: bool) -> BatchSizes:
+    most = method.most_batch if training else None
+    return BatchSizes(type(method).__name__, method.least_batch, method.batch_multiple, most)
 
 
 def refuse_parts(**given) -> None:
@@ -198,8 +233,8 @@ def check_stream(method, x, training: bool = False) -> object:
         x: a `tf.data.Dataset`, a `keras.utils.PyDataset` or a generator; all else comes back as it is.
         training: whether `most_batch` holds, too.
     """
-    most = method.most_batch if training else None
-    needs = max(method.least_batch, method.batch_multiple) > 1 or most is not None
+    sizes = batch_sizes(method, training)
+    needs = max(sizes.least, sizes.multiple) > 1 or sizes.most is not None
     tf = sys.modules.get("tensorflow")
     if tf is not None and isinstance(x, tf.data.Dataset):
         x = _looked_at(tf, method, x)
@@ -207,10 +242,10 @@ def check_stream(method, x, training: bool = False) -> object:
         return x
     if isinstance(x, tf.data.Dataset):
         open_size = keras.tree.flatten(x.element_spec)[0].shape[:1].as_list() == [None]
-        return x.map(lambda *batch: _checked(tf, method, most, batch)) if open_size else x
+        return x.map(lambda *batch: _checked(tf, sizes, batch)) if open_size else x
     if isinstance(x, keras.utils.PyDataset):
-        return _CheckedDataset(x, lambda batch: _check_one(method, training, batch))
-    return (_check_one(method, training, batch) for batch in x) if isinstance(x, types.GeneratorType) else x
+        return _CheckedDataset(x, sizes)
+    return (_check_one(sizes, batch) for batch in x) if isinstance(x, types.GeneratorType) else x
 
 
 def _looked_at(tf, method, x):
@@ -237,18 +272,18 @@ def _looked_at(tf, method, x):
 
 
 class _CheckedDataset(keras.utils.PyDataset):
-    """A data set whose batches are looked at."""
+    """A data set whose batches are looked at: in processes of their own, too, so that it holds no method."""
 
-    def __init__(self, dataset, check):
+    def __init__(self, dataset, sizes):
         super().__init__(dataset.workers, dataset.use_multiprocessing, dataset.max_queue_size)
-        self.dataset, self.check = dataset, check
+        self.dataset, self.sizes = dataset, sizes
 
     @property
     def num_batches(self):
         return self.dataset.num_batches
 
     def __getitem__(self, index):
-        return self.check(self.dataset[index])
+        return _check_one(self.sizes, self.dataset[index])
 
     def on_epoch_begin(self):
         self.dataset.on_epoch_begin()
@@ -257,14 +292,14 @@ class _CheckedDataset(keras.utils.PyDataset):
         self.dataset.on_epoch_end()
 
 
-def _check_one(method, training, batch):
-    method.check_batch(len(keras.tree.flatten(batch)[0]), training)
+def _check_one(sizes, batch):
+    sizes.check(len(keras.tree.flatten(batch)[0]))
     return batch
 
 
-def _checked(tf, method, most, batch):
+def _checked(tf, sizes, batch):
     size = tf.shape(keras.tree.flatten(batch)[0])[0]
-    name, least, multiple = type(method).__name__, method.least_batch, method.batch_multiple
+    name, least, multiple, most = dataclasses.astuple(sizes)
     words = f"{name} needs {least} images in every batch: batch with drop_remainder=True"
     checked = [tf.debugging.assert_greater_equal(size, least, message=words)]
     words = f"{name} needs a multiple of {multiple} images in every batch: batch with drop_remainder=True"

@@ -424,22 +424,7 @@ class Pretrainer(keras.Model):
 
     def check_batch(self, batch_size: int, training: bool = True) -> None:
         """Raise InvalidInputError unless a step, of training or not, can have so many images."""
-        if batch_size < self.least_batch:
-            raise InvalidInputError(
-                f"{type(self).__name__} compares the images of a batch and needs at least {self.least_batch} in "
-                "every batch: take larger ones, or drop the smaller one at the end. "
-                f"Received: a batch of {batch_size} image{'s' * (batch_size != 1)}"
-            )
-        if batch_size % self.batch_multiple:
-            raise InvalidInputError(
-                f"{type(self).__name__} needs a multiple of {self.batch_multiple} images in every batch. "
-                f"Received: a batch of {batch_size} images"
-            )
-        if training and self.most_batch is not None and batch_size > self.most_batch:
-            raise InvalidInputError(
-                f"{type(self).__name__} must remember the images of a step, and has room for {self.most_batch}: take "
-                f"smaller batches, or a larger queue or buffer. Received: a batch of {batch_size} images"
-            )
+        inputs.batch_sizes(self, training).check(batch_size)
 
     def check_view_count(self, count: int | None) -> None:
         """Raise unless the method takes that many views of an image; None is a number that is not known yet."""

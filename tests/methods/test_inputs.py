@@ -1,6 +1,7 @@
 """What users pass to `compile`, `fit` and `evaluate`: each argument works, or is refused before the first step."""
 
 import inspect
+import pickle
 import warnings
 
 import keras
@@ -237,6 +238,12 @@ def test_a_remainder_of_a_data_set_of_keras_or_a_generator_ends_training():
             call()
     whole = type("Whole", (Rows,), {"__getitem__": lambda self, index: IMAGES[12 * index : 12 * index + 12]})
     assert np.isfinite(model.fit(whole(), validation_data=whole(), epochs=2, verbose=0).history["val_loss"]).all()
+    # Processes that are spawned, as on macOS and Windows, get their data set by pickle.
+    sent = pickle.loads(pickle.dumps(inputs.check_stream(model, Rows(use_multiprocessing=True), training=True)))
+    assert sent.use_multiprocessing and len(sent[0]) == 12
+    if keras.backend.backend() == "tensorflow":  # whose compiled step cannot ask
+        with pytest.raises(InvalidInputError, match="needs at least 2"):
+            sent[1]
 
 
 class Failing(methods.SimCLR):
