@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 from test_training import checkpoint, recipe
 
-from sslzoo import callbacks, data, errors, evaluation
+from sslzoo import callbacks, data, errors, evaluation, methods, networks, views
 from sslzoo.data import image_folder, streams
 from sslzoo.data.image_files import Head
 from sslzoo.files import unlock_folder
@@ -195,6 +195,18 @@ def test_batches_come_in_the_order_of_memory(source, options, photos):
     ours, theirs = batches_of(source, streamed, labels, **options), batches_of(source, images, labels, **options)
     assert len(ours) == len(theirs) == (11 if options else 5)
     keras.tree.map_structure(np.testing.assert_array_equal, ours, theirs)
+
+
+def test_a_method_takes_them_in_batches(photos):
+    """Keras' own error said nothing of files."""
+    (whole, _), (images, _) = both(photos)
+    encoder = networks.encoder("mlp-small", images.shape[1:], 4, seed=0)
+    model = methods.SimCLR(encoder, views=views.Views("simvae-digits", 2, seed=0))
+    model.compile("sgd")
+    for call in (model.fit, model.evaluate, lambda held: model.fit(whole, validation_data=held, verbose=0)):
+        with pytest.raises(errors.InvalidInputError, match=r"data\.Batches.*Received: StreamedImages \("):
+            call(images)
+    assert np.isfinite(model.evaluate(data.Batches(images, None, batch_size=8, shuffle=False), verbose=0)).all()
 
 
 def test_an_image_that_goes_away_is_named(photos, tmp_path):

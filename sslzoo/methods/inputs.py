@@ -9,7 +9,7 @@ import warnings
 import keras
 
 from sslzoo import checks
-from sslzoo.data import Batches
+from sslzoo.data import Batches, StreamedImages
 from sslzoo.errors import InvalidInputError
 from sslzoo.networks.composition import fits
 from sslzoo.views import Views
@@ -66,6 +66,11 @@ def refuse_parts(**given) -> None:
 def check_values(method, x) -> None:
     """Raise unless images in memory are of the size and the values that the method takes; warn of images that are far
     too dark."""
+    if isinstance(x, StreamedImages):
+        raise InvalidInputError(
+            "Images that stay in their files must come in batches: data.Batches(images, None, batch_size=...). "
+            f"Received: StreamedImages {x.shape}"
+        )
     images = _first(x)
     span = getattr(method.views, "value_range", None)
     if span is None or len(getattr(images, "shape", ())) != 4:
