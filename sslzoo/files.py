@@ -92,10 +92,25 @@ def write_beside(path: "str | os.PathLike", content: "bytes | str | Callable") -
         write_synced(beside, content)
         if former is not None:
             os.chmod(beside, stat.S_IMODE(former.st_mode))
-        os.replace(beside, place)
+        move(beside, place)
     finally:
         beside.unlink(missing_ok=True)
     return as_path(path)
+
+
+_TRIES = 20 if os.name == "nt" else 1
+
+
+def move(source: "str | os.PathLike", target: "str | os.PathLike") -> None:
+    """`os.replace`; under Windows, which refuses while another process holds one of the two, for two seconds: virus
+    scanners and indexers open what is new for an instant."""
+    for left in reversed(range(_TRIES)):
+        try:
+            return os.replace(source, target)
+        except PermissionError:
+            if not left:
+                raise
+            time.sleep(0.1)
 
 
 _locks = {}  # (device, inode) of a folder -> open descriptor that holds its lock

@@ -283,6 +283,28 @@ def test_rounded_weights_are_those_that_float16_stores(tmp_path):
     assert 0 < np.abs(numpy(encoder(IMAGES)) - exact).max() < 5e-3
 
 
+@pytest.mark.parametrize("digits", [1, 5, 10])
+def test_kernels_keep_so_many_binary_digits(digits):
+    model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(64, bias_initializer="random_normal")])
+    kernel, bias = model.get_weights()
+    kernel[0, :4] = 0.0, 1.0, -1.75, 65504.0
+    model.set_weights([kernel, bias])
+    artifact.round_to_float16(model, digits)
+    rounded, same = model.get_weights()
+    np.testing.assert_array_equal(same, bias)
+    assert rounded[0, 0] == 0.0 and rounded[0, 1] == 1.0
+    kept = np.ldexp(np.frexp(rounded)[0], digits)
+    np.testing.assert_array_equal(kept, np.round(kept))
+    held = (np.abs(kernel) > 2.0**-10) & (kernel < 6e4)  # smaller ones have fewer digits, that one grows beyond float16
+    np.testing.assert_allclose(rounded[held], kernel[held], rtol=2.0**-digits)
+
+
+@pytest.mark.parametrize("digits", [0, 12, 2.5])
+def test_digits_that_float16_does_not_have_are_refused(digits):
+    with pytest.raises(InvalidInputError, match=f"Received: digits={digits}"):
+        artifact.round_to_float16(keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)]), digits)
+
+
 def test_a_kernel_of_nothing_is_not_packed_beyond_what_is_read(tmp_path):
     """Zeros shrink a thousand times, which no reader believes."""
     encoder = networks.encoder("mlp", (28, 28, 1), LATENT)

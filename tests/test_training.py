@@ -116,14 +116,19 @@ def test_journal_has_every_term_and_the_monitor(finished):
     assert [int(row["views"]) for row in rows(out)] == [2400, 4800, 7200]
 
 
-def test_rounded_weights_are_the_ones_evaluated_and_written(tmp_path):
-    folder = train("vae", tmp_path / "run", "--epochs", 2, "--float16")
+@pytest.mark.parametrize("words", [(), ("--digits", 5)], ids=str)
+def test_rounded_weights_are_the_ones_evaluated_and_written(words, tmp_path):
+    folder = train("vae", tmp_path / "run", "--epochs", 2, "--float16", *words)
     encoder = sslzoo.load(folder)
     kernel = keras.ops.convert_to_numpy(encoder.get_layer("mean").kernel)
     assert kernel.dtype == "float32"
     np.testing.assert_array_equal(kernel, kernel.astype("float16").astype("float32"))
-    frozen = json.loads((folder / "results.json").read_text())["evaluation"]["frozen"]
-    assert sslzoo.evaluation.weights_sha256(encoder) in json.dumps(frozen)
+    kept = np.ldexp(np.frexp(kernel)[0], 5)  # five digits before the point
+    assert (kept == np.round(kept)).all() == bool(words)
+    results = json.loads((folder / "results.json").read_text())
+    assert results.get("packed") == (5 if words else None)
+    assert any("keep 5 binary digits" in remark for remark in results["remarks"]) == bool(words)
+    assert sslzoo.evaluation.weights_sha256(encoder) in json.dumps(results["evaluation"]["frozen"])
     assert not (folder / "model").exists()
 
 

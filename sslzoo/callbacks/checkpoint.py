@@ -20,7 +20,7 @@ from sslzoo import checks, processes
 from sslzoo.callbacks.ending import Stopwatch
 from sslzoo.errors import ArtifactError, InvalidInputError, TrainingError
 from sslzoo.evaluation.report import versions
-from sslzoo.files import as_path, write_beside
+from sslzoo.files import as_path, move, write_beside
 from sslzoo.methods.steps import StepCounter
 from sslzoo.progress import say
 
@@ -177,7 +177,7 @@ class Checkpoint(keras.callbacks.Callback):
             os.link(self.path, beside)
         except OSError:  # a file system without links
             shutil.copyfile(self.path, beside)
-        os.replace(beside, self.previous)
+        move(beside, self.previous)
 
     def restore(self, model: keras.Model) -> int:
         """Put the file's state into a compiled model and the journal.

@@ -18,14 +18,16 @@ import h5py
 import keras
 import numpy as np
 
+from sslzoo import checks
 from sslzoo.errors import ArtifactError, InvalidInputError
-from sslzoo.files import MOST_JSON, as_json, as_path, is_left_behind, sha256, write_beside, write_synced
+from sslzoo.files import MOST_JSON, as_json, as_path, is_left_behind, move, sha256, write_beside, write_synced
 from sslzoo.networks.composition import as_functional, check_published, compose, input_range, required_packages
 from sslzoo.publishing import card
 from sslzoo.zoo import layout
 from sslzoo.zoo.results import SCHEMA, check_results, is_name, read_results
 from sslzoo.zoo.weights import MOST_PACKED
 
+FLOAT16_DIGITS = 11  # the first, which is not stored, and those after it
 _CHUNK = 2**20  # bytes of a kernel that are compressed together; h5py's own chunks pack worse by a tenth
 _DAY = 86_400  # seconds; no model takes as long to be written
 _ENTRIES = {*layout.FILES, layout.RESULTS, layout.CARD, layout.PICTURES, "assets", ".gitattributes", *layout.PARTS[1:]}
@@ -189,12 +191,13 @@ def _replacing(folder, overwrite):
         check_target(folder, overwrite)  # another process may have been faster
         _remove(former)
         if folder.exists():
-            os.replace(folder, former)
+            move(folder, former)
         try:
-            os.replace(partial, folder)
+            move(partial, folder)
         finally:
             _restore(former, folder)
-        _remove(former)
+        with contextlib.suppress(OSError):  # the new one is there; a file that another process holds goes the next time
+            _remove(former)
     finally:
         _remove(partial)
 
@@ -203,7 +206,7 @@ def _restore(former, folder):
     """Puts back what a process killed between two renames left aside."""
     if not folder.exists() and (former / layout.CONFIG).is_file():
         with contextlib.suppress(FileNotFoundError):  # somebody else was faster
-            os.replace(former, folder)
+            move(former, folder)
 
 
 def _remove(path):
@@ -314,10 +317,29 @@ def _check_pictures(pictures):
 # ------------------------------------------------------------------ weights
 
 
-def round_to_float16(model: keras.Model) -> None:
-    """Rounds weights in place to what `write(float16=True)` stores, so that what is measured is what is published."""
+def round_to_float16(model: keras.Model, digits: int = FLOAT16_DIGITS) -> None:
+    """Rounds weights in place to what `write(float16=True)` stores, so that what is measured is what is published.
+
+    Args:
+        digits: binary digits that kernels keep, in 1..11; of fewer, numbers repeat, and HDF5 compresses them further.
+
+    Raises:
+        InvalidInputError: `digits` out of its range.
+    """
+    checks.count(digits=digits)
+    if digits > FLOAT16_DIGITS:
+        raise InvalidInputError(f"float16 has {FLOAT16_DIGITS} binary digits. Received: {digits=}")
     for weight in model.weights:
-        weight.assign(_half(keras.ops.convert_to_numpy(weight)).astype(weight.dtype))
+        array = keras.ops.convert_to_numpy(weight)
+        weight.assign(_half(_rounded(array, digits)).astype(weight.dtype))
+
+
+def _rounded(array, digits):
+    """A kernel of so many binary digits, the first included."""
+    if array.ndim < 2 or digits == FLOAT16_DIGITS:
+        return array
+    mantissa, exponent = np.frexp(array)  # in 1/2..1
+    return np.ldexp(np.round(np.ldexp(mantissa, digits)), exponent - digits).astype(array.dtype)
 
 
 def _half(array):

@@ -10,6 +10,7 @@ from sslzoo import checks, evaluation
 from sslzoo.callbacks import Tracker
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.files import as_path
+from sslzoo.publishing.artifact import FLOAT16_DIGITS
 from sslzoo.training.settings import KINDS, SETUPS, parse_changes
 from sslzoo.zoo.results import TEXT, is_license, is_text
 
@@ -17,7 +18,7 @@ from sslzoo.zoo.results import TEXT, is_license, is_text
 SHORT = ("network", "pretrained", "epochs", "batch_size", "num_views", "learning_rate", "queue_size")
 POSITIVE = (
     *("epochs", "batch_size", "num_views", "queue_size", "max_minutes", "grace", "limit", "image_size", "store_size"),
-    *("stop_on_collapse", "until_knn", "accumulate", "processes", "fuse_steps", "checkpoint_every"),
+    *("stop_on_collapse", "until_knn", "accumulate", "processes", "fuse_steps", "checkpoint_every", "digits"),
 )
 LARGEST = 2**31
 # What does not change the weights that come out.
@@ -119,6 +120,7 @@ def parser(method: str, variants: dict, description: str, has_queue: bool = True
         help="a sentence for the card, about the data for example",
     )
     add("--float16", action="store_true", help="for publishing: weights as float16 (half the size), no model/")
+    add("--digits", type=int, metavar="N", help="with --float16: binary digits of kernels (11; with 5 a third smaller)")
 
     add("--log", choices=Tracker.services, help="also log each epoch's metrics there (history.csv has them)")
 
@@ -201,6 +203,8 @@ def check(arguments: argparse.Namespace) -> None:
         "fuse_steps",
     )
     refuse(steps > 1 and not on_device, "Steps are fused where views are made on the device", "fuse_steps", "views")
+    refuse(arguments.digits and not arguments.float16, "--digits is for --float16", "digits", "float16")
+    refuse((arguments.digits or 1) > FLOAT16_DIGITS, f"float16 has {FLOAT16_DIGITS} binary digits", "digits")
     refuse(not all(map(is_text, arguments.remark)), f"--remark must be {TEXT}", "remark")
     stated = arguments.license is None or is_license(arguments.license)
     refuse(not stated, "--license must be as the Hub writes it (cc-by-4.0)", "license")

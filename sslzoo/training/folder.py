@@ -12,7 +12,7 @@ import numpy as np
 from sslzoo import processes
 from sslzoo.data import StreamedImages
 from sslzoo.errors import ArtifactError
-from sslzoo.files import is_left_behind, lock_folder, read_json, unlock_folder, write_beside
+from sslzoo.files import is_left_behind, lock_folder, move, read_json, unlock_folder, write_beside
 from sslzoo.publishing import artifact
 
 # What a run notes beside its identity: the epochs it was planned for before it was given more, steps in a program,
@@ -20,6 +20,7 @@ from sslzoo.publishing import artifact
 NOTES = {"extended", "fuse_steps", "planned", "ended"}
 OWN = {"run.json", "history.csv", "checkpoint.npz", "checkpoint.previous.npz", "pictures", "tensorboard", "init"}
 OWN |= {"results.json"}
+LONGEST = 45  # letters of a file in the folder of a model that is being written: its record, before that has its name
 
 
 class RunFolder:
@@ -86,11 +87,13 @@ class RunFolder:
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=self.path):
-                pass
+            # As deep as the end will write: Windows has paths of 260 characters, and a model would be lost.
+            with tempfile.TemporaryDirectory(prefix=f".{self.name}.", suffix=".partial", dir=self.path) as deep:
+                (Path(deep) / ("x" * LONGEST)).touch()
         except OSError as error:
             raise ArtifactError(
-                f"--out must be a folder that can be written ({error.strerror or error}). Received: --out={self.path}"
+                f"--out must be a folder that can be written, with paths {LONGEST} characters longer than that of the "
+                f"model in it ({error.strerror or error}). Received: --out={self.path} --name={self.name}"
             ) from error
         if not lock_folder(self.path):
             raise ArtifactError(
@@ -117,7 +120,7 @@ def save(model: keras.Model, path: Path) -> Path:
     partial = path.with_name(f".{path.stem}.part.keras")
     try:
         model.save(partial)
-        os.replace(partial, path)
+        move(partial, path)
     finally:
         partial.unlink(missing_ok=True)
     return path

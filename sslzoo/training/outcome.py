@@ -152,7 +152,7 @@ def _parts(run, model):
     if not run.arguments.float16:
         return parts | {"model": model}
     for part in parts.values():
-        artifact.round_to_float16(part)
+        artifact.round_to_float16(part, run.arguments.digits or artifact.FLOAT16_DIGITS)
     return parts
 
 
@@ -307,7 +307,7 @@ def results(run, method: type, report=None) -> dict:
     """
     printed = {} if report is None else run.plan.in_print()
     published = {PAPERS_WAY[name]: value for name, value in printed.items() if name in report}
-    ended, remarks = ending(run)
+    (ended, remarks), digits = ending(run), run.arguments.digits
     return {
         "name": run.name,
         "method": method.__name__,
@@ -341,7 +341,9 @@ def results(run, method: type, report=None) -> dict:
             *remarks,
             *run.checkpoint.remarks,
             *([] if report is None else report.remarks),
+            *([f"To save space kernels keep {digits} binary digits."] if digits else []),
         ],
+        "packed": digits,
         "ended": ended,
         **({} if report is None else {"evaluation": report.to_dict()}),
     }
