@@ -1,6 +1,7 @@
 """What the shell must say alike, from `sslzoo` and from a recipe: a wrong environment, and errors in a line."""
 
 import contextlib
+import errno
 import functools
 import importlib.util
 import json
@@ -117,6 +118,14 @@ def hushed():
             os.close(stderr)
 
 
+_CLOSED = {errno.EPIPE, errno.EINVAL} if os.name == "nt" else {errno.EPIPE}
+
+
+def is_closed_pipe(error: BaseException) -> bool:
+    """Whether nobody reads the output any more: under Windows it is then an invalid argument."""
+    return isinstance(error, OSError) and error.errno in _CLOSED and error.filename is None
+
+
 def ends_quietly(main: Callable) -> Callable:
     """`main` of a program that says nothing when whoever reads its output stops (`| head -1`): it then returns 141."""
 
@@ -129,7 +138,9 @@ def ends_quietly(main: Callable) -> Callable:
                 return main(*arguments, **named)
             finally:  # here, for --help too: Python's own flush at the end of a process complains
                 _flush()
-        except BrokenPipeError:
+        except OSError as error:
+            if not is_closed_pipe(error):
+                raise
             silence_closed()
             return 141
 
@@ -140,9 +151,10 @@ def _flush():
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:  # the disk behind it is full
+    except OSError as error:
+        if is_closed_pipe(error):
+            raise
+        # The disk behind it is full.
         silence_closed()
         print(f"Standard output cannot be written ({error.strerror}).", file=sys.stderr)
         raise SystemExit(2) from error

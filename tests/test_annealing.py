@@ -139,6 +139,8 @@ def test_the_plan_is_what_fits_into_the_time_that_is_left(monkeypatch, capsys):
     watch.on_train_batch_end(0)
     assert watch.is_done and watch._model.stop_training and stopwatch.ended == "minutes"
     assert "planned for --max-minutes" in stopwatch.reason
+    watch.on_speed(0.0)  # of a clock that ticks more slowly than steps are made
+    assert watch.planned == 10_000
 
 
 def plan_at(monkeypatch, step, planned):

@@ -3,6 +3,7 @@ that can be relied on, and nothing left half-written."""
 
 import codecs
 import csv
+import errno
 import io
 import json
 import os
@@ -22,6 +23,7 @@ from PIL import Image
 
 import sslzoo
 from sslzoo import cli, evaluation, networks, publishing, zoo
+from sslzoo import environment as shell
 from sslzoo.cli import measuring
 from sslzoo.environment import hushed
 from sslzoo.errors import HubError, MissingDataError
@@ -207,6 +209,29 @@ def test_a_reader_that_stops_reading_is_no_error(words, monkeypatch):
     done.stdout.close()
     err = done.stderr.read()
     assert done.wait() == 141 and err == ""
+
+
+def test_a_pipe_that_windows_closed_is_one_too(monkeypatch, capsys):
+    class Closed(io.StringIO):
+        def flush(self):
+            raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(sys, "stdout", Closed())
+    monkeypatch.setattr(shell, "silence_closed", lambda: None)
+    with pytest.raises(SystemExit):  # elsewhere it is a fault
+        cli.main(["list"])
+    monkeypatch.setattr(shell, "_CLOSED", {errno.EPIPE, errno.EINVAL})
+    capsys.readouterr()
+    assert cli.main(["list"]) == 141 and capsys.readouterr().err == ""
+
+
+def test_a_pattern_that_no_shell_expanded_names_model_folders(tmp_path, capsys):
+    for name in ("a1", "a2", "b"):
+        shutil.copytree(ROOT / "weights" / "simvae-digits", tmp_path / name)
+    assert cli.main(["seal", str(tmp_path / "a*")]) == 0
+    said = capsys.readouterr().out
+    assert "a1" in said and "a2" in said and "b:" not in said
+    assert cli.main(["seal", str(tmp_path / "c*")]) == 2
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux has it")

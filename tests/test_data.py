@@ -23,6 +23,7 @@ import sslzoo
 from sslzoo import data, errors, training
 from sslzoo.data import image_files, inputs, streams, tiff
 from sslzoo.data.__main__ import main
+from sslzoo.data.batches import _Plan
 from sslzoo.data.image_folder import held_out
 from sslzoo.downstream import labeled
 from sslzoo.evaluation import datasets
@@ -715,6 +716,16 @@ def test_random_views_are_resumed_too():
         assert a.shape == (4, 2, 28, 28, 1) and a.dtype == "float32"
         np.testing.assert_array_equal(a, b)
     assert (whole[0][0][:, 0] != whole[0][0][:, 1]).any()
+
+
+def test_an_order_has_64_bits_where_numbers_have_32(monkeypatch):
+    """NumPy 1 under Windows; TensorFlow was told int64."""
+    real = np.arange
+    monkeypatch.setattr(np, "arange", lambda *range_, dtype="int32": real(*range_, dtype=dtype))
+    assert np.random.default_rng(0).permutation(4).dtype == "int32"
+    assert data.epoch_order(10, 0, 0).dtype == "int64"
+    plan = _Plan(np.zeros((4, 8, 8, 1), "uint8"), None, 2, 0, False, 0, True)
+    assert plan.order(0).dtype == "int64"
 
 
 def test_epoch_order_is_frozen():

@@ -1,5 +1,7 @@
 """What a user's words mean: a name or a path, the home folder, and whose images those of a path are."""
 
+import contextlib
+import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,7 +12,7 @@ import pytest
 from PIL import Image
 
 import sslzoo
-from sslzoo import callbacks, cli, data, evaluation, zoo
+from sslzoo import callbacks, cli, data, evaluation, files, zoo
 from sslzoo.data.catalogue import KNOWN
 from sslzoo.downstream import encoders, labeled
 from sslzoo.errors import ArtifactError, MissingDataError, SSLZooError, UnknownNameError
@@ -192,6 +194,27 @@ def test_a_wrong_word_is_an_error_of_the_package():
     for word in ("", "~", "~/nope"):
         with pytest.raises(SSLZooError):
             data.load(word, "train")
+
+
+@pytest.mark.parametrize(("refusals", "tries", "works"), [(2, 20, True), (20, 20, False), (1, 1, False)])
+def test_a_file_that_a_scanner_holds_is_replaced_a_little_later(refusals, tries, works, tmp_path, monkeypatch):
+    """Under Windows, which has 20 tries."""
+    real, left = os.replace, [None] * refusals
+
+    def refuse(source, target):
+        if left:
+            left.pop()
+            raise PermissionError(13, "Access is denied")
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", refuse)
+    monkeypatch.setattr(files.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(files, "_TRIES", tries)
+    place = tmp_path / "work" / "a"
+    place.write_text("old")
+    with contextlib.nullcontext() if works else pytest.raises(PermissionError):
+        files.write_beside(place, "new")
+    assert [path.read_text() for path in place.parent.iterdir()] == ["new" if works else "old"]
 
 
 def test_two_threads_write_one_file_whole(tmp_path):

@@ -200,7 +200,7 @@ class Pace(Speed):
         self._left = self.epochs - epoch
 
     def is_enough(self):
-        return self.said is None and time.monotonic() - self._since >= self.seconds
+        return self.said is None and time.perf_counter() - self._since >= self.seconds
 
     def on_epoch_end(self, epoch, logs=None):
         if self.said is None and self._since is not None and self._counted:
@@ -220,4 +220,4 @@ def after(logs: "dict | None") -> float:
     """The time at which the step that made these logs is done: backends run ahead of Python."""
     for value in (logs or {}).values():
         float(value)
-    return time.monotonic()
+    return time.perf_counter()

@@ -15,7 +15,7 @@ import traceback
 
 import sslzoo
 from sslzoo.cli import comparing, diagnosing, exploring, features, fine_tuning, making, measuring, models
-from sslzoo.environment import check_environment, ends_quietly, in_a_line, quiet_backends
+from sslzoo.environment import check_environment, ends_quietly, in_a_line, is_closed_pipe, quiet_backends
 from sslzoo.errors import InvalidInputError, SSLZooError, printable
 
 # One more command is one more function here, in the order of `sslzoo --help`.
@@ -92,9 +92,9 @@ def main(argv: "list[str] | None" = None) -> int:
     except KeyboardInterrupt:
         print("sslzoo: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        raise
     except (SSLZooError, OSError, ImportError) as error:
+        if is_closed_pipe(error):
+            raise
         print("sslzoo: " + in_a_line(error), file=sys.stderr)
         return 2
     except Exception:  # Python would end with 1, which is an answer

@@ -1,7 +1,6 @@
 """`sslzoo embed, search`: images to features, and features to images that are alike."""
 
 import codecs
-import glob
 import os
 import sys
 from pathlib import Path
@@ -82,16 +81,11 @@ def embed(name, inputs, output, force, **options):
 def inputs_of(inputs):
     """Paths of images, those of standard input for a dash, and those that match a pattern: some shells expand none."""
     if [str(each) for each in inputs] != ["-"]:
-        return [path for each in inputs for path in _matching(each)]
+        return shared.matching(inputs)
     listed = _names(b"" if sys.stdin is None else sys.stdin.buffer.read())
     if not listed:
         raise InvalidInputError("Standard input must name folders or image files, one a line. Received: nothing")
     return [Path(os.fsdecode(name)) for name in listed]
-
-
-def _matching(path):
-    found = () if os.path.exists(path) else sorted(glob.glob(str(path)))
-    return [Path(each) for each in found] or [path]
 
 
 def _names(content: bytes) -> list[bytes]:

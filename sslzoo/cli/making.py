@@ -104,7 +104,7 @@ def seal(folders):
       sslzoo seal weights/*
       sslzoo seal runs/mine
     """
-    changed = {str(folder): publishing.seal(folder) for folder in folders}
+    changed = {str(folder): publishing.seal(folder) for folder in shared.matching(folders)}
     return Answer({"changed": changed}, changes(changed, "sealed"))
 
 
@@ -131,5 +131,5 @@ def manifest(folders, organization, manifest):
             "An installed package's manifest is not changed: name another by --manifest or SSLZOO_MANIFEST. "
             f"Received: '{file}'"
         )
-    changed = {str(folder): refresh(folder, organization, file) for folder in folders}
+    changed = {str(folder): refresh(folder, organization, file) for folder in shared.matching(folders)}
     return Answer({"manifest": str(file), "changed": changed}, changes(changed, "entered"))

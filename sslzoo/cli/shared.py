@@ -1,5 +1,10 @@
 """Arguments that several commands take."""
 
+import glob
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
 from sslzoo.cli.command import argument
 
 MODEL = argument("name", metavar="NAME", help="a name, model folder, folder of a run, or hf:// address")
@@ -46,3 +51,12 @@ ON_ERROR = argument(
 def batch_size(usual: int) -> tuple:
     help = f"images per batch ({usual})"
     return argument("--batch-size", type="positive integer", default=usual, metavar="N", help=help)
+
+
+def matching(paths: Iterable[os.PathLike]) -> list[Path]:
+    """Paths, and for a pattern those that match it: some shells expand none."""
+    found = []
+    for path in paths:
+        matches = () if os.path.exists(path) else sorted(glob.glob(str(path)))
+        found += [Path(each) for each in matches] or [path]
+    return found

@@ -21,7 +21,8 @@ from sslzoo.data.streams import StreamedImages
 
 def epoch_order(num_images: int, seed: int, epoch: int) -> np.ndarray:
     """The order of an epoch: int64 (num_images,), a permutation that depends on nothing but the arguments."""
-    return np.random.Generator(np.random.PCG64([seed, epoch])).permutation(num_images)
+    # NumPy 1 has 32 bits under Windows.
+    return np.random.Generator(np.random.PCG64([seed, epoch])).permutation(num_images).astype("int64", copy=False)
 
 
 class _Plan:
@@ -47,7 +48,7 @@ class _Plan:
     def order(self, epoch):
         if self.shuffle:
             return epoch_order(len(self.images), self.seed, int(epoch))
-        return np.arange(len(self.images))
+        return np.arange(len(self.images), dtype="int64")
 
 
 def _element(images, labels, index):

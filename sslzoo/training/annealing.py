@@ -92,7 +92,7 @@ class TimePlan(Speed):
 
     def on_speed(self, seconds):
         left = 60 * self.stopwatch.minutes - (time.monotonic() - self._began)
-        fits = self.made + max(1, int(self.LEFT * left / seconds))
+        fits = self.made + max(1, int(self.LEFT * left / max(seconds, 1e-9)))
         self.planned = int(processes.of_first([min(fits, self.steps)])[0])
         self.set_length(self.planned)
         self.note(self.planned)

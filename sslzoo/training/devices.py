@@ -80,7 +80,8 @@ def check_port(address: str) -> None:
     if not port.isdecimal() or not 0 < int(port) < 2**16:
         return
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Under Windows SO_REUSEADDR takes a port that another process has.
+        probe.setsockopt(socket.SOL_SOCKET, getattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_REUSEADDR), 1)
         try:
             probe.bind(("", int(port)))
         except OSError as error:

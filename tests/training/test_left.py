@@ -8,6 +8,7 @@ import shutil
 import socket
 import struct
 import sys
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -52,6 +53,23 @@ def test_a_full_disk_leaves_the_file_of_an_earlier_attempt_whole(tmp_path, monke
         save(model, tmp_path / "mine.keras")
     assert [path.name for path in tmp_path.iterdir()] == ["mine.keras"]
     assert (tmp_path / "mine.keras").read_bytes() == before
+
+
+def test_a_path_that_windows_cannot_write_is_told_before_training(tmp_path, monkeypatch):
+    """Which has 260 characters: the folder could be made, and the model in it not be written at the end."""
+    most, real = len(str(tmp_path)) + 100, open
+
+    def limited(path, *arguments, **named):
+        if isinstance(path, str | Path) and len(str(path)) > most:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))
+        return real(path, *arguments, **named)
+
+    touched = Path.touch
+    monkeypatch.setattr(Path, "touch", lambda path: limited(path, "a").close() or touched(path))
+    monkeypatch.setattr(training.Run, "fit", lambda *_: pytest.fail("trained"), raising=False)
+    with pytest.raises(errors.ArtifactError, match=r"with paths 45 characters longer.*Received: --out=.*--name=n-n"):
+        train("simvae", tmp_path / "run", "--epochs", 1, "--name", "n-" * 40 + "n")
+    assert not list((tmp_path / "run").iterdir())
 
 
 def test_some_images_of_a_folder_are_of_all_classes(tmp_path):
