@@ -9,8 +9,9 @@
 Each entry is a run of its recipe in a process of its own, in `runs/zoo/<entry>`, from checkpoint to checkpoint:
 whatever ends this program (the budget, Ctrl-C, SIGTERM, power), the next call goes on. An entry that fails is reported,
 with its log, and the others go on. Entries whose weights were trained with other settings than the recipe has now, or
-not to their end, are trained again. Runs round their weights to half precision before they measure (--float16), so
-collecting copies what was measured. It also enters folders of weights/ that differ from the manifest.
+not to their end, are trained again. Runs round their weights to half precision before they measure (--float16), or
+further (--digits), so collecting copies what was measured. It also enters folders of weights/ that differ from the
+manifest.
 
 Without TensorFlow (a bare GPU machine with JAX) --data-dir names a folder of sets that `python -m sslzoo.data NAME -o
 NAME.npz` wrote elsewhere.
