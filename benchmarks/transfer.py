@@ -42,8 +42,8 @@ these five columns, and the untrained network where it was measured.
 An encoder is robust to what its views varied: of SimCLR's neighbors on MNIST 98 % are right, and 96 once the digits
 are shifted; an untrained network has 40 and 8. What no view varied costs: blur leaves 42. GEDI and EBCLR, which fit
 an energy to the images as well, keep 77 and 84, of 90.5 and 93.5; JEM 45 of 84. FashionMNIST's encoders carry over to
-MNIST where they learned to rebuild at a likelihood variance of 0.01 (76 to 78 % by a probe), the VAE (62) and those
-without a decoder (49 to 59) hardly.
+MNIST where they learned to rebuild at a likelihood variance of 0.01 (75 to 77 % by a probe), the VAE (57) and those
+without a decoder (44 to 51) hardly.
 
 **On CIFAR-10 the strong encoders are brittle**: noise takes `simclr-cifar10` from 68 % of right neighbors to 12, blur
 to 21, less than an untrained network's 26 and 27; `simclr-cifar10.small` keeps 47 and 37 of 54. It is not the
