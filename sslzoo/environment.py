@@ -118,12 +118,13 @@ def hushed():
             os.close(stderr)
 
 
-_CLOSED = {errno.EPIPE, errno.EINVAL} if os.name == "nt" else {errno.EPIPE}
+_CLOSED = {errno.EINVAL} if os.name == "nt" else set()  # beside BrokenPipeError
 
 
 def is_closed_pipe(error: BaseException) -> bool:
     """Whether nobody reads the output any more: under Windows it is then an invalid argument."""
-    return isinstance(error, OSError) and error.errno in _CLOSED and error.filename is None
+    told = isinstance(error, OSError) and error.filename is None and error.errno in _CLOSED
+    return told or isinstance(error, BrokenPipeError)
 
 
 def ends_quietly(main: Callable) -> Callable:
