@@ -647,7 +647,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_training(small_run, m
     def refuse(*_, **__):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    monkeypatch.setattr("tempfile.TemporaryDirectory", refuse)
     with pytest.raises(errors.ArtifactError, match=r"can be written \(Permission denied\)\. Received: --out="):
         small_run()
 

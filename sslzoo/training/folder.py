@@ -91,9 +91,11 @@ class RunFolder:
             with tempfile.TemporaryDirectory(prefix=f".{self.name}.", suffix=".partial", dir=self.path) as deep:
                 (Path(deep) / ("x" * LONGEST)).touch()
         except OSError as error:
+            too_long = isinstance(error, FileNotFoundError)
+            needed = f", with paths {LONGEST} characters longer than that of the model in it" * too_long
             raise ArtifactError(
-                f"--out must be a folder that can be written, with paths {LONGEST} characters longer than that of the "
-                f"model in it ({error.strerror or error}). Received: --out={self.path} --name={self.name}"
+                f"--out must be a folder that can be written{needed} ({error.strerror or error}). "
+                f"Received: --out={self.path}" + f" --name={self.name}" * too_long
             ) from error
         if not lock_folder(self.path):
             raise ArtifactError(
