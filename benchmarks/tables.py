@@ -74,7 +74,7 @@ CAUSES = {
     "neighbors (by cosine the VAE lost 0.6 points); and the "
     "[likelihood of the VAE](choices.md#the-likelihood-of-the-vae). MoCo's settings the paper does not give.",
     ("simvae", "fashion_mnist"): "Tried: views, from 3.6 M to 14 M, of which those that rebuild images and SimCLR "
-    "gained Euclidean neighbors (by cosine the VAE lost 1.5 points); MoCo and VICReg lost 1.3 to 1.8 points, and MoCo "
+    "gained Euclidean neighbors (by cosine the VAE lost 1.4 points); MoCo and VICReg lost 1.3 to 1.8 points, and MoCo "
     "seven of a linear probe.",
     ("simvae", "cifar10"): "Not tried: a ResNet for as many views as the paper's. An untrained network has 13 to 16 in "
     "the paper, near the 10 of guessing, and more here: what theirs lost of an image, the paper does not say.",
