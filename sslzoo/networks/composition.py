@@ -1,6 +1,5 @@
 """Preprocessing and network as one model of core layers: what is published, and what that may consist of."""
 
-import collections
 import importlib
 import itertools
 import json
@@ -392,6 +391,24 @@ def _output_positions(network, output):
     return [output]
 
 
+def _in_policy(config, policy, only_half=False):
+    """The configuration of a layer, and of the layers in it, with another dtype policy.
+
+    Args:
+        only_half: layers that neither compute nor keep weights in half precision stay as they are.
+    """
+    if isinstance(config, list):
+        return [_in_policy(item, policy, only_half) for item in config]
+    if not isinstance(config, dict):
+        return config
+    config = {key: _in_policy(value, policy, only_half) for key, value in config.items()}
+    if {"name", "dtype"} <= config.keys():  # of a layer
+        own = keras.dtype_policies.get(config["dtype"])
+        if not only_half or {own.compute_dtype, own.variable_dtype} & {"float16", "bfloat16"}:
+            config["dtype"] = policy
+    return config
+
+
 class Copies:
     """Runs models again on other tensors, with copies of their layers; models inside models are opened.
 
@@ -412,34 +429,32 @@ class Copies:
         self.names.add(name)
         return name
 
-    def replay(self, model, tensor):
-        """Outputs of `model` on `tensor`, as a flat list."""
+    def replay(self, model, tensor, training=None):
+        """Outputs of `model` on `tensor`, as a flat list.
+
+        Args:
+            training: of the call of `model`, which holds for layers in it that were called without it.
+        """
         model = as_functional("layer", model)
-        values = {layer.name: [tensor] for layer in model.layers if isinstance(layer, keras.layers.InputLayer)}
 
         def call(operation, *args, **kwargs):
-            value = self.apply(operation, *args, **kwargs)
-            values[operation.name] = keras.tree.flatten(value)
-            return value
+            if training is not None and getattr(operation, "_call_has_training_arg", False):
+                kwargs["training"] = training if kwargs.get("training") is None else kwargs["training"]
+            return self.apply(operation, *args, **kwargs)
 
-        # Keras' own walk over the graph. The model it returns is of no use here: `call` has kept the tensors.
+        # Keras' own walk over the graph, which knows of which call of a layer each output is, and which of its outputs.
         graph = keras.Model(model.inputs, model.outputs)
-        keras.models.clone_model(graph, [tensor], clone_function=lambda operation: operation, call_function=call)
-        taken = collections.Counter()
-        outputs = []
-        for name in model.output_names:  # a model inside a model may stand here several times, once for each output
-            outputs.append(values[name][min(taken[name], len(values[name]) - 1)])
-            taken[name] += 1
-        return outputs
+        return graph._run_through_graph([tensor], operation_fn=lambda operation: operation, call_fn=call)
 
     def apply(self, operation, *args, **kwargs):
         if isinstance(operation, keras.Model):
+            training = kwargs.pop("training", None)
             if len(args) != 1 or any(value is not None for value in kwargs.values()):
                 raise InvalidInputError(
                     "A model inside a model must be called on one tensor and nothing else. "
                     f"Received: {operation.name!r} called with {len(args)} tensors and {kwargs}"
                 )
-            outputs = self.replay(operation, args[0])
+            outputs = self.replay(operation, args[0], training)
             return outputs[0] if len(outputs) == 1 else outputs
         if id(operation) in self.made:
             return self.made[id(operation)](*args, **kwargs)
@@ -447,9 +462,9 @@ class Copies:
         if isinstance(operation, keras.Layer):
             config |= {"name": self.unused(operation.name), "trainable": True}
             if self.policy is not None:
-                config |= {} if id(operation) in self.fixed else {"dtype": self.policy}
-            elif {operation.compute_dtype, operation.variable_dtype} & {"float16", "bfloat16"}:
-                config["dtype"] = "float32"
+                config = config if id(operation) in self.fixed else _in_policy(config, self.policy)
+            else:
+                config = _in_policy(config, "float32", only_half=True)
             mode = getattr(operation, "quantization_mode", None)
             if mode and keras.dtype_policies.get(config["dtype"]).name != operation.dtype_policy.name:
                 raise InvalidInputError(

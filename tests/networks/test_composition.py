@@ -124,3 +124,84 @@ def test_a_network_goes_on_in_the_policy_that_it_is_given():
     kinds = [layer.compute_dtype for layer in mixed.layers if layer.weights]
     assert kinds[:-1] == ["bfloat16"] * (len(kinds) - 1) and kinds[-1] == "float32"
     assert mixed.outputs[0].dtype == "float32" and all(w.dtype == "float32" for w in mixed.weights)
+
+
+def _one_of_two(x):
+    low, high = (keras.layers.Dense(3, name=name)(x) for name in ("low", "high"))
+    y = keras.Input(x.shape[1:])
+    return [keras.Model(x, [low, high], name="two")(y)[1]], y
+
+
+def _shared_last(x):
+    last = keras.layers.Activation("linear", name="last")
+    return [last(keras.layers.Dense(3, name=name)(x)) for name in ("mean", "log_var")], x
+
+
+def _nested_twice(x):
+    head = keras.Sequential([keras.Input((5,)), keras.layers.Dense(3)], name="head")
+    return [head(keras.layers.Dense(5, name=name)(x)) for name in ("first", "second")], x
+
+
+def _swapped(x):
+    a = keras.Input(x.shape[1:])
+    pair = keras.Model(a, [keras.layers.Dense(size, name=f"of_{size}")(a) for size in (3, 2)], name="pair")
+    first, second = pair(x)
+    return [second, first], x
+
+
+def _states_of_a_recurrent_layer(x):
+    rows, state = keras.layers.GRU(3, return_sequences=True, return_state=True)(keras.layers.Reshape((2, 2))(x))
+    return [state, rows], x
+
+
+def _the_input_itself(x):
+    return [keras.layers.Dense(3)(x), x], x
+
+
+@pytest.mark.parametrize(
+    "make", [_one_of_two, _shared_last, _nested_twice, _swapped, _states_of_a_recurrent_layer, _the_input_itself]
+)
+def test_outputs_are_those_of_the_same_call_of_a_layer(make):
+    """Copies went by names: of a layer with two outputs, or called twice, another output was published."""
+    outputs, inputs = make(keras.Input((4,)))
+    network = keras.Model(inputs, outputs)
+    batch = np.random.default_rng(0).normal(size=(6, 4)).astype("float32")
+    copy = networks.compose(None, network)
+    for expected, found in zip(*(keras.tree.flatten(model(batch)) for model in (network, copy)), strict=True):
+        np.testing.assert_allclose(ops.convert_to_numpy(found), ops.convert_to_numpy(expected), atol=1e-6)
+
+
+@pytest.mark.parametrize("called", [False, True])
+def test_a_network_called_with_training_is_published_so(called):
+    """Keras' guide to transfer learning calls `base(x, training=False)`: it trained, and was refused only then."""
+    x = keras.Input((4,))
+    base = keras.Model(x, keras.layers.BatchNormalization()(keras.layers.Dense(5)(x)), name="base")
+    y = keras.Input((4,))
+    network = keras.Model(y, keras.layers.Dense(3)(base(y, training=called)))
+    batch = np.random.default_rng(0).normal(3, 2, (16, 4)).astype("float32")
+    copy = networks.compose(None, network)
+    for training in (None, False, True):
+        expected, found = (ops.convert_to_numpy(model(batch, training=training)) for model in (network, copy))
+        np.testing.assert_allclose(found, expected, atol=1e-5, err_msg=str(training))
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        lambda: keras.layers.SpectralNormalization(keras.layers.Conv2D(2, 3)),
+        lambda: keras.layers.TimeDistributed(keras.layers.Dense(2)),
+        lambda: keras.layers.TimeDistributed(keras.layers.Bidirectional(keras.layers.GRU(2)), dtype="float32"),
+    ],
+)
+def test_layers_in_layers_end_in_float32_too(wrapped, policy):
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(policy)
+    try:
+        x = keras.Input((6, 6, 1))
+        network = keras.Model(x, keras.layers.Flatten()(wrapped()(x)))
+    finally:
+        keras.config.set_dtype_policy(before)
+    copy = networks.compose(None, network)
+    kinds = {layer.name: layer.compute_dtype for layer in copy._flatten_layers() if layer.weights}
+    assert len(kinds) > 1 and set(kinds.values()) == {"float32"}, kinds
