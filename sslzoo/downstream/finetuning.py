@@ -1,5 +1,6 @@
 """`finetune`: a classifier from an encoder and labeled images, beside its probe and the same network from scratch."""
 
+import contextlib
 import dataclasses
 import os
 import tempfile
@@ -24,9 +25,10 @@ from sslzoo.evaluation.report import versions
 from sslzoo.files import as_path, is_named
 from sslzoo.networks.backbones import widening
 from sslzoo.networks.composition import as_functional
-from sslzoo.networks.initialization import give_weights
+from sslzoo.networks.initialization import drawn_weights, give_weights
 from sslzoo.progress import line
 from sslzoo.publishing.artifact import check_target
+from sslzoo.training.folder import save
 from sslzoo.training.settings import SETUPS, plain_name
 from sslzoo.zoo.index import SCHEME
 from sslzoo.zoo.results import is_license, is_name
@@ -214,6 +216,8 @@ def finetune(
     base = None if is_backbone else _checked(load_encoder(encoder))
     if base is not None and settings.ways != ["probe"]:
         _check_kernels(base)
+    if base is not None and "scratch" in settings.ways:
+        drawn_weights(base)
     images = labeled.read(
         dataset,
         (None, None, None) if base is None else sized(image_shape(base), image_size),
@@ -244,13 +248,20 @@ def finetune(
         try:
             _write(out, name, model, report, images.classes, encoder, settings, license, overwrite, began)
         except (OSError, SSLZooError) as error:  # a full disk, or somebody else was there first
-            spare = os.path.join(tempfile.mkdtemp(prefix="sslzoo-"), f"{name}.keras")
-            model.save(spare)
             raise ArtifactError(
-                f"The classifier is trained, and could not be written ({error}): it is left in '{spare}'. "
+                f"The classifier is trained, and could not be written ({error}): {_spare(model, out, name)}. "
                 f"Received: out='{out}'"
             ) from error
     return model, report
+
+
+def _spare(model, out, name):
+    """Leaves a model where there is room, beside `out` first, for a temporary folder may go with its machine. Says
+    where."""
+    for place in (Path(out).absolute().parent, Path.cwd(), Path(tempfile.gettempdir())):
+        with contextlib.suppress(OSError):
+            return f"it is left in '{save(model, place / f'{name}-{os.getpid()}.keras')}'"
+    return "neither could a copy anywhere else, and it is lost. Make room and train it again"
 
 
 # ---------------------------------------------------------------------- what is trained on what

@@ -14,6 +14,16 @@ from keras import initializers
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError
 
+_KNOWN = (
+    initializers.Zeros,
+    initializers.Ones,
+    initializers.Constant,
+    initializers.RandomUniform,
+    initializers.RandomNormal,
+    initializers.TruncatedNormal,
+    initializers.Orthogonal,
+    initializers.VarianceScaling,
+)
 # Standard deviation of a standard normal cut off at +-2, by which Keras divides to keep the variance asked for.
 _TRUNCATED_STDDEV = 0.87962566103423978
 
@@ -40,22 +50,29 @@ def initialize(model, seed):
 
     Raises:
         InvalidInputError: the seed is neither None nor an integer >= 0, the model is unbuilt, or a weight has an
-            initializer other than zeros, ones, a constant, or Keras' uniform, normal, truncated normal and
-            variance-scaling (Glorot, He, LeCun) families.
+            initializer other than zeros, ones, a constant, or Keras' uniform, normal, truncated normal, orthogonal
+            and variance-scaling (Glorot, He, LeCun) families.
     """
     if seed is None:
         seed = random.randrange(2**31)
     checks.seed(seed=seed)
     if not model.built:
         raise InvalidInputError(f"initialize needs a built model. Received: {model.name!r}, which has no weights yet")
-    draws = []  # all drawn before any is assigned: a refused layer leaves the model as it was
-    for position, layer in enumerate(_leaves(model)):
-        for index, weight in enumerate(layer.weights):
-            rng = np.random.default_rng([int(seed), position, index])
-            draws.append((weight, _draw(_initializer(layer, weight), tuple(weight.shape), rng)))
-    for weight, value in draws:
+    for weight, initializer, stream in drawn_weights(model):  # a refused layer leaves the model as it was
+        value = _draw(initializer, tuple(weight.shape), np.random.default_rng([int(seed), *stream]))
         weight.assign(value.astype("float32"))
     return model
+
+
+def drawn_weights(model) -> list:
+    """(weight, its initializer, its place: layer and number there) of all that `initialize` draws anew; what it does
+    not know is refused. What `keras.layers.Normalization` measured of data is not drawn, and stays."""
+    return [
+        (weight, _initializer(layer, weight), (position, index))
+        for position, layer in enumerate(_leaves(model))
+        for index, weight in enumerate(layer.weights)
+        if not isinstance(layer, keras.layers.Normalization)
+    ]
 
 
 def _leaves(model):
@@ -79,6 +96,11 @@ def _initializer(layer, weight):
             f"initialize looks for the initializer of a weight in its layer's attribute {weight.name}_initializer. "
             f"Received: layer={layer.name!r} of type {type(layer).__name__}, which has none"
         )
+    if not isinstance(initializer, _KNOWN):
+        raise InvalidInputError(
+            "initialize knows zeros, ones, constant, uniform, normal, truncated normal, orthogonal and "
+            f"variance-scaling initializers. Received: initializer={type(initializer).__name__} of layer={layer.name!r}"
+        )
     return initializer
 
 
@@ -95,12 +117,17 @@ def _draw(initializer, shape, rng):
         return rng.normal(initializer.mean, initializer.stddev, shape)
     if isinstance(initializer, initializers.TruncatedNormal):
         return initializer.mean + initializer.stddev * _truncated_normal(shape, rng)
-    if isinstance(initializer, initializers.VarianceScaling):
-        return _variance_scaling(initializer, shape, rng)
-    raise InvalidInputError(
-        "initialize knows zeros, ones, constant, uniform, normal, truncated normal and variance-scaling initializers. "
-        f"Received: initializer={type(initializer).__name__}"
-    )
+    if isinstance(initializer, initializers.Orthogonal):
+        return initializer.gain * _orthogonal(shape, rng)
+    return _variance_scaling(initializer, shape, rng)
+
+
+def _orthogonal(shape, rng):
+    """A random matrix, of all axes but the last and that, whose rows or columns, the fewer, are orthonormal."""
+    rows, columns = int(np.prod(shape[:-1])), shape[-1]
+    q, r = np.linalg.qr(rng.standard_normal((max(rows, columns), min(rows, columns))))
+    q = q * np.sign(np.diag(r))  # without it, not uniform among all such
+    return (q if rows >= columns else q.T).reshape(shape)
 
 
 def _truncated_normal(shape, rng):

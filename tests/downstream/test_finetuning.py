@@ -464,6 +464,23 @@ def test_kernels_that_cannot_be_trained_are_told_before_any_work(monkeypatch, ch
             sslzoo.finetune(encoder, images, **options)
 
 
+def test_an_encoder_that_measured_its_images_is_trained_from_scratch_too():
+    """It was refused there, after the probe and the whole network had been trained."""
+    images, keep = (stripes(60), stripes(30)), keras.layers.Normalization(axis=None)
+    keep.adapt(images[0][0])
+    network = [keep, keras.layers.Flatten(), keras.layers.Dense(5)]
+    encoder = keras.Sequential([keras.Input((8, 8, 3)), *network], name="measured")
+    assert list(sslzoo.finetune(encoder, images, epochs=1)[1]) == ["full", "probe", "scratch"]
+
+
+def test_what_cannot_be_drawn_anew_is_told_before_any_work(monkeypatch):
+    network = [keras.layers.Flatten(), keras.layers.Dense(5, kernel_initializer="identity")]
+    encoder = keras.Sequential([keras.Input((8, 8, 3)), *network], name="odd")
+    monkeypatch.setattr(finetuning, "_run", None)
+    with pytest.raises(InvalidInputError, match="Received: initializer=Identity"):
+        sslzoo.finetune(encoder, (stripes(30), stripes(6)))
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [({"seed": 2**31 - 1, "seeds": 2}, "Received: seed=2147483648"), ({"learning_rate": 0}, "learning_rate must be")],
@@ -503,8 +520,18 @@ def test_a_classifier_that_cannot_be_written_is_left_elsewhere(tmp_path, monkeyp
     monkeypatch.setattr(finetuning.tempfile, "tempdir", str(tmp_path))
     with pytest.raises(ArtifactError, match=r"trained, and could not be written .*No space left.* left in"):
         sslzoo.finetune(make_encoder(), (stripes(30), stripes(30, seed=1)), mode="probe", out=tmp_path / "made")
-    [spare] = tmp_path.glob("sslzoo-*/made.keras")
+    [spare] = tmp_path.glob("made-*.keras")  # beside it, where there is room for a file
     assert keras.models.load_model(spare).output_shape == (None, 3)
+
+
+def test_a_classifier_for_which_there_is_no_room_anywhere_is_told_to_be_lost(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(finetuning.publishing, "write", full)
+    monkeypatch.setattr(finetuning, "save", full)
+    with pytest.raises(ArtifactError, match=r"trained, and could not be written .*No space left.*it is lost.*out="):
+        sslzoo.finetune(make_encoder(), (stripes(30), stripes(30, seed=1)), mode="probe", out=tmp_path / "made")
 
 
 @pytest.mark.parametrize(

@@ -113,12 +113,39 @@ def test_shared_and_nested_layers_are_drawn_once():
     np.testing.assert_array_equal(shared.get_weights()[0], kernel)
 
 
+@pytest.mark.parametrize("units", [3, 40])
+def test_orthogonal_rows_or_columns(units):
+    x = keras.Input((12,))
+    model = keras.Model(x, layers.Dense(units, kernel_initializer=initializers.Orthogonal(gain=2.0))(x))
+    kernel = networks.initialize(model, 0).get_weights()[0]
+    gram = kernel.T @ kernel if units < 12 else kernel @ kernel.T
+    np.testing.assert_allclose(gram, 4.0 * np.eye(len(gram)), atol=1e-5)
+    assert not np.array_equal(kernel, networks.initialize(model, 1).get_weights()[0])
+
+
+def test_recurrent_layers_are_drawn():
+    x = keras.Input((5, 4))
+    model = networks.initialize(keras.Model(x, layers.GRU(6)(x)), 0)
+    kernel, recurrent, bias = model.get_weights()
+    np.testing.assert_allclose(recurrent @ recurrent.T, np.eye(6), atol=1e-5)
+    assert np.ptp(kernel) > 0 and not bias.any()
+
+
+def test_measured_statistics_stay_and_other_layers_are_drawn_as_without_them():
+    x = keras.Input((4,))
+    scaled = layers.Normalization()
+    scaled.adapt(np.random.default_rng(0).normal(7, 3, (50, 4)).astype("float32"))
+    model = networks.initialize(keras.Model(x, layers.Dense(3)(scaled(x))), 0)
+    assert model.get_weights()[0].mean() == pytest.approx(7, abs=1)
+    assert np.ptp(model.get_weights()[-2]) > 0
+
+
 def test_an_unknown_initialiser_is_refused_and_nothing_changes():
     x = keras.Input((4,))
     h = layers.Dense(4, name="first")(x)
-    model = keras.Model(x, layers.Dense(4, kernel_initializer="orthogonal")(h))
+    model = keras.Model(x, layers.Dense(4, kernel_initializer="identity")(h))
     before = model.get_weights()
-    with pytest.raises(InvalidInputError, match="Received: initializer=Orthogonal"):
+    with pytest.raises(InvalidInputError, match="Received: initializer=Identity of layer='dense"):
         networks.initialize(model, 0)
     assert all(np.array_equal(a, b) for a, b in zip(before, model.get_weights()))
 
