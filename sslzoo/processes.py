@@ -28,6 +28,15 @@ def count() -> int:
     return jax.process_count()
 
 
+def devices() -> int:
+    """How many of this process share each of its batches: 1 unless a `keras.distribution` of JAX spans several."""
+    distribution = keras.distribution.distribution()
+    if keras.backend.backend() != "jax" or distribution is None or distribution.batch_dim_name is None:
+        return 1
+    mesh = distribution.device_mesh
+    return max(1, mesh.shape[mesh.axis_names.index(distribution.batch_dim_name)] // count())
+
+
 def index() -> int:
     """The place of this one, 0..count() - 1."""
     if count() == 1:

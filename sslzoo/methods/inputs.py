@@ -2,13 +2,14 @@
 
 import contextlib
 import dataclasses
+import math
 import sys
 import types
 import warnings
 
 import keras
 
-from sslzoo import checks
+from sslzoo import checks, processes
 from sslzoo.data import Batches, StreamedImages
 from sslzoo.errors import InvalidInputError
 from sslzoo.networks.composition import fits
@@ -30,6 +31,7 @@ class BatchSizes:
     least: int
     multiple: int
     most: "int | None"
+    devices: int = 1
 
     def check(self, size: int) -> None:
         """Raise InvalidInputError unless a step can have so many images."""
@@ -41,7 +43,8 @@ class BatchSizes:
             )
         if size % self.multiple:
             raise InvalidInputError(
-                f"{self.name} needs a multiple of {self.multiple} images in every batch. "
+                f"{self.name} needs a multiple of {self.multiple} images in every batch"
+                f"{f', which {self.devices} devices share' if self.devices > 1 else ''}. "
                 f"Received: a batch of {size} images"
             )
         if self.most is not None and size > self.most:
@@ -53,7 +56,9 @@ class BatchSizes:
 
 def batch_sizes(method, training: bool) -> BatchSizes:
     most = method.most_batch if training else None
-    return BatchSizes(type(method).__name__, method.least_batch, method.batch_multiple, most)
+    devices = processes.devices()
+    multiple = math.lcm(method.batch_multiple, devices)
+    return BatchSizes(type(method).__name__, method.least_batch, multiple, most, devices)
 
 
 def refuse_parts(**given) -> None:
@@ -73,6 +78,8 @@ def check_values(method, x) -> None:
         )
     images = _first(x)
     span = getattr(method.views, "value_range", None)
+    if span is not None:
+        _refuse_raw_views(images)
     if span is None or len(getattr(images, "shape", ())) != 4:
         return
     if not len(images):
@@ -86,6 +93,15 @@ def check_values(method, x) -> None:
         raise InvalidInputError(
             f"The encoder of {type(method).__name__} takes views {taken}. Received: images "
             f"{tuple(images.shape[1:])}, which give views {tuple(seen)}"
+        )
+
+
+def _refuse_raw_views(images):
+    """Raise if what has the shape of views is raw images: whatever a policy gives are floats."""
+    if len(getattr(images, "shape", ())) == 5 and keras.backend.is_int_dtype(images.dtype):
+        raise InvalidInputError(
+            "Ready-made views must be floats, in the range that the views give, and not raw values 0..255. "
+            f"Received: views {tuple(images.shape)} of dtype={keras.backend.standardize_dtype(images.dtype)!r}"
         )
 
 
@@ -257,6 +273,8 @@ def _looked_at(tf, method, x):
     """A `tf.data.Dataset` that looks at the values of its first batch as it gives it: to look before would read it
     twice, which not all can be."""
     images, span = keras.tree.flatten(x.element_spec)[0], getattr(method.views, "value_range", None)
+    if span is not None and isinstance(images, tf.TensorSpec) and images.shape.rank is not None:
+        _refuse_raw_views(images)
     if span is None or not isinstance(images, tf.TensorSpec) or images.shape.rank != 4 or not images.dtype.is_floating:
         return x
 
@@ -304,7 +322,7 @@ def _check_one(sizes, batch):
 
 def _checked(tf, sizes, batch):
     size = tf.shape(keras.tree.flatten(batch)[0])[0]
-    name, least, multiple, most = dataclasses.astuple(sizes)
+    name, least, multiple, most = sizes.name, sizes.least, sizes.multiple, sizes.most
     words = f"{name} needs {least} images in every batch: batch with drop_remainder=True"
     checked = [tf.debugging.assert_greater_equal(size, least, message=words)]
     words = f"{name} needs a multiple of {multiple} images in every batch: batch with drop_remainder=True"

@@ -165,6 +165,12 @@ class Pretrainer(keras.Model):
         self._check_arguments(kwargs)
         super().__init__(**kwargs)
         encoder = as_network("encoder", encoder)
+        taken = keras.backend.standardize_dtype(encoder.inputs[0].dtype)
+        if not keras.backend.is_float_dtype(taken):
+            raise InvalidInputError(
+                "encoder must take floats, as views are: pixels of 0..1 would be 0 as integers. Leave dtype out of its "
+                f"keras.Input. Received: encoder={encoder.name!r} of dtype={taken!r}"
+            )
         if views is not None and scales_twice(encoder, views):
             raise InvalidInputError(
                 "encoder must take what the views give, and this one scales raw images first, which the views have "

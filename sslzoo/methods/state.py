@@ -114,7 +114,7 @@ def ema_update(teacher: keras.Model, student: keras.Model, momentum, first=None)
     for old, new in zip(teacher.weights, student.weights):
         value = ops.stop_gradient(ops.convert_to_tensor(new))
         if old.is_learned:
-            old.assign(moving_average(old, ops.cast(value, "float32"), momentum))
+            old.assign(moving_average(old, ops.cast(value, old.dtype), ops.cast(momentum, old.dtype)))
         elif first is not None:
             old.assign(ops.where(first, value, snapshot(old)))
 

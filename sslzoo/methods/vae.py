@@ -107,7 +107,7 @@ class VAE(Pretrainer):
         flat = ops.reshape(views, (-1, *views.shape[2:]))
         mean, log_var = self._posterior(flat, training)
         # Outside training the same noise for every batch, so that nothing moves there.
-        noise = keras.random.normal(ops.shape(mean), seed=self.random if training else self.seed)
+        noise = keras.random.normal(ops.shape(mean), dtype=mean.dtype, seed=self.random if training else self.seed)
         z = mean + ops.exp(0.5 * log_var) * noise
         logits = full_precision(self.decoder(z, training=training))
 

@@ -7,6 +7,7 @@ import warnings
 import keras
 import numpy as np
 import pytest
+from test_method_contract import in_another_process
 
 from sslzoo import data, evaluation, methods, networks
 from sslzoo.errors import InvalidInputError
@@ -436,3 +437,75 @@ def test_seeds_may_be_numpy_s(method):
     network = networks.encoder("mlp-small", (8, 8, 1), 4, seed=0)
     model = method(network, views=Views("simvae-digits", 2, seed=np.int64(0)), seed=np.int64(3), **options)
     assert type(model.seed) is int
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int32"])
+def test_an_encoder_of_integers_is_refused(dtype):
+    """Views are 0..1: cast to its input they were black, and training went on without a word."""
+    x = keras.Input((8, 8, 1), dtype=dtype)
+    encoder = keras.Model(x, keras.layers.Dense(4)(keras.layers.Flatten()(keras.layers.Rescaling(1.0)(x))))
+    with pytest.raises(InvalidInputError, match=f"dtype='{dtype}'"):
+        methods.SimCLR(encoder, views=Views("simvae-digits", 2))
+
+
+def test_raw_images_in_the_place_of_views_are_refused():
+    model, raw = simclr(), np.stack([IMAGES, IMAGES], axis=1)
+    fine = np.asarray(keras.ops.convert_to_numpy(model.views(IMAGES)))
+    for arguments in ({"x": raw}, {"x": IMAGES, "validation_data": (raw,)}):
+        with pytest.raises(InvalidInputError, match=r"Ready-made views must be floats.*dtype='uint8'"):
+            model.fit(**arguments, batch_size=12, verbose=0, callbacks=[untouched(model)])
+    with pytest.raises(InvalidInputError, match="Ready-made views must be floats"):
+        model.evaluate(raw, batch_size=12, verbose=0)
+    model.fit(fine, validation_data=(fine,), batch_size=12, verbose=0)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="tf.data")
+def test_raw_images_in_the_place_of_views_are_refused_in_tf_data():
+    import tensorflow as tf
+
+    raw = tf.data.Dataset.from_tensor_slices(np.stack([IMAGES, IMAGES], axis=1)).batch(12)
+    with pytest.raises(InvalidInputError, match="Ready-made views must be floats"):
+        simclr().fit(raw, verbose=0)
+
+
+@pytest.mark.parametrize("name", ["BYOL", "MoCo", "VAE", "SimCLR"])
+def test_float64(name):
+    before = keras.config.floatx(), keras.config.dtype_policy()
+    keras.config.set_floatx("float64")
+    keras.config.set_dtype_policy("float64")
+    try:
+        encoder = networks.encoder("mlp-small", (8, 8, 1), 4, posterior=name == "VAE", seed=0)
+        views = Views("simvae-digits", 1 if name == "VAE" else 2, seed=0)
+        if name == "VAE":
+            model = methods.VAE(encoder, networks.decoder("mlp-small", (8, 8, 1), 4, seed=0), views=views)
+        elif name == "BYOL":
+            model = methods.BYOL(encoder, networks.projector(4, (4,)), networks.projector(4, (4,)), views=views)
+        else:
+            model = getattr(methods, name)(encoder, views=views)
+        model.compile("sgd")
+        assert np.isfinite(model.fit(IMAGES, batch_size=12, verbose=0).history["loss"][0])
+        assert model.encoder.weights[0].dtype == "float64"
+    finally:
+        keras.config.set_floatx(before[0])
+        keras.config.set_dtype_policy(before[1])
+
+
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="keras.distribution.DataParallel is JAX's")
+def test_a_remainder_that_devices_cannot_share_is_told_before_the_first_step():
+    code = """
+import keras, numpy as np, pytest
+from sslzoo import methods, networks
+from sslzoo.errors import InvalidInputError
+from sslzoo.views import Views
+keras.distribution.set_distribution(keras.distribution.DataParallel())
+images = np.random.default_rng(0).integers(0, 256, (51, 8, 8, 1)).astype("uint8")
+model = methods.SimCLR(networks.encoder("mlp-small", (8, 8, 1), 4, seed=0), views=Views("simvae-digits", 2, seed=0))
+model.compile("sgd")
+for given in ({"x": images}, {"x": images[:48], "validation_data": (images,)}):
+    with pytest.raises(InvalidInputError, match="multiple of 2 images in every batch, which 2 devices share"):
+        model.fit(**given, batch_size=16, verbose=0)
+assert int(model.optimizer.iterations) == 0
+model.fit(images[:50], batch_size=16, verbose=0)
+assert int(model.optimizer.iterations) == 4
+"""
+    in_another_process(code, "jax", XLA_FLAGS="--xla_force_host_platform_device_count=2")
