@@ -218,7 +218,7 @@ def show(zoo):
 
 
 class Stop(Exception):
-    """SIGTERM or SIGHUP, as an exception: `args[0]` is its number."""
+    """SIGTERM, SIGHUP or SIGUSR1, as an exception: `args[0]` is its number."""
 
 
 def train(zoo, waiting, jobs=1, budget_minutes=None):
@@ -231,7 +231,7 @@ def train(zoo, waiting, jobs=1, budget_minutes=None):
         raise Stop(number)
 
     # A lost connection, too, unless nohup ignores it: the runs have sessions of their own, and would go on.
-    ends = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    ends = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name)]
     former = {each: signal.signal(each, terminate) for each in ends if signal.getsignal(each) is not signal.SIG_IGN}
     try:
         while waiting or running:
@@ -243,7 +243,7 @@ def train(zoo, waiting, jobs=1, budget_minutes=None):
                     failed.append(entry.entry)
                     print(f"{entry.entry}: failed ({type(error).__name__}: {error})", flush=True)
             time.sleep(POLL_SECONDS)
-            for name, (_, process, log) in list(running.items()):
+            for name, (entry, process, log) in list(running.items()):
                 if process.poll() is None:
                     continue
                 del running[name]
@@ -251,8 +251,11 @@ def train(zoo, waiting, jobs=1, budget_minutes=None):
                     failed.append(name)
                     lines = log.read_text("utf-8", "replace").split("\n")
                     print(f"{name}: failed ({([''] + [line for line in lines if line])[-1]}); see {log}", flush=True)
-                else:
+                elif zoo.state(entry) == "trained":
                     print(f"{name}: trained", flush=True)
+                else:  # by a signal, in good order
+                    failed.append(name)
+                    print(f"{name}: ended before its time, goes on at the next call; see {log}", flush=True)
             if time.monotonic() - reported > REPORT_SECONDS:
                 reported = time.monotonic()
                 report(zoo, [entry for entry, *_ in running.values()], waiting)

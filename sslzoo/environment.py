@@ -70,7 +70,7 @@ def check_parquet() -> None:
 
 def _configured_backend():
     """What Keras takes where KERAS_BACKEND names nothing."""
-    file = Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras") / "keras.json"
+    file = as_path(os.environ.get("KERAS_HOME") or "~/.keras") / "keras.json"
     try:
         return json.loads(file.read_text("utf-8"))["backend"]
     except (OSError, ValueError, KeyError, TypeError):

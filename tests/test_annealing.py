@@ -185,6 +185,11 @@ def test_a_planned_run_resumes_to_the_weights_of_an_uninterrupted_one(tmp_path, 
     assert len(rows(whole)) == 3 and checkpoint(whole)[1]["epochs_done"] == 2  # the third was cut short after 7 steps
     assert planned_in(whole) == [27, None]
     assert "27 steps of 40 were planned" in card and "planned for --max-minutes, in epoch 3" in card
+    before = checkpoint(whole)[0]
+    train(whole, "--resume", "--max-minutes", "50")  # the same command again, as of all jobs of an array
+    assert planned_in(whole) == [27, None] and len(rows(whole)) == 3
+    for key, values in checkpoint(whole)[0].items():
+        np.testing.assert_array_equal(values, before[key], err_msg=key)
 
     def die(self, epoch, logs=None):
         write(self, epoch, logs)

@@ -9,6 +9,7 @@ import keras
 import pytest
 
 import sslzoo
+from sslzoo import environment
 
 ROOT = Path(sslzoo.__file__).parent.parent
 CODE = """
@@ -52,3 +53,13 @@ def test_the_only_backend_that_is_installed_is_taken(tmp_path):
     code = CODE.format(others, "sslzoo.load; import keras; print(keras.backend.backend())")
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [keras.backend.backend()]
+
+
+def test_without_a_home_folder_it_is_keras_own_default(monkeypatch):
+    def home():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("KERAS_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", home)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    assert environment._configured_backend() == "tensorflow"

@@ -802,6 +802,12 @@ def test_a_closed_pipe_does_not_end_a_run(monkeypatch):
     training.script(say_on_both)
 
 
+def test_streams_that_were_closed_from_the_start_do_not_end_a_run(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    training.script(say_on_both)
+
+
 def test_a_closed_pipe_does_not_end_a_run_by_sslzoo_train(monkeypatch, capsys):
     monkeypatch.setattr(cli.making, "module_at", lambda recipe: SimpleNamespace(main=say_on_both))
     monkeypatch.setattr(sys, "argv", ["sslzoo"])

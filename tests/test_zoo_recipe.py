@@ -166,6 +166,7 @@ def test_a_damaged_record_fails_its_entry_and_the_others_go_on(tmp_path, capsys,
     (tmp_path / "simclr-digits").mkdir()
     (tmp_path / "simclr-digits" / "run.json").write_text("{")
     monkeypatch.setattr(zoo, "command", lambda entry: [sys.executable, "-c", ""])
+    monkeypatch.setattr(zoo, "state", lambda entry: "trained")
     monkeypatch.setattr(recipe, "POLL_SECONDS", 0.05)
     assert recipe.train(zoo, entries) == ["simclr-digits"]
     told = capsys.readouterr().out
@@ -201,6 +202,7 @@ def test_weights_of_other_settings_are_stale(tmp_path):
 
 SCRIPTS = {
     "good": "",
+    "short": "",
     "bad": "import sys; print('half way'); sys.exit('ValueError: no such thing')",
     "slow": "import time; time.sleep(100)",
     "stubborn": "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(100)",
@@ -216,6 +218,9 @@ class Acted(recipe.Zoo):
     def command(self, entry):
         note = f"open({str(self.runs / 'began')!r}, 'a').write('{entry.entry}\\n');"
         return [sys.executable, "-c", note + SCRIPTS[entry.entry.partition("-")[0]]]
+
+    def state(self, entry):
+        return "trained" if entry.entry.startswith("good") else "begun"
 
 
 @pytest.fixture(autouse=True)
@@ -235,6 +240,13 @@ def test_one_that_fails_is_reported_and_the_others_go_on(tmp_path, capsys):
     assert "half way" in (tmp_path / "bad-2.log").read_text()
 
 
+def test_a_run_that_a_signal_ended_in_good_order_is_not_trained(tmp_path, capsys):
+    zoo = Acted(["short-1", "good-2"], tmp_path)
+    assert recipe.train(zoo, zoo.entries) == ["short-1"]
+    said = capsys.readouterr().out
+    assert "short-1: ended before its time" in said and "short-1: trained" not in said and "good-2: trained" in said
+
+
 def test_runs_stand_side_by_side(tmp_path):
     zoo = Acted(["slow-1", "slow-2", "slow-3"], tmp_path)
     recipe.train(zoo, zoo.entries, jobs=2, budget_minutes=3 / 60)
@@ -250,7 +262,7 @@ def test_the_budget_ends_what_runs_and_says_so(tmp_path, capsys):
     assert "The budget is spent." in said and "stubborn-1: goes on at the next call" in said
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGUSR1"])
 def test_a_signal_ends_in_good_order(name, tmp_path, capsys):
     number = getattr(signal, name, None)
     if number is None:

@@ -160,8 +160,9 @@ def computes_in_bfloat16() -> bool | None:
 
 
 def has_gpu() -> bool:
-    """Whether this machine has a GPU of NVIDIA's."""
-    return any(sign.exists() for sign in GPU_SIGNS)
+    """Whether this machine has a GPU of NVIDIA's that CUDA_VISIBLE_DEVICES does not hide."""
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1")
+    return not hidden and any(sign.exists() for sign in GPU_SIGNS)
 
 
 def is_installed(package: str) -> bool:

@@ -17,7 +17,7 @@ from sslzoo.publishing import artifact
 
 # What a run notes beside its identity: the epochs it was planned for before it was given more, steps in a program,
 # how many steps fitted into --max-minutes (each time it was asked), and how it ended (`zoo.results.ENDINGS`).
-NOTES = {"extended", "fuse_steps", "planned", "ended"}
+NOTES = {"extended", "fuse_steps", "planned", "minutes", "ended"}
 OWN = {"run.json", "history.csv", "checkpoint.npz", "checkpoint.previous.npz", "pictures", "tensorboard", "init"}
 OWN |= {"results.json"}
 LONGEST = 45  # letters of a file in the folder of a model that is being written: its record, before that has its name
@@ -137,10 +137,12 @@ def compare(theirs: dict, ours: dict, out: Path) -> dict:
     notes = {name: theirs[name] for name in NOTES & theirs.keys()}
     was, now = (dict(_flat(record)) for record in (theirs, ours))
     differing = {name for name in {*was, *now} - NOTES if was.get(name) != now.get(name)}
+    if not any(name.startswith("images.") for name in differing):
+        differing -= {"dataset"}  # the same images, wherever they lie now
     before, after = was.get("settings.epochs"), now["settings.epochs"]
     if "settings.epochs" in differing and isinstance(before, int) and after > before:
         notes |= {"extended": [*notes.get("extended", []), before], "ended": None}
-        notes |= {"planned": [*notes["planned"], None]} if notes.get("planned") else {}
+        notes |= {"planned": [*notes["planned"], None], "minutes": None} if notes.get("planned") else {}
         differing -= {"settings.epochs", "settings.monitor_every"}
     if differing:
         changed = ", ".join(

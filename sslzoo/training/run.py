@@ -211,8 +211,12 @@ class Run(Builders):
     @property
     def planned_steps(self) -> int | None:
         """How many steps were planned for --max-minutes; None: that is still to be done."""
-        planned = self.folder.record.get("planned")
-        return planned[-1] if planned else None
+        record = self.folder.record
+        planned = record.get("planned") or [None]
+        is_same = record.get("minutes") is not None and record["minutes"] == self.arguments.max_minutes
+        if planned[-1] is None and is_same:  # they are made, and the same command again makes no more
+            return planned[-2]
+        return planned[-1]
 
     # ------------------------------------------------------------------ for the recipe
 
@@ -377,8 +381,9 @@ class Run(Builders):
         return watchers
 
     def note_planned(self, steps: int | None) -> None:
-        """Writes down how many steps fit into --max-minutes; None: they are made, and more time takes another plan."""
-        self.folder.note(planned=[*self.folder.record["planned"], steps])
+        """Writes down how many steps fit into --max-minutes; None: they are made, and other minutes need a new plan."""
+        minutes = self.folder.record.get("minutes") if steps is None else self.arguments.max_minutes
+        self.folder.note(planned=[*self.folder.record["planned"], steps], minutes=minutes)
 
     def finish(self, model: Pretrainer) -> Path:
         """Evaluate, draw, write the artifact `<out>/<name>/`; of several processes the first does. Returns its path."""
@@ -388,7 +393,7 @@ class Run(Builders):
             return self.out / self.name
         try:
             written = outcome.write(self, model)
-            if self.time_plan and self.time_plan.is_done:
+            if self.time_plan and self.time_plan.is_done and self.folder.record["planned"][-1] is not None:
                 self.note_planned(None)
             return written
         finally:  # what this process makes next has its own precision

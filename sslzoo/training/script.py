@@ -1,6 +1,7 @@
 """A recipe from the shell: what the user can mend is one line, without a traceback."""
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable
 
@@ -30,6 +31,9 @@ def script(main: Callable) -> None:
 @contextlib.contextmanager
 def patience():
     """Inside, no run ends because nobody reads what it prints, and one that lost another process ends at once."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed when Python began
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     if hasattr(sys.stdout, "reconfigure"):
         # Whoever reads a log or a pipe sees each line as it comes; letters that it has not are written as escapes.
         sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")

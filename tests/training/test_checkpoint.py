@@ -8,7 +8,8 @@ import pytest
 from test_training import keeper_of
 
 from sslzoo.callbacks import checkpoint as checkpoints
-from sslzoo.errors import TrainingError
+from sslzoo.errors import ArtifactError, TrainingError
+from sslzoo.training import folder
 
 
 class Disk:
@@ -188,3 +189,12 @@ def test_a_loss_that_is_not_finite_is_not_kept(tmp_path):
         keeper.on_epoch_end(1, {"loss": float("nan")})
     keeper.wait()
     assert keeper.restore(model) == 1
+
+
+def test_images_may_lie_elsewhere_when_a_run_goes_on_but_must_be_the_same():
+    begun = {"dataset": "jobs/101/photos", "images": {"count": 9, "sha256": "ab"}, "settings": {"epochs": 4}}
+    moved = begun | {"dataset": "jobs/102/photos"}
+    assert folder.compare(begun, moved, "run")["dataset"] == "jobs/102/photos"
+    other = moved | {"images": {"count": 9, "sha256": "cd"}}
+    with pytest.raises(ArtifactError, match=r"dataset='jobs/102/photos' .*images\.sha256='cd' \(was 'ab'\)"):
+        folder.compare(begun, other, "run")

@@ -128,12 +128,17 @@ def test_batches_that_make_no_step_are_told(tmp_path, capsys, monkeypatch):
 
 
 def test_a_gpu_shows_by_its_device_or_by_its_driver(tmp_path, monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     signs = [tmp_path / "device", tmp_path / "driver"]
     monkeypatch.setattr(devices, "GPU_SIGNS", signs)
     assert not devices.has_gpu()
     for sign in signs:
         sign.touch()
         assert devices.has_gpu()
+        for chosen, there in (("", False), ("-1", False), ("1", True)):
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", chosen)
+            assert devices.has_gpu() is there
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
         sign.unlink()
 
 
