@@ -78,8 +78,6 @@ def check_values(method, x) -> None:
         )
     images = _first(x)
     span = getattr(method.views, "value_range", None)
-    if span is not None:
-        _refuse_raw_views(images)
     if span is None or len(getattr(images, "shape", ())) != 4:
         return
     if not len(images):
@@ -93,15 +91,6 @@ def check_values(method, x) -> None:
         raise InvalidInputError(
             f"The encoder of {type(method).__name__} takes views {taken}. Received: images "
             f"{tuple(images.shape[1:])}, which give views {tuple(seen)}"
-        )
-
-
-def _refuse_raw_views(images):
-    """Raise if what has the shape of views is raw images: whatever a policy gives are floats."""
-    if len(getattr(images, "shape", ())) == 5 and keras.backend.is_int_dtype(images.dtype):
-        raise InvalidInputError(
-            "Ready-made views must be floats, in the range that the views give, and not raw values 0..255. "
-            f"Received: views {tuple(images.shape)} of dtype={keras.backend.standardize_dtype(images.dtype)!r}"
         )
 
 
@@ -273,8 +262,6 @@ def _looked_at(tf, method, x):
     """A `tf.data.Dataset` that looks at the values of its first batch as it gives it: to look before would read it
     twice, which not all can be."""
     images, span = keras.tree.flatten(x.element_spec)[0], getattr(method.views, "value_range", None)
-    if span is not None and isinstance(images, tf.TensorSpec) and images.shape.rank is not None:
-        _refuse_raw_views(images)
     if span is None or not isinstance(images, tf.TensorSpec) or images.shape.rank != 4 or not images.dtype.is_floating:
         return x
 

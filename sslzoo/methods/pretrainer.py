@@ -460,6 +460,11 @@ class Pretrainer(keras.Model):
         rank = images.shape.rank if hasattr(images.shape, "rank") else len(images.shape)
         if rank == 5:
             self.check_view_count(images.shape[1])
+            if self.views is not None and keras.backend.is_int_dtype(images.dtype):
+                raise InvalidInputError(
+                    "Ready-made views must be floats, in the range that `views` gives, and not raw values 0..255. "
+                    f"Received: views of dtype={keras.backend.standardize_dtype(images.dtype)!r}"
+                )
             return images
         if rank != 4:
             shape = "unknown" if rank is None else tuple(images.shape)
