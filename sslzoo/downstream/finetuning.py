@@ -217,7 +217,7 @@ def finetune(
     if base is not None and settings.ways != ["probe"]:
         _check_kernels(base)
     if base is not None and "scratch" in settings.ways:
-        drawn_weights(base)
+        drawn_weights(base)  # refuses what cannot be drawn anew
     images = labeled.read(
         dataset,
         (None, None, None) if base is None else sized(image_shape(base), image_size),
@@ -258,9 +258,10 @@ def finetune(
 def _spare(model, out, name):
     """Leaves a model where there is room, beside `out` first, for a temporary folder may go with its machine. Says
     where."""
-    for place in (Path(out).absolute().parent, Path.cwd(), Path(tempfile.gettempdir())):
-        with contextlib.suppress(OSError):
-            return f"it is left in '{save(model, place / f'{name}-{os.getpid()}.keras')}'"
+    for place in (Path(out).absolute().parent, ".", None):
+        with contextlib.suppress(OSError):  # `gettempdir` looks for room, too
+            path = Path(place or tempfile.gettempdir()).absolute() / f"{name}-{os.getpid()}.keras"
+            return f"it is left in '{save(model, path)}'"
     return "neither could a copy anywhere else, and it is lost. Make room and train it again"
 
 

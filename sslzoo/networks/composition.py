@@ -402,7 +402,7 @@ def _in_policy(config, policy, only_half=False):
     if not isinstance(config, dict):
         return config
     config = {key: _in_policy(value, policy, only_half) for key, value in config.items()}
-    if {"name", "dtype"} <= config.keys():  # of a layer
+    if {"name", "dtype"} <= config.keys() and "batch_shape" not in config:  # of a layer, but for inputs of a network
         own = keras.dtype_policies.get(config["dtype"])
         if not only_half or {own.compute_dtype, own.variable_dtype} & {"float16", "bfloat16"}:
             config["dtype"] = policy

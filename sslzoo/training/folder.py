@@ -16,7 +16,8 @@ from sslzoo.files import is_left_behind, lock_folder, move, read_json, unlock_fo
 from sslzoo.publishing import artifact
 
 # What a run notes beside its identity: the epochs it was planned for before it was given more, steps in a program,
-# how many steps fitted into --max-minutes (each time it was asked), and how it ended (`zoo.results.ENDINGS`).
+# how many steps fitted into --max-minutes (each time it was asked) and the minutes of the last time, and how it ended
+# (`zoo.results.ENDINGS`).
 NOTES = {"extended", "fuse_steps", "planned", "minutes", "ended"}
 OWN = {"run.json", "history.csv", "checkpoint.npz", "checkpoint.previous.npz", "pictures", "tensorboard", "init"}
 OWN |= {"results.json"}

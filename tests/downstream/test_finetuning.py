@@ -530,6 +530,7 @@ def test_a_classifier_for_which_there_is_no_room_anywhere_is_told_to_be_lost(tmp
 
     monkeypatch.setattr(finetuning.publishing, "write", full)
     monkeypatch.setattr(finetuning, "save", full)
+    monkeypatch.setattr(finetuning.tempfile, "gettempdir", full)
     with pytest.raises(ArtifactError, match=r"trained, and could not be written .*No space left.*it is lost.*out="):
         sslzoo.finetune(make_encoder(), (stripes(30), stripes(30, seed=1)), mode="probe", out=tmp_path / "made")
 

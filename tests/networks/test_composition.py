@@ -205,3 +205,14 @@ def test_layers_in_layers_end_in_float32_too(wrapped, policy):
     copy = networks.compose(None, network)
     kinds = {layer.name: layer.compute_dtype for layer in copy._flatten_layers() if layer.weights}
     assert len(kinds) > 1 and set(kinds.values()) == {"float32"}, kinds
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "float32"])
+def test_a_network_in_a_layer_takes_a_policy_too(policy):
+    x = keras.Input((6, 6, 1))
+    row = keras.Sequential([keras.Input((6, 1)), keras.layers.Flatten(), keras.layers.Dense(3)])
+    rows = keras.Model(x, keras.layers.Flatten()(keras.layers.TimeDistributed(row)(x)))
+    whole = networks.compose(Views("simvae-digits", 2).preprocessor((6, 6, 1)), rows)
+    again = composition.without_preprocessing(whole, keras.dtype_policies.get(policy))
+    [kind] = {layer.dtype_policy.name for layer in again._flatten_layers() if isinstance(layer, keras.layers.Dense)}
+    assert kind == policy
