@@ -107,7 +107,7 @@ def choose(kind: str, name: str, known: Iterable[str], besides: str = "") -> str
         UnknownNameError: `name` is not in `known`.
     """
     known = sorted(known)
-    if name in known:
+    if isinstance(name, str) and name in known:
         return name
     near = nearest(name, known)
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""

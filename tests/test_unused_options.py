@@ -9,7 +9,7 @@ from PIL import Image
 
 import sslzoo
 from sslzoo import cli, data, publishing
-from sslzoo.errors import InvalidInputError
+from sslzoo.errors import InvalidInputError, UnknownNameError
 from sslzoo.training.plan import Plan
 
 
@@ -62,7 +62,7 @@ def place(tmp_path_factory):
             "finetune sized.keras --dataset photos --out o --image-size 16",
             "image_size is for encoders that take images",
         ),
-        ("finetune any.keras --dataset d.npz --out o --image-size 16", "image_size is for a folder"),
+        ("finetune any.keras --dataset d.npz --out o --image-size 16", "`image_size` is for a folder"),
         ("finetune sized.keras --dataset d.npz --out o --stream", "`stream` is for a folder"),
         ("finetune sized.keras --dataset d.npz --out o --on-error skip", "`on_error` is for a folder"),
         ("compare sized.keras ./sized.keras --dataset photos --image-size 16", "image_size is for encoders that take"),
@@ -98,13 +98,32 @@ def test_arrays_refuse_options_of_folders(place):
     encoder = keras.models.load_model(place / "any.keras")
     pair = data.load(place / "d.npz", "train")
     for option in ({"labels": "folders"}, {"test_share": 0.2}, {"on_error": "skip"}, {"background": "black"}):
-        with pytest.raises(InvalidInputError, match=f"{next(iter(option))} is for a folder"):
+        with pytest.raises(InvalidInputError, match=f"`{next(iter(option))}` is for a folder"):
             sslzoo.evaluate(encoder, (pair, pair), "knn", **option)
-    with pytest.raises(InvalidInputError, match="image_size is for a folder"):
+    with pytest.raises(InvalidInputError, match="`image_size` is for a folder"):
         sslzoo.evaluate(encoder, (pair, pair), "knn", image_size=16)
     for option in ({"on_error": "skip"}, {"background": "black"}, {"image_size": 16}, {"stream": True}):
-        with pytest.raises(InvalidInputError, match=f"{next(iter(option))} is for a folder"):
+        with pytest.raises(InvalidInputError, match=f"`{next(iter(option))}` is for a folder"):
             sslzoo.finetune(encoder, (pair, pair), mode="probe", **option)
+
+
+def test_arrays_in_the_place_of_options_of_folders_are_said_to_be_wrong(place):
+    """NumPy compares an array with a default element by element."""
+    encoder = keras.models.load_model(place / "any.keras")
+    images, labels = data.load(place / "d.npz", "train")
+    pair = images, labels
+    for given in (pair, (pair, pair)):
+        with pytest.raises(UnknownNameError, match="Unknown labels"):
+            sslzoo.evaluate(encoder, given, "knn", test=pair, labels=labels)
+    with pytest.raises(InvalidInputError, match="test_share must be a number"):
+        sslzoo.evaluate(encoder, (pair, pair), "knn", test_share=labels)
+    for option in ("background", "image_size"):
+        with pytest.raises(InvalidInputError, match=f"`{option}` is for a folder"):
+            sslzoo.finetune(encoder, pair, mode="probe", **{option: labels})
+        with pytest.raises(InvalidInputError, match=f"`{option}` is for a folder"):
+            data.load("digits", "train", **{option: labels})
+    with pytest.raises(UnknownNameError, match="Unknown split"):
+        data.load("digits", labels)
 
 
 def test_a_diagnosis_of_arrays_refuses_options_of_files(place):

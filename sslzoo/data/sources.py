@@ -26,6 +26,16 @@ from sslzoo.data.labels import check_labels
 from sslzoo.data.tiff import MOST_CHANNELS
 from sslzoo.files import as_path, is_path, open_npz, write_beside
 
+# What alone the options of folders may be where there is none.
+FOLDER_OPTIONS = {
+    "image_size": (None, "auto"),
+    "labels": (None,),
+    "test_share": (0,),
+    "on_error": ("fail",),
+    "background": ("white",),
+    "stream": (False, "auto"),
+}
+
 
 def splits(name: str | os.PathLike | ImageFolder) -> tuple[str, ...]:
     """Names of the splits that `load(name, split)` knows; reads no image."""
@@ -50,6 +60,19 @@ def test_split(name: str | os.PathLike | ImageFolder, remarks: list[str] | None 
     if found == "validation" and remarks is not None:
         remarks.append("There is no split test: the images of validation are tested with.")
     return found
+
+
+def refuse_folder_options(given: str, **options) -> None:
+    """Options that only a folder of images has, of which `given`, as messages call it, is none.
+
+    Raises:
+        InvalidInputError: for the first of `load`'s options that is not at a default.
+    """
+    for option, value in options.items():
+        if not isinstance(value, str | int | float | None) or value not in FOLDER_OPTIONS[option]:
+            raise errors.InvalidInputError(
+                f"`{option}` is for a folder of images; {given} is none. Received: {option}={value!r}"
+            )
 
 
 def load(
@@ -118,6 +141,8 @@ def load(
             of channels or range.
     """
     errors.choose("on_error", on_error, ("fail", "skip"))
+    if labels is not None:
+        errors.choose("labels", labels, ("folders",))
     if stream not in (False, True, "auto"):
         raise errors.InvalidInputError(f"`stream` must be True, False or 'auto'. Received: stream={stream!r}")
     if isinstance(name, ImageFolder):
@@ -133,14 +158,8 @@ def load(
     if kind == "folder":
         folder = ImageFolder(name, labels, test_share, background)
         return _of_folder(folder, split, image_size, on_error, stream, remarks)
-    given = {"image_size": (image_size, (None, "auto")), "labels": (labels, (None,)), "test_share": (test_share, (0,))}
-    given |= {"stream": (stream, (False, "auto")), "on_error": (on_error, ("fail",))}
-    given["background"] = (background, ("white",))
-    for option, (value, idle) in given.items():
-        if value not in idle:
-            raise errors.InvalidInputError(
-                f"`{option}` is for a folder of images; {os.fspath(name)!r} is none. Received: {option}={value!r}"
-            )
+    options = {"labels": labels, "test_share": test_share, "background": background}
+    refuse_folder_options(repr(os.fspath(name)), image_size=image_size, on_error=on_error, stream=stream, **options)
     if kind == "npz":
         return _load_npz(name, split)
     errors.choose("split", split, KNOWN[name].splits)

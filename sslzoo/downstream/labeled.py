@@ -9,7 +9,7 @@ import numpy as np
 from sslzoo import checks, data
 from sslzoo.data import streams
 from sslzoo.data.image_folder import held_out, split_folders
-from sslzoo.data.sources import is_folder
+from sslzoo.data.sources import is_folder, refuse_folder_options
 from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation.datasets import TEST_SHARE, with_classes
 from sslzoo.evaluation.protocols.linear import UNEQUAL
@@ -108,15 +108,11 @@ def read(
 def _splits(dataset, shape, image_size, test_share, options):
     """Name; (images, labels) of training; those of test, or None; names of all classes, or None; and whether test
     images were held out of a folder that has none of its own."""
-    if image_size is not None and not (is_named(dataset) and is_folder(dataset)):
+    if not (is_named(dataset) and is_folder(dataset)):
         given = repr(os.fspath(dataset)) if is_named(dataset) else type(dataset).__name__
-        raise InvalidInputError(f"image_size is for a folder. Received: {image_size=}, {given}")
+        own = {option: options[option] for option in ("on_error", "background", "stream")}
+        refuse_folder_options(given, image_size=image_size, **own)
     if not is_named(dataset):
-        if options["stream"] is True:
-            raise InvalidInputError(f"stream is for a folder. Received: stream=True, {type(dataset).__name__}")
-        for option, usual in (("on_error", "fail"), ("background", "white")):
-            if options[option] != usual:
-                raise InvalidInputError(f"{option} is for a folder. Received: {option}={options[option]!r}, arrays")
         return "arrays", *_pairs(dataset), False
     source, names, reading, held = dataset, None, options, False
     if is_folder(dataset):

@@ -8,7 +8,7 @@ import numpy as np
 from sslzoo import checks, data
 from sslzoo.data import CELEBA_ATTRIBUTES, celeba_task
 from sslzoo.data.labels import check_labels
-from sslzoo.data.sources import is_folder
+from sslzoo.data.sources import is_folder, refuse_folder_options
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.files import is_named
 
@@ -30,10 +30,11 @@ def read(dataset, test, data_dir, shape, **reading):
         str, name; (train images, labels or None); (test images, labels or None); list of str, remarks.
     """
     remarks = []
+    if reading.get("labels") is not None:
+        choose("labels", reading["labels"], ("folders",))
+    checks.fraction(test_share=reading.get("test_share", 0))
     if not is_named(dataset) and not is_named(test):
-        for option, usual in (("labels", None), ("test_share", 0), ("on_error", "fail"), ("background", "white")):
-            if reading.get(option, usual) != usual:
-                raise InvalidInputError(f"{option} is for a folder of images. Received: {option}={reading[option]!r}")
+        refuse_folder_options(type(dataset).__name__, **reading)
     if test is None and is_named(dataset):
         reading |= _classes_and_share(dataset, reading, remarks)
 

@@ -145,7 +145,7 @@ def evaluate(
     reading = {"labels": labels, "test_share": test_share, "on_error": on_error, "background": background}
     shape = sized(image_shape(encoder), image_size)
     if image_size is not None and not is_named(dataset):
-        raise InvalidInputError(f"image_size is for a folder; arrays are taken as they are. Received: {image_size=}")
+        raise InvalidInputError(f"`image_size` is for a folder; arrays are taken as they are. Received: {image_size=}")
     called, train, held_out, remarks = datasets.read(dataset, test, data_dir, shape, **reading)
     subject = Subject(encoder, name or called, *train, *held_out, data_dir=data_dir, method=method, seed=seed)
     subject.source = dataset if is_named(dataset) else name if name in KNOWN else None

@@ -400,7 +400,7 @@ def test_a_backbone_by_name(tmp_path):
         ({"out": "///"}, ArtifactError, "A model"),
         ({"license": "Mine!", "out": "x"}, InvalidInputError, "license must be"),
         ({"seeds": 0}, InvalidInputError, "seeds must be"),
-        ({"stream": True}, InvalidInputError, "stream is for a folder. Received"),
+        ({"stream": True}, InvalidInputError, "`stream` is for a folder"),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
