@@ -58,8 +58,9 @@ FAMILIES = {
     "distillation and clusters": ("BYOL", "SimSiam", "FastSiam", "DINO", "SimDINO", "SwAV", "DeepCluster"),
     "energy": ("GEDI", "JEM", "EBCLR"),
 }
-PREFERENCES = {name: how for name, how in diagnosis.MEASURES.items() if how.sign}
+PREFERENCES = ranking.PREFERRING
 LEAST = 5  # entries of a family on a set, below which a rank correlation says nothing
+SURE = 7  # entries below which intervals over new draws of them are too narrow
 RESAMPLES = 2000
 
 
@@ -106,7 +107,8 @@ def correlated(entries):
         count = sum(map(len, some))
         for (measure, how), accuracy in itertools.product(PREFERENCES.items(), ACCURACIES):
             pairs = [
-                np.array([(how.sign * each["measures"][measure], each[accuracy]) for each in group]) for group in some
+                np.array([(how.preference(each["measures"][measure]), each[accuracy]) for each in group])
+                for group in some
             ]
             row = {"family": family, "encoders": count, "accuracy": accuracy, "measure": measure}
             rows.append(row | spearman(pairs))
@@ -119,10 +121,13 @@ def all_correlations(entries):
 
 
 def spearman(groups):
-    """Mean rank correlation of groups (n, 2), weighted by n, and its percentile interval over new draws of entries."""
+    """Mean rank correlation of groups (n, 2), weighted by n, and its percentile interval over new draws of entries;
+    no interval of fewer than `SURE` in all."""
     random = np.random.default_rng(0)
     sizes = [len(group) for group in groups]
     value = np.average([np.nan_to_num(rank_correlations(*group.T[:, None])[0]) for group in groups], weights=sizes)
+    if sum(sizes) < SURE:
+        return {"spearman": round(float(value), 3), "low": None, "high": None}
     drawn = []
     for group in groups:
         some = random.integers(0, len(group), (RESAMPLES, len(group)))
@@ -167,8 +172,10 @@ def page_rows(rows):
             cells = []
             for dataset, _ in sets:
                 (row,) = [row for row in some if (row["dataset"], row["measure"]) == (dataset, measure)]
-                cell = f"{row['spearman']:+.2f} ({row['low']:+.2f} to {row['high']:+.2f})"
-                cells.append(f"**{cell}**" if row["low"] > 0 else cell)
+                cell = f"{row['spearman']:+.2f}"
+                if row["low"] is not None:
+                    cell += f" ({row['low']:+.2f} to {row['high']:+.2f})"
+                cells.append(f"**{cell}**" if (row["low"] or 0) > 0 else cell)
             lines.append(f"| {how.label} | {' | '.join(cells)} |")
     own = [row for row in rows if row["family"] in FAMILIES and row["accuracy"] == "knn"]
     lines += ["", "| family, kNN | encoders | " + " | ".join(how.label for how in PREFERENCES.values()) + " |"]
@@ -188,9 +195,10 @@ def draw(rows, path):
         some = [row for row in rows if (row["dataset"], row["family"], row["accuracy"]) == (dataset, family, "knn")]
         dots = []
         for row in some:
-            color = charts.ORANGE if row["low"] > 0 else charts.GRAY
-            label = PREFERENCES[row["measure"]].label
-            dots.append(charts.Row(label, row["spearman"], row["low"], row["high"], color))
+            value, low, high = (row[key] for key in ("spearman", "low", "high"))
+            low, high = (value, value) if low is None else (low, high)  # a dot alone
+            color = charts.ORANGE if row["low"] is not None and low > 0 else charts.GRAY
+            dots.append(charts.Row(PREFERENCES[row["measure"]].label, value, low, high, color))
         panels.append((f"{dataset}, {family}: {some[0]['encoders']} encoders", dots))
     title = "Rank correlation (x 100) of label-free measures with kNN accuracy; orange: interval above 0"
     return charts.intervals(panels, path, title)

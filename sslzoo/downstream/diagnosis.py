@@ -35,30 +35,38 @@ class Measure(NamedTuple):
     Attributes:
         label: str.
         note: str.
-        sign: int, 1 if the larger is preferred, -1 if the smaller, 0 if neither.
+        best: float, the value that is preferred, and others the more the nearer they are: infinite for the larger,
+            -infinite for the smaller; None where none is.
     """
 
     label: str
     note: str
-    sign: int = 0
+    best: float | None = None
+
+    def preference(self, value: float) -> float:
+        """The larger, the more it is preferred."""
+        return math.copysign(1, self.best) * value if math.isinf(self.best) else -abs(value - self.best)
 
 
 MEASURES = {
-    "effective_rank": Measure("effective rank", "directions in use (RankMe)", 1),
-    "centered_rank": Measure("centered rank", "directions in use after the mean is subtracted", 1),
-    "spread": Measure("spread", "deviation of directions: 1 in all directions, 0 in one", 1),
-    "mean_cosine": Measure("mean cosine", "of different images: 1 is a cone, 0 all around", -1),
-    "uniformity": Measure("uniformity", "evenness on the sphere, lower is more even", -1),
-    "alpha_req": Measure("alpha-ReQ", "how fast variance falls along components", -1),
+    "effective_rank": Measure("effective rank", "directions in use (RankMe)", math.inf),
+    "centered_rank": Measure("centered rank", "directions in use after the mean is subtracted", math.inf),
+    "spread": Measure("spread", "deviation of directions: 1 in all directions, 0 in one", math.inf),
+    "mean_cosine": Measure("mean cosine", "of different images: 1 is a cone, 0 all around", -math.inf),
+    "uniformity": Measure("uniformity", "evenness on the sphere, lower is more even", -math.inf),
+    "alpha_req": Measure("alpha-ReQ", "how fast variance falls along components, best at 1", 1),
     "distance": Measure("distance", "squared, of different images, 0 to 4"),
-    "alignment": Measure("alignment", "squared distance of two views of one image, 0 to 4", -1),
-    "separation": Measure("separation", "distance of views of different images / alignment: 1 is blind to images", 1),
-    "lidar": Measure("LiDAR", "directions that distinguish images beyond their views", 1),
+    "alignment": Measure("alignment", "squared distance of two views of one image, 0 to 4", -math.inf),
+    "separation": Measure(
+        "separation", "distance of views of different images / alignment: 1 is blind to images", math.inf
+    ),
+    "lidar": Measure("LiDAR", "directions that distinguish images beyond their views", math.inf),
     "magnitude": Measure("magnitude", "root mean square of features"),
     "dead_features": Measure("dead features", "the same for all images"),
     "repeated_features": Measure("repeated features", "copies of an earlier one"),
     "equal_rows": Measure("equal rows", "share of images with the features of another"),
 }
+PREFERRING = {name: measure for name, measure in MEASURES.items() if measure.best is not None}
 _OF = ("effective_rank", "centered_rank", "lidar", "dead_features", "repeated_features")  # shown "of" their limit
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sslzoo.downstream.diagnosis import MEASURES, Diagnosis
+from sslzoo.downstream.diagnosis import MEASURES, PREFERRING, Diagnosis
 from sslzoo.errors import InvalidInputError, choose
 from sslzoo.files import as_json
 from sslzoo.zoo.listing import table
@@ -22,14 +22,15 @@ def correlations() -> tuple[dict, ...]:
 
     Returns:
         tuple of dict: `dataset`, `family` ("all methods", "within families", or one), `encoders` (how many), `accuracy`
-        ("knn" or "linear"), `measure`, `spearman`, and `low` and `high`, its 95 % bootstrap interval over encoders.
+        ("knn" or "linear"), `measure`, `spearman`, and `low` and `high`, its 95 % bootstrap interval over encoders, or
+        None of fewer than seven.
     """
     with CORRELATIONS.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     numbers = ("spearman", "low", "high")
-    return tuple(
-        {**row, "encoders": int(row["encoders"]), **{name: float(row[name]) for name in numbers}} for row in rows
-    )
+    for row in rows:
+        row |= {name: float(row[name]) if row[name] else None for name in numbers} | {"encoders": int(row["encoders"])}
+    return tuple(rows)
 
 
 @dataclasses.dataclass(repr=False)
@@ -86,8 +87,7 @@ def rank(diagnoses: "list[Diagnosis]", by: str | None = None) -> Ranking:
 
     Args:
         diagnoses: at least two, of different names.
-        by: str, one of `MEASURES` that prefers something; None for LiDAR where all were seen in views, else the
-            effective rank.
+        by: str, one of `PREFERRING`; None for LiDAR where all were seen in views, else the effective rank.
 
     Raises:
         InvalidInputError: fewer than two, or two of one name.
@@ -96,12 +96,12 @@ def rank(diagnoses: "list[Diagnosis]", by: str | None = None) -> Ranking:
     names = [diagnosis.name for diagnosis in diagnoses]
     if len(names) < 2 or len(set(names)) < len(names):
         raise InvalidInputError(f"Encoders in order are at least two, of different names. Received: {names}")
-    shared = [name for name, measure in MEASURES.items() if measure.sign and all(name in d.measures for d in diagnoses)]
+    shared = [name for name in PREFERRING if all(name in diagnosis.measures for diagnosis in diagnoses)]
     by = by or ("lidar" if "lidar" in shared else "effective_rank")
     choose("measure", by, shared)
     orders = {}
     for measure in shared:
-        keys = [-MEASURES[measure].sign * diagnosis.measures[measure] for diagnosis in diagnoses]
+        keys = [-PREFERRING[measure].preference(diagnosis.measures[measure]) for diagnosis in diagnoses]
         orders[measure] = [names[place] for place in np.argsort(keys, kind="stable")]
     return Ranking(list(diagnoses), by, orders)
 

@@ -1,6 +1,7 @@
 """Diagnoses: each way to be ill is found by its number, healthy encoders pass, encoders of any library are read."""
 
 import json
+import math
 import sys
 
 import keras
@@ -280,10 +281,27 @@ def test_encoders_are_put_in_order_by_each_measure():
         ranking.rank(some()[:1])
 
 
+def test_alpha_req_prefers_one_as_its_paper_does():
+    rows = np.random.default_rng(0).normal(size=(2000, 64))
+    place = np.arange(1, 65)
+    found = ranking.rank(
+        [sslzoo.diagnose(rows * place ** (-power / 2), name=name) for name, power in (("0", 0), ("3", 3), ("1", 1.0))]
+    )
+    assert found.orders["alpha_req"] == ["1", "0", "3"]
+    assert diagnosis.MEASURES["alpha_req"].preference(math.inf) == -math.inf
+
+
+def test_few_encoders_get_a_correlation_and_no_interval():
+    rows = [row for row in ranking.correlations() if row["encoders"] < 7]
+    assert rows and all(row["low"] is None and row["high"] is None for row in rows)
+
+
 def test_correlations_are_those_of_the_benchmark():
     rows = ranking.correlations()
     assert {row["dataset"] for row in rows} == {"mnist", "digits", "cifar10", "fashion_mnist"}
-    assert {row["measure"] for row in rows} == {name for name, each in diagnosis.MEASURES.items() if each.sign}
+    assert {row["measure"] for row in rows} == {
+        name for name, each in diagnosis.MEASURES.items() if each.best is not None
+    }
     assert all(-1 <= row["low"] <= row["spearman"] <= row["high"] <= 1 for row in rows if row["family"] == ranking.ALL)
 
 
