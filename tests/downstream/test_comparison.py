@@ -47,11 +47,27 @@ def test_holm_steps_down():
     assert comparison.holm([0.02]).tolist() == [0.02]
 
 
-def test_the_bootstrap_draws_images_again():
-    answers = np.repeat([1, -1, 0], [30, 12, 58])
-    drawn = answers[np.random.default_rng(1).integers(0, 100, (20_000, 100))].mean(axis=1)
-    assert comparison.bootstrap(30, 12, 100) == pytest.approx(np.percentile(drawn, [2.5, 97.5]), abs=0.011)
-    assert comparison.bootstrap(0, 0, 50) == (0, 0)
+def test_the_interval_of_a_difference_is_agresti_and_min_s():
+    """By hand: 30.5 and 12.5 of 102; the difference 18 / 102, its variance (43 / 102 - (18 / 102)^2) / 102."""
+    low, high = comparison.paired_interval(30, 12, 100)
+    assert (low + high) / 2 == pytest.approx(18 / 102)
+    assert (high - low) / 2 == pytest.approx(1.959964 * ((43 / 102 - (18 / 102) ** 2) / 102) ** 0.5)
+    assert comparison.paired_interval(12, 30, 100) == pytest.approx((-high, -low))
+    assert comparison.paired_interval(5, 0, 5)[1] == 1
+
+
+def test_an_interval_has_width_where_no_image_tells_encoders_apart():
+    low, high = comparison.paired_interval(0, 0, 20)
+    assert low == -high and 0.05 < high < 0.15
+    low, high = comparison.paired_interval(4, 0, 100)  # McNemar's p is 0.125
+    assert low < 0 < high
+
+
+@pytest.mark.parametrize(("first", "second"), [(0.005, 0), (0.01, 0), (0.01, 0.002), (0.03, 0.03), (0.2, 0.1)])
+def test_intervals_cover_differences_as_often_as_they_say(first, second):
+    drawn = np.random.default_rng(0).multinomial(360, [first, second, 1 - first - second], 2000)
+    intervals = np.array([comparison.paired_interval(a, b, 360) for a, b, _ in drawn.tolist()])
+    assert np.mean((intervals[:, 0] <= first - second) & (first - second <= intervals[:, 1])) > 0.935
 
 
 # ---------------------------------------------------------------- comparisons
