@@ -32,12 +32,12 @@ TRAIN, TEST = 10_000, 2_000
 
 PAGE = """# Transfer and corruption
 
-Written by `python benchmarks/transfer.py`; do not edit. In percent. *To* another set: logistic regression on
-standardized features of its images, resized to the encoder's input. Then neighbors (cosine, k = 10) among at most
-10,000 clean train images, of at most 2,000 test images as they are and with **noise** (standard deviation a fifth of
-the range), **blur** (a Gaussian of a fourteenth of the side), a **shift** (a tenth of the side, right and down, black
-behind) and half the **contrast**. Pictures show the five encoders of a set whose neighbors are best on average over
-these five columns, and the untrained network where it was measured.
+Written by `python benchmarks/transfer.py`; do not edit. In percent, of at most 10,000 train and 2,000 test images.
+*To* another set: logistic regression on standardized features of its images, resized to the encoder's input. Then
+neighbors (cosine, k = 10) among clean train images, of test images as they are and with **noise** (standard deviation
+a fifth of the range), **blur** (a Gaussian of a fourteenth of the side), a **shift** (a tenth of the side, right and
+down, black behind) and half the **contrast**. Pictures show the five encoders of a set whose neighbors are best on
+average over these five columns, and the untrained network where it was measured.
 
 An encoder is robust to what its views varied: of SimCLR's neighbors on MNIST 98 % are right, and 96 once the digits
 are shifted; an untrained network has 40 and 8. What no view varied costs: blur leaves 42. GEDI and EBCLR, which fit

@@ -17,7 +17,7 @@ from sslzoo.errors import ArtifactError, HubError, IntegrityError, InvalidInputE
 from sslzoo.evaluation import evaluate, generation, outliers
 from sslzoo.evaluation.generation import ClassGaussians, Extractor, frechet, frechet_distance
 from sslzoo.evaluation.protocols import REGISTRY
-from sslzoo.evaluation.protocols.outliers import OUTSIDE
+from sslzoo.evaluation.protocols.outliers import OUTSIDE, Outliers
 from sslzoo.evaluation.subject import Subject, likelihood_of
 from sslzoo.methods import GEDI
 from sslzoo.networks import composition
@@ -490,6 +490,16 @@ def test_outside_sets_of_one_name_are_refused(tmp_path):
     places = [tmp_path / "a.npz", tmp_path / "b" / "a.npz"]
     with pytest.raises(InvalidInputError, match=r"different names.*a\.npz.*a\.npz"):
         sslzoo.evaluate("simclr-digits", "digits", "outliers", outside=places)
+
+
+def test_images_under_a_key_that_is_a_known_name_are_spread():
+    images, labels = sslzoo.data.load("digits", "test")
+    subject = Subject(None, "digits", images, labels, images, labels)
+    sorted_by_class = np.repeat(np.arange(10, dtype="uint8"), 30)[:, None, None, None] * np.ones((1, 8, 8, 1), "uint8")
+    outliers = Outliers(outside={"cifar10": sorted_by_class}, outlier_images=20)
+    outliers.check(subject)
+    (chosen,) = outliers._others.values()
+    assert len(chosen) == 20 and set(chosen[:, 0, 0, 0]) == set(range(10))
 
 
 def test_sets_that_outliers_are_taken_from_are_looked_for_by_name(tmp_path):

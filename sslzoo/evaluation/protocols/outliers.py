@@ -67,7 +67,8 @@ class Outliers(Protocol):
         for name, images in sets.items():
             most = self.outlier_images
             images = images if isinstance(images, data.StreamedImages) else checks.array(images)
-            images = images[:most] if name in KNOWN else images[spread(len(images), most)]
+            in_no_order = name in KNOWN and not isinstance(self.outside, Mapping)  # whose keys are the user's own
+            images = images[:most] if in_no_order else images[spread(len(images), most)]
             self._others[name], done = data.fit_images(images, subject.test_images.shape[1:])
             self._remarks += [f"outliers, {name}: {what}." for what in done]
 
