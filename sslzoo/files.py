@@ -87,7 +87,8 @@ def write_beside(path: "str | os.PathLike", content: "bytes | str | Callable") -
         with open(place, "wb") as file:
             content(file) if callable(content) else file.write(content)
         return as_path(path)
-    beside = place.with_name(f".{place.name}.{os.getpid()}.{threading.get_ident()}.part")
+    # Of the name only so much that a name as long as a folder may hold still leaves room for the rest.
+    beside = place.with_name(f".{place.name[:40]}.{os.getpid()}.{threading.get_ident()}.part")
     try:
         write_synced(beside, content)
         if former is not None:

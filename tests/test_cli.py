@@ -373,6 +373,13 @@ def test_info_shows_every_number_with_its_protocol(sslzoo_):
     assert json.loads(sslzoo_("info", "simvae-digits", "--json")[1]) == zoo.info("simvae-digits")
 
 
+@pytest.mark.parametrize("protocols", [["linear"], ["mlp"], ["few_shot", "gmm"], ["reconstruction"]])
+def test_reports_are_json_whatever_is_measured(sslzoo_, protocols):
+    words = ("evaluate", "simvae-digits", "--dataset", "digits", "--limit", 60, "--json", "--protocols", *protocols)
+    code, out, err = sslzoo_(*words, *(("--epochs", 1) if {"linear", "mlp"} & {*protocols} else ()))
+    assert code == 0 and json.loads(out)["numbers"].keys() == {*protocols}, err
+
+
 # ------------------------------------------------------------------ embed
 
 

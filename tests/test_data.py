@@ -416,6 +416,64 @@ def test_a_turn_is_found_where_it_is_written(tmp_path):
     assert data.load(tmp_path, "train")[0].shape == (2, 30, 20, 3)
 
 
+def behind_the_pixels(path):
+    """Moves what a PNG says beside its pixels behind them, as exiftool and ImageMagick write it."""
+    content, chunks, place = path.read_bytes(), [], 8
+    while place < len(content):
+        end = place + 12 + int.from_bytes(content[place : place + 4])
+        chunks.append(content[place:end])
+        place = end
+    late = [chunk for chunk in chunks if chunk[4:8] in (b"eXIf", b"iTXt", b"zTXt", b"tEXt")]
+    assert late
+    rest = [chunk for chunk in chunks if chunk not in late]
+    path.write_bytes(content[:8] + b"".join([*rest[:-1], *late, rest[-1]]))
+
+
+@pytest.mark.parametrize("kind", ["eXIf", "XMP", "raw profile", "note"])
+def test_a_turn_is_found_behind_the_pixels_of_a_png(tmp_path, kind):
+    exif, note, path = Image.Exif(), PngImagePlugin.PngInfo(), tmp_path / "a.png"
+    exif[0x0112] = 6
+    if kind == "XMP":
+        xmp = '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:Description tiff:Orientation="6"/></x:xmpmeta>'
+        note.add_itxt("XML:com.adobe.xmp", xmp)
+    elif kind == "raw profile":
+        content = exif.tobytes()
+        note.add_text("Raw profile type exif", f"\nexif\n{len(content):8}\n{content.hex()}\n", zip=True)
+    elif kind == "note":
+        note.add_text("date:create", "2020-01-01")
+    pixels = np.random.default_rng(0).integers(0, 256, (20, 30, 3)).astype("uint8")
+    for late in (False, True):
+        Image.fromarray(pixels).save(path, pnginfo=note, **({"exif": exif} if kind == "eXIf" else {}))
+        if late:
+            behind_the_pixels(path)
+        expected = pixels if kind == "note" else np.rot90(pixels, -1)
+        assert image_files.Head.of_file(path).size == expected.shape[1::-1], late
+        np.testing.assert_array_equal(data.load(tmp_path, "train")[0][0], expected)
+
+
+@pytest.mark.parametrize("ending", ["jpg", "png", "webp"])
+def test_an_image_with_damaged_exif_is_whole(tmp_path, ending):
+    Image.new("RGB", (30, 20), (9, 9, 9)).save(tmp_path / f"a.{ending}", exif=b"Exif\0\0hello world this is")
+    assert data.load(tmp_path, "train")[0].shape == (1, 20, 30, 3)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("zero", ["minisblack", "miniswhite"])
+def test_deep_tiff_files_are_seen_as_those_of_eight_bits(tmp_path, orientation, zero):
+    """Upright, and dark where they are dark: Pillow reads those of 8 bits, tifffile those of 16."""
+    tifffile = pytest.importorskip("tifffile")
+    pixels = np.random.default_rng(0).integers(0, 256, (20, 30)).astype("uint8")
+    how = {"photometric": zero, "extratags": [(0x0112, "H", 1, orientation, True)]}
+    seen = {}
+    for bits, values in ((8, pixels), (16, pixels.astype("uint16") * 257)):
+        (tmp_path / str(bits)).mkdir()
+        tifffile.imwrite(tmp_path / str(bits) / "a.tif", values, **how)
+        seen[bits] = [data.load(tmp_path / str(bits), "train", image_size=size)[0] for size in (None, 10)]
+    for few, many in zip(seen[8], seen[16]):
+        assert many.dtype == np.uint16 and few.shape == many.shape
+        np.testing.assert_allclose(many / 257, few, atol=1)  # of 8 bits each step of the resizing is rounded
+
+
 def test_sizes_must_agree_or_be_made_to(tmp_path):
     save(tmp_path, "a.png", 1)
     odd = save(tmp_path, "b.png", 2, size=(9, 7))

@@ -11,6 +11,7 @@ import pytest
 import sslzoo
 from sslzoo.downstream.encoders import as_encoder
 from sslzoo.files import module_at
+from sslzoo.publishing import write
 
 pytestmark = pytest.mark.slow
 
@@ -55,6 +56,17 @@ def test_comparison_and_diagnosis_give_an_exported_encoder_the_values_it_takes(t
     path = str(tmp_path / "encoder.onnx")
     assert exports.difference(as_encoder(path)(images), features(encoder, images)) < 1e-4
     assert exports.difference(as_encoder(path, 0.5)(images), features(encoder, images / np.float32(2))) < 1e-4
+
+
+def test_an_encoder_with_an_input_of_any_name_is_exported_with_the_name_of_images(tmp_path):
+    """By which comparison and diagnosis know that it takes values 0..255."""
+    needs("ONNX")
+    x = keras.Input((8, 8, 1), name="pixels")
+    network = keras.layers.Dense(3)(keras.layers.Flatten()(keras.layers.Rescaling(1 / 255)(x)))
+    write(tmp_path / "mine", keras.Model(x, network))
+    encoder, images = sslzoo.load(tmp_path / "mine"), sslzoo.data.load("digits", "test")[0][:20]
+    encoder.export(tmp_path / "encoder.onnx", format="onnx", verbose=False)
+    assert exports.difference(as_encoder(str(tmp_path / "encoder.onnx"))(images), features(encoder, images)) < 1e-4
 
 
 def test_eight_threads_get_what_a_batch_gets_by_the_page(tmp_path, monkeypatch):

@@ -217,6 +217,13 @@ def test_a_file_that_a_scanner_holds_is_replaced_a_little_later(refusals, tries,
     assert [path.read_text() for path in place.parent.iterdir()] == ["new" if works else "old"]
 
 
+@pytest.mark.parametrize("name", ["n" * 251 + ".npz", "\u4e2d" * 83 + ".npz"])
+def test_a_name_as_long_as_a_folder_may_hold_is_written(tmp_path, name):
+    (tmp_path / "out").mkdir()
+    write_beside(tmp_path / "out" / name, b"1")
+    assert os.listdir(tmp_path / "out") == [name]
+
+
 def test_two_threads_write_one_file_whole(tmp_path):
     def write(fill):
         for _ in range(50):

@@ -17,6 +17,7 @@ import sslzoo
 from sslzoo.cli import comparing, diagnosing, exploring, features, fine_tuning, making, measuring, models
 from sslzoo.environment import check_environment, ends_quietly, in_a_line, is_closed_pipe, quiet_backends
 from sslzoo.errors import InvalidInputError, SSLZooError, printable
+from sslzoo.files import plain
 
 # One more command is one more function here, in the order of `sslzoo --help`.
 COMMANDS = (
@@ -85,7 +86,7 @@ def main(argv: "list[str] | None" = None) -> int:
         with contextlib.nullcontext() if command.prints else contextlib.redirect_stdout(sys.stderr):
             answer = command.run(**arguments)
         if as_json:
-            print(json.dumps(answer.record, indent=1, allow_nan=False), flush=True)
+            print(json.dumps(answer.record, indent=1, allow_nan=False, default=plain), flush=True)
         else:
             print(answer.text if answer.raw else printable(answer.text), end="", flush=True)
         return answer.code

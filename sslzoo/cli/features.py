@@ -1,6 +1,7 @@
 """`sslzoo embed, search`: images to features, and features to images that are alike."""
 
 import codecs
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from sslzoo.cli import shared
 from sslzoo.cli.command import Answer, argument, check_output, check_page, command, say, without_picture
 from sslzoo.environment import check_parquet
 from sslzoo.errors import InvalidInputError, printable
-from sslzoo.files import write_beside
+from sslzoo.files import is_path, write_beside
 from sslzoo.zoo.listing import table
 
 EMBEDDINGS = ("encoder", "posterior", "projection")  # parts that turn images into features
@@ -105,6 +106,10 @@ def _names(content: bytes) -> list[bytes]:
 def _write(embedding, output, force, file):
     import numpy as np
 
+    names = [*(() if embedding.paths is None else embedding.paths), *filter(is_path, [str(embedding.model)])]
+    if not all(map(os.path.isabs, names)):
+        with contextlib.suppress(ValueError):  # under Windows there is no way from one drive to another
+            embedding.base = np.array(os.path.relpath(os.getcwd(), os.path.dirname(os.path.realpath(output))))
     if output.suffix == ".npz":
         np.savez(file, **embedding.arrays())
     elif output.suffix == ".parquet":

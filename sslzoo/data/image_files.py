@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -50,8 +51,7 @@ class Head(NamedTuple):
     def of(cls, image) -> "Head":
         """The head of an opened Pillow image."""
         # Pillow decodes a whole PNG to look for Exif behind its pixels, and turns the size of a TIFF when it opens it.
-        asks = image.format != "PNG" or {"exif", "XML:com.adobe.xmp"} & image.info.keys()
-        orientation = image.getexif().get(ORIENTATION) if asks else None
+        orientation = _orientation(image) if image.format != "PNG" or _has_exif(image) else None
         size = (image.tag_v2[256], image.tag_v2[257]) if image.format == "TIFF" else image.size
         size = size[::-1] if orientation in (5, 6, 7, 8) else size
         # The second picture of an MPO (a photograph with its depth map) is no frame.
@@ -219,7 +219,7 @@ def decode(image, background: "str | tuple[int, int, int]" = "white"):
     if image.format == "TIFF":  # or Pillow maps a gray one's file by the size that it has when turned
         image.filename = ""
     image.load()
-    turn = TURNS.get(image.getexif().get(ORIENTATION))  # none of a TIFF: Pillow turned it as it loaded it
+    turn = TURNS.get(_orientation(image))  # none of a TIFF: Pillow turned it as it loaded it
     image = image if turn is None else image.transpose(Image.Transpose[turn])
     if image.mode == "LAB":  # of which Pillow makes RGB alone
         return image.convert("RGB")
@@ -230,6 +230,36 @@ def decode(image, background: "str | tuple[int, int, int]" = "white"):
     opaque = Image.new("RGB", image.size, ground(background)).convert(mode)
     opaque.paste(image.convert(mode), mask=image.getchannel("A"))
     return opaque
+
+
+def _orientation(image):
+    """How an image is stored, 1 to 8; None where it does not say, or its Exif is damaged: its pixels may be whole."""
+    try:
+        return image.getexif().get(ORIENTATION)
+    except Exception:  # Pillow raises many kinds, by format
+        return None
+
+
+_TEXTS = ("XML:com.adobe.xmp", "Raw profile type exif")  # in which a PNG may say how it is turned, beside Exif
+_KEYWORDS = tuple(name.encode() + b"\0" for name in _TEXTS)
+
+
+def _has_exif(image):
+    """Whether an opened PNG has Exif or what stands for it, before its pixels or behind them; none is decoded."""
+    if {"exif", *_TEXTS} & image.info.keys():
+        return True
+    file = image.fp
+    if file is None:  # the pixels are decoded, and what stands behind them is known
+        return False
+    place, found = file.tell(), False
+    file.seek(8)
+    while not found and len(head := file.read(8)) == 8:
+        size, kind = int.from_bytes(head[:4]), head[4:]
+        begin = file.read(min(size, 32))
+        found = kind == b"eXIf" or (kind in (b"iTXt", b"tEXt", b"zTXt") and begin.startswith(_KEYWORDS))
+        file.seek(size - len(begin) + 4, os.SEEK_CUR)
+    file.seek(place)
+    return found
 
 
 def _is_transparent(image):

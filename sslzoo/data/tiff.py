@@ -4,12 +4,22 @@ from pathlib import Path
 
 import numpy as np
 
-from sslzoo.data.image_files import MOST_PIXELS, Head, resized
+from sslzoo.data.image_files import MOST_PIXELS, ORIENTATION, Head, resized
 from sslzoo.errors import InvalidInputError
 
 SUFFIXES = {".tif", ".tiff"}
 DTYPES = ("uint8", "uint16", "float32")
 MOST_CHANNELS = 32
+# Orientation -> what brings the stored image upright: `image_files.TURNS` of an array (H, W, C).
+_TURNS = {
+    2: lambda values: values[:, ::-1],
+    3: lambda values: values[::-1, ::-1],
+    4: lambda values: values[::-1],
+    5: lambda values: values.transpose(1, 0, 2),
+    6: lambda values: np.rot90(values, -1),
+    7: lambda values: np.rot90(values, 2).transpose(1, 0, 2),
+    8: lambda values: np.rot90(values),
+}
 
 
 def head(path: Path) -> Head:
@@ -23,7 +33,8 @@ def head(path: Path) -> Head:
 
     with tifffile.TiffFile(path) as file:
         height, width, channels = _shape(file.series[0])
-        return Head((width, height), (channels, str(file.series[0].dtype)), False, False)
+        size = (height, width) if _orientation(file) in (5, 6, 7, 8) else (width, height)
+        return Head(size, (channels, str(file.series[0].dtype)), False, False)
 
 
 def _shape(image):
@@ -38,7 +49,7 @@ def _shape(image):
 
 
 def read(path: Path, size: tuple[int, int] | None = None) -> np.ndarray:
-    """Values (H, W, C) of a file's first image, as they are.
+    """Values (H, W, C) of a file's first image, as they are, upright; integers of which 0 is white are turned round.
 
     Args:
         path: file.
@@ -52,10 +63,20 @@ def read(path: Path, size: tuple[int, int] | None = None) -> np.ndarray:
 
     with tifffile.TiffFile(path) as file:
         shape, axes = _shape(file.series[0]), file.series[0].axes
-        values = file.series[0].asarray()
+        values, turn = file.series[0].asarray(), _TURNS.get(_orientation(file))
+        page = file.series[0].keyframe
+        if page.photometric == tifffile.PHOTOMETRIC.MINISWHITE and values.dtype.kind == "u":
+            values = 2**page.bitspersample - 1 - values
     values = np.moveaxis(values, 0, -1) if values.ndim == 3 and _channels_first(values.shape, axes) else values
     values = values.reshape(shape)
+    values = values if turn is None else np.ascontiguousarray(turn(values))
     return values if size in (None, values.shape[1::-1]) else resized(values, size)
+
+
+def _orientation(file):
+    """How the first image is stored, 1 to 8 as in Exif, of a tag that may be missing or damaged."""
+    tag = file.series[0].keyframe.tags.get(ORIENTATION)
+    return None if tag is None else tag.value
 
 
 def _channels_first(shape, axes):

@@ -21,6 +21,7 @@ from sslzoo.evaluation.features import (
 )
 from sslzoo.evaluation.search import read_features
 from sslzoo.files import as_path, is_named
+from sslzoo.networks.composition import IMAGES
 
 
 class FunctionEncoder:
@@ -104,7 +105,7 @@ def onnx_encoder(path: "str | os.PathLike", scale: float | None = None, needed: 
     channels_first = first in (1, 2, 3, 4) and last not in (1, 2, 3, 4)
     shape = (*middle, last, first) if channels_first else (first, *middle, last)
     dtype = _ONNX_DTYPES[taken.type]
-    scales_itself = dtype == "uint8" or (taken.name == "images" and not channels_first)
+    scales_itself = dtype == "uint8" or (taken.name == IMAGES and not channels_first)
     if dtype == "uint8" and scale not in (None, 1) and needed:
         raise InvalidInputError(f"An encoder that takes uint8 scales images itself. Received: {scale=}")
     if scale is None or (scales_itself and not needed):

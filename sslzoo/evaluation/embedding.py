@@ -15,7 +15,7 @@ from sslzoo import checks
 from sslzoo.data.image_files import Fit
 from sslzoo.data.inputs import source_of
 from sslzoo.environment import check_parquet
-from sslzoo.errors import ArtifactError, InvalidInputError, choose, printable
+from sslzoo.errors import ArtifactError, InvalidInputError, choose
 from sslzoo.evaluation.features import (
     check_features,
     check_finite,
@@ -28,6 +28,8 @@ from sslzoo.files import is_named
 from sslzoo.networks.composition import input_range
 from sslzoo.zoo.index import SCHEME
 from sslzoo.zoo.loading import address, info
+
+BASE = b"sslzoo.base"  # of a table's metadata: `Embedding.base`
 
 
 @dataclasses.dataclass(repr=False)
@@ -52,6 +54,8 @@ class Embedding:
         labels: int64 (N,), of an `.npz` that has them (one an image) or a folder sorted into classes; else None.
         classes: names of a folder's classes, in the order of their labels; else None.
         model: str as an array (), the name or path of the encoder, where it was given by one; else None.
+        base: str as an array (), the folder from which relative paths are seen, as seen from the file that this is
+            written to; None before.
         skipped: list of (path or place, reason), images that could not be read.
         remarks: list of str, what was done to images to fit the encoder.
     """
@@ -63,11 +67,12 @@ class Embedding:
     labels: np.ndarray | None = None
     classes: np.ndarray | None = None
     model: np.ndarray | None = None
+    base: np.ndarray | None = None
     skipped: list[tuple[str, str]] = dataclasses.field(default_factory=list)
     remarks: list[str] = dataclasses.field(default_factory=list)
 
     def __post_init__(self):
-        for name in ("features", "log_var", "paths", "index", "labels", "classes", "model"):
+        for name in ("features", "log_var", "paths", "index", "labels", "classes", "model", "base"):
             value = getattr(self, name)
             setattr(self, name, value if value is None else np.asarray(value))
         if self.paths is None and self.index is None and self.features.ndim:
@@ -77,8 +82,8 @@ class Embedding:
         """Itself; raises `InvalidInputError` unless features are features and the other arrays belong to them."""
         self.features = check_features(self.features, "features", np.float32)
         rows = len(self)
-        kinds = {"paths": "U", "index": "iu", "labels": "iu", "classes": "U", "model": "U"}
-        shapes = dict.fromkeys(("paths", "index", "labels"), (rows,)) | {"model": ()}
+        kinds = {"paths": "U", "index": "iu", "labels": "iu", "classes": "U", "model": "U", "base": "U"}
+        shapes = dict.fromkeys(("paths", "index", "labels"), (rows,)) | {"model": (), "base": ()}
         shapes |= dict.fromkeys(("features", "log_var"), self.shape)
         for name, value in self.arrays().items():
             if value.dtype.kind not in kinds.get(name, "f") or value.shape != shapes.get(name, (value.size,)):
@@ -128,15 +133,18 @@ class Embedding:
         import pyarrow
         from pyarrow import parquet
 
-        columns = {"index": self.index} if self.paths is None else {"path": [printable(path) for path in self.paths]}
+        columns = {"index": self.index} if self.paths is None else {"path": _as_text(self.paths)}
         if self.labels is not None:
-            names = self.labels if self.classes is None else [printable(name) for name in self._names()]
+            names = self.labels if self.classes is None else _as_text(self._names())
             columns["label"] = names
         for name, values in (("vector", self.features), ("log_var", self.log_var)):
             if values is not None:
                 rows = np.ascontiguousarray(values, np.float32)
                 columns[name] = pyarrow.FixedSizeListArray.from_arrays(rows.ravel(), rows.shape[1])
-        parquet.write_table(pyarrow.table(columns), file)
+        table = pyarrow.table(columns)
+        if self.base is not None:
+            table = table.replace_schema_metadata({BASE: _as_text([self.base])[0]})
+        parquet.write_table(table, file)
 
     def _names(self):
         return np.asarray(self.classes)[self.labels]
@@ -167,6 +175,11 @@ def csv_lines(rows: Iterable) -> Iterator[str]:
     # A terminator of both characters has cells quoted that hold either of them, on Python 3.11 too.
     writer = csv.writer(types.SimpleNamespace(write=lambda row: row.removesuffix("\r\n") + "\n"))
     return map(writer.writerow, rows)
+
+
+def _as_text(names):
+    """Names, with escapes for the lone surrogates of names of files, which no table holds."""
+    return [str(name).encode("utf-8", "backslashreplace").decode("utf-8") for name in names]
 
 
 def no_formula(name: str) -> str:

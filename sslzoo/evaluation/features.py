@@ -3,6 +3,7 @@
 import hashlib
 import os
 import sys
+import threading
 import types
 import warnings
 from collections.abc import Callable
@@ -112,6 +113,9 @@ def own_shape(method) -> tuple[int, int, int]:
     return shape
 
 
+_MODES = threading.RLock()  # or a thread takes the mode that another has set for a call for a module's own
+
+
 class TorchEncoder:
     """A `torch.nn.Module` as an encoder of raw images, under any backend of Keras.
 
@@ -166,18 +170,19 @@ class TorchEncoder:
     def __call__(self, images, training=False):
         """Features of raw images (B, H, W, C): float32 array (B, L)."""
         torch = sys.modules["torch"]
-        parts = [(part, part.training) for part in self.module.modules()]
         device = next((tensor.device for tensor in self.module.parameters()), "cpu")
         floats = (tensor.dtype for tensor in self.module.parameters() if tensor.is_floating_point())
         batch = torch.from_numpy(np.asarray(images, np.float32)).to(device) * self.scale
         batch = batch.to(next(floats, torch.float32))
-        try:
-            self.module.eval()
-            with torch.no_grad():
-                output = self.module(batch.movedim(-1, 1) if self.channels_first else batch)
-        finally:
-            for part, mode in parts:
-                part.training = mode
+        with _MODES:
+            parts = [(part, part.training) for part in self.module.modules()]
+            try:
+                self.module.eval()
+                with torch.no_grad():
+                    output = self.module(batch.movedim(-1, 1) if self.channels_first else batch)
+            finally:
+                for part, mode in parts:
+                    part.training = mode
         if not torch.is_tensor(output):
             raise InvalidInputError(f"A torch.nn.Module must give a tensor (B, L). Received: {type(output).__name__}")
         return output.detach().float().cpu().numpy()

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image
 
 from sslzoo import checks
 from sslzoo.data.image_files import as_picture, ground
 from sslzoo.data.inputs import files_of
 from sslzoo.environment import check_parquet
 from sslzoo.errors import InvalidInputError, MissingDataError
-from sslzoo.evaluation.embedding import Embedding, embed
+from sslzoo.evaluation.embedding import BASE, Embedding, embed
 from sslzoo.evaluation.neighbors import nearest
 from sslzoo.files import as_path, is_named, is_path, open_npz, write_beside
 from sslzoo.zoo.index import SCHEME
@@ -136,12 +136,14 @@ def read_features(path: "str | os.PathLike") -> Embedding:
         bank = Embedding(**arrays).checked()
     except InvalidInputError as error:
         raise InvalidInputError(f"In {os.fspath(path)}: {error}") from None
-    # Images and model as they were seen from where the features were made, or else from where these lie.
-    beside = Path(path).resolve().parent
+    # Images and model as they were seen from where the features were made, or else from here, or where these lie.
+    beside, here = Path(path).resolve().parent, Path.cwd()
+    made = [] if bank.base is None else [Path(os.path.normpath(beside / str(bank.base)))]
+    places = list(dict.fromkeys((*made, here, beside)))
     if bank.model is not None:
-        bank.model = np.array(_reachable(str(bank.model), beside))
+        bank.model = np.array(_reachable(str(bank.model), places, here))
     if bank.paths is not None:
-        bank.paths = np.array([_reachable(str(name), beside) for name in bank.paths])
+        bank.paths = np.array([_reachable(str(name), places, here) for name in bank.paths])
     return bank
 
 
@@ -160,13 +162,17 @@ def _of_table(path):
     arrays = {known[name]: np.array(table[name].to_pylist()) for name in table.column_names if name in known}
     vectors = {"vector": "features", "log_var": "log_var"}
     arrays |= {vectors[name]: np.stack(table[name].to_numpy()) for name in table.column_names if name in vectors}
+    if BASE in (table.schema.metadata or {}):
+        arrays["base"] = np.array(table.schema.metadata[BASE].decode("utf-8"))
     if "labels" in arrays and arrays["labels"].dtype.kind == "U":
         arrays["classes"], arrays["labels"] = np.unique(arrays["labels"], return_inverse=True)
     return arrays
 
 
-def _reachable(name, beside):
-    return str(beside / name) if not os.path.exists(name) and (beside / name).exists() else name
+def _reachable(name, places, here):
+    """A path from the first of the places in which it is there: from here as it stands, as one that is nowhere."""
+    place = next((place for place in places if os.path.exists(place / name)), here)
+    return name if place == here else str(place / name)
 
 
 def row_of(bank: Embedding, query) -> int | None:
@@ -239,11 +245,13 @@ def _thumbnail(image, background):
         # Few pixels are shown as they are; many are averaged, and take a fifth of the space as a JPEG.
         small = max(image.size) < _THUMBNAIL
         how, kind = (Image.Resampling.NEAREST, "png") if small else (Image.Resampling.LANCZOS, "jpeg")
-        image = ImageOps.contain(image.convert("RGB"), (_THUMBNAIL, _THUMBNAIL), how)
+        larger = max(image.size)
+        size = [max(1, round(side * _THUMBNAIL / larger)) for side in image.size]
+        image = image.convert("RGB").resize(size, how)
+        buffer = io.BytesIO()
+        image.save(buffer, kind, optimize=True, quality=90)
     except Exception:  # Pillow's decoders raise many kinds; an int is no image
         return None
-    buffer = io.BytesIO()
-    image.save(buffer, kind, optimize=True, quality=90)
     return f"data:image/{kind};base64," + base64.b64encode(buffer.getvalue()).decode()
 
 

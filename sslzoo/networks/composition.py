@@ -43,6 +43,7 @@ _PACKAGES = {"keras-hub": r"keras_hub\.src\.(models\.\w+|layers\.modeling)\.(?!\
 # An Identity layer of this name stands where the preprocessing of a composed model ends. Models from before there was
 # one are known by the names that `Views.preprocessor` gives.
 PREPROCESSED = "preprocessed"
+IMAGES = "images"  # the input's name: by it a file of another format (ONNX) says that it takes raw images
 _STEPS = r"unit_range|step_\d+_\w+"
 
 
@@ -83,7 +84,8 @@ def compose(
     first, network = _joined(preprocessor, network)
     kept = _output_positions(network, output)
 
-    raw = keras.Input(first.input_shape[1:], dtype="float32", name=first.inputs[0].name)
+    name_of_input = IMAGES if len(first.input_shape) == 4 else first.inputs[0].name
+    raw = keras.Input(first.input_shape[1:], dtype="float32", name=name_of_input)
     copies = Copies({raw.name})
     tensors = [raw]
     if preprocessor is not None:

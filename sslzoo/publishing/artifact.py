@@ -21,7 +21,7 @@ import numpy as np
 from sslzoo import checks
 from sslzoo.errors import ArtifactError, InvalidInputError
 from sslzoo.files import MOST_JSON, as_json, as_path, is_left_behind, move, sha256, write_beside, write_synced
-from sslzoo.networks.composition import as_functional, check_published, compose, input_range, required_packages
+from sslzoo.networks.composition import IMAGES, as_functional, check_published, compose, input_range, required_packages
 from sslzoo.publishing import card
 from sslzoo.zoo import layout
 from sslzoo.zoo.results import SCHEMA, check_results, is_name, read_results
@@ -298,7 +298,8 @@ def _checked(part, model):
 
 
 def _is_plain(model):
-    return not any(
+    named = len(model.input_shape) != 4 or model.inputs[0].name == IMAGES
+    return named and not any(
         isinstance(layer, keras.Model) or not layer.trainable or layer.compute_dtype != "float32"
         for layer in model.layers
     )

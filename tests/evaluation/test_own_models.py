@@ -1,5 +1,7 @@
 """Other people's models and labels: PyTorch modules, methods in training, names and one-hot rows, transfer."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import keras
 import numpy as np
 import pytest
@@ -53,6 +55,15 @@ def test_a_torch_module_is_measured_in_eval_mode_and_left_in_its_own(torch, digi
     embedding = sslzoo.embed(net, images)
     assert embedding.shape == expected.shape == np.stack(list(embedding)).shape
     assert repr(embedding) == "<Embedding: features float32 (30, 144), index int64 (30,)>"
+
+
+def test_threads_leave_a_torch_module_in_its_own_mode(torch, digits):
+    net, images = module(torch), digits[1][0][:4]
+    expected = features(TorchEncoder(net), images)
+    with ThreadPoolExecutor(8) as pool:
+        for found in pool.map(lambda _: features(TorchEncoder(net), images), range(200)):
+            np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert all(part.training for part in net.modules())
 
 
 def test_tensors_of_pytorch_are_images_too(torch, digits):

@@ -1,6 +1,7 @@
 """Features as a .parquet: path, label, vector."""
 
 import json
+import os
 import re
 import sys
 
@@ -34,6 +35,15 @@ def test_a_row_for_each_image(digits, tmp_path, capsys):
     np.testing.assert_array_equal(np.float32(table["vector"].to_pylist()), expected.features)
     sslzoo.embed("simvae-digits", np.zeros((3, 8, 8, 1), "uint8")).to_parquet(file)
     assert parquet.read_table(file).column_names == ["index", "vector"]
+
+
+def test_paths_in_a_table_are_those_of_files(digits, tmp_path):
+    """Also with what no terminal shows, a mark of direction for one."""
+    place = digits / "class 0" / "\u200eIMG\u2028-1.png"
+    Image.new("L", (8, 8)).save(place)
+    sslzoo.embed("simvae-digits", digits).to_parquet(tmp_path / "a.parquet")
+    paths = parquet.read_table(tmp_path / "a.parquet")["path"].to_pylist()
+    assert str(place) in paths and all(map(os.path.exists, paths))
 
 
 def test_a_map_and_a_search_read_it(digits, tmp_path, capsys):

@@ -68,6 +68,39 @@ def test_a_new_image_is_embedded_with_the_model_that_the_features_name(written, 
     assert len(sslzoo.search(bank, 0, k=1000)) == 39
 
 
+@pytest.mark.parametrize("file", ["features.npz", "features.parquet"])
+def test_relative_paths_are_seen_from_where_the_features_were_made(tmp_path, monkeypatch, file):
+    """Not from a folder with images of the same names in which somebody searches."""
+    if file.endswith(".parquet"):
+        pytest.importorskip("pyarrow")
+    images = sslzoo.data.load("digits", "test")[0]
+    for project, first in (("a", 0), ("b", 50)):
+        (tmp_path / project / "photos").mkdir(parents=True)
+        (tmp_path / project / "out").mkdir()
+        for row in range(6):
+            name = tmp_path / project / "photos" / f"{row}.png"
+            Image.fromarray(images[first + row, ..., 0]).save(name)
+    monkeypatch.chdir(tmp_path / "a")
+    assert cli.main(["embed", "simvae-digits", "photos", "-o", f"out/{file}"]) == 0
+    bank = read_features(f"out/{file}")
+    assert bank.paths.tolist() == [os.path.join("photos", f"{row}.png") for row in range(6)]  # as they were given
+    options = {"k": 6, "encoder": "simvae-digits"}
+    assert len(sslzoo.search(f"out/{file}", "photos/1.png", **options)) == 5
+    monkeypatch.chdir(tmp_path / "b")
+    found = sslzoo.search(f"../a/out/{file}", "photos/1.png", **options)
+    assert found == sslzoo.search(f"../a/out/{file}", np.asarray(Image.open("photos/1.png"))[..., None], **options)
+    assert len(found) == 6 and all((tmp_path / "a" / "photos").samefile(Path(match.image).parent) for match in found)
+    shutil.move(tmp_path / "a", tmp_path / "c")  # both together
+    assert read_features(f"../c/out/{file}").paths[0] == str(tmp_path / "c" / "photos" / "0.png")
+
+
+@pytest.mark.parametrize("size", [(3000, 1), (1, 3000), (4000, 10)])
+def test_a_strip_of_an_image_has_a_thumbnail(tmp_path, size):
+    Image.new("RGB", size, "red").save(tmp_path / "strip.png")
+    text = gallery("strips", [(tmp_path / "strip.png", "a")], tmp_path / "a.html").read_text()
+    assert "<img src" in text and "no picture" not in text
+
+
 def test_the_page_needs_no_other_file_and_escapes_names(written, tmp_path, capsys):
     out = tmp_path / "found.html"
     assert cli.main(["search", str(written), "0", "-k", "39", "--html", str(out)]) == 0
