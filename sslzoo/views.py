@@ -282,8 +282,8 @@ class Views(RandomLayer):
         - `num_views`: int, in place of the constructor's for this call.
 
     Returns of a call:
-        float32 (B, J, h, w, C), or (J, h, w, C) of one image; range [0, 1] unless the policy normalizes. `size` is
-        theirs when training, `eval_size` otherwise.
+        float32 (B, J, h, w, C), or (J, h, w, C) of one image; range [0, 1] unless the policy normalizes or adds noise.
+        `size` is theirs when training, `eval_size` otherwise.
 
     Steps: any Keras layer from images (B, H, W, C) in [0, 1] to images. Say `value_range=(0, 1)` where a layer asks for
     one. Keras' image layers draw from this layer's seeds too; its RandomCrop, which cuts all images of a batch at the

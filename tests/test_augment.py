@@ -666,3 +666,17 @@ def test_an_oblong_image_turned_by_any_angle_is_reflected_as_often_as_it_takes()
     inside = np.interp(found[:, 0], np.arange(8), image[0, :, 0, 0])
     rows = scipy.ndimage.map_coordinates(image[0, :, 0, 0], places.T, order=1, mode="mirror")
     np.testing.assert_allclose(inside, rows, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: augment.Flip(1.0), "Use HorizontalFlip or VerticalFlip. Received: Flip"),
+        (lambda: augment.ColorJitter(brightness=math.inf), "brightness"),
+        (lambda: augment.ColorJitter(contrast=math.inf), "contrast"),
+        (lambda: augment.Normalize((0.5, 0.5, 0.5), (0.5, 0.5)), r"as many channels. Received: mean=\(0.5, 0.5, 0.5\)"),
+    ],
+)
+def test_transforms_that_would_do_nothing_or_harm_are_refused(build, message):
+    with pytest.raises(InvalidInputError, match=message):
+        build()

@@ -1,8 +1,8 @@
 """The image transforms that Keras lacks: one random draw per image, on every backend, in a model and inside `tf.data`.
 
 Each is a Keras layer from images (B, H, W, C), or one image (H, W, C), to images; float32 under every dtype policy,
-values in [0, 1] until `Normalize`. `training=False` draws nothing and leaves only what is deterministic. The meanings,
-and so the numbers, are torchvision's, because that is what papers print.
+values in [0, 1] until `Normalize` or `GaussianNoise`. `training=False` draws nothing and leaves only what is
+deterministic. The meanings, and so the numbers, are torchvision's, because that is what papers print.
 
 `sslzoo.views.Views` strings these layers into policies and then hands each of them the random numbers; a layer used on
 its own draws from its own `seed`, or from `seed=` given in the call.

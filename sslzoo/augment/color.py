@@ -282,6 +282,6 @@ class Lab(ImageTransform):
 def _factor(**argument):
     """A strength s >= 0, which means factors from max(0, 1 - s) to 1 + s, or the range (low, high) itself."""
     ((_, value),) = argument.items()
-    if checks.is_number(value) and value >= 0:
+    if checks.is_number(value) and 0 <= value < math.inf:
         return (max(0.0, 1.0 - value), 1.0 + value)
     return checks.interval(0, math.inf, **argument)

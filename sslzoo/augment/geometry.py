@@ -344,6 +344,8 @@ class Flip(ImageTransform):
 
     def __init__(self, probability: float = 0.5, seed: int | None = None, **kwargs):
         super().__init__(seed=seed, **kwargs)
+        if self.axis not in ("rows", "columns"):
+            raise InvalidInputError(f"Use HorizontalFlip or VerticalFlip. Received: {type(self).__name__}")
         self.probability = checks.fraction(probability=probability)
 
     def get_random_transformation(self, images, training=True, seed=None):

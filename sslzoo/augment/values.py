@@ -95,6 +95,8 @@ class Normalize(PointwiseTransform):
         super().__init__(**kwargs)
         self.mean = _per_channel(-math.inf, mean=mean)
         self.std = _per_channel(1e-12, std=std)
+        if len({np.size(values) for values in (self.mean, self.std)} - {1}) > 1:
+            raise InvalidInputError(f"mean and std must be of as many channels. Received: {mean=}, {std=}")
 
     def _scale_and_offset(self):
         mean, std = np.broadcast_arrays(np.float64(self.mean), np.float64(self.std))

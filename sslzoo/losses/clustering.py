@@ -23,7 +23,7 @@ from keras import ops
 
 from sslzoo import checks
 from sslzoo.errors import InvalidInputError
-from sslzoo.losses.tensors import check_pairs, check_positive, differ, float32, pairs, static_shape, total
+from sslzoo.losses.tensors import check_pairs, check_positive, differ, float32, pairs, static_shape, total, vector
 
 
 def sinkhorn(scores, epsilon: float = 0.05, iterations: int = 3, weights=None):
@@ -59,7 +59,7 @@ def sinkhorn(scores, epsilon: float = 0.05, iterations: int = 3, weights=None):
     checks.count(iterations=iterations)
 
     logits = ops.stop_gradient(scores) / epsilon
-    in_totals = 0.0 if weights is None else _log(ops.stop_gradient(float32(weights)))[:, None]
+    in_totals = 0.0 if weights is None else _log(ops.stop_gradient(vector(shape[0], weights=weights)))[:, None]
     by_sample = 0.0
     for _ in range(iterations):
         by_prototype = -ops.logsumexp(logits + by_sample + in_totals, axis=0, keepdims=True)
@@ -85,6 +85,7 @@ def swapped_terms(
         "alignment" = -sum_k q_uk s_vk / T, "contrast" = log sum_k exp(s_vk / T).
     """
     scores = [float32(view) for view in scores]
+    queue = None if queue is None else [float32(view) for view in queue]
     assigning = len(scores) if num_assigning is None else num_assigning
     _check_views(scores, assigning, queue)
     check_positive(temperature=temperature)
@@ -95,7 +96,7 @@ def swapped_terms(
         if queue is None:
             targets.append(sinkhorn(scores[u], epsilon, iterations))
         else:
-            targets.append(_assign_with_queue(scores[u], float32(queue[u]), queue_weights, epsilon, iterations))
+            targets.append(_assign_with_queue(scores[u], queue[u], queue_weights, epsilon, iterations))
     views = pairs(assigning, len(scores))
     alignment = contrast = 0.0
     for u, v in views:
@@ -144,7 +145,8 @@ def swapped_prediction(
 def _assign_with_queue(scores, queue, queue_weights, epsilon, iterations):
     weights = None
     if queue_weights is not None:
-        weights = ops.concatenate([float32(queue_weights), ops.ones_like(scores[:, 0])])
+        weights = vector(static_shape(queue)[0], queue_weights=queue_weights)
+        weights = ops.concatenate([weights, ops.ones_like(scores[:, 0])])
     return sinkhorn(ops.concatenate([queue, scores]), epsilon, iterations, weights)[queue.shape[0] :]
 
 
@@ -170,7 +172,7 @@ def proto_cpc_terms(student, teacher, temperature: float = 0.1, prior=None):
             f"Received: student.shape={shape}, teacher.shape={shape_teacher}"
         )
     check_positive(temperature=temperature)
-    prior = ops.mean(teacher, axis=0) if prior is None else ops.stop_gradient(float32(prior))
+    prior = ops.mean(teacher, axis=0) if prior is None else ops.stop_gradient(vector(shape[1], prior=prior))
     logits = student / temperature
     return {
         "alignment": -ops.mean(ops.sum(teacher * logits, axis=1)),
@@ -243,13 +245,7 @@ def cluster_terms(logits, logits_view, prior=None):
     if prior is None:
         shares = ops.mean(log_share)
     else:
-        prior = ops.stop_gradient(float32(prior))
-        if len(static_shape(prior)) != 1 or differ(static_shape(prior)[0], static_shape(logits)[1]):
-            raise InvalidInputError(
-                f"prior must hold a share for each of {static_shape(logits)[1]} clusters. "
-                f"Received: prior.shape={static_shape(prior)}"
-            )
-        shares = ops.sum(prior * log_share)
+        shares = ops.sum(ops.stop_gradient(vector(static_shape(logits)[1], prior=prior)) * log_share)
     return {"invariance": -ops.mean(ops.sum(ops.softmax(logits_view, axis=1) * log_p, axis=1)), "prior": -shares}
 
 
@@ -262,7 +258,7 @@ def pseudo_label_terms(logits, labels, weights=None):
 
     Args:
         logits: float tensor (B, K).
-        labels: int tensor (B,), cluster of each image, 0..K-1.
+        labels: int tensor (B,), cluster of each image, 0..K-1; of any other the alignment is NaN.
         weights: float tensor (B,), >= 0, of the images, with mean 1 over the data set; None for ones. N / (K n_k) for
             images of a cluster of n_k makes every cluster count the same, as drawing clusters uniformly would.
 
@@ -283,8 +279,10 @@ def pseudo_label_terms(logits, labels, weights=None):
             f"labels must have shape (batch,) with the batch of logits. Received: labels.shape={static_shape(labels)}, "
             f"logits.shape={shape}"
         )
-    score = ops.take_along_axis(logits, labels[:, None], axis=1)[:, 0]
-    weights = 1.0 if weights is None else ops.stop_gradient(float32(weights))
+    known = ops.logical_and(labels >= 0, labels < shape[1])
+    score = ops.take_along_axis(logits, ops.where(known, labels, 0)[:, None], axis=1)[:, 0]
+    score = ops.where(known, score, float("nan"))
+    weights = 1.0 if weights is None else ops.stop_gradient(vector(shape[0], weights=weights))
     return {"alignment": -ops.mean(weights * score), "contrast": ops.mean(weights * ops.logsumexp(logits, axis=1))}
 
 
@@ -307,4 +305,9 @@ def _check_views(scores, assigning, queue):
     if queue is not None and len(queue) != assigning:
         raise InvalidInputError(
             f"queue must hold the scores of each of the {assigning} views that assign. Received: {len(queue)} tensors"
+        )
+    older = [] if queue is None else [static_shape(view) for view in queue]
+    if any(len(shape) != 2 or differ(shape[1], shapes[0][1]) for shape in older):
+        raise InvalidInputError(
+            f"queue must be matrices of {shapes[0][1]} prototypes, as scores. Received: queue of shapes {older}"
         )

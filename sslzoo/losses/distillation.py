@@ -7,7 +7,7 @@ Reference:
 from keras import ops
 
 from sslzoo.errors import InvalidInputError
-from sslzoo.losses.tensors import check_positive, differ, float32, pairs, static_shape
+from sslzoo.losses.tensors import check_positive, differ, float32, pairs, static_shape, vector
 
 
 def dino(student, teacher, center, student_temperature: float = 0.1, teacher_temperature: float = 0.04):
@@ -30,14 +30,15 @@ def dino(student, teacher, center, student_temperature: float = 0.1, teacher_tem
         Float32 scalar, in nats: >= 0, 0 with one prototype, log K where the student is uniform. Collapse to one
         prototype scores 0, collapse to all alike log K.
     """
-    student, teacher, center = float32(student), ops.stop_gradient(float32(teacher)), float32(center)
-    check_positive(student_temperature=student_temperature)
+    student, teacher = float32(student), ops.stop_gradient(float32(teacher))
+    check_positive(student_temperature=student_temperature, teacher_temperature=teacher_temperature)
     theirs, ours = static_shape(teacher), static_shape(student)
     if len(ours) != 3 or len(theirs) != 3 or differ(ours[2], theirs[2]) or differ(ours[0], theirs[0]):
         raise InvalidInputError(
             "student and teacher must have shapes (batch, views, prototypes), alike but for the views. "
             f"Received: student.shape={ours}, teacher.shape={theirs}"
         )
+    center = vector(ours[2], center=center)
     views = pairs(theirs[1], ours[1])
     if not views:
         raise InvalidInputError("A student's view needs a teacher's of another. Received: one view")

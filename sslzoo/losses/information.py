@@ -23,7 +23,7 @@ import math
 from keras import ops
 
 from sslzoo.errors import InvalidInputError
-from sslzoo.losses.tensors import differ, float32, static_shape
+from sslzoo.losses.tensors import differ, float32, static_shape, vector
 
 
 def info_nce_bound(positive, negative):
@@ -82,7 +82,9 @@ def vince_bound(positive, negative, lower=-math.inf, upper=math.inf, similarity=
             "similarity must have the shape of negative. "
             f"Received: similarity.shape={static_shape(similarity)}, negative.shape={static_shape(negative)}"
         )
-    inside = ops.logical_and(similarity >= _column(lower), similarity <= _column(upper))
+    low, high = (_each(static_shape(positive)[0], **bound) for bound in ({"lower": lower}, {"upper": upper}))
+    low, high = (bound[:, None] if static_shape(bound) else bound for bound in (low, high))
+    inside = ops.logical_and(similarity >= low, similarity <= high)
     kept = ops.where(inside, negative, -float("inf"))  # safe: the positive stays in every row
     everyone = ops.logsumexp(ops.concatenate([positive[:, None], kept], axis=1), axis=1)
     count = 1.0 + ops.sum(ops.cast(inside, "float32"), axis=1)
@@ -103,7 +105,7 @@ def vince_threshold(scores):
         Float32 tensor (B,), log of the mean of exp(scores) over the draws.
     """
     scores = float32(scores)
-    if len(static_shape(scores)) != 2:
+    if len(static_shape(scores)) != 2 or not static_shape(scores)[1]:
         raise InvalidInputError(f"scores must be a matrix (anchors, draws). Received: shape={static_shape(scores)}")
     return ops.logsumexp(scores, axis=1) - math.log(scores.shape[1])
 
@@ -160,7 +162,8 @@ def tuba_bound(positive, negative, log_baseline=0.0):
         Float32 scalar.
     """
     positive, negative = _pairs(positive, negative)
-    baseline = ops.reshape(float32(log_baseline), (-1,))
+    size = static_shape(positive)[0]
+    baseline = _each(size, log_baseline=log_baseline)
     partition = ops.logsumexp(negative, axis=1) - math.log(negative.shape[1])
     return 1.0 + ops.mean(positive - baseline) - ops.mean(ops.exp(partition - baseline))
 
@@ -196,6 +199,7 @@ def _pairs(positive, negative):
     return positive, negative
 
 
-def _column(bound):
-    """A number, or one per anchor, to stand beside a matrix."""
-    return ops.reshape(float32(bound), (-1, 1))
+def _each(size, **bound):
+    """A number, or one for each of so many anchors."""
+    (value,) = map(float32, bound.values())
+    return vector(size, **bound) if static_shape(value) else value

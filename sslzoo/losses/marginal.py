@@ -64,8 +64,9 @@ def sigreg(z, directions):
         directions: float tensor (D, K), columns of unit length.
 
     Returns:
-        Float32 scalar >= 0, of about the same size for any B while z is N(0, I), and growing with B otherwise. At
-        most `B integral (1 - exp(-t^2/2))^2 exp(-t^2/2) dt` where all embeddings are 0, where its gradient vanishes.
+        Float32 scalar >= 0, of about the same size for any B while z is N(0, I), and growing with B otherwise:
+        about `B integral (1 - exp(-t^2/2))^2 exp(-t^2/2) dt` where all embeddings are 0, where its gradient vanishes,
+        and more where all are at another point.
     """
     z, directions = _sliced(z, directions)
     # Knots lie evenly, so each is one turn of the last: one sine and cosine for all of them. At t = 0 nothing is wrong.

@@ -120,7 +120,7 @@ def noise_contrastive_terms(scores, noise_scores, num_images: int, normalizer: f
     """
     scores, noise_scores = float32(scores), float32(noise_scores)
     own, noise = static_shape(scores), static_shape(noise_scores)
-    if len(own) != 1 or len(noise) != 2 or differ(own[0], noise[0]):
+    if len(own) != 1 or len(noise) != 2 or differ(own[0], noise[0]) or not noise[1]:
         raise InvalidInputError(
             "scores and noise_scores must have shapes (batch,) and (batch, noise). "
             f"Received: scores.shape={own}, noise_scores.shape={noise}"

@@ -63,6 +63,16 @@ def differ(*sizes) -> bool:
     return len({size for size in sizes if size is not None}) > 1
 
 
+def vector(size: "int | None", **tensor):
+    """Float32, if it has one axis, of `size` where that is known: NumPy's rules would stretch others along a matrix."""
+    ((name, value),) = tensor.items()
+    value = float32(value)
+    if len(static_shape(value)) != 1 or differ(size, *static_shape(value)):
+        shape = static_shape(value)
+        raise InvalidInputError(f"{name} must be a vector of {size} numbers. Received: {name}.shape={shape}")
+    return value
+
+
 def grouped(z):
     """Float32, if it has the shape of embeddings of views."""
     z = float32(z)

@@ -125,10 +125,12 @@ def frossl_terms(z) -> dict:
     by_view = ops.swapaxes(z, 0, 1)
     gram = _smaller_gram(by_view)
     trace = ops.stop_gradient(ops.trace(gram, axis1=-2, axis2=-1))
-    # The squared norm of 0, where all is 0, would have no logarithm.
-    squared = ops.sum(ops.square(gram / ops.maximum(trace, 1e-12)[:, None, None]), axis=(-2, -1))
+    # Where all is 0 the norm would have no logarithm: it counts as one direction, as any other collapse.
+    alive = trace > 0
+    squared = ops.sum(ops.square(gram / ops.where(alive, trace, 1.0)[:, None, None]), axis=(-2, -1))
+    squared = ops.where(alive, squared, 1.0)
     distance = ops.mean(ops.square(z - ops.mean(z, axis=1, keepdims=True)), axis=(0, 2))
-    return {"spectrum": ops.sum(ops.log(ops.maximum(squared, 1e-12))), "invariance": views * size * ops.sum(distance)}
+    return {"spectrum": ops.sum(ops.log(squared)), "invariance": views * size * ops.sum(distance)}
 
 
 def tico_terms(z_a, z_b, covariance) -> dict:

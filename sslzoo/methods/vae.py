@@ -86,20 +86,25 @@ class VAE(Pretrainer):
             return
         shape = [side or 32 for side in self.encoder.input_shape[1:]]
         black_and_white = [np.full(shape, value, "float32") for value in getattr(self.views, "value_range", (0, 255))]
-        try:
-            seen = ops.convert_to_numpy(self.views.prepare(np.stack(black_and_white)))
-        except Exception:  # views may take images of other channels than they give
+        given = np.stack(black_and_white)
+        for made in (self.views.prepare, lambda images: self.views(images, training=True, seed=0)):  # which adds noise
+            try:
+                seen = ops.convert_to_numpy(made(given))
+            except Exception:  # views may take images of other channels than they give
+                return
+            low, high = float(seen.min()), float(seen.max())
+            if low < -1e-3 or high > 1 + 1e-3:
+                break
+        else:
             return
-        low, high = float(seen.min()), float(seen.max())
-        if low < -1e-3 or high > 1 + 1e-3:
-            message = (
-                "views must lie in [0, 1], as what the decoder makes of them does; take a policy that does not "
-                f"normalize, such as those of SimVAE. Received: views of black and white in [{low:.3g}, {high:.3g}], "
-                f"likelihood={self.likelihood!r}"
-            )
-            if self.likelihood == "bernoulli":
-                raise InvalidInputError(message)
-            warnings.warn(message, stacklevel=3)
+        message = (
+            "views must lie in [0, 1], as what the decoder makes of them does; take a policy that neither "
+            "normalizes nor adds noise, such as those of SimVAE. "
+            f"Received: views of black and white in [{low:.3g}, {high:.3g}], likelihood={self.likelihood!r}"
+        )
+        if self.likelihood == "bernoulli":
+            raise InvalidInputError(message)
+        warnings.warn(message, stacklevel=3)
 
     def call(self, images, training=False):
         views = full_precision(self.make_views(images, training))
@@ -131,7 +136,8 @@ class VAE(Pretrainer):
 
     def _posterior(self, flat_views, training):
         mean, log_var = (full_precision(t) for t in self.encoder(flat_views, training=training))
-        return mean, ops.clip(log_var, *LOG_VARIANCE_RANGE)
+        # The value is clipped, not its gradient: what went beyond would never come back.
+        return mean, log_var + ops.stop_gradient(ops.clip(log_var, *LOG_VARIANCE_RANGE) - log_var)
 
     def posterior(self, images):
         """q(z | x) of raw images (B, H, W, C), 0..255: mean, log_var, float tensors (B, L)."""

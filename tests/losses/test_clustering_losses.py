@@ -335,8 +335,39 @@ def two(*shapes):
         (lambda: losses.pseudo_label_terms(ops.zeros((4, 3)), np.zeros((4, 1), "int32")), r"labels.shape=\(4, 1\)"),
         (lambda: losses.pseudo_label_terms(ops.zeros((4, 3)), np.zeros(5, "int32")), r"labels.shape=\(5,\)"),
         (lambda: losses.pseudo_label_terms(ops.zeros((4,)), np.zeros(4, "int32")), "must be a matrix"),
+        (
+            lambda: losses.pseudo_label_terms(ops.zeros((4, 3)), np.zeros(4, "int32"), ops.ones((4, 1))),
+            r"weights must be a vector of 4 numbers. Received: weights.shape=\(4, 1\)",
+        ),
+        (lambda: losses.sinkhorn(ops.zeros((4, 3)), weights=ops.ones((4, 1))), r"weights.shape=\(4, 1\)"),
+        (lambda: losses.proto_cpc(*two((4, 3), (4, 3)), prior=ops.ones((4, 3))), r"prior.shape=\(4, 3\)"),
+        (lambda: losses.proto_cpc(*two((4, 3), (4, 3)), prior=0.3), r"of 3 numbers. Received: prior.shape=\(\)"),
+        (lambda: losses.cluster_terms(*two((4, 3), (4, 3)), prior=ops.ones(2)), r"prior.shape=\(2,\)"),
+        (
+            lambda: losses.swapped_prediction(
+                two((4, 3), (4, 3)), queue=two((5, 3), (5, 3)), queue_weights=ops.ones(4)
+            ),
+            r"queue_weights must be a vector of 5 numbers. Received: queue_weights.shape=\(4,\)",
+        ),
+        (lambda: losses.swapped_prediction(two((4, 3), (4, 3)), queue=two((5, 4), (5, 4))), r"queue.*\(5, 4\)"),
+        (lambda: losses.dino(*two((4, 2, 3), (4, 2, 3)), center=ops.ones(1)), r"center.shape=\(1,\)"),
+        (lambda: losses.dino(*two((4, 2, 3), (4, 2, 3)), ops.ones(3), teacher_temperature=-0.04), "=-0.04"),
+        (lambda: losses.dino(*two((4, 2, 3), (4, 2, 3)), ops.ones(3), teacher_temperature=0), "teacher_temperature=0"),
     ],
 )
 def test_wrong_shapes_and_settings_are_refused(build, message):
     with pytest.raises(InvalidInputError, match=message):
         build()
+
+
+@pytest.mark.parametrize("label", [-1, 3])
+def test_a_label_of_no_cluster_is_not_a_number(label):
+    """Backends clip, wrap or fill."""
+    terms = losses.pseudo_label_terms(ops.zeros((4, 3)), np.array([0, 1, label, 2]))
+    assert np.isnan(to_numpy(terms["alignment"])) and np.isfinite(to_numpy(terms["contrast"]))
+
+
+def test_a_teacher_s_temperature_may_be_a_tensor():
+    student, teacher = draw(4, 3, 5), draw(4, 2, 5, seed=1)
+    plain, given = (losses.dino(student, teacher, np.zeros(5), 0.1, t) for t in (0.04, tensor(0.04)))
+    assert float(plain) == pytest.approx(float(given), rel=1e-6)

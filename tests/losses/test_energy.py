@@ -132,7 +132,7 @@ def test_terms_refuse_other_shapes(shapes):
 
 
 def test_terms_refuse_a_prior_of_another_length():
-    with pytest.raises(InvalidInputError, match=r"each of 3 clusters.*Received: prior.shape=\(2,\)"):
+    with pytest.raises(InvalidInputError, match=r"vector of 3 numbers.*Received: prior.shape=\(2,\)"):
         losses.cluster_terms(np.zeros((4, 3), "float32"), np.zeros((4, 3), "float32"), np.array([0.5, 0.5]))
 
 

@@ -181,3 +181,28 @@ def test_the_region_may_be_that_of_another_similarity():
 def test_shapes_that_do_not_fit_are_refused(call, message):
     with pytest.raises(InvalidInputError, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: losses.tuba_bound(np.zeros(3), np.zeros((3, 4)), np.zeros(2)), r"log_baseline.shape=\(2,\)"),
+        (lambda: losses.vince_bound(np.zeros(3), np.zeros((3, 4)), lower=np.zeros(2)), r"lower.shape=\(2,\)"),
+        (lambda: losses.vince_bound(np.zeros(3), np.zeros((3, 4)), upper=np.zeros((3, 1))), r"upper.shape=\(3, 1\)"),
+        (lambda: losses.vince_threshold(np.zeros((3, 0))), r"shape=\(3, 0\)"),
+    ],
+)
+def test_bounds_of_anchors_are_a_number_or_one_each(build, message):
+    with pytest.raises(InvalidInputError, match=message):
+        build()
+
+
+def test_a_scalar_tensor_is_a_bound_of_all():
+    positive, negative = np.random.default_rng(0).normal(size=3), np.random.default_rng(1).normal(size=(3, 4))
+    for one in (0.2, np.float32(0.2), np.full(3, 0.2, "float32")):
+        assert float(losses.tuba_bound(positive, negative, one)) == pytest.approx(
+            float(losses.tuba_bound(positive, negative, 0.2)), rel=1e-6
+        )
+        assert float(losses.vince_bound(positive, negative, lower=one)) == pytest.approx(
+            float(losses.vince_bound(positive, negative, lower=0.2)), rel=1e-6
+        )

@@ -263,3 +263,8 @@ def test_directions_are_unit_columns_of_the_generator():
 def test_what_does_not_fit_is_refused(call, message):
     with pytest.raises(InvalidInputError, match=message + ".*Received"):
         call()
+
+
+def test_collapse_to_zero_is_not_the_worst_for_sigreg():
+    values = [float(losses.sigreg(np.full((8, 1, 1), at), np.ones((1, 1)))) for at in (0, 1, 2)]
+    assert values[0] < values[1] < values[2]

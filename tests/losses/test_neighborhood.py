@@ -308,3 +308,8 @@ def test_schedules_start_and_end_where_they_say(curve):
 def test_what_cannot_be_is_refused(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_noise_of_no_draws_is_refused():
+    with pytest.raises(InvalidInputError, match=r"noise_scores.shape=\(3, 0\)"):
+        losses.noise_contrastive(np.zeros(3), np.zeros((3, 0)), 10)

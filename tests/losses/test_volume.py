@@ -185,3 +185,14 @@ def test_views_and_images_may_come_in_any_order_and_in_bfloat16(name):
     for term in ours:
         assert float(ours[term]) == pytest.approx(float(turned[term]), rel=1e-4, abs=1e-5), term
         assert float(ours[term]) == pytest.approx(float(low[term]), rel=0.05, abs=0.05), term
+
+
+def test_dead_embeddings_score_as_any_other_collapse():
+    rng = np.random.default_rng(0)
+    alive, dead = rng.normal(size=(6, 1, 4)), np.zeros((6, 1, 4))
+    values = {
+        name: float(losses.frossl_terms(np.concatenate(views, axis=1))["spectrum"])
+        for name, views in {"alive": (alive, alive), "one": (alive, dead), "dead": (dead, dead)}.items()
+    }
+    assert values["dead"] == 0 and values["one"] == pytest.approx(values["alive"] / 2, rel=1e-5)
+    assert values["alive"] >= -2 * np.log(4) - 1e-4

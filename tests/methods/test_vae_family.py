@@ -6,6 +6,7 @@ import pytest
 from contract import Flips, image_decoder, images, posterior_encoder
 from keras import ops
 
+from sslzoo import augment
 from sslzoo.errors import InvalidInputError, UnknownNameError
 from sslzoo.methods import CRVAE, VAE, BetaVAE, SimVAE
 from sslzoo.views import Views
@@ -239,3 +240,23 @@ def test_samples_are_so_many_and_around_images():
             make(method).sample(2.5)
     with pytest.raises(InvalidInputError, match="like must be one image at least"):
         make(SimVAE).sample(2, like=images(4)[:0])
+
+
+@pytest.mark.parametrize("beyond", [9.0, -13.0])
+def test_a_log_variance_beyond_the_range_comes_back(beyond):
+    """Its value is clipped; a clipped gradient would leave it there for ever."""
+    model = make(VAE)
+    (layer,) = [layer for layer in model.encoder.layers if layer.name == "log_var"]
+    layer.kernel.assign(ops.zeros(layer.kernel.shape))
+    layer.bias.assign(ops.full(layer.bias.shape, beyond))
+    model.compile(optimizer=keras.optimizers.SGD(1e-4, clipnorm=1.0))
+    model.fit(images(), epochs=3, batch_size=4, verbose=0)
+    assert (np.abs(to_numpy(layer.bias)) < abs(beyond)).all()
+
+
+def test_views_with_noise_have_no_bernoulli_likelihood():
+    views = Views([keras.layers.Identity(), augment.GaussianNoise(0.1)], 2)
+    with pytest.raises(InvalidInputError, match="neither normalizes nor adds noise"):
+        VAE(posterior_encoder(), image_decoder(), views, likelihood="bernoulli")
+    with pytest.warns(UserWarning, match="neither normalizes nor adds noise"):
+        VAE(posterior_encoder(), image_decoder(), views)
