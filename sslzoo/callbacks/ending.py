@@ -59,7 +59,7 @@ class Stopwatch(EndsTraining):
         self.deadline = None
         self._wanted = None
         self.whole = False
-        self._epoch = self._calls = 0
+        self._epoch = self._calls = self._last = 0
         self._previous = {}
 
     def on_train_begin(self, logs=None):
@@ -80,10 +80,12 @@ class Stopwatch(EndsTraining):
                 return
 
     def on_epoch_begin(self, epoch, logs=None):
-        self._epoch, self.whole = epoch, False
+        self._epoch, self.whole, self._last = epoch, False, 0
 
     def on_epoch_end(self, epoch, logs=None):
-        self.whole = self.ended is None
+        # What ended training may have come in the last step.
+        steps = (self.params or {}).get("steps")
+        self.whole = self.ended is None or (steps is not None and self._last >= steps)
 
     def _on_signal(self, number, frame):
         if number == signal.SIGINT:
@@ -101,6 +103,7 @@ class Stopwatch(EndsTraining):
             self.end(*self._wanted)
 
     def on_train_batch_end(self, batch, logs=None):
+        self._last = batch + 1
         if time.monotonic() > self._ends:
             self.stop("minutes", f"Training was stopped after --max-minutes {self.minutes:g}")
         self._calls += 1

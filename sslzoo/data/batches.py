@@ -176,6 +176,26 @@ def pipeline(
     return dataset.prefetch(tf.data.AUTOTUNE)
 
 
+class _Held(keras.utils.PyDataset):
+    """Batches of one epoch, in which Keras may begin and end as many as it likes."""
+
+    def __init__(self, batches):
+        super().__init__(workers=1, use_multiprocessing=False, max_queue_size=2)
+        self.batches = batches
+
+    def __len__(self):
+        return len(self.batches)
+
+    @property
+    def num_batches(self):
+        return len(self.batches)
+
+    def __getitem__(self, position):
+        if not 0 <= position < len(self):
+            raise IndexError(f"Expected a batch in 0..{len(self) - 1}. Received: position={position}")
+        return self.batches._batch(self.batches._plan.start_epoch, position)
+
+
 class Batches(keras.utils.PyDataset):
     """The batches of `pipeline` without TensorFlow: arrays in memory to batches, for `model.fit` under any backend.
 
@@ -185,7 +205,8 @@ class Batches(keras.utils.PyDataset):
     Within `fit`, an epoch whose batches were all given out is followed by epoch + 1, also in a later `fit` of the same
     object; one that was broken off earlier is begun again. With `repeat=True` Keras sees one endless stream instead, in
     which batch i of the run has a place that nothing can move; `fit` then needs `steps_per_epoch`, and takes any.
-    Outside `fit`, `batches[i]` is batch i of `batches.epoch`, and iteration goes through that epoch once.
+    Outside `fit`, `batches[i]` is batch i of `batches.epoch`, and iteration goes through that epoch once. A method's
+    `evaluate`, and `fit` of its `validation_data`, look at the first epoch (`held`).
 
     Example:
         import numpy as np
@@ -306,6 +327,13 @@ class Batches(keras.utils.PyDataset):
             self._next = position + 1
             self._given.add(position)
         return self._batch(self.epoch, position)
+
+    def held(self) -> keras.utils.PyDataset:
+        """The batches of the first epoch, to look at: the same at every look, after which training goes on as before.
+
+        An endless stream is itself.
+        """
+        return self if self.repeat else _Held(self)
 
     def on_epoch_begin(self):
         self._in_fit = True

@@ -147,7 +147,7 @@ def check_least(method, x, batch_size, what="x", share=1.0, steps=None) -> objec
     if count is None:
         return check_stream(method, x)
     _check_division(method, _met(count - int(count * (1.0 - share)), batch_size, steps), batch_size, what)
-    return x
+    return x.held() if isinstance(x, Batches) else x
 
 
 def check_validation(method, given, batch_size: int | None, steps: int | None) -> object:

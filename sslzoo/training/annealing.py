@@ -68,6 +68,7 @@ class TimePlan(Speed):
 
     def on_train_begin(self, logs=None):
         self._began, self._since, self._epochs = time.monotonic(), None, 0
+        self._end_if_done()
 
     def on_epoch_begin(self, epoch, logs=None):
         super().on_epoch_begin(epoch, logs)
@@ -79,8 +80,15 @@ class TimePlan(Speed):
         self.made += count
         if self.planned is None and self.stopwatch.minutes is not None:
             super().on_steps(count, logs)
+        self._end_if_done()
+
+    def _end_if_done(self):
         if self.is_done and self.made < self.steps:
             self.stopwatch.stop("minutes", "Training was stopped after the steps that were planned for --max-minutes")
+
+    def is_over(self) -> bool:
+        """Whether the run had made them all before it was resumed."""
+        return self.is_done
 
     @property
     def is_done(self) -> bool:

@@ -214,9 +214,20 @@ class Run(Builders):
         record = self.folder.record
         planned = record.get("planned") or [None]
         is_same = record.get("minutes") is not None and record["minutes"] == self.arguments.max_minutes
-        if planned[-1] is None and is_same:  # they are made, and the same command again makes no more
+        if (
+            len(planned) > 1 and planned[-1] is None and is_same
+        ):  # they are made, and the same command again makes no more
             return planned[-2]
         return planned[-1]
+
+    @functools.cached_property
+    def is_trained(self) -> bool:
+        """Whether these --max-minutes have ended this run before, and its model is there: nothing is left to do. The
+        steps after its last checkpoint are in that model alone."""
+        record, planned = self.folder.record, self.folder.record.get("planned") or [None]
+        same = record.get("ended") == "minutes" and record.get("minutes") == self.arguments.max_minutes
+        there = (self.out / self.name / "results.json").exists()
+        return bool(processes.of_first([same and planned[-1] is None and there])[0])
 
     # ------------------------------------------------------------------ for the recipe
 
@@ -268,7 +279,7 @@ class Run(Builders):
         planned = int(processes.of_first([self.planned_steps or 0])[0])
         if processes.index() > 0:  # whose record is empty: the first alone has read it
             self.folder.record["planned"] = [planned] * bool(planned)
-        self.folder.note(fuse_steps=self.fused)
+        self.folder.note(fuse_steps=self.fused, ended="minutes" if self.is_trained else None)
         if self.is_timed:
             self.folder.note(planned=self.folder.record.get("planned", []))
         if self.beginning and processes.index() == 0:
@@ -344,7 +355,9 @@ class Run(Builders):
         for callback in self.watchers:
             if hasattr(callback, "resume"):  # which keeps something between epochs
                 callback.resume(self.journal.rows)
-        is_over = any(callback.is_over() for callback in self.watchers if hasattr(callback, "is_over"))
+        is_over = self.is_trained or any(
+            callback.is_over() for callback in self.watchers if hasattr(callback, "is_over")
+        )
         return {
             "epochs": self.initial_epoch if is_over else self.settings["epochs"],
             "initial_epoch": self.initial_epoch,
@@ -392,7 +405,12 @@ class Run(Builders):
         if self.devices > 1 and not processes.leave(model):
             return self.out / self.name
         try:
+            if self.is_trained:
+                print(f"{self.out / self.name} stays: --max-minutes {self.arguments.max_minutes:g} had ended this run.")
+                return self.out / self.name
             written = outcome.write(self, model)
+            if self.stopwatch.ended == "minutes":
+                self.folder.note(minutes=self.arguments.max_minutes)
             if self.time_plan and self.time_plan.is_done and self.folder.record["planned"][-1] is not None:
                 self.note_planned(None)
             return written

@@ -80,3 +80,27 @@ def test_batches_of_several_steps_train_a_model_that_was_never_called():
     batches = data.Batches(images(36), None, 12, seed=0, repeat=stacks > 1, steps_per_execution=stacks)
     history = method.fit(batches, epochs=1, steps_per_epoch=3, shuffle=False, verbose=0).history
     assert np.isfinite(history["loss"]).all() and int(method.optimizer.iterations) == 3
+
+
+class Logged(data.Batches):
+    def _batch(self, epoch, position):
+        self.log.append((epoch, position))
+        return super()._batch(epoch, position)
+
+
+def test_batches_that_are_looked_at_are_the_same_at_every_look():
+    """And training goes on where it would have."""
+    pictures = np.random.default_rng(0).integers(0, 256, (16, 8, 8, 1)).astype("uint8")
+    made, batches = model(), Logged(pictures, None, 4, seed=0)
+    made.compile(optimizer=keras.optimizers.SGD(0.0))
+    batches.log = []
+    looks = [made.evaluate(batches, verbose=0) for _ in range(2)]
+    assert looks[0] == looks[1] and batches.epoch == 0 and {epoch for epoch, _ in batches.log} == {0}
+
+    trained, batches.log = Logged(pictures, None, 4, seed=0), []
+    trained.log = []
+    made.fit(trained, validation_data=batches, epochs=3, verbose=0, shuffle=False)
+    assert {epoch for epoch, _ in batches.log} == {0} and batches.epoch == 0
+    assert trained.epoch == 3 and {epoch for epoch, _ in trained.log} == {0, 1, 2}
+    made.fit(trained, validation_data=trained, epochs=2, verbose=0, shuffle=False)
+    assert trained.epoch == 5

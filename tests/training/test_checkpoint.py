@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from test_training import keeper_of
 
+from sslzoo.callbacks import Stopwatch
 from sslzoo.callbacks import checkpoint as checkpoints
 from sslzoo.errors import ArtifactError, TrainingError
 from sslzoo.training import folder
@@ -133,6 +134,27 @@ def test_every_few_epochs_and_the_last_are_kept(slow, monkeypatch):
     keeper.stopwatch.ended = "minutes"  # in the middle of one
     keeper.on_epoch_end(6)
     assert taken == [4, 8, 9, 6]
+
+
+@pytest.mark.parametrize(("fused", "calls", "epochs"), [(1, 3, 1), (1, 4, 2), (1, 5, 2), (2, 1, 1), (2, 2, 2)])
+def test_an_epoch_that_ends_with_training_is_whole(fused, calls, epochs, tmp_path):
+    """What ends it may come in its last step; epochs of two steps, in one program or two."""
+    journal = checkpoints.Journal(tmp_path / "h.csv", 4)
+    stopwatch = Stopwatch()
+    keeper = checkpoints.Checkpoint(tmp_path / "checkpoint.npz", journal, stopwatch)
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile(optimizer="sgd", loss="mse", steps_per_execution=fused)
+    made = []
+
+    class Ends(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            made.append(batch)
+            if len(made) == calls:
+                stopwatch.stop("signal", "Training was ended")
+
+    x = np.zeros((8, 2), "float32")
+    model.fit(x, x[:, :1], batch_size=4, epochs=5, verbose=0, callbacks=[stopwatch, Ends(), journal, keeper])
+    assert stopwatch.ended == "signal" and keeper.restore(model) == epochs
 
 
 def test_copies_that_take_long_are_taken_less_often(slow, monkeypatch):
