@@ -58,7 +58,7 @@ FAMILIES = {
     "distillation and clusters": ("BYOL", "SimSiam", "FastSiam", "DINO", "SimDINO", "SwAV", "DeepCluster"),
     "energy": ("GEDI", "JEM", "EBCLR"),
 }
-PREFERENCES = ranking.PREFERRING
+PREFERENCES = diagnosis.PREFERRING
 LEAST = 5  # entries of a family on a set, below which a rank correlation says nothing
 SURE = 7  # entries below which intervals over new draws of them are too narrow
 RESAMPLES = 2000
@@ -146,6 +146,11 @@ def rank_correlations(first, second):
 # ---------------------------------------------------------------------- what is written
 
 
+def is_above(row):
+    """Whether a correlation has an interval, and that lies above 0."""
+    return row["low"] is not None and row["low"] > 0
+
+
 def as_csv(rows):
     """The text of correlations.csv."""
     text = io.StringIO()
@@ -175,7 +180,7 @@ def page_rows(rows):
                 cell = f"{row['spearman']:+.2f}"
                 if row["low"] is not None:
                     cell += f" ({row['low']:+.2f} to {row['high']:+.2f})"
-                cells.append(f"**{cell}**" if (row["low"] or 0) > 0 else cell)
+                cells.append(f"**{cell}**" if is_above(row) else cell)
             lines.append(f"| {how.label} | {' | '.join(cells)} |")
     own = [row for row in rows if row["family"] in FAMILIES and row["accuracy"] == "knn"]
     lines += ["", "| family, kNN | encoders | " + " | ".join(how.label for how in PREFERENCES.values()) + " |"]
@@ -195,10 +200,9 @@ def draw(rows, path):
         some = [row for row in rows if (row["dataset"], row["family"], row["accuracy"]) == (dataset, family, "knn")]
         dots = []
         for row in some:
-            value, low, high = (row[key] for key in ("spearman", "low", "high"))
-            low, high = (value, value) if low is None else (low, high)  # a dot alone
-            color = charts.ORANGE if row["low"] is not None and low > 0 else charts.GRAY
-            dots.append(charts.Row(PREFERENCES[row["measure"]].label, value, low, high, color))
+            ends = [row["spearman"] if row[end] is None else row[end] for end in ("low", "high")]  # or a dot alone
+            color = charts.ORANGE if is_above(row) else charts.GRAY
+            dots.append(charts.Row(PREFERENCES[row["measure"]].label, row["spearman"], *ends, color))
         panels.append((f"{dataset}, {family}: {some[0]['encoders']} encoders", dots))
     title = "Rank correlation (x 100) of label-free measures with kNN accuracy; orange: interval above 0"
     return charts.intervals(panels, path, title)

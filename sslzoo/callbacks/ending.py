@@ -29,7 +29,7 @@ class EndsTraining(keras.callbacks.Callback):
         self._model.stop_training = True  # not `self.model`, which waits for the device under JAX
 
 
-class Stopwatch(EndsTraining):
+class Stopwatch(EndsTraining, StepCounter):
     """Ends training cleanly after `minutes`, at a signal, or at the first Ctrl-C (a second interrupts at once).
 
     Clusters send SIGTERM or SIGUSR1 before they kill, a lost connection SIGHUP: the step is finished, and the caller
@@ -59,7 +59,7 @@ class Stopwatch(EndsTraining):
         self.deadline = None
         self._wanted = None
         self.whole = False
-        self._epoch = self._calls = self._last = 0
+        self._epoch = self._calls = 0
         self._previous = {}
 
     def on_train_begin(self, logs=None):
@@ -80,12 +80,13 @@ class Stopwatch(EndsTraining):
                 return
 
     def on_epoch_begin(self, epoch, logs=None):
-        self._epoch, self.whole, self._last = epoch, False, 0
+        super().on_epoch_begin(epoch, logs)
+        self._epoch, self.whole = epoch, False
 
     def on_epoch_end(self, epoch, logs=None):
         # What ended training may have come in the last step.
         steps = (self.params or {}).get("steps")
-        self.whole = self.ended is None or (steps is not None and self._last >= steps)
+        self.whole = self.ended is None or (steps is not None and self.done >= steps)
 
     def _on_signal(self, number, frame):
         if number == signal.SIGINT:
@@ -102,8 +103,7 @@ class Stopwatch(EndsTraining):
         if processes.count() == 1 and not self.ended:
             self.end(*self._wanted)
 
-    def on_train_batch_end(self, batch, logs=None):
-        self._last = batch + 1
+    def on_steps(self, count, logs):
         if time.monotonic() > self._ends:
             self.stop("minutes", f"Training was stopped after --max-minutes {self.minutes:g}")
         self._calls += 1

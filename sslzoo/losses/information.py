@@ -82,8 +82,8 @@ def vince_bound(positive, negative, lower=-math.inf, upper=math.inf, similarity=
             "similarity must have the shape of negative. "
             f"Received: similarity.shape={static_shape(similarity)}, negative.shape={static_shape(negative)}"
         )
-    low, high = (_each(static_shape(positive)[0], **bound) for bound in ({"lower": lower}, {"upper": upper}))
-    low, high = (bound[:, None] if static_shape(bound) else bound for bound in (low, high))
+    size = static_shape(positive)[0]
+    low, high = (ops.expand_dims(bound, -1) for bound in (_each(size, lower=lower), _each(size, upper=upper)))
     inside = ops.logical_and(similarity >= low, similarity <= high)
     kept = ops.where(inside, negative, -float("inf"))  # safe: the positive stays in every row
     everyone = ops.logsumexp(ops.concatenate([positive[:, None], kept], axis=1), axis=1)
@@ -162,8 +162,7 @@ def tuba_bound(positive, negative, log_baseline=0.0):
         Float32 scalar.
     """
     positive, negative = _pairs(positive, negative)
-    size = static_shape(positive)[0]
-    baseline = _each(size, log_baseline=log_baseline)
+    baseline = _each(static_shape(positive)[0], log_baseline=log_baseline)
     partition = ops.logsumexp(negative, axis=1) - math.log(negative.shape[1])
     return 1.0 + ops.mean(positive - baseline) - ops.mean(ops.exp(partition - baseline))
 

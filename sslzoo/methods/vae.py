@@ -94,9 +94,9 @@ class VAE(Pretrainer):
                 return
             low, high = float(seen.min()), float(seen.max())
             if low < -1e-3 or high > 1 + 1e-3:
-                break
-        else:
-            return
+                return self._refuse_range(low, high)
+
+    def _refuse_range(self, low, high):
         message = (
             "views must lie in [0, 1], as what the decoder makes of them does; take a policy that neither "
             "normalizes nor adds noise, such as those of SimVAE. "
@@ -104,7 +104,7 @@ class VAE(Pretrainer):
         )
         if self.likelihood == "bernoulli":
             raise InvalidInputError(message)
-        warnings.warn(message, stacklevel=3)
+        warnings.warn(message, stacklevel=4)
 
     def call(self, images, training=False):
         views = full_precision(self.make_views(images, training))

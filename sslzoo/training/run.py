@@ -214,10 +214,8 @@ class Run(Builders):
         record = self.folder.record
         planned = record.get("planned") or [None]
         is_same = record.get("minutes") is not None and record["minutes"] == self.arguments.max_minutes
-        if (
-            len(planned) > 1 and planned[-1] is None and is_same
-        ):  # they are made, and the same command again makes no more
-            return planned[-2]
+        if is_same and len(planned) > 1:  # where they are made, the same command again makes no more
+            return planned[-1] or planned[-2]
         return planned[-1]
 
     @functools.cached_property
