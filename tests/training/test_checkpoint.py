@@ -139,6 +139,8 @@ def test_every_few_epochs_and_the_last_are_kept(slow, monkeypatch):
 @pytest.mark.parametrize(("fused", "calls", "epochs"), [(1, 3, 1), (1, 4, 2), (1, 5, 2), (2, 1, 1), (2, 2, 2)])
 def test_an_epoch_that_ends_with_training_is_whole(fused, calls, epochs, tmp_path):
     """What ends it may come in its last step; epochs of two steps, in one program or two."""
+    if fused > 1 and keras.backend.backend() == "torch":
+        pytest.skip("under PyTorch Keras makes one step after the other")
     journal = checkpoints.Journal(tmp_path / "h.csv", 4)
     stopwatch = Stopwatch()
     keeper = checkpoints.Checkpoint(tmp_path / "checkpoint.npz", journal, stopwatch)
