@@ -10,6 +10,7 @@ import numpy as np
 from sslzoo import checks, processes
 from sslzoo.callbacks import health
 from sslzoo.callbacks.ending import EndsTraining
+from sslzoo.data.labels import check_labels
 from sslzoo.errors import InvalidInputError, TrainingError
 from sslzoo.evaluation import knn_accuracy
 from sslzoo.evaluation.features import check_images
@@ -41,13 +42,13 @@ class KNNMonitor(Monitor):
     Args:
         encoder: Keras model, raw images -> (N, L), that shares its variables with the model in training
             (`Pretrainer.live_encoder`).
-        bank: (images, labels), what neighbors are taken from.
-        queries: (images, labels), what is classified.
+        bank: (images, labels), raw (N, H, W, C) and int (N,): what neighbors are taken from.
+        queries: (images, labels), likewise: what is classified.
         every: int, epochs between two looks; the last of all `epochs` is always looked at.
         k: int, neighbors, or as many as the bank has; cosine distance, majority vote.
 
     Raises:
-        InvalidInputError: images that the encoder does not take, or another number of labels.
+        InvalidInputError: images that the encoder does not take; labels that are not one integer an image; `k` below 1.
     """
 
     def __init__(self, encoder: keras.Model, bank: tuple, queries: tuple, every: int = 1, k: int = 10):
@@ -55,13 +56,10 @@ class KNNMonitor(Monitor):
         for name, (images, labels) in (("bank", bank), ("queries", queries)):
             if (remark := check_images(encoder, images, name)) is not None:
                 warnings.warn(remark, stacklevel=2)
-            if len(labels) != len(images):
-                raise InvalidInputError(
-                    f"Expected a label for each image. Received: {name} of {len(images)} images, {len(labels)} labels"
-                )
+            check_labels(labels, len(images), f"{name} labels", negative=True)
         self.encoder = encoder
         self.bank, self.queries = bank, queries
-        self.k = k
+        self.k = checks.count(k=k)
 
     def measure(self):
         bank, queries = (predicted(self.encoder, images) for images in (self.bank[0], self.queries[0]))
@@ -237,13 +235,17 @@ class FiniteGuard(StepCounter):
 
     Args:
         terms: names of the loss terms.
-        every: int, steps between two looks, at least. A look waits for the device, so it is not free.
+        every: int >= 1, steps between two looks, at least. A look waits for the device, so it is not free.
+
+    Raises:
+        InvalidInputError: `every` below 1.
+        TrainingError: in training, a term or the loss that is not finite.
     """
 
     def __init__(self, terms: Sequence[str], every: int = 50):
         super().__init__()
         self.terms = tuple(terms)
-        self.every = every
+        self.every = checks.count(every=every)
 
     def on_steps(self, count, logs):
         if self.is_due(self.every):

@@ -333,8 +333,16 @@ class MemoryBank(Indexed):
     def remembered(self, images, batch_size: int = 500, index=None) -> np.ndarray:
         """The training image that each raw image (N, H, W, C) is nearest to, by the bank: int64 (N,) places.
 
-        `index`, int (N,), are the places of the images if they are training images: none then finds itself.
+        `index`, int (N,), are the places of the images if they are training images: none then finds itself. Raises
+        InvalidInputError for an index that is no such array.
         """
+        if index is not None:
+            index = checks.array(index)
+            self._check_index(index)
+            if len(index) != len(images):
+                raise InvalidInputError(
+                    f"index must be one place for each of {len(images)} images. Received: {len(index)} places"
+                )
         rows = [(part, ops.convert_to_tensor(bank.rows)) for part, bank in self.banks()]
         places = []
         for start in range(0, len(images), batch_size):

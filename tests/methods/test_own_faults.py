@@ -175,15 +175,48 @@ def test_clusters_that_no_epoch_makes_are_told(start, epochs, warned, recwarn):
 @pytest.mark.parametrize(
     ("bank", "message"),
     [
-        ((IMAGES[:, :6], np.zeros(48)), "bank must fit the encoder's input"),
-        ((IMAGES, np.zeros(47)), "bank of 48 images, 47 labels"),
-        ((list(IMAGES[0]), np.zeros(8)), r"bank must be an array \(N, H, W, C\)"),
+        ((IMAGES[:, :6], np.zeros(48, int)), "bank must fit the encoder's input"),
+        ((IMAGES, np.zeros(47, int)), "one label for each row of the 48.*Received: bank labels of shape \\(47,"),
+        ((IMAGES, np.eye(2, dtype=int)[np.arange(48) % 2]), r"of one-hot rows.*Received: bank labels of shape \(48, 2"),
+        ((IMAGES, np.zeros((48, 3), int)), r"Received: bank labels of shape \(48, 3"),
+        ((IMAGES, np.full(48, np.nan)), "NaN is no class.*Received: bank labels"),
+        ((IMAGES, None), "Received: bank labels=None"),
+        ((list(IMAGES[0]), np.zeros(8, int)), r"bank must be an array \(N, H, W, C\)"),
     ],
 )
 def test_a_monitor_refuses_what_it_cannot_look_at(bank, message):
-    model = simclr()
+    model, queries = simclr(), (IMAGES[:8], np.zeros(8, int))
+    encoder = model.live_encoder(IMAGE_SHAPE)
     with pytest.raises(InvalidInputError, match=message):
-        callbacks.KNNMonitor(model.live_encoder(IMAGE_SHAPE), bank, (IMAGES[:8], np.zeros(8)))
+        callbacks.KNNMonitor(encoder, bank, queries)
+    with pytest.raises(InvalidInputError, match=message.replace("bank", "queries")):
+        callbacks.KNNMonitor(encoder, (IMAGES, np.zeros(48, int)), bank)
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 2.5, None])
+def test_a_monitor_refuses_counts_that_are_none(wrong):
+    group = IMAGES, np.zeros(48, int)
+    with pytest.raises(InvalidInputError, match=f"Received: k={wrong}"):
+        callbacks.KNNMonitor(simclr().live_encoder(IMAGE_SHAPE), group, group, k=wrong)
+    with pytest.raises(InvalidInputError, match=f"Received: every={wrong}"):
+        callbacks.FiniteGuard(["alignment"], every=wrong)
+
+
+@pytest.mark.parametrize(
+    ("index", "message"),
+    [
+        (np.arange(7), "one place for each of 8 images. Received: 7 places"),
+        (np.zeros(8), "index of dtype=float"),
+        (np.arange(41, 49), "index=48"),
+        (np.zeros((8, 1), int), r"shape=\(8, 1\)"),
+    ],
+)
+def test_places_of_remembered_images_are_those_of_the_bank(index, message):
+    model = annulus()
+    model.views(IMAGES[:1], training=False)
+    assert model.remembered(IMAGES[:8], index=np.arange(8)).shape == (8,)
+    with pytest.raises(InvalidInputError, match=message):
+        model.remembered(IMAGES[:8], index=index)
 
 
 def test_a_checkpoint_before_its_journal_is_refused_in_the_first_epoch(tmp_path):
