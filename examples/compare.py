@@ -3,8 +3,8 @@
     python examples/compare.py
     python examples/compare.py simclr-mnist simvae-mnist moco-mnist --dataset mnist --data-dir ~/tensorflow_datasets
 
-Prints accuracies with Wilson's intervals, and for each pair of encoders the difference with a bootstrap interval and
-the exact p-value of McNemar's test, adjusted by Holm's method. Draws both.
+Prints accuracies with Wilson's intervals, and for each pair of encoders the difference with Agresti and Min's
+interval and the exact p-value of McNemar's test, adjusted by Holm's method. Draws both.
 """
 
 import argparse
