@@ -88,6 +88,7 @@ def scores(
     batch_size: int = 500,
     most: tuple[int, int] = (TRAIN, TEST),
     progress: Callable[[int, int], None] | None = None,
+    in_no_order: bool = False,
 ) -> dict[str, float]:
     """How well styles are predicted from the features of images that have them.
 
@@ -106,6 +107,7 @@ def scores(
         seed: int, of the images that are chosen and of their styles.
         most: how many train and test images are used at most, chosen at random.
         progress: callable (steps done, steps in all), or None.
+        in_no_order: bool, whether train images come in no order, as those of known data sets; others are put into one.
 
     Returns:
         dict: `kept`, the mean of the R2 below, none below 0: 0 for a representation without style, 1 for one that
@@ -124,9 +126,13 @@ def scores(
         if progress:
             progress(part + 1, 3)
     (train, styles), (test, expected) = splits
+    targets = np.hstack(list(styles.values()))
+    if not in_no_order:  # images that are sorted by class: a ridge is chosen by what it makes of the last ones
+        order = np.random.default_rng((seed, 2)).permutation(len(train))
+        train, targets = train[order], targets[order]
     results = {}
     for prefix, regress in (("", kernel_ridge), ("linear_", linear_ridge)):
-        predicted = regress(train, np.hstack(list(styles.values())), test)
+        predicted = regress(train, targets, test)
         each, at = {}, 0
         for name, amounts in expected.items():
             guess = predicted[:, at : at + amounts.shape[1]]

@@ -6,7 +6,7 @@ import pytest
 from sklearn.metrics import r2_score
 
 import sslzoo
-from sslzoo import augment, data
+from sslzoo import data
 from sslzoo.errors import InvalidInputError
 from sslzoo.evaluation import style
 
@@ -56,7 +56,6 @@ def test_a_crop_is_a_crop():
     sliced = keras.ops.image.resize(images[:, :4, :4].astype("float32"), (8, 8), data_format="channels_last")
     inner = np.s_[:, :7, :7]  # the last row and column reach across the edge of the box, which is inside a pixel here
     np.testing.assert_allclose(found[inner], keras.ops.convert_to_numpy(sliced)[inner], atol=1e-2)
-    assert isinstance(augment.RandomResizedCrop(whole_pixels=False), augment.SeparableTransform)
 
 
 def test_linear_ridge_is_the_least_squares_solution():
@@ -138,6 +137,22 @@ def test_of_images_in_files_only_the_chosen_are_read():
     scores = style.scores(pixels, in_files(train), in_files(test), most=(40, 20))
     assert len(read) == 60
     assert scores == style.scores(pixels, train, test, most=(40, 20))
+
+
+def test_images_that_are_sorted_by_class_are_judged_as_in_any_order(monkeypatch):
+    monkeypatch.setattr(style, "features", lambda encoder, images, batch_size: images.reshape(len(images), -1) / 255.0)
+    grounds = np.random.default_rng(9).integers(0, 160, (10, 8, 8, 1))
+
+    def sets(count, seed):
+        images = grounds[np.arange(count) * 10 // count].copy()
+        images[:, 2:4, 3:5] = 240
+        return (images + np.random.default_rng(seed).integers(0, 8, images.shape)).astype("uint8")
+
+    train, test = sets(240, 0), sets(120, 1)
+    mixed = train[np.random.default_rng(3).permutation(240)]
+    by_class, anyhow = (style.scores(None, images, test)["position_r2"] for images in (train, mixed))
+    assert by_class == pytest.approx(anyhow, abs=0.04)
+    assert style.scores(None, train, test, in_no_order=True)["position_r2"] < anyhow - 0.06  # as the ridge is chosen
 
 
 def test_in_a_report():

@@ -50,7 +50,8 @@ class Style(Protocol):
     def run(self, subject):
         images = subject.train_images, subject.test_images
         progress = subject.progress(self.title)
-        scores = style.scores(subject.encoder, *images, subject.seed, subject.batch_size, self.style_images, progress)
+        how = subject.seed, subject.batch_size, self.style_images, progress, subject.in_no_order
+        scores = style.scores(subject.encoder, *images, *how)
         numbers = {}
         for metric, value in scores.items():
             label, note, chance = _NOTES[metric.removeprefix("linear_")]
