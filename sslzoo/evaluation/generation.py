@@ -215,6 +215,9 @@ class Extractor:
             images = np.broadcast_to(images, (*images.shape[:3], 3))
         else:
             images, _ = fit_images(images, self.network.input_shape[1:])
+            low, high = composition.input_range(self.network)
+            if (low, high) != (0, 255):  # an encoder of 12 bits, say
+                images = low + np.asarray(images, np.float32) * np.float32((high - low) / 255)
         return features(self.network, images, batch_size)
 
 
