@@ -149,5 +149,4 @@ def bernoulli_reconstruction(x, logits):
     """
     x, logits = float32(x), float32(logits)
     check_alike("images (N, H, W, C)", 4, x=x, logits=logits)
-    cross_entropy = ops.relu(logits) - logits * x + ops.log1p(ops.exp(-ops.abs(logits)))
-    return ops.sum(cross_entropy, axis=(1, 2, 3))
+    return ops.sum(ops.softplus(logits) - logits * x, axis=(1, 2, 3))

@@ -171,6 +171,13 @@ def test_bernoulli_is_finite_for_logits_of_any_size(logit):
     assert slope.item() == pytest.approx(np.sign(logit))
 
 
+@pytest.mark.parametrize("pixel", [0.0, 0.25, 1.0])
+def test_the_slope_of_bernoulli_at_a_logit_of_zero_is_that_of_the_sigmoid(pixel):
+    image, logits = np.full((1, 1, 1, 1), pixel, "float32"), np.zeros((1, 1, 1, 1), "float32")
+    (slope,) = gradient(lambda t: ops.sum(losses.bernoulli_reconstruction(tensor(image), t)), logits)
+    assert slope.item() == pytest.approx(0.5 - pixel, abs=1e-6)
+
+
 def test_bfloat16_stays_close_to_float32():
     mean, log_var = draw(4, 8, seed=1), draw(4, 8, seed=2)
     for fn, arrays in [(losses.gaussian_kl, (mean, log_var)), (losses.gaussian_entropy, (log_var,))]:
