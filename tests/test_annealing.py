@@ -135,9 +135,9 @@ def test_the_plan_is_what_fits_into_the_time_that_is_left(monkeypatch, capsys):
     assert not watch._model.stop_training
     watch.made = planned - 1
     watch.on_epoch_begin(9)
-    assert not watch.is_done
+    assert not watch.is_over()
     watch.on_train_batch_end(0)
-    assert watch.is_done and watch._model.stop_training and stopwatch.ended == "minutes"
+    assert watch.is_over() and watch._model.stop_training and stopwatch.ended == "minutes"
     assert "planned for --max-minutes" in stopwatch.reason
     watch.on_speed(0.0)  # of a clock that ticks more slowly than steps are made
     assert watch.planned == 10_000

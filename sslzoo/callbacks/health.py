@@ -133,12 +133,7 @@ SENTENCES = {
 
 
 def sentence(
-    sign: str,
-    measures: dict[str, float],
-    epoch: int,
-    loss: float | None = None,
-    chance: float | None = None,
-    tries: Sequence[str] = (),
+    sign: str, measures: dict[str, float], epoch: int, loss: float | None, chance: float | None, tries: Sequence[str]
 ) -> str:
     """One sentence: what is wrong, by which number, and what to try.
 
@@ -146,12 +141,10 @@ def sentence(
         sign: str, of `sslzoo.methods.advice.SIGNS`.
         measures, loss, chance: what `signs` read.
         epoch: int, how many epochs were trained.
-        tries: what to try (`sslzoo.methods.advice.advise`), of which the first three are named.
+        tries: what to try (`sslzoo.methods.advice.advise`), at least two, of which the first three are named.
     """
     numbers = {"loss": loss, "chance": chance, "all": round(measures.get("used", 0) / measures.get("prototypes", 1))}
     what, detail = SENTENCES[sign]
     message = f"{what} after epoch {epoch}{detail.format(**measures, **numbers)}"
-    if not tries:
-        return f"{message}."
     *most, last = tries[:3]
-    return f"{message}; try {', '.join(most)} or {last}." if most else f"{message}; try {last}."
+    return f"{message}; try {', '.join(most)} or {last}."

@@ -186,10 +186,6 @@ class _Held(keras.utils.PyDataset):
     def __len__(self):
         return len(self.batches)
 
-    @property
-    def num_batches(self):
-        return len(self.batches)
-
     def __getitem__(self, position):
         if not 0 <= position < len(self):
             raise IndexError(f"Expected a batch in 0..{len(self) - 1}. Received: position={position}")

@@ -308,8 +308,6 @@ class Fit:
 
     def __call__(self, image):
         """Pixels (H, W, C) of an array (H, W, C) with values 0..255, or of a Pillow image."""
-        from PIL import Image
-
         is_array = isinstance(image, np.ndarray)
         own = image.shape if is_array else (image.height, image.width, 1 if image.mode in GRAY_MODES else 3)
         shape = tuple(given if wanted is None else wanted for wanted, given in zip(self.shape, own))
@@ -325,9 +323,7 @@ class Fit:
                 "Images of other channels or values than a picture's are not turned to gray or color: expected the "
                 f"shape {shape}. Received: shape={own}, dtype={image.dtype if is_array else 'uint8'}"
             )
-        if is_array:
-            pixels = np.rint(image).astype("uint8")
-            image = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
+        image = as_picture(image)
         mode = "L" if channels == 1 else "RGB"
         if image.mode != mode:
             self.done[f"converted from {COLORS.get(image.mode, image.mode)} to {COLORS[mode]}"] += 1
@@ -348,7 +344,8 @@ def fit_images(images: np.ndarray, shape: tuple) -> tuple[np.ndarray, list[str]]
     """Images brought to the size and the channels that an encoder takes.
 
     Args:
-        images: array (N, H, W, C), uint8 or floats in 0..255; or `StreamedImages`, which are fitted when they are read.
+        images: array (N, H, W, C), of which those turned to gray or color have values 0..255; or `StreamedImages`,
+            which are fitted when they are read.
         shape: (H, W, C), such as `encoder.input_shape[1:]`; None stands for what the images have.
 
     Returns:

@@ -81,7 +81,11 @@ def load_encoder(encoder, revision: str | None = None, **which):
         from sslzoo import zoo
 
         loaded = zoo.load(encoder, revision=revision, **which)
-        check_no_classifier(encoder, revision)  # of what lies on the Hub alone nothing was known before
+        if zoo.results_of(encoder, revision).get("classes"):  # of what lies on the Hub alone nothing was known before
+            raise InvalidInputError(
+                "An encoder gives features; a classifier gives probabilities. Take the encoder that it was made of. "
+                f"Received: {os.fspath(encoder)!r}, a classifier"
+            )
         return loaded
     if "torch" in sys.modules and isinstance(encoder, sys.modules["torch"].nn.Module):
         return TorchEncoder(encoder)
@@ -89,17 +93,6 @@ def load_encoder(encoder, revision: str | None = None, **which):
         "`encoder` must be a Keras model or a torch.nn.Module (raw images in, features out), or a name or folder for "
         f"`sslzoo.load`. Received: encoder of type {type(encoder).__name__}"
     )
-
-
-def check_no_classifier(source, revision: str | None = None) -> None:
-    """Raise `InvalidInputError` for the name, folder or address of a classifier: it gives probabilities."""
-    from sslzoo import zoo
-
-    if zoo.results_of(source, revision).get("classes"):
-        raise InvalidInputError(
-            "An encoder gives features; a classifier gives probabilities. Take the encoder that it was made of. "
-            f"Received: {os.fspath(source)!r}, a classifier"
-        )
 
 
 def own_shape(method) -> tuple[int, int, int]:

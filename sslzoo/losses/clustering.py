@@ -165,14 +165,10 @@ def proto_cpc_terms(student, teacher, temperature: float = 0.1, prior=None):
         "contrast" = mean_i log sum_c q_c exp(s_ic / T).
     """
     student, teacher = float32(student), ops.stop_gradient(float32(teacher))
-    shape, shape_teacher = static_shape(student), static_shape(teacher)
-    if len(shape) != 2 or len(shape_teacher) != 2 or any(map(differ, shape, shape_teacher)):
-        raise InvalidInputError(
-            "student scores and teacher probabilities must be matrices (batch, prototypes) of one shape. "
-            f"Received: student.shape={shape}, teacher.shape={shape_teacher}"
-        )
+    check_pairs(student=student, teacher=teacher)
     check_positive(temperature=temperature)
-    prior = ops.mean(teacher, axis=0) if prior is None else ops.stop_gradient(vector(shape[1], prior=prior))
+    prototypes = static_shape(student)[1]
+    prior = ops.mean(teacher, axis=0) if prior is None else ops.stop_gradient(vector(prototypes, prior=prior))
     logits = student / temperature
     return {
         "alignment": -ops.mean(ops.sum(teacher * logits, axis=1)),

@@ -23,7 +23,7 @@ import math
 from keras import ops
 
 from sslzoo.errors import InvalidInputError
-from sslzoo.losses.tensors import differ, float32, static_shape, vector
+from sslzoo.losses.tensors import check_alike, differ, float32, static_shape, vector
 
 
 def info_nce_bound(positive, negative):
@@ -132,12 +132,7 @@ def barber_agakov_bound(log_conditional, log_marginal):
         Float32 scalar.
     """
     conditional, marginal = float32(log_conditional), float32(log_marginal)
-    first, second = static_shape(conditional), static_shape(marginal)
-    if len(first) != 1 or len(second) != 1 or differ(*first, *second):
-        raise InvalidInputError(
-            "log_conditional and log_marginal must be vectors of one length. "
-            f"Received: log_conditional.shape={first}, log_marginal.shape={second}"
-        )
+    check_alike("vectors (batch,)", 1, log_conditional=conditional, log_marginal=marginal)
     return ops.mean(conditional - marginal)
 
 

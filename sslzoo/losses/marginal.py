@@ -34,13 +34,13 @@ WINDOW = np.exp(-(KNOTS**2) / 2)  # of the standard normal distribution, and the
 TRAPEZOID = 2 * (KNOTS[1] - KNOTS[0]) * np.where(np.isin(np.arange(17), (0, 16)), 0.5, 1.0)
 
 
-def directions(size: int, count: int, seed: keras.random.SeedGenerator):
+def directions(size: int, count: int, seed: "int | keras.random.SeedGenerator"):
     """Random directions: float32 (size, count), columns uniform on the unit sphere.
 
     Args:
         size: int >= 1, D, of the embeddings.
         count: int >= 1.
-        seed: `keras.random.SeedGenerator`.
+        seed: int, for the same ones each time, or `keras.random.SeedGenerator`.
     """
     return unit(keras.random.normal((size, count), dtype="float32", seed=seed), axis=0)
 

@@ -68,7 +68,7 @@ def emp_ssl_terms(z, epsilon: float = 0.2**0.5) -> dict:
         epsilon: float > 0.
 
     Returns:
-        dict of float32 scalars: "coding_rate" <= 0 (push) and "alignment" in [-1, 1] (pull), -1 with one view.
+        dict of float32 scalars: "coding_rate" <= 0 (push) and "alignment" in [-1, 0] (pull), -1 with one view.
     """
     z = unit(grouped(z))
     center = ops.mean(z, axis=1, keepdims=True)

@@ -56,7 +56,7 @@ class BatchNormalization(keras.layers.BatchNormalization):
             and self.trainable
             and mask is None
             and not self.synchronized
-            and not getattr(self, "renorm", False)  # Keras has it from 3.14 on
+            and not self.renorm
             and len(inputs.shape) in (2, 4)
             and self.axis in (-1, len(inputs.shape) - 1)
             and dtype in ("float32", "bfloat16", "float16")

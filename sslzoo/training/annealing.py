@@ -83,16 +83,11 @@ class TimePlan(Speed):
         self._end_if_done()
 
     def _end_if_done(self):
-        if self.is_done and self.made < self.steps:
+        if self.is_over() and self.made < self.steps:
             self.stopwatch.stop("minutes", "Training was stopped after the steps that were planned for --max-minutes")
 
     def is_over(self) -> bool:
-        """Whether the run had made them all before it was resumed."""
-        return self.is_done
-
-    @property
-    def is_done(self) -> bool:
-        """Whether all the steps that were planned are made."""
+        """Whether all the steps that were planned are made: also before it was resumed."""
         return self.planned is not None and self.planned <= self.made
 
     def is_enough(self):

@@ -409,7 +409,7 @@ class Run(Builders):
             written = outcome.write(self, model)
             if self.stopwatch.ended == "minutes":
                 self.folder.note(minutes=self.arguments.max_minutes)
-            if self.time_plan and self.time_plan.is_done and self.folder.record["planned"][-1] is not None:
+            if self.time_plan and self.time_plan.is_over() and self.folder.record["planned"][-1] is not None:
                 self.note_planned(None)
             return written
         finally:  # what this process makes next has its own precision

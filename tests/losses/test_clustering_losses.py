@@ -330,7 +330,7 @@ def two(*shapes):
         (lambda: losses.swapped_prediction(two((4, 3), (4, 3)), num_assigning=3), "from 1 to .*Received.*=3"),
         (lambda: losses.swapped_prediction(two((4, 3), (4, 3)), queue=two((4, 3))), "each of the 2 views"),
         (lambda: losses.swapped_prediction(two((4, 3), (4, 3)), temperature=-1), "Received: temperature=-1"),
-        (lambda: losses.proto_cpc(*two((4, 3), (4, 2))), "of one shape"),
+        (lambda: losses.proto_cpc(*two((4, 3), (4, 2))), "alike"),
         (lambda: losses.proto_cpc(*two((4,), (4,))), "matrices"),
         (lambda: losses.pseudo_label_terms(ops.zeros((4, 3)), np.zeros((4, 1), "int32")), r"labels.shape=\(4, 1\)"),
         (lambda: losses.pseudo_label_terms(ops.zeros((4, 3)), np.zeros(5, "int32")), r"labels.shape=\(5,\)"),
