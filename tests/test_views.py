@@ -113,9 +113,21 @@ def test_policies_hold_the_numbers_of_the_papers():
     assert steps["RandomResizedCrop"].scale == (0.2, 1.0) and steps["Grayscale"].probability == 0.2
     assert steps["ColorJitter"].hue == (-0.4, 0.4) and steps["ColorJitter"].probability == 1.0
     assert steps["Normalize"].mean == (0.485, 0.456, 0.406) and steps["HorizontalFlip"].probability == 0.5
+    assert steps["Normalize"].std == (0.229, 0.224, 0.225)
+    jitter = steps["ColorJitter"]
+    assert jitter.brightness == jitter.contrast == jitter.saturation == pytest.approx((0.6, 1.4))
+    steps = steps_of("mi-cifar10-lab")
+    assert list(steps) == ["RandomResizedCrop", "HorizontalFlip", "ColorJitter", "Lab"]
+    assert steps["RandomResizedCrop"].scale == (0.2, 1.0) and steps["ColorJitter"].hue == (-0.4, 0.4)
 
-    steps = steps_of("simclr-cifar10")
-    assert steps["RandomResizedCrop"].scale == (0.08, 1.0) and steps["GaussianBlur"].probability == 0.5
+    for name, kernel, blurred in [("simclr-cifar10", 13, 0.5), ("ebclr-cifar10", 3, 1.0)]:  # solo-learn, EBCLR's code
+        steps = steps_of(name)
+        assert steps["RandomResizedCrop"].scale == (0.08, 1.0) and steps["Grayscale"].probability == 0.2
+        assert steps["ColorJitter"].saturation == pytest.approx((0.2, 1.8)) and steps["ColorJitter"].probability == 0.8
+        blur = steps["GaussianBlur"]
+        assert (blur.kernel_size, blur.sigma, blur.probability) == (kernel, (0.1, 2.0), blurred)
+    for name in ("ebclr-cifar10", "ebclr-mnist"):
+        assert steps_of(name)["GaussianNoise"].stddev == 0.03 and steps_of(name)["Normalize"].mean == 0.5
 
 
 @pytest.mark.parametrize("name", sorted({"simvae-digits", "simvae-mnist", "simvae-cifar10"}))

@@ -17,6 +17,7 @@ from sslzoo.errors import ArtifactError, HubError, IntegrityError, InvalidInputE
 from sslzoo.evaluation import evaluate, generation, outliers
 from sslzoo.evaluation.generation import ClassGaussians, Extractor, frechet, frechet_distance
 from sslzoo.evaluation.protocols import REGISTRY
+from sslzoo.evaluation.protocols import outliers as protocol_of_outliers
 from sslzoo.evaluation.protocols.outliers import OUTSIDE, Outliers
 from sslzoo.evaluation.subject import Subject, likelihood_of
 from sslzoo.methods import GEDI
@@ -482,6 +483,78 @@ def test_images_of_another_range_are_judged_as_the_same_images():
         return report["generation"]["frechet_judge"]
 
     assert distance(16) == pytest.approx(distance(1), rel=1e-3)
+
+
+@pytest.mark.parametrize("high", [255, 4095])
+def test_an_extractor_of_another_range_sees_the_same_images(high):
+    inputs = keras.Input((4, 4, 1))
+    unit = keras.layers.Rescaling(1 / high, name="unit_range")(inputs)
+    extractor = Extractor.of(keras.Model(inputs, keras.layers.Flatten()(unit), name="judge"))
+    images = np.random.default_rng(0).integers(0, 256, (5, 4, 4, 1)).astype("uint8")
+    np.testing.assert_allclose(extractor(images), images.reshape(5, -1) / 255, atol=1e-5)
+
+
+def pixels_and_splits():
+    """An encoder that gives pixels, and images of which those for tests are brighter."""
+    rng = np.random.default_rng(0)
+    train, test = rng.integers(0, 100, (40, 4, 4, 1)), rng.integers(80, 256, (30, 4, 4, 1))
+    encoder = keras.Sequential([keras.Input((4, 4, 1)), keras.layers.Flatten()], name="pixels")
+    return encoder, [(images.astype("uint8"), np.arange(len(images)) % 2) for images in (train, test)]
+
+
+def test_the_distance_of_generated_images_is_that_of_their_pixels_to_test_images(monkeypatch):
+    encoder, splits = pixels_and_splits()
+    images, given = splits[1][0], np.random.default_rng(1).uniform(size=(30, 4, 4, 1)).astype("float32")
+    double = [keras.Input((4, 4, 1)), keras.layers.Rescaling(2.0), keras.layers.Flatten()]
+    judge = keras.Sequential(double, name="judge")
+
+    def distance(made):
+        monkeypatch.setattr(Subject, "decoder", lambda *_: (None, True))
+        monkeypatch.setattr(generation, "decoded", lambda decoder, latents: made[: len(latents)])
+        report = sslzoo.evaluate(encoder, splits, "generation", extractor=judge, frechet_images=30)
+        return report["generation"]["frechet_judge"]
+
+    rows = [2.0 * x.reshape(30, -1) for x in (images, 255 * given)]
+    assert distance(given) == pytest.approx(frechet(*rows), rel=1e-3)
+    assert distance(images / np.float32(255)) == pytest.approx(0, abs=1e-2 * frechet(*rows))
+
+
+def test_a_rebuilt_image_errs_by_its_squares_and_chance_is_the_mean_of_train_images(monkeypatch):
+    encoder, ((train, _), (test, _)) = pixels_and_splits()
+    monkeypatch.setattr(Subject, "decoder", lambda *_: (None, True))
+    monkeypatch.setattr(generation, "decoded", lambda decoder, rows: np.full((len(rows), 4, 4, 1), 0.25, "float32"))
+    report = sslzoo.evaluate(encoder, ((train, None), (test, None)), "reconstruction")
+    number = report.numbers["reconstruction"]["adhoc_mse"]
+    assert number.value == pytest.approx(np.mean((test / 255 - 0.25) ** 2), rel=1e-5)
+    assert number.chance == pytest.approx(np.mean((test / 255 - (train / 255).mean(axis=0)) ** 2), rel=1e-5)
+
+
+def test_outliers_are_told_by_the_farthest_of_the_nearest_train_images(monkeypatch):
+    """Each image from outside has a twin in the train set, which its nearest neighbor is."""
+    monkeypatch.setattr(protocol_of_outliers, "K", 5)
+    encoder, ((train, _), (test, _)) = pixels_and_splits()
+    outside = np.random.default_rng(2).integers(0, 256, (20, 4, 4, 1)).astype("uint8")
+    train = np.concatenate([train, outside, test[:, ::-1], test[:, :, ::-1]])
+    report = sslzoo.evaluate(encoder, ((train, None), (test, None)), "outliers", outside={"others": outside})
+    rows = [x.reshape(len(x), -1).astype("float64") for x in (train, test, outside)]
+    rows = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in rows]
+    fifth, first = (outliers.auroc(*(np.sort(each @ rows[0].T, axis=1)[:, -k] for each in rows[1:])) for k in (5, 1))
+    assert report["outliers"]["others_auroc"] == pytest.approx(fifth, abs=1e-6) and abs(fifth - first) > 0.1
+
+
+def test_the_best_epoch_of_a_fitted_decoder_is_kept(monkeypatch):
+    errors, kept = iter([3.0, 1.0, 2.0]), []
+    rows = np.random.default_rng(0).normal(size=(40, 2))
+
+    def decoded(model, latents, batch_size=500):
+        kept.append(model.get_weights())
+        return np.full((len(latents), 8, 8, 1), np.sqrt(next(errors)))
+
+    monkeypatch.setattr(generation, "decoded", decoded)
+    decoder = generation.fit_decoder(rows, np.zeros((40, 8, 8, 1)), "mlp-small", epochs=3)
+    for ours, theirs in zip(decoder.get_weights(), kept[1], strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert not np.array_equal(kept[1][0], kept[2][0])
 
 
 def test_outside_sets_of_one_name_are_refused(tmp_path):

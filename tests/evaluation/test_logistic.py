@@ -58,6 +58,23 @@ def test_of_few_rows_the_strength_is_chosen_by_their_probabilities():
     assert fit_logistic(rows[:60], single, rows[60:], labels[60:]).accuracy > 0.8
 
 
+def test_of_many_rows_the_hits_of_held_out_ones_choose_the_strength(monkeypatch):
+    asked = []
+
+    class Fit:
+        def __init__(self, rows, labels, inverse_penalty):
+            self.kept, self.inverse_penalty = {*rows[:, 0]}, inverse_penalty
+
+        def score(self, rows, labels):
+            asked.append((self.kept, {*rows[:, 0]}))
+            return 0.9 if self.inverse_penalty in (0.1, 1.0) else 0.5
+
+    monkeypatch.setattr(logistic, "_fit", Fit)
+    rows = np.arange(1000.0)[:, None]
+    assert logistic._chosen(rows, np.arange(1000) % 2, np.random.default_rng(0)) == 0.1  # the tightest of the best
+    assert asked and all(len(kept) == 900 and len(held) == 100 and not kept & held for kept, held in asked)
+
+
 def test_a_fit_that_was_cut_short_says_so(monkeypatch):
     monkeypatch.setattr(logistic, "MOST_STEPS", 2)
     (rows, labels), test = blobs()

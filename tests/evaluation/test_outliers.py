@@ -54,6 +54,16 @@ def test_batches_do_not_matter_and_noise_is_repeatable():
     assert 0 < np.abs(clean - whole).max() < 0.2 * np.abs(clean).max()
 
 
+@pytest.mark.parametrize("high", [255, 4095])
+def test_noise_is_on_the_scale_of_minus_one_to_one(monkeypatch, high):
+    seen = []
+    monkeypatch.setattr(outliers, "run", lambda compiled, x, batch_size: [seen.append(x) or np.ones_like(x)])
+    inputs = keras.Input((4, 4, 1))
+    unit = keras.layers.Rescaling(1 / high, name="unit_range")(inputs)
+    outliers.scores(keras.Model(inputs, keras.layers.Flatten()(unit)), np.full((500, 4, 4, 1), high // 2), noise=0.03)
+    assert seen[0].std() == pytest.approx(0.03 * high / 2, rel=0.05)
+
+
 def test_scoring_leaves_the_network_alone():
     model = network(activation="relu")
     before = [ops.convert_to_numpy(v) for v in model.variables]

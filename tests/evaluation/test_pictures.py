@@ -281,6 +281,12 @@ def test_confusion(tmp_path):
         pictures.confusion(counts[:2], tmp_path / "no.png")
 
 
+def test_a_confusion_matrix_is_in_percent_of_the_images_of_a_class(monkeypatch):
+    monkeypatch.setattr(pictures, "save_figure", lambda figure, path: figure)
+    figure = pictures.confusion(np.array([[3, 1], [0, 4]]))
+    assert sorted(text.get_text() for text in figure.axes[0].texts) == ["100", "25", "75"]
+
+
 def test_a_name_of_dollars_is_no_formula(tmp_path):
     names = ["$1_$5", "$\\frac$"]
     shown = pictures.confusion(np.eye(2), tmp_path / "c.png", names, title="$\\frac$")

@@ -235,3 +235,8 @@ def test_balanced_accuracy_is_shown_of_unequal_classes(sizes, shown):
     rows = np.random.default_rng(0).normal(size=(100, 4)) + np.eye(3, 4)[labels]
     report = evaluate_features((rows, labels), (rows, labels), protocols="linear", epochs=1)
     assert ("linear.converged_balanced_accuracy" in {metric["name"] for metric in report.metrics()}) == shown
+
+
+def test_a_confusion_matrix_has_a_row_for_each_true_class():
+    labels, predictions = np.array([0, 0, 1, -1]), np.array([1, 0, 1, 0])
+    assert probes.confusion(labels, predictions, 2) == [[1, 1], [0, 1]]

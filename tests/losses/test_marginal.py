@@ -204,10 +204,13 @@ def test_visreg_is_near_nothing_on_normal_samples():
     assert float(terms["invariance"]) == 0.0
 
 
-def test_the_scale_of_collapsed_embeddings_is_one_and_finite():
-    z = np.ones((5, 2, 3), "float32")
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_the_terms_of_collapsed_embeddings_are_known_and_their_gradients_finite(value):
+    z = np.full((5, 2, 3), value, "float32")
     terms = losses.visreg_terms(z, slices())
-    assert float(terms["scale"]) == 1.0 and float(terms["center"]) == 1.0
+    assert float(terms["scale"]) == 1.0 and float(terms["center"]) == value
+    [slope] = gradient(lambda z: sum(losses.visreg_terms(z, slices()).values()), z)
+    assert np.isfinite(slope).all()
 
 
 def test_order_of_images_and_views_changes_nothing():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from keras import ops
-from oracle import check
+from oracle import check, gradient
 
 from sslzoo import losses
 from sslzoo.errors import InvalidInputError
@@ -141,6 +141,9 @@ def test_dino_equals_the_formula_and_gives_the_teacher_no_gradient():
 
     held = [ops.convert_to_tensor(x.astype("float32")) for x in (teacher, center)]
     check(lambda s: losses.dino(s, *held, 0.7, 0.5), reference, student)
+    given = student.astype("float32"), teacher.astype("float32")
+    slopes = gradient(lambda s, t: losses.dino(s, t, held[1], 0.7, 0.5), *given)
+    assert np.abs(slopes[0]).max() > 1e-3 and not slopes[1].any()
 
 
 def test_dino_at_its_ends():

@@ -10,7 +10,7 @@ from oracle import compiled
 from sslzoo import losses
 from sslzoo.callbacks import Checkpoint, Journal, Stopwatch
 from sslzoo.errors import InvalidInputError, TrainingError
-from sslzoo.methods import DeepCluster, ProtoCPC, SimCLR, SwAV
+from sslzoo.methods import DeepCluster, ProtoCPC, SimCLR, SwAV, kmeans
 from sslzoo.methods.deepcluster import Recluster
 from sslzoo.networks import initialize
 from sslzoo.optimizers import L2Adam
@@ -57,6 +57,17 @@ def swav(prototypes=5, num_views=2, **arguments):
 def prototypes_of(model):
     """Rows of unit length, float64 (K, P)."""
     return to_numpy(model.prototype_head.weights[0]).T.astype("float64")
+
+
+# ---------------------------------------------------------------- k-means
+
+
+@pytest.mark.parametrize("most", [2, 3])
+def test_features_are_whitened_before_they_are_clustered(most):
+    z = np.random.default_rng(0).normal(size=(200, 3)) * [10, 1, 0.1] + 5
+    u = np.linalg.svd(z - z.mean(axis=0), full_matrices=False)[0][:, :most]
+    found = kmeans.whiten_and_normalize(z, most, 0)
+    np.testing.assert_allclose(np.abs(found), np.abs(unit(u)), atol=1e-8)
 
 
 # ---------------------------------------------------------------- SwAV: the objective

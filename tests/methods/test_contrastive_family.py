@@ -7,8 +7,9 @@ from contract import Flips, head, images, inputs, plain_encoder, state
 from keras import ops
 from oracle import gradient
 
+from sslzoo import losses
 from sslzoo.errors import InvalidInputError
-from sslzoo.methods import MoCo, ParametricInstanceDiscrimination, SimCLR
+from sslzoo.methods import DCL, DINO, NNCLR, AlignUniform, MoCo, ParametricInstanceDiscrimination, SimCLR
 
 BATCH = 12
 
@@ -297,18 +298,43 @@ def test_inputs_without_a_proper_index_are_refused(given, message):
         make(ParametricInstanceDiscrimination, num_images=9)(given)
 
 
+# ---------------------------------------------------------------- DINO
+
+
+@pytest.mark.parametrize(("step", "sharp"), [(0, 0.04), (2, 0.055), (4, 0.07), (9, 0.07)])
+def test_the_temperature_of_dinos_teacher_rises_over_the_first_steps(step, sharp):
+    model = make(DINO, prototypes=7, warmup_steps=4)
+    model.step.assign(step)
+    center = normal(7, seed=3).astype("float32")
+    model.center.assign(center)
+    z, teacher = tensor(normal(6, 2, 4)), tensor(normal(6, 2, 7, seed=1))
+    cosines = unit(normal(6, 2, 4)) @ to_numpy(model.prototype_head.weights[0])
+    found = terms(model, None, {"z": z, "teacher": teacher})["alignment"]
+    expected = losses.dino(tensor(cosines), teacher, tensor(center), 0.1, sharp)
+    assert found == pytest.approx(float(to_numpy(expected)), rel=1e-4)
+
+
 # ---------------------------------------------------------------- all of them
 
 
 def test_chance_is_the_loss_of_a_collapsed_encoder():
     for model in (
         make(SimCLR, temperature=0.1),
+        make(DCL, temperature=0.1),
+        make(NNCLR, predictor=head(size=4), queue_size=24),
+        make(AlignUniform),
+        make(DINO, prototypes=7),
         make(MoCo, queue_size=24, symmetric=True),
         make(ParametricInstanceDiscrimination, num_images=30, temperature=0.1),
     ):
         latent = model.encoder.get_layer("latent")
         latent.kernel.assign(np.zeros(latent.kernel.shape))
         latent.bias.assign(np.ones(latent.bias.shape))
+        if isinstance(model, DINO):
+            [kernel] = model.prototype_head.weights
+            kernel.assign(np.zeros(kernel.shape))
+        if isinstance(model, NNCLR):
+            model.queue.assign(np.full((24, 4), 0.5))
         if isinstance(model, MoCo):
             model.teacher_encoder.set_weights(model.encoder.get_weights())
             model.queue.assign(np.full((24, 4), 0.5))
@@ -318,7 +344,7 @@ def test_chance_is_the_loss_of_a_collapsed_encoder():
         if model.indexed:
             given = {name: ops.convert_to_tensor(array) for name, array in given.items()}
         found = terms(model, given, model(given, training=False))
-        assert sum(found.values()) == pytest.approx(model.chance_level(BATCH), rel=1e-5)
+        assert sum(found.values()) == pytest.approx(model.chance_level(BATCH), rel=1e-5, abs=1e-5)
     assert make(SimCLR).chance_level(128) == pytest.approx(5.541264, abs=1e-6)
     assert make(MoCo).chance_level(128) == pytest.approx(np.log(4097))
     assert make(ParametricInstanceDiscrimination, num_images=60_000).chance_level(1) == pytest.approx(np.log(60_000))
