@@ -72,7 +72,7 @@ STATED = {
 # What was tried of what might make the difference, and what it did.
 CAUSES = {
     ("simvae", "mnist"): "Tried: views, from 3.6 M to 14 M of which each method gained Euclidean "
-    "neighbors (by cosine the VAE lost 0.6 points); and the "
+    "neighbors (by cosine the VAE lost 0.5 points); and the "
     "[likelihood of the VAE](choices.md#the-likelihood-of-the-vae). MoCo's settings the paper does not give.",
     ("simvae", "fashion_mnist"): "Tried: views, from 3.6 M to 14 M, of which those that rebuild images and SimCLR "
     "gained Euclidean neighbors (by cosine the VAE lost 1.4 points); MoCo and VICReg lost 1.3 to 1.8 points, and MoCo "
